@@ -1,0 +1,37 @@
+# Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
+PYTHON ?= python3
+VENV := .venv/bin
+SCRIPTS := tools/bootstrap tools/postgres tools/test
+
+.PHONY: help setup postgres run test lint bench chaos clean
+
+help:  ## list the targets
+	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
+
+setup:  ## make .venv from uv.lock, with every extra and the development tools
+	@$(PYTHON) tools/bootstrap
+
+postgres:  ## make sure that PostgreSQL's server binaries are on this machine
+	@$(PYTHON) tools/postgres install
+
+run: setup  ## set up, then start duly with demo data
+	@$(VENV)/duly up --demo
+
+test: setup postgres  ## set up, then run the whole suite on a private PostgreSQL, under coverage
+	@$(PYTHON) tools/test
+
+lint: setup  ## check style, format and types
+	$(VENV)/ruff check src tests tools bench $(SCRIPTS)
+	$(VENV)/ruff format --check src tests tools bench $(SCRIPTS)
+	$(VENV)/mypy
+	$(VENV)/mypy --strict tools/debian.py tools/pgcluster.py
+
+bench: setup postgres  ## set up, then measure duly beside its peers
+	@$(VENV)/python -m bench
+
+chaos: setup postgres  ## set up, then run only the tests that kill processes
+	@$(PYTHON) tools/test chaos -x
+
+clean:  ## remove .venv, caches and everything else that was made here
+	rm -rf .venv .scratch .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

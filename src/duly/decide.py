@@ -1,0 +1,195 @@
+"""The whole state machine: what an outcome makes of an item. Pure, total over states and outcomes.
+
+               put                    claim
+    (nothing) ─────▶ waiting ───────────────────────▶ running
+                      ▲  ▲ │ cancel                    │ │ │ │
+      failed, crashed,│  │ ▼                           │ │ │ │ done, skip, not found
+      lost, tries left│  │ cancelled ◀── cancel ───────┘ │ │ └──────────────────────▶ done
+      snooze, throttled  │                               │ │ give up, no tries left
+      released ──────────│──────────◀────────────────────┘ └──────────────────────▶ failed (in review)
+                         └────────── revive ───────────────────────── failed, cancelled
+
+An attempt is counted when the item is claimed. Snooze, throttled and released give it back. A try that failed, crashed
+or was lost keeps it, so an item that takes its worker down cannot loop.
+
+Who is to blame for a lost worker? The first loss counts as the item's crash, and from then on the engine runs it in a
+process of its own, where a crash is seen for what it is. A worker that vanishes around such a process was not brought
+down by it: that try is given back, and only `loss_limit` of those send the item to review.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from duly.errors import WrongState
+from duly.model import (
+    Cancel,
+    Change,
+    Crashed,
+    Done,
+    Failed,
+    GiveUp,
+    Item,
+    Lost,
+    NotFound,
+    Outcome,
+    Released,
+    Revived,
+    Skip,
+    Snooze,
+    Throttled,
+    Tried,
+    cut,
+)
+from duly.policy.retry import Backoff, Retry
+
+
+class Rules(Struct, frozen=True):
+    """What a task says about its failures."""
+
+    retry: Retry = Backoff()
+    crash_limit: int = 3
+    loss_limit: int = 10
+
+
+# For items of a task that this process does not know: never give up on what others may know how to run.
+UNKNOWN = Rules(retry=Backoff(base=60, tries=1_000_000))
+
+
+def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
+    """The change that this outcome makes; raises WrongState when the item cannot take it."""
+    match item.state, outcome:
+        case "running", Done(result):
+            return _finish(item, now, "done", result)
+        case "running", Skip():
+            return _finish(item, now, "skipped", error=outcome.reason)
+        case "running", NotFound():
+            return _finish(item, now, "not_found", error=outcome.reason)
+        case "running", Throttled():
+            return _wait(item, now + timedelta(seconds=outcome.delay), "throttled")
+        case "running", Snooze():
+            return _wait(item, now + timedelta(seconds=outcome.delay), "snoozed")
+        case "running", Released():
+            return _wait(item, item.due_at, "released")
+        case "running", Failed():
+            return _fail(item, outcome, now, rules)
+        case "running", GiveUp():
+            change = _keep(item, "gave_up", now, outcome.reason, "duly.GiveUp")
+            return _review(replace(change, failures=item.failures + 1), now)
+        case "running", Crashed():
+            change = _keep(item, "crashed", now, outcome.error, "duly.Crashed")
+            return _crash(replace(change, crashes=item.crashes + 1), item, now, rules)
+        case "running", Lost():
+            return _lose(item, now, rules)
+        case ("waiting" | "running"), Cancel():
+            return replace(_still(item, "cancelled"), state="cancelled", finished_at=now, error=outcome.reason or None)
+        case "waiting", Revived():
+            return replace(_still(item, None), due_at=outcome.due_at)
+        case ("failed" | "cancelled"), Revived():
+            return replace(
+                _still(item, "revived"),
+                state="waiting",
+                lane="main",
+                due_at=outcome.due_at,
+                attempt=0,
+                failures=0,
+                crashes=0,
+                losses=0,
+            )
+        case _:
+            verb = {Cancel: "be cancelled", Revived: "be retried"}.get(type(outcome), f"take {outcome!r}")
+            raise WrongState(f"item {item.id} is {item.state} and cannot {verb}")
+
+
+def _fail(item: Item, failed: Failed, now: datetime, rules: Rules) -> Change:
+    error_class = failed.classes[0] if failed.classes else None
+    failures = item.failures + 1
+    change = replace(_keep(item, "failed", now, failed.error, error_class), failures=failures)
+    if item.attempt >= (item.max_attempts or rules.retry.tries_for(failed.classes)):
+        return _review(change, now)
+    delay = rules.retry.delay_for(failures, failed.classes, item.execution_key)
+    return replace(change, due_at=now + timedelta(seconds=delay))
+
+
+def _lose(item: Item, now: datetime, rules: Rules) -> Change:
+    worker = item.claimed_by or "its worker"
+    change = _keep(item, "lost", now, f"{worker} vanished while it ran this", "duly.Lost")
+    change = replace(change, losses=item.losses + 1, expired_at=now)
+    if item.crashes == 0:
+        return _crash(replace(change, crashes=1), item, now, rules)
+    if change.losses >= rules.loss_limit:
+        return _review(change, now)
+    return replace(change, attempt=max(item.attempt - 1, 0), due_at=now)
+
+
+def _crash(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
+    tries = item.max_attempts or rules.retry.tries_for(())
+    if change.crashes >= rules.crash_limit or item.attempt >= tries:
+        return _review(change, now)
+    return replace(change, due_at=now)
+
+
+def _finish(item: Item, now: datetime, label: str, result: bytes | None = None, error: str = "") -> Change:
+    return Change(
+        id=item.id,
+        was="running",
+        fence=item.fence,
+        state="done",
+        outcome=label,
+        lane=item.lane,
+        due_at=item.due_at,
+        attempt=item.attempt,
+        failures=item.failures,
+        crashes=item.crashes,
+        losses=item.losses,
+        finished_at=now,
+        result=result,
+        error=cut(error) if error else None,
+    )
+
+
+def _still(item: Item, label: str | None) -> Change:
+    """The change that changes nothing but the label."""
+    return Change(
+        id=item.id,
+        was=item.state,
+        fence=item.fence,
+        state=item.state,
+        outcome=label,
+        lane=item.lane,
+        due_at=item.due_at,
+        attempt=item.attempt,
+        failures=item.failures,
+        crashes=item.crashes,
+        losses=item.losses,
+        finished_at=None,
+    )
+
+
+def _wait(item: Item, due_at: datetime, label: str) -> Change:
+    return replace(_still(item, label), state="waiting", due_at=due_at, attempt=max(item.attempt - 1, 0))
+
+
+def _keep(item: Item, label: str, now: datetime, error: str, error_class: str | None) -> Change:
+    """The try is over and counted: back to waiting in the retry lane, with a record of how it ended."""
+    error = cut(error)
+    tried = Tried(
+        number=item.attempt,
+        attempt_key=item.attempt_key,
+        worker=item.claimed_by,
+        started_at=item.started_at,
+        ended_at=now,
+        outcome=label,
+        error=error,
+        error_class=error_class,
+    )
+    return replace(
+        _still(item, label), state="waiting", lane="retry", error=error, error_class=error_class, tried=tried
+    )
+
+
+def _review(change: Change, now: datetime) -> Change:
+    return replace(change, state="failed", finished_at=now)

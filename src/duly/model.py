@@ -1,0 +1,230 @@
+"""The nouns, as frozen values: items and attempts, the outcomes that end a try, and the change that an outcome makes.
+
+Nothing here knows a database, a clock or a thread. An outcome goes into `decide`, a `Change` comes out, and a store
+applies it if the item is still in the state and under the fence that the change was decided for.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+Lane = Literal["main", "retry"]
+
+STATES: Final[tuple[State, ...]] = ("waiting", "running", "done", "failed", "cancelled")
+LIVE: Final[frozenset[State]] = frozenset(("waiting", "running"))
+
+# The longest error text that is kept on a row; the rest is cut with a mark.
+ERROR_LIMIT: Final = 8_000
+
+
+class Item(Struct, frozen=True, gc=False):
+    """One due row, as the engine sees it. `args` is the raw JSON text."""
+
+    id: int
+    task: str
+    queue: str
+    lane: Lane
+    rank: int
+    state: State
+    planned_at: datetime
+    due_at: datetime
+    key: str | None
+    execution_key: str
+    args: bytes
+    attempt: int
+    max_attempts: int | None
+    failures: int
+    crashes: int
+    losses: int
+    fence: int
+    claimed_by: str | None
+    started_at: datetime | None
+    trace: str | None
+
+    @property
+    def attempt_key(self) -> str:
+        """One key per try, for audit trails: the fence makes it unique without chance."""
+        return f"{self.id}-{self.attempt}-{self.fence:08x}"
+
+
+class NewItem(Struct, frozen=True, gc=False):
+    """What a put writes. `due_at` None: the database stamps its own time."""
+
+    task: str
+    queue: str
+    args: bytes
+    due_at: datetime | None = None
+    key: str | None = None
+    rank: int = 0
+    max_attempts: int | None = None
+    trace: str | None = None
+
+
+class Placed(Struct, frozen=True, gc=False):
+    """What a put answers: the item's id, and whether this put made it or found it under its key."""
+
+    id: int
+    execution_key: str
+    fresh: bool
+
+
+class Head(Struct, frozen=True, gc=False):
+    """The earliest waiting item of one queue, lane and rank: enough to know what to claim and when to wake."""
+
+    queue: str
+    lane: Lane
+    rank: int
+    due_at: datetime
+
+
+class Share(Struct, frozen=True, gc=False):
+    """How many items a claim may take from one queue and lane, and its ranks, best first."""
+
+    queue: str
+    lane: Lane
+    ranks: tuple[int, ...]
+    limit: int
+
+
+class Verdict(Exception):
+    """What a handler may return or raise to say how its try ended. Equal when kind and content are equal."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.args == other.args  # type: ignore[attr-defined]
+
+    def __hash__(self) -> int:
+        return hash((type(self), self.args))
+
+
+class Snooze(Verdict):
+    """Not now: come back after `delay`. Neither a failure nor an attempt."""
+
+    __match_args__ = ("delay",)
+
+    def __init__(self, delay: float | timedelta) -> None:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else float(delay)
+        if not 0 <= seconds < 3.2e9:
+            raise ValueError(f"delay: must be between 0 and a hundred years, got {delay!r}")
+        super().__init__(seconds)
+        self.delay = seconds
+
+
+class Throttled(Snooze):
+    """The other side asked us to slow down: come back after `retry_after`. Not the item's own failure."""
+
+    def __init__(self, retry_after: float | timedelta) -> None:
+        super().__init__(retry_after)
+        self.retry_after = self.delay
+
+
+class _Reasoned(Verdict):
+    __match_args__ = ("reason",)
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Skip(_Reasoned):
+    """Nothing to do: done, and labelled as skipped."""
+
+
+class NotFound(_Reasoned):
+    """The subject is gone: done, and labelled as not found."""
+
+
+class Cancel(_Reasoned):
+    """Stop for good, without blame."""
+
+
+class GiveUp(_Reasoned):
+    """Retrying cannot help: to review at once."""
+
+
+class Done(Struct, frozen=True, gc=False):
+    """The handler returned. `result` is its JSON text, None when it returned nothing."""
+
+    result: bytes | None = None
+
+
+class Failed(Struct, frozen=True, gc=False):
+    """The handler raised. `classes` are the names of the exception's class and its bases, nearest first."""
+
+    error: str
+    classes: tuple[str, ...] = ()
+
+
+class Crashed(Struct, frozen=True, gc=False):
+    """The process that ran this item alone died under it."""
+
+    error: str
+
+
+class Lost(Struct, frozen=True, gc=False):
+    """The lease ran out: its worker vanished, or could not tell that it lives."""
+
+
+class Released(Struct, frozen=True, gc=False):
+    """A worker that shuts down gives the attempt back."""
+
+
+class Revived(Struct, frozen=True, gc=False):
+    """A person wants it tried again, with all its tries, at `due_at`."""
+
+    due_at: datetime
+
+
+Outcome: TypeAlias = Done | Failed | Verdict | Crashed | Lost | Released | Revived
+
+
+class Tried(Struct, frozen=True, gc=False):
+    """The record of one try that did not succeed."""
+
+    number: int
+    attempt_key: str
+    worker: str | None
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: str
+    error: str | None
+    error_class: str | None
+
+
+class Change(Struct, frozen=True, gc=False):
+    """What an outcome makes of an item; void unless the item is still `was` and under `fence`."""
+
+    id: int
+    was: State
+    fence: int
+    state: State
+    outcome: str | None
+    lane: Lane
+    due_at: datetime
+    attempt: int
+    failures: int
+    crashes: int
+    losses: int
+    finished_at: datetime | None
+    result: bytes | None = None
+    error: str | None = None
+    error_class: str | None = None
+    tried: Tried | None = None
+    # Only while the lease is still expired at this time: a worker that came back in time keeps its item.
+    expired_at: datetime | None = None
+
+    @property
+    def is_plain_success(self) -> bool:
+        """Done with nothing to keep: the common end, which stores settle by the thousand."""
+        return self.outcome == "done" and self.result is None
+
+
+def cut(text: str, limit: int = ERROR_LIMIT) -> str:
+    """Text that a row can hold: bounded, and without the NUL that PostgreSQL refuses."""
+    text = text.replace("\x00", "\\x00")
+    return text if len(text) <= limit else f"{text[: limit - 20]}… ({len(text)} characters)"
+
+

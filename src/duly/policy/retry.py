@@ -1,0 +1,107 @@
+"""When to try again. A policy is a value: it maps the failures so far to a delay in seconds, or to None for review."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+from zlib import crc32
+
+from msgspec import Struct
+
+# A century: beyond any delay that makes sense, and far from where date arithmetic overflows.
+LONGEST = 3.15e9
+
+
+@runtime_checkable
+class Retry(Protocol):
+    """What a retry policy answers. `seed` makes the jitter of one try reproducible."""
+
+    def tries_for(self, classes: tuple[str, ...]) -> int: ...
+
+    def delay_for(self, failures: int, classes: tuple[str, ...], seed: str) -> float: ...
+
+
+class Backoff(Struct, frozen=True, kw_only=True):
+    """`base`, `base*factor`, `base*factor²`, … seconds, at most `cap`, plus up to `jitter` seconds; `tries` in all.
+
+    >>> [Backoff(base=60, tries=3).delay(n) for n in (1, 2, 3)]
+    [60.0, 120.0, 240.0]
+    """
+
+    base: float = 60.0
+    factor: float = 2.0
+    cap: float = 86_400.0
+    jitter: float = 0.0
+    tries: int = 3
+
+    def __post_init__(self) -> None:
+        for name in ("base", "cap", "jitter"):
+            value = getattr(self, name)
+            if not (isinstance(value, int | float) and 0 <= value <= LONGEST):
+                raise ValueError(f"{name}: must be a number of seconds between 0 and a century, got {value!r}")
+        if not (isinstance(self.factor, int | float) and 1 <= self.factor <= 1e6):
+            raise ValueError(f"factor: must be between 1 and 1,000,000, got {self.factor!r}")
+        if not (isinstance(self.tries, int) and 1 <= self.tries <= 1_000_000):
+            raise ValueError(f"tries: must be between 1 and 1,000,000, got {self.tries!r}")
+
+    def delay(self, failures: int) -> float:
+        """Seconds to wait after the n-th failure, before jitter."""
+        if self.base == 0:
+            return 0.0
+        # The exponent is clamped before it is raised, so no count of failures can overflow a float.
+        room = math.log(max(self.cap / self.base, 1.0), self.factor) if self.factor > 1 else 0.0
+        exponent = min(max(failures, 1) - 1, math.ceil(room))
+        return min(self.base * self.factor**exponent, self.cap)
+
+    def tries_for(self, classes: tuple[str, ...]) -> int:
+        return self.tries
+
+    def delay_for(self, failures: int, classes: tuple[str, ...], seed: str) -> float:
+        return self.delay(failures) + self.jitter * spread(f"{seed}:{failures}")
+
+
+@dataclass(frozen=True, init=False)
+class ByError:
+    """Another policy per class of error; the nearest class in the exception's ancestry wins, else `default`."""
+
+    policies: tuple[tuple[str, Retry], ...]
+    default: Retry
+
+    def __init__(self, policies: Mapping[type[BaseException] | str, Retry], default: Retry | None = None) -> None:
+        named = {key if isinstance(key, str) else class_name(key): policy for key, policy in policies.items()}
+        for name, policy in named.items():
+            if not isinstance(policy, Retry):
+                raise ValueError(f"policies[{name}]: must be a retry policy, got {policy!r}")
+        object.__setattr__(self, "policies", tuple(named.items()))
+        object.__setattr__(self, "default", default or Backoff())
+
+    def policy_for(self, classes: tuple[str, ...]) -> Retry:
+        named = dict(self.policies)
+        return next((named[name] for name in classes if name in named), self.default)
+
+    def tries_for(self, classes: tuple[str, ...]) -> int:
+        return self.policy_for(classes).tries_for(classes)
+
+    def delay_for(self, failures: int, classes: tuple[str, ...], seed: str) -> float:
+        return self.policy_for(classes).delay_for(failures, classes, seed)
+
+
+NEVER = Backoff(base=0, tries=1)
+
+
+def class_name(cls: type) -> str:
+    """`ValueError` for built-ins, `package.module.Name` for the rest."""
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def class_names(error: BaseException) -> tuple[str, ...]:
+    """The names of an exception's class and its bases, nearest first, without the roots."""
+    return tuple(class_name(cls) for cls in type(error).__mro__ if cls not in (object, BaseException))
+
+
+def spread(seed: str) -> float:
+    """A number in [0, 1) that looks random and is the same for the same seed."""
+    return crc32(seed.encode()) / 2**32
+

@@ -1,0 +1,377 @@
+"""The store on PostgreSQL: any number of machines, any number of workers.
+
+Every method is one statement from postgres.sql on a pooled connection in autocommit, so it works behind a transaction
+pooler too. Nothing depends on session state: no session locks, no temporary tables, no SET.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+from typing import Any
+
+import psycopg
+from psycopg import errors
+from psycopg.types.string import ByteaBinaryLoader
+from psycopg_pool import ConnectionPool, PoolTimeout
+
+from duly.errors import NotMigrated, StoreUnavailable, WrongState
+from duly.model import Change, Head, Item, NewItem, Placed, Share
+from duly.store.base import News, chunks, claimed_items, conflict, expired_items, item_parameters, key_parameters
+from duly.store.herald import Herald, head_of, news_of
+from duly.store.sql import psycopg_sections
+
+Connection = psycopg.Connection[Any]
+
+MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transaction only
+
+_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
+
+
+class PostgresStore:
+    def __init__(self, url: str, pool_size: int = 10, timeout: float = 30.0, listen: bool = True) -> None:
+        self.url = url
+        self._pool_size = pool_size
+        self._timeout = timeout
+        self._listen = listen
+        self._sql = psycopg_sections()
+        self._pool = ConnectionPool(
+            url,
+            connection_class=Connection,
+            min_size=0,
+            max_size=pool_size,
+            timeout=timeout,
+            num_workers=1,
+            open=False,
+            configure=self._configure,
+            kwargs={"autocommit": True, "connect_timeout": 10, "application_name": "duly", **_KEEPALIVE},
+            name="duly",
+        )
+        self._prepare: bool | None = None
+        self._herald = Herald(self._tell)
+
+    def twin(self) -> PostgresStore:
+        return PostgresStore(self.url, pool_size=2, timeout=self._timeout, listen=self._listen)
+
+    def close(self) -> None:
+        self._herald.flush()
+        self._pool.close()
+
+    def _configure(self, connection: Connection) -> None:
+        connection.adapters.register_loader("json", ByteaBinaryLoader)
+        connection.prepare_threshold = 3
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        """A pooled connection; the driver's errors leave as ours."""
+        if self._pool.closed:
+            self._pool.open()
+        try:
+            with self._pool.connection() as connection:
+                yield connection
+        except (errors.UndefinedTable, errors.UndefinedColumn) as error:
+            raise NotMigrated(f"the database is not migrated: run `duly migrate` ({error})") from error
+        except (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement) as error:
+            # A pooler that hands each transaction to another server connection: go on without prepared statements.
+            self._prepare = False
+            raise StoreUnavailable(f"prepared statements do not survive this pooler: {error}") from error
+        except (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable) as error:
+            raise StoreUnavailable(f"lost a race inside the database; it may be tried again: {error}") from error
+        except (PoolTimeout, psycopg.OperationalError) as error:
+            raise StoreUnavailable(f"cannot reach the database: {error}") from error
+
+    def _run(self, name: str, parameters: Mapping[str, Any], connection: Connection | None = None) -> list[Any]:
+        """The rows of one named statement."""
+        if connection is not None:
+            return self._rows(connection, name, parameters)
+        try:
+            with self._connection() as own:
+                return self._rows(own, name, parameters)
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, errors.InvalidSqlStatementName | errors.DuplicatePreparedStatement):
+                raise
+        # The statement never ran, so running it again is safe.
+        with self._connection() as own:
+            return self._rows(own, name, parameters)
+
+    def _rows(self, connection: Connection, name: str, parameters: Mapping[str, Any]) -> list[Any]:
+        cursor = connection.execute(self._sql[name], parameters, prepare=self._prepare, binary=True)
+        return cursor.fetchall() if cursor.description else []
+
+    def now(self) -> datetime:
+        now: datetime = self._run("now", {})[0][0]
+        return now
+
+    # -- in
+
+    def put(self, new: Sequence[NewItem]) -> list[Placed]:
+        if len(new) == 1:
+            return [self._put_one(new[0])]
+        with self._connection() as connection, connection.transaction():
+            placed = self._put_many(connection, new)
+        self._herald.trail(news for item in new if (news := news_of(item)))
+        return placed
+
+    def _put_one(self, item: NewItem) -> Placed:
+        news = news_of(item)
+        parameters = item_parameters(item)
+        while True:
+            if news is not None and self._herald.lead():
+                rows = self._run("put_one_and_tell", {**parameters, "news": news})
+            else:
+                rows = self._run("put_one", parameters)
+                if news is not None:
+                    self._herald.trail((news,))
+            if rows:
+                return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)
+            if found := self._holder(item, None):
+                return found
+
+    def _put_many(self, connection: Connection, new: Sequence[NewItem]) -> list[Placed]:
+        rows = self._run(
+            "put",
+            {
+                "tasks": [item.task for item in new],
+                "queues": [item.queue for item in new],
+                "args": [item.args.decode() for item in new],
+                "due_ats": [item.due_at for item in new],
+                "keys": [item.key for item in new],
+                "ranks": _ints([item.rank for item in new]),
+                "max_attempts": [item.max_attempts for item in new],
+                "traces": [item.trace for item in new],
+            },
+            connection,
+        )
+        if len(rows) == len(new):
+            return [Placed(id=row[0], execution_key=row[1], fresh=True) for row in rows]
+        unkeyed = iter([row for row in rows if row[3] is None])
+        keyed = {(row[2], row[3]): row for row in rows if row[3] is not None}
+        placed = []
+        for item in new:
+            row = next(unkeyed) if item.key is None else keyed.pop((item.task, item.key), None)
+            placed.append(
+                Placed(id=row[0], execution_key=row[1], fresh=True)
+                if row
+                else self._holder(item, connection) or self._put_many(connection, [item])[0]
+            )
+        return placed
+
+    def _holder(self, item: NewItem, connection: Connection | None) -> Placed | None:
+        """The live item that has this key; None when it ended meanwhile. Other content is an error."""
+        for item_id, execution_key, args, planned_at in self._run("live", key_parameters(item), connection):
+            if refusal := conflict(item, item_id, args.encode(), planned_at):
+                raise refusal
+            return Placed(id=item_id, execution_key=execution_key, fresh=False)
+        return None
+
+    def load(self, new: Iterable[NewItem]) -> int:
+        fresh = 0
+        news: set[str] = set()
+        with self._connection() as connection, connection.transaction():
+            now = self._run("now", {}, connection)[0][0]
+            for chunk in chunks(new, 5_000):
+                news.update(each for item in chunk if (each := news_of(item)))
+                if any(item.key is not None for item in chunk):
+                    fresh += sum(placed.fresh for placed in self._put_many(connection, chunk))
+                else:
+                    with connection.cursor().copy(self._sql["load"]) as copy:
+                        copy.write(_copy_text(chunk, now))
+                    fresh += len(chunk)
+        self._herald.trail(news)
+        return fresh
+
+    def _tell(self, news: list[str]) -> None:
+        self._run("tell", {"news": news})
+
+    # -- the engine
+
+    def survey(self) -> list[Head]:
+        return [Head(*row) for row in self._run("survey", {"most": 10_000})]
+
+    def claim(
+        self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
+    ) -> list[Item]:
+        places = [(place, rank) for place, share in enumerate(shares) for rank in share.ranks]
+        rows = self._run(
+            "claim",
+            {
+                "queues": [share.queue for share in shares],
+                "lanes": [share.lane for share in shares],
+                "limits": _ints([share.limit for share in shares]),
+                "places": _ints(range(len(shares))),
+                "rank_places": _ints([place for place, _ in places]),
+                "ranks": _ints([rank for _, rank in places]),
+                "tasks": list(tasks),
+                "worker": worker,
+                "now": now,
+                "lease_until": lease_until,
+            },
+        )
+        return claimed_items(rows, worker, now)
+
+    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
+        pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
+        rows = self._run(
+            "extend",
+            {
+                "fences": _ints(held),
+                "ids": _ints([item_id for item_id, _ in pairs]),
+                "item_fences": _ints([fence for _, fence in pairs]),
+                "now": now,
+                "lease_until": lease_until,
+            },
+        )
+        return [row[0] for row in rows]
+
+    def settle(
+        self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Connection | None = None
+    ) -> list[int]:
+        plain = [change for change in changes if change.is_plain_success]
+        other = [change for change in changes if not change.is_plain_success]
+        settled: set[int] = set()
+        left = list(closed)
+        for fence, group in groupby(sorted(plain, key=_fence), key=_fence):
+            same = list(group)
+            rows = self._run(
+                "settle_done",
+                {
+                    "ids": _ints([change.id for change in same]),
+                    "fence": fence,
+                    "finished_at": same[0].finished_at,
+                    "closed": _ints(left if not other else ()),
+                },
+                connection,
+            )
+            settled.update(row[0] for row in rows)
+            left = left if other else []
+        if other:
+            settled.update(self._settle_any(other, left, connection))
+        elif left:
+            self._run("close", {"closed": _ints(left)}, connection)
+        return [change.id for change in changes if change.id not in settled]
+
+    def _settle_any(
+        self, changes: list[Change], closed: Sequence[int], connection: Connection | None
+    ) -> Iterator[int]:
+        tried = [(change.id, change.fence, change.tried) for change in changes if change.tried]
+        try:
+            rows = self._run(
+                "settle",
+                {
+                    "ids": _ints([c.id for c in changes]),
+                    "was": [c.was for c in changes],
+                    "fences": _ints([c.fence for c in changes]),
+                    "states": [c.state for c in changes],
+                    "outcomes": [c.outcome for c in changes],
+                    "lanes": [c.lane for c in changes],
+                    "due_ats": [c.due_at for c in changes],
+                    "attempts": _ints([c.attempt for c in changes]),
+                    "failures": _ints([c.failures for c in changes]),
+                    "crashes": _ints([c.crashes for c in changes]),
+                    "losses": _ints([c.losses for c in changes]),
+                    "finished_ats": [c.finished_at for c in changes],
+                    "results": [c.result.decode() if c.result is not None else None for c in changes],
+                    "errors": [c.error for c in changes],
+                    "error_classes": [c.error_class for c in changes],
+                    "expired_ats": [c.expired_at for c in changes],
+                    "tried_ids": _ints([item_id for item_id, _, _ in tried]),
+                    "tried_fences": _ints([fence for _, fence, _ in tried]),
+                    "numbers": _ints([t.number for _, _, t in tried]),
+                    "attempt_keys": [t.attempt_key for _, _, t in tried],
+                    "workers": [t.worker for _, _, t in tried],
+                    "started_ats": [t.started_at for _, _, t in tried],
+                    "ended_ats": [t.ended_at for _, _, t in tried],
+                    "tried_outcomes": [t.outcome for _, _, t in tried],
+                    "tried_errors": [t.error for _, _, t in tried],
+                    "tried_classes": [t.error_class for _, _, t in tried],
+                    "closed": _ints(closed),
+                },
+                connection,
+            )
+        except errors.UniqueViolation as error:
+            raise WrongState("its key belongs to another live item by now; cancel that one first") from error
+        return (row[0] for row in rows)
+
+    def report(self, item_id: int, fence: int, progress: bytes) -> None:
+        self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})
+
+    def expired(self, now: datetime, most: int) -> tuple[list[Item], list[int]]:
+        return expired_items(self._run("expired", {"now": now, "most": most}))
+
+    def fetch(self, ids: Sequence[int]) -> list[Item]:
+        return [Item(*row) for row in self._run("fetch", {"ids": _ints(ids)})]
+
+    def prune(self, before: datetime, most: int) -> int:
+        with self._connection() as connection:
+            parameters = {"before": before, "most": most}
+            return connection.execute(self._sql["prune"], parameters, prepare=self._prepare).rowcount
+
+    def pause(self, queue: str, now: datetime) -> None:
+        self._run("pause", {"queue": queue, "now": now})
+
+    def resume(self, queue: str) -> None:
+        self._run("resume", {"queue": queue})
+
+    def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self._run(name, parameters)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        with self._connection() as connection, connection.transaction():
+            yield connection
+
+    @contextmanager
+    def migrations(self) -> Iterator[Connection]:
+        """One migrator at a time, and none that waits long for a lock while live work queues up behind it."""
+        with self._connection() as connection, connection.transaction():
+            connection.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
+            connection.execute("set local lock_timeout = '2s'")
+            yield connection
+
+    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+        while not stop.is_set():
+            if not self._listen:
+                stop.wait()
+                return
+            try:
+                with psycopg.connect(self.url, autocommit=True, application_name="duly-watch", **_KEEPALIVE) as ear:  # type: ignore[arg-type]
+                    ear.execute("listen duly")
+                    tell(None)
+                    while not stop.is_set():
+                        for note in ear.notifies(timeout=1.0):
+                            tell(head_of(note.payload))
+                            if stop.is_set():
+                                break
+            except psycopg.OperationalError:
+                stop.wait(1.0)
+
+
+_fence = attrgetter("fence")
+
+
+def _ints(values: Iterable[int]) -> str:
+    """An integer array as a literal: one parameter type whatever the values, so one prepared statement."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def _copy_text(chunk: list[NewItem], now: datetime) -> bytes:
+    """Rows in COPY's text format. Names are checked at the task; JSON text holds no raw control characters."""
+    stamp = now.isoformat()
+    lines = []
+    for item in chunk:
+        due_at = stamp if item.due_at is None else item.due_at.isoformat()
+        most = "\\N" if item.max_attempts is None else item.max_attempts
+        trace = "\\N" if item.trace is None else item.trace
+        args = item.args.decode()
+        if "\\" in args:
+            args = args.replace("\\", "\\\\")
+        lines.append(
+            f"{item.task}\t{item.queue}\t{args}\t{due_at}\t{due_at}\t\\N\t{item.rank}\t{most}\t{trace}\n"
+        )
+    return "".join(lines).encode()
+
+

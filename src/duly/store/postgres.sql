@@ -1,0 +1,253 @@
+-- The statements of the PostgreSQL store, one per named section; sqlite.sql has the same names.
+-- Each is one round trip and, on a connection in autocommit, one transaction. :name marks a parameter; the statements
+-- that run on a caller's own connection say cast(… as …), which every driver's parser understands.
+
+-- name: now
+-- The only clock that counts.
+select clock_timestamp()
+
+-- name: put
+-- Inserts what is new; an item whose key is live is left alone and not returned.
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
+select n.task, n.queue, n.args::json, coalesce(n.due_at, statement_timestamp()), coalesce(n.due_at, statement_timestamp()),
+       n.key, n.rank, n.max_attempts, n.trace
+  from unnest(:tasks::text[], :queues::text[], :args::text[], :due_ats::timestamptz[], :keys::text[],
+              :ranks::smallint[], :max_attempts::int[], :traces::text[])
+       as n(task, queue, args, due_at, key, rank, max_attempts, trace)
+    on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
+returning id, cast(execution_key as text), task, key
+
+-- name: put_one
+-- The same for a single item, as cheap as a bare insert.
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
+values (:task, :queue, cast(:args as json), coalesce(cast(:due_at as timestamptz), statement_timestamp()),
+        coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace)
+    on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
+returning id, cast(execution_key as text), task, key
+
+-- name: put_one_and_tell
+-- A put that wakes idle workers at its commit.
+with placed as (
+    insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
+    values (:task, :queue, cast(:args as json), coalesce(cast(:due_at as timestamptz), statement_timestamp()),
+            coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace)
+        on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
+    returning id, cast(execution_key as text) as execution_key, task, key)
+select p.id, p.execution_key, p.task, p.key, pg_notify('duly', :news) from placed p
+
+-- name: load
+copy duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace) from stdin
+
+-- name: tell
+select pg_notify('duly', n.news) from unnest(:news::text[]) as n(news)
+
+-- name: live
+-- Who holds this key now.
+select id, cast(execution_key as text), cast(args as text), planned_at
+  from duly_item
+ where task = :task and key = :key and key is not null and state in ('waiting', 'running')
+
+-- name: survey
+-- The earliest waiting item of each open queue, lane and rank: hops from group to group along the index, so its cost
+-- is the number of groups, not of rows.
+with recursive head as (
+    (select queue, lane, rank, due_at
+       from duly_item
+      where state = 'waiting'
+      order by queue, lane, rank, due_at
+      limit 1)
+    union all
+    select n.queue, n.lane, n.rank, n.due_at
+      from head h
+     cross join lateral (
+           select i.queue, i.lane, i.rank, i.due_at
+             from duly_item i
+            where i.state = 'waiting' and (i.queue, i.lane, i.rank) > (h.queue, h.lane, h.rank)
+            order by i.queue, i.lane, i.rank, i.due_at
+            limit 1) n)
+select h.queue, h.lane, h.rank, h.due_at
+  from head h
+ where not exists (select from duly_queue q where q.name = h.queue and q.paused_at is not null)
+ limit :most
+
+-- name: claim
+-- Takes due items share by share, best rank first, under one new fence; rows that another claim has locked are passed
+-- over. `id = any(array)` keeps the update on the primary key; a join here plans five times slower.
+with picked as materialized (
+    select array(
+        select due.id
+          from unnest(:queues::text[], :lanes::text[], :limits::int[], :places::int[]) as s(queue, lane, quota, place)
+         cross join lateral (
+               select ranked.id
+                 from unnest(:rank_places::int[], :ranks::smallint[]) as r(place, rank)
+                cross join lateral (
+                      select i.id
+                        from duly_item i
+                       where i.state = 'waiting'
+                         and i.queue = s.queue and i.lane = s.lane and i.rank = r.rank
+                         and i.due_at <= :now
+                         and i.task = any(:tasks::text[])
+                       order by i.due_at, i.id
+                       limit s.quota
+                         for update skip locked) ranked
+                where r.place = s.place
+                limit s.quota) due
+         where not exists (select from duly_queue q where q.name = s.queue and q.paused_at is not null)
+    ) as ids),
+lease as (
+    insert into duly_lease (worker, lease_until, items)
+    select :worker, :lease_until, ids from picked where cardinality(ids) > 0
+    returning fence)
+update duly_item
+   set state = 'running', attempt = attempt + 1, fence = (select fence from lease), claimed_by = :worker,
+       started_at = :now, progress = null
+ where id = any((select ids from picked)::bigint[])
+returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key::text, args, attempt, max_attempts,
+          failures, crashes, losses, fence, trace
+
+-- name: extend
+-- Prolongs the leases that still hold; returns the items that are no longer this worker's.
+with kept as (
+    update duly_lease
+       set lease_until = :lease_until
+     where fence = any(:fences::bigint[]) and lease_until > :now
+    returning fence)
+select h.id
+  from unnest(:ids::bigint[], :item_fences::bigint[]) as h(id, fence)
+  left join duly_item i on i.id = h.id and i.id = any(:ids::bigint[]) and i.fence = h.fence and i.state = 'running'
+  left join kept k on k.fence = h.fence
+ where i.id is null or k.fence is null
+
+-- name: settle_done
+-- The common end, many at a time: plain successes of one claim.
+with closed as (delete from duly_lease where fence = any(:closed::bigint[]))
+update duly_item
+   set state = 'done', outcome = 'done', finished_at = :finished_at
+ where id = any(:ids::bigint[]) and fence = :fence and state = 'running'
+returning id
+
+-- name: settle
+-- Applies each change if its item is still in the state and under the fence it was decided for.
+with change as materialized (
+    select *
+      from unnest(:ids::bigint[], :was::text[], :fences::bigint[], :states::text[], :outcomes::text[], :lanes::text[],
+                  :due_ats::timestamptz[], :attempts::int[], :failures::int[], :crashes::int[], :losses::int[],
+                  :finished_ats::timestamptz[], :results::text[], :errors::text[], :error_classes::text[],
+                  :expired_ats::timestamptz[])
+           as c(id, was, fence, state, outcome, lane, due_at, attempt, failures, crashes, losses, finished_at, result,
+                error, error_class, expired_at)),
+settled as (
+    update duly_item i
+       set state = c.state, outcome = coalesce(c.outcome, i.outcome), lane = c.lane, due_at = c.due_at,
+           attempt = c.attempt, failures = c.failures, crashes = c.crashes, losses = c.losses,
+           finished_at = c.finished_at, result = c.result::json,
+           last_error = coalesce(c.error, i.last_error), error_class = coalesce(c.error_class, i.error_class)
+      from change c
+     where i.id = any(:ids::bigint[]) and i.id = c.id and i.fence = c.fence and i.state = c.was
+       and (c.expired_at is null
+            or not exists (select from duly_lease l where l.fence = c.fence and l.lease_until >= c.expired_at))
+    returning i.id),
+tried as (
+    insert into duly_attempt (item_id, number, fence, attempt_key, worker, started_at, ended_at, outcome, error,
+                              error_class)
+    select t.*
+      from unnest(:tried_ids::bigint[], :numbers::int[], :tried_fences::bigint[], :attempt_keys::text[],
+                  :workers::text[], :started_ats::timestamptz[], :ended_ats::timestamptz[], :tried_outcomes::text[],
+                  :tried_errors::text[], :tried_classes::text[])
+           as t(id, number, fence, attempt_key, worker, started_at, ended_at, outcome, error, error_class)
+      join settled s on s.id = t.id),
+closed as (delete from duly_lease where fence = any(:closed::bigint[]))
+select id from settled
+
+-- name: close
+delete from duly_lease where fence = any(:closed::bigint[])
+
+-- name: progress
+update duly_item set progress = :progress::json where id = :id and fence = :fence and state = 'running'
+
+-- name: expired
+-- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
+select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key::text,
+       i.args, i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at
+  from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
+  left join lateral (
+       select * from duly_item i where i.id = any(l.items) and i.fence = l.fence and i.state = 'running') i
+    on true
+
+-- name: fetch
+select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,
+       max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace
+  from duly_item
+ where id = any(:ids::bigint[])
+
+-- name: prune
+-- Forgets finished items oldest first; review waits for a person.
+delete from duly_item
+ where id = any(array(
+       select id
+         from duly_item
+        where state in ('done', 'cancelled') and finished_at < :before
+        order by finished_at
+        limit :most
+          for update skip locked))
+
+-- name: pause
+insert into duly_queue (name, paused_at) values (:queue, :now)
+    on conflict (name) do update set paused_at = coalesce(duly_queue.paused_at, excluded.paused_at)
+
+-- name: resume
+update duly_queue set paused_at = null where name = :queue
+
+-- name: page
+-- Newest first, keyset on id.
+select id, task, queue, lane, rank, state, outcome, planned_at, due_at, key, execution_key::text, args,
+       result, progress, attempt, max_attempts, failures, crashes, losses, fence, claimed_by, started_at,
+       finished_at, last_error, error_class, created_at
+  from duly_item
+ where (:before::bigint is null or id < :before::bigint)
+   and (:state::text is null or state = :state::text)
+   and (:task::text is null or task = :task::text)
+   and (:queue::text is null or queue = :queue::text)
+   and (:key::text is null or key = :key::text)
+ order by id desc
+ limit :most
+
+-- name: show
+select i.id, i.task, i.queue, i.lane, i.rank, i.state, i.outcome, i.planned_at, i.due_at, i.key,
+       i.execution_key::text, i.args, i.result, i.progress, i.attempt, i.max_attempts, i.failures,
+       i.crashes, i.losses, i.fence, i.claimed_by, i.started_at, i.finished_at, i.last_error, i.error_class,
+       i.created_at, l.lease_until
+  from duly_item i
+  left join duly_lease l on l.fence = i.fence and i.state = 'running'
+ where i.id = :id
+
+-- name: attempts
+select number, attempt_key, worker, started_at, ended_at, outcome, error, error_class
+  from duly_attempt
+ where item_id = :id
+ order by ended_at, fence
+
+-- name: depth
+-- Live and reviewable items by queue; finished ones are not counted, so it does not grow with history.
+select w.queue, w.lane, w.state, w.items, w.due, w.oldest, (q.paused_at is not null) as paused
+  from (select queue, lane, state, count(*) as items, count(*) filter (where due_at <= :now) as due,
+               min(due_at) as oldest
+          from duly_item
+         where state = 'waiting'
+         group by queue, lane, state
+        union all
+        select i.queue, i.lane, i.state, count(*), 0, min(i.started_at)
+          from duly_lease l
+          join duly_item i on i.id = any(l.items) and i.fence = l.fence and i.state = 'running'
+         group by i.queue, i.lane, i.state
+        union all
+        select queue, 'main', state, count(*), 0, min(finished_at)
+          from duly_item
+         where state = 'failed'
+         group by queue, state) w
+  left join duly_queue q on q.name = w.queue
+union all
+select q.name, 'main', 'waiting', 0, 0, null, true
+  from duly_queue q
+ where q.paused_at is not null
+   and not exists (select from duly_item i where i.queue = q.name and i.state = 'waiting')

@@ -1,0 +1,392 @@
+"""The store in one SQLite file: embedded, for any number of threads and processes of one host.
+
+One writer connection per store, explicit BEGIN IMMEDIATE, WAL, synchronous=FULL. Writers of all processes queue on a lock
+file beside the database, which the kernel hands over at once and frees when its holder dies; SQLite's own busy handler
+would sleep and poll. Under that lock only is the WAL checkpointed: before 3.51.3, two checkpoints at once can corrupt it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from duly.clock import EPOCH
+from duly.errors import NotMigrated, StoreError, StoreUnavailable, WrongState
+from duly.model import Change, Head, Item, NewItem, Placed, Share
+from duly.store.base import News, chunks, claimed_items, conflict, expired_items, item_parameters, key_parameters
+from duly.store.sql import sections
+
+try:
+    import fcntl
+except ImportError:  # pragma: no cover - no lock file where the system has no flock; SQLite's own lock remains
+    fcntl = None  # type: ignore[assignment]
+
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+# How soon another process's put is seen: a read of one counter, no transaction.
+GLANCE = 0.02
+
+_MICROSECOND = timedelta(microseconds=1)
+_TIMES = frozenset(
+    ("planned_at", "due_at", "started_at", "finished_at", "ended_at", "created_at", "lease_until", "oldest")
+)
+
+
+class SqliteStore:
+    def __init__(self, path: str, timeout: float = 30.0, synchronous: str = "FULL") -> None:
+        self.url = f"sqlite:///{path}"
+        self.path = path
+        self._timeout = timeout
+        self._synchronous = synchronous
+        self._sql = sections("sqlite")
+        self._lock = threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._commits = 0
+        self._reader: sqlite3.Connection | None = None
+        self._reader_lock = threading.Lock()
+
+    def twin(self) -> SqliteStore:
+        return SqliteStore(self.path, self._timeout, self._synchronous)
+
+    def close(self) -> None:
+        with self._lock, self._reader_lock:
+            for connection in (self._reader, self._writer):
+                if connection is not None:
+                    connection.close()
+            self._reader = self._writer = None
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection with our settings."""
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+            with self._queue():  # the switch to WAL does not wait for other connections by itself
+                connection.execute("pragma journal_mode = wal")
+            connection.execute(f"pragma synchronous = {self._synchronous}")
+            connection.execute("pragma foreign_keys = on")
+            connection.execute("pragma wal_autocheckpoint = 0")
+        except (sqlite3.OperationalError, OSError) as error:
+            raise StoreUnavailable(f"cannot open {self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{self.path} is not a SQLite database: {error}") from error
+        return connection
+
+    @contextmanager
+    def _queue(self) -> Iterator[None]:
+        """This process's turn to write."""
+        if fcntl is None:  # pragma: no cover
+            yield
+            return
+        turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(turn)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """The writer inside a transaction; commits at the end of the block."""
+        with self._lock:
+            if self._writer is None:
+                self._writer = self.connect()
+            writer = self._writer
+            if writer.in_transaction:  # opened by this same thread: join it
+                yield writer
+                return
+            with self._queue(), self._errors():
+                writer.execute("begin immediate")
+                try:
+                    yield writer
+                    writer.execute("commit")
+                except BaseException:
+                    if writer.in_transaction:
+                        writer.execute("rollback")
+                    raise
+                self._checkpoint(writer)
+
+    def _checkpoint(self, writer: sqlite3.Connection) -> None:
+        self._commits += 1
+        if self._commits % 64 == 0 and Path(f"{self.path}-wal").stat().st_size > CHECKPOINT_BYTES:
+            writer.execute("pragma wal_checkpoint(passive)")
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._reader_lock, self._errors():
+            if self._reader is None:
+                self._reader = self.connect()
+            yield self._reader
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """The driver's errors leave as ours."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error) or "no such column" in str(error):
+                raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
+            raise StoreUnavailable(f"{self.path}: {error}") from error
+
+    def _read(self, name: str, parameters: Mapping[str, Any]) -> list[Any]:
+        with self._reading() as reader:
+            return reader.execute(self._sql[name], parameters).fetchall()
+
+    def now(self) -> datetime:
+        return EPOCH + timedelta(microseconds=time.time_ns() // 1000)
+
+    # -- in
+
+    def put(self, new: Sequence[NewItem]) -> list[Placed]:
+        with self._writing() as writer:
+            return [self._put_one(writer, item) for item in new]
+
+    def _put_one(self, writer: sqlite3.Connection, item: NewItem) -> Placed:
+        return put_one(writer, item, self.now())
+
+    def load(self, new: Iterable[NewItem]) -> int:
+        fresh = 0
+        with self._writing() as writer:
+            now = to_int(self.now())
+            for chunk in chunks(new, 5_000):
+                if any(item.key is not None for item in chunk):
+                    fresh += sum(self._put_one(writer, item).fresh for item in chunk)
+                    continue
+                writer.executemany(
+                    self._sql["load"],
+                    [
+                        (
+                            item.task,
+                            item.queue,
+                            item.args.decode(),
+                            now if item.due_at is None else to_int(item.due_at),
+                            item.rank,
+                            item.max_attempts,
+                            item.trace,
+                        )
+                        for item in chunk
+                    ],
+                )
+                fresh += len(chunk)
+        return fresh
+
+    # -- the engine
+
+    def survey(self) -> list[Head]:
+        return [
+            Head(queue, lane, rank, to_time(due_at))
+            for queue, lane, rank, due_at in self._read("survey", {"most": 10_000})
+        ]
+
+    def claim(
+        self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
+    ) -> list[Item]:
+        names = _json(tasks)
+        with self._writing() as writer:
+            paused = {row[0] for row in writer.execute(self._sql["paused"])}
+            ids = [
+                item_id
+                for share in shares
+                if share.queue not in paused
+                for item_id in self._pick(writer, share, names, to_int(now))
+            ]
+            if not ids:
+                return []
+            text = _json(ids)
+            lease = {"worker": worker, "lease_until": to_int(lease_until), "items": text}
+            fence = writer.execute(self._sql["lease"], lease).lastrowid
+            parameters = {"ids": text, "fence": fence, "worker": worker, "now": to_int(now)}
+            rows = writer.execute(self._sql["claim"], parameters).fetchall()
+        return claimed_items((_claim_row(row) for row in rows), worker, now)
+
+    def _pick(self, writer: sqlite3.Connection, share: Share, tasks: str, now: int) -> list[int]:
+        ids: list[int] = []
+        for rank in share.ranks:
+            room = share.limit - len(ids)
+            if room <= 0:
+                break
+            parameters = {
+                "queue": share.queue, "lane": share.lane, "rank": rank, "now": now, "tasks": tasks, "most": room,
+            }  # fmt: skip
+            ids.extend(row[0] for row in writer.execute(self._sql["pick"], parameters))
+        return ids
+
+    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
+        pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
+        with self._writing() as writer:
+            kept = {
+                row[0]
+                for row in writer.execute(
+                    self._sql["extend"],
+                    {"fences": _json(list(held)), "now": to_int(now), "lease_until": to_int(lease_until)},
+                ).fetchall()
+            }
+            running = set(writer.execute(self._sql["held"], {"ids": _json([item_id for item_id, _ in pairs])}))
+        return [item_id for item_id, fence in pairs if fence not in kept or (item_id, fence) not in running]
+
+    def settle(
+        self, changes: Sequence[Change], closed: Sequence[int] = (), connection: sqlite3.Connection | None = None
+    ) -> list[int]:
+        if connection is not None:
+            return self._settle(connection, changes, closed)
+        with self._writing() as writer:
+            return self._settle(writer, changes, closed)
+
+    def _settle(
+        self, writer: sqlite3.Connection, changes: Sequence[Change], closed: Sequence[int]
+    ) -> list[int]:
+        plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
+        settled: set[int] = set()
+        for fence, group in groupby(plain, key=_fence):
+            same = list(group)
+            parameters = {
+                "ids": _json([change.id for change in same]), "fence": fence, "finished_at": _int(same[0].finished_at),
+            }  # fmt: skip
+            settled.update(row[0] for row in writer.execute(self._sql["settle_done"], parameters).fetchall())
+        settled.update(
+            change.id for change in changes if not change.is_plain_success and self._settle_one(writer, change)
+        )
+        if closed:
+            writer.execute(self._sql["close"], {"closed": _json(list(closed))})
+        return [change.id for change in changes if change.id not in settled]
+
+    def _settle_one(self, writer: sqlite3.Connection, change: Change) -> bool:
+        parameters = {
+            "id": change.id, "was": change.was, "fence": change.fence, "state": change.state,
+            "outcome": change.outcome, "lane": change.lane, "due_at": to_int(change.due_at),
+            "attempt": change.attempt, "failures": change.failures, "crashes": change.crashes,
+            "losses": change.losses, "finished_at": _int(change.finished_at),
+            "result": change.result.decode() if change.result is not None else None, "error": change.error,
+            "error_class": change.error_class, "expired_at": _int(change.expired_at),
+        }  # fmt: skip
+        try:
+            if not writer.execute(self._sql["settle"], parameters).fetchall():
+                return False
+        except sqlite3.IntegrityError as error:
+            raise WrongState("its key belongs to another live item by now; cancel that one first") from error
+        if tried := change.tried:
+            parameters = {
+                "item_id": change.id, "number": tried.number, "fence": change.fence,
+                "attempt_key": tried.attempt_key, "worker": tried.worker, "started_at": _int(tried.started_at),
+                "ended_at": to_int(tried.ended_at), "outcome": tried.outcome, "error": tried.error,
+                "error_class": tried.error_class,
+            }  # fmt: skip
+            writer.execute(self._sql["tried"], parameters)
+        return True
+
+    def report(self, item_id: int, fence: int, progress: bytes) -> None:
+        with self._writing() as writer:
+            writer.execute(self._sql["progress"], {"id": item_id, "fence": fence, "progress": progress.decode()})
+
+    def expired(self, now: datetime, most: int) -> tuple[list[Item], list[int]]:
+        rows = self._read("expired", {"now": to_int(now), "most": most})
+        return expired_items(_expired_row(row) for row in rows)
+
+    def fetch(self, ids: Sequence[int]) -> list[Item]:
+        return [Item(*_fetch_row(row)) for row in self._read("fetch", {"ids": _json(list(ids))})]
+
+    def prune(self, before: datetime, most: int) -> int:
+        with self._writing() as writer:
+            return writer.execute(self._sql["prune"], {"before": to_int(before), "most": most}).rowcount
+
+    def pause(self, queue: str, now: datetime) -> None:
+        with self._writing() as writer:
+            writer.execute(self._sql["pause"], {"queue": queue, "now": to_int(now)})
+
+    def resume(self, queue: str) -> None:
+        with self._writing() as writer:
+            writer.execute(self._sql["resume"], {"queue": queue})
+
+    def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        given = {key: to_int(value) if isinstance(value, datetime) else value for key, value in parameters.items()}
+        with self._reading() as reader:
+            cursor = reader.execute(self._sql[name], given)
+            times = [place for place, column in enumerate(cursor.description) if column[0] in _TIMES]
+            rows = [list(row) for row in cursor.fetchall()]
+        for row in rows:
+            for place in times:
+                row[place] = None if row[place] is None else to_time(row[place])
+        return [tuple(row) for row in rows]
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._writing() as writer:
+            yield writer
+
+    @contextmanager
+    def migrations(self) -> Iterator[sqlite3.Connection]:
+        with self._writing() as writer:
+            yield writer
+
+    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+        """SQLite counts the commits of other connections: a change of that count is the news."""
+        connection = self.connect()
+        try:
+            seen = None
+            while not stop.is_set():
+                version = connection.execute("pragma data_version").fetchone()[0]
+                if version != seen:
+                    seen = version
+                    tell(None)
+                stop.wait(GLANCE)
+        finally:
+            connection.close()
+
+
+def put_one(connection: sqlite3.Connection, item: NewItem, now: datetime) -> Placed:
+    """Insert one item on this connection; a live key with the same content answers the item that has it."""
+    sql = sections("sqlite")
+    parameters = item_parameters(item)
+    parameters["due_at"] = to_int(item.due_at or now)
+    rows = connection.execute(sql["put_one"], parameters).fetchall()
+    if rows:
+        return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)
+    item_id, execution_key, args, planned_at = connection.execute(sql["live"], key_parameters(item)).fetchone()
+    if refusal := conflict(item, item_id, args.encode(), to_time(planned_at)):
+        raise refusal
+    return Placed(id=item_id, execution_key=execution_key, fresh=False)
+
+
+def to_int(time: datetime) -> int:
+    return (time - EPOCH) // _MICROSECOND
+
+
+def to_time(value: int) -> datetime:
+    return EPOCH + timedelta(microseconds=value)
+
+
+def _int(time: datetime | None) -> int | None:
+    return None if time is None else to_int(time)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+_fence = attrgetter("fence")
+
+
+def _claim_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*row[:5], to_time(row[5]), to_time(row[6]), row[7], row[8], row[9].encode(), *row[10:])
+
+
+def _expired_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    if row[1] is None:
+        return row
+    started = None if row[18] is None else to_time(row[18])
+    return (*row[:6], to_time(row[6]), to_time(row[7]), row[8], row[9], row[10].encode(), *row[11:18], started)
+
+
+def _fetch_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    started = None if row[18] is None else to_time(row[18])
+    return (*row[:6], to_time(row[6]), to_time(row[7]), row[8], row[9], row[10].encode(), *row[11:18], started, row[19])

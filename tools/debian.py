@@ -1,0 +1,77 @@
+"""What the project needs from the machine itself.
+
+Everything else comes from uv.lock; this room is for the few things that only the system's packages bring. As root they
+are installed, otherwise the error carries the exact command for root. Nothing is installed that is already there, and
+standard output stays clean: callers print results on it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class MissingError(Exception):
+    """Something is not on this machine and this user may not install it; the text says what to run as root."""
+
+
+def ensure_debian(package: str, probe: str) -> Path:
+    """The newest path that matches the pattern `probe`; if there is none, after installing `package`."""
+    found = glob.glob(probe)
+    if not found:
+        install(package)
+        found = glob.glob(probe)
+    if not found:
+        raise MissingError(f"the package {package} is installed, but it brought nothing like {probe}")
+    return Path(max(found))
+
+
+def install(*packages: str) -> None:
+    """Install Debian packages, or raise `MissingError` with the command that does."""
+    names = " ".join(packages)
+    if shutil.which("apt-get") is None:
+        raise MissingError(f"{names} is missing and there is no apt-get here: install it with this system's own tools")
+    if os.geteuid() != 0:
+        raise MissingError(
+            f"{names} is missing and only root may install it. Run this as root, then try again:\n\n"
+            f"    apt-get update && apt-get install -y {names}\n"
+        )
+    print(f"installing {names} from Debian", file=sys.stderr, flush=True)
+    with alone("apt"):
+        _apt("update", "-qq")
+        _apt("install", "-y", "-qq", "--no-install-recommends", *packages)
+
+
+def is_installed(package: str) -> bool:
+    query = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status}", package], capture_output=True, text=True)
+    return query.stdout == "installed"
+
+
+@contextmanager
+def alone(name: str) -> Iterator[None]:
+    """Hold a lock of this checkout, so that two runs at once do not install the same thing twice."""
+    scratch = ROOT / ".scratch"
+    scratch.mkdir(exist_ok=True)
+    with (scratch / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _apt(*arguments: str) -> None:
+    command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *arguments]
+    quiet = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    done = subprocess.run(
+        command, env=quiet, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    if done.returncode != 0:
+        print(done.stdout, file=sys.stderr)
+        raise MissingError(f"this failed with exit code {done.returncode}: {' '.join(command)}")
