@@ -1,0 +1,27 @@
+"""duly: what falls due gets done, once, on time, evenly, and in spite of crashes."""
+
+from duly.app import Duly
+from duly.attempt import Attempt
+from duly.errors import DulyError, InputError, KeyConflict
+from duly.model import Cancel, GiveUp, NotFound, Placed, Skip, Snooze, Throttled
+from duly.policy import NEVER, Backoff, ByError
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "NEVER",
+    "Attempt",
+    "Backoff",
+    "ByError",
+    "Cancel",
+    "Duly",
+    "DulyError",
+    "GiveUp",
+    "InputError",
+    "KeyConflict",
+    "NotFound",
+    "Placed",
+    "Skip",
+    "Snooze",
+    "Throttled",
+]

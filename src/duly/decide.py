@@ -135,6 +135,7 @@ def _crash(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
 def _finish(item: Item, now: datetime, label: str, result: bytes | None = None, error: str = "") -> Change:
     return Change(
         id=item.id,
+        task=item.task,
         was="running",
         fence=item.fence,
         state="done",
@@ -155,6 +156,7 @@ def _still(item: Item, label: str | None) -> Change:
     """The change that changes nothing but the label."""
     return Change(
         id=item.id,
+        task=item.task,
         was=item.state,
         fence=item.fence,
         state=item.state,

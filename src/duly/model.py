@@ -198,6 +198,7 @@ class Change(Struct, frozen=True, gc=False):
     """What an outcome makes of an item; void unless the item is still `was` and under `fence`."""
 
     id: int
+    task: str
     was: State
     fence: int
     state: State

@@ -81,7 +81,7 @@ class Store(Protocol):
     def resume(self, queue: str) -> None: ...
 
     def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run a named read-only section; times come back as aware datetimes."""
+        """Run a named read-only section; times come back as aware datetimes, JSON as its text in bytes."""
         ...
 
     def transaction(self) -> AbstractContextManager[Any]:

@@ -24,11 +24,12 @@ class Herald:
     def __init__(self, send: Callable[[list[str]], None], pause: float = PAUSE) -> None:
         self._send = send
         self._pause = pause
-        self._last = 0.0
+        self._last = -float("inf")
         self._pending: set[str] = set()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
+        self._closed = False
 
     def lead(self) -> bool:
         """Whether this put may carry its own news."""
@@ -62,9 +63,15 @@ class Herald:
             except Exception:  # noqa: S110, BLE001
                 pass
 
+    def close(self) -> None:
+        """Announce what is pending and end the thread."""
+        self.flush()
+        atexit.unregister(self.flush)
+        self._closed = True
+        self._wake.set()
+
     def _run(self) -> None:
-        while True:
-            self._wake.wait()
+        while self._wake.wait() and not self._closed:
             time.sleep(self._pause)
             self._wake.clear()
             self.flush()

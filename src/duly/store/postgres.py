@@ -6,6 +6,7 @@ pooler too. Nothing depends on session state: no session locks, no temporary tab
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -58,7 +59,7 @@ class PostgresStore:
         return PostgresStore(self.url, pool_size=2, timeout=self._timeout, listen=self._listen)
 
     def close(self) -> None:
-        self._herald.flush()
+        self._herald.close()
         self._pool.close()
 
     def _configure(self, connection: Connection) -> None:
@@ -68,9 +69,9 @@ class PostgresStore:
     @contextmanager
     def _connection(self) -> Iterator[Connection]:
         """A pooled connection; the driver's errors leave as ours."""
-        if self._pool.closed:
-            self._pool.open()
         try:
+            if self._pool.closed:
+                self._pool.open()
             with self._pool.connection() as connection:
                 yield connection
         except (errors.UndefinedTable, errors.UndefinedColumn) as error:
@@ -230,36 +231,35 @@ class PostgresStore:
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Connection | None = None
     ) -> list[int]:
-        plain = [change for change in changes if change.is_plain_success]
+        plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
         other = [change for change in changes if not change.is_plain_success]
-        settled: set[int] = set()
-        left = list(closed)
-        for fence, group in groupby(sorted(plain, key=_fence), key=_fence):
-            same = list(group)
-            rows = self._run(
-                "settle_done",
-                {
-                    "ids": _ints([change.id for change in same]),
-                    "fence": fence,
-                    "finished_at": same[0].finished_at,
-                    "closed": _ints(left if not other else ()),
-                },
-                connection,
-            )
-            settled.update(row[0] for row in rows)
-            left = left if other else []
+        # A lease goes with the last of its items, never before: each statement here is a transaction of its own.
+        to_close = set(closed)
+        settled: set[tuple[int, int]] = set()
         if other:
-            settled.update(self._settle_any(other, left, connection))
-        elif left:
-            self._run("close", {"closed": _ints(left)}, connection)
-        return [change.id for change in changes if change.id not in settled]
+            alone = to_close.difference(map(_fence, plain))
+            settled.update(self._settle_any(other, alone, connection))
+            to_close -= alone
+        for fence, group in groupby(plain, key=_fence):
+            same = list(group)
+            parameters = {
+                "ids": _ints([change.id for change in same]),
+                "fence": fence,
+                "finished_at": same[0].finished_at,
+                "closed": _ints({fence} & to_close),
+            }
+            settled.update((row[0], fence) for row in self._run("settle_done", parameters, connection))
+            to_close.discard(fence)
+        if to_close:
+            self._run("close", {"closed": _ints(to_close)}, connection)
+        return [change.id for change in changes if (change.id, change.fence) not in settled]
 
     def _settle_any(
-        self, changes: list[Change], closed: Sequence[int], connection: Connection | None
-    ) -> Iterator[int]:
+        self, changes: list[Change], closed: Iterable[int], connection: Connection | None
+    ) -> list[tuple[int, int]]:
         tried = [(change.id, change.fence, change.tried) for change in changes if change.tried]
         try:
-            rows = self._run(
+            return self._run(
                 "settle",
                 {
                     "ids": _ints([c.id for c in changes]),
@@ -294,7 +294,6 @@ class PostgresStore:
             )
         except errors.UniqueViolation as error:
             raise WrongState("its key belongs to another live item by now; cancel that one first") from error
-        return (row[0] for row in rows)
 
     def report(self, item_id: int, fence: int, progress: bytes) -> None:
         self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})
@@ -306,9 +305,7 @@ class PostgresStore:
         return [Item(*row) for row in self._run("fetch", {"ids": _ints(ids)})]
 
     def prune(self, before: datetime, most: int) -> int:
-        with self._connection() as connection:
-            parameters = {"before": before, "most": most}
-            return connection.execute(self._sql["prune"], parameters, prepare=self._prepare).rowcount
+        return int(self._run("prune", {"before": before, "most": most})[0][0])
 
     def pause(self, queue: str, now: datetime) -> None:
         self._run("pause", {"queue": queue, "now": now})
@@ -358,20 +355,22 @@ def _ints(values: Iterable[int]) -> str:
     return "{" + ",".join(map(str, values)) + "}"
 
 
+_SPECIAL = re.compile(r"[\\\t\n\r]")
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+
+
 def _copy_text(chunk: list[NewItem], now: datetime) -> bytes:
-    """Rows in COPY's text format. Names are checked at the task; JSON text holds no raw control characters."""
+    """Rows in COPY's text format."""
     stamp = now.isoformat()
     lines = []
     for item in chunk:
         due_at = stamp if item.due_at is None else item.due_at.isoformat()
         most = "\\N" if item.max_attempts is None else item.max_attempts
-        trace = "\\N" if item.trace is None else item.trace
-        args = item.args.decode()
-        if "\\" in args:
-            args = args.replace("\\", "\\\\")
-        lines.append(
-            f"{item.task}\t{item.queue}\t{args}\t{due_at}\t{due_at}\t\\N\t{item.rank}\t{most}\t{trace}\n"
-        )
+        trace = "\\N" if item.trace is None else _escaped(item.trace)
+        task, queue, args = _escaped(item.task), _escaped(item.queue), _escaped(item.args.decode())
+        lines.append(f"{task}\t{queue}\t{args}\t{due_at}\t{due_at}\t\\N\t{item.rank}\t{most}\t{trace}\n")
     return "".join(lines).encode()
 
 
+def _escaped(text: str) -> str:
+    return text.translate(_ESCAPES) if _SPECIAL.search(text) else text

@@ -146,7 +146,7 @@ settled as (
      where i.id = any(:ids::bigint[]) and i.id = c.id and i.fence = c.fence and i.state = c.was
        and (c.expired_at is null
             or not exists (select from duly_lease l where l.fence = c.fence and l.lease_until >= c.expired_at))
-    returning i.id),
+    returning i.id, i.fence),
 tried as (
     insert into duly_attempt (item_id, number, fence, attempt_key, worker, started_at, ended_at, outcome, error,
                               error_class)
@@ -155,9 +155,9 @@ tried as (
                   :workers::text[], :started_ats::timestamptz[], :ended_ats::timestamptz[], :tried_outcomes::text[],
                   :tried_errors::text[], :tried_classes::text[])
            as t(id, number, fence, attempt_key, worker, started_at, ended_at, outcome, error, error_class)
-      join settled s on s.id = t.id),
+      join settled s on s.id = t.id and s.fence = t.fence),
 closed as (delete from duly_lease where fence = any(:closed::bigint[]))
-select id from settled
+select id, fence from settled
 
 -- name: close
 delete from duly_lease where fence = any(:closed::bigint[])
@@ -182,14 +182,17 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
 
 -- name: prune
 -- Forgets finished items oldest first; review waits for a person.
-delete from duly_item
- where id = any(array(
-       select id
-         from duly_item
-        where state in ('done', 'cancelled') and finished_at < :before
-        order by finished_at
-        limit :most
-          for update skip locked))
+with gone as (
+    delete from duly_item
+     where id = any(array(
+           select id
+             from duly_item
+            where state in ('done', 'cancelled') and finished_at < :before
+            order by finished_at
+            limit :most
+              for update skip locked))
+    returning id)
+select count(*) from gone
 
 -- name: pause
 insert into duly_queue (name, paused_at) values (:queue, :now)

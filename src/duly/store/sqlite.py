@@ -37,9 +37,6 @@ CHECKPOINT_BYTES = 16 * 1024 * 1024
 GLANCE = 0.02
 
 _MICROSECOND = timedelta(microseconds=1)
-_TIMES = frozenset(
-    ("planned_at", "due_at", "started_at", "finished_at", "ended_at", "created_at", "lease_until", "oldest")
-)
 
 
 class SqliteStore:
@@ -71,8 +68,10 @@ class SqliteStore:
             connection = sqlite3.connect(
                 self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=256
             )
-            with self._queue():  # the switch to WAL does not wait for other connections by itself
-                connection.execute("pragma journal_mode = wal")
+            # The switch to WAL lasts. A store that wrote has made it, and may be here to read while it holds the queue.
+            if self._writer is None:
+                with self._queue():  # the switch does not wait for other connections by itself
+                    connection.execute("pragma journal_mode = wal")
             connection.execute(f"pragma synchronous = {self._synchronous}")
             connection.execute("pragma foreign_keys = on")
             connection.execute("pragma wal_autocheckpoint = 0")
@@ -137,6 +136,10 @@ class SqliteStore:
             if "no such table" in str(error) or "no such column" in str(error):
                 raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
             raise StoreUnavailable(f"{self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            if type(error) is sqlite3.DatabaseError:  # its subclasses are about a statement, not about the file
+                raise StoreError(f"{self.path} is damaged: {error}") from error
+            raise
 
     def _read(self, name: str, parameters: Mapping[str, Any]) -> list[Any]:
         with self._reading() as reader:
@@ -246,19 +249,21 @@ class SqliteStore:
         self, writer: sqlite3.Connection, changes: Sequence[Change], closed: Sequence[int]
     ) -> list[int]:
         plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
-        settled: set[int] = set()
+        settled: set[tuple[int, int]] = set()
         for fence, group in groupby(plain, key=_fence):
             same = list(group)
             parameters = {
                 "ids": _json([change.id for change in same]), "fence": fence, "finished_at": _int(same[0].finished_at),
             }  # fmt: skip
-            settled.update(row[0] for row in writer.execute(self._sql["settle_done"], parameters).fetchall())
+            settled.update((row[0], fence) for row in writer.execute(self._sql["settle_done"], parameters).fetchall())
         settled.update(
-            change.id for change in changes if not change.is_plain_success and self._settle_one(writer, change)
+            (change.id, change.fence)
+            for change in changes
+            if not change.is_plain_success and self._settle_one(writer, change)
         )
         if closed:
             writer.execute(self._sql["close"], {"closed": _json(list(closed))})
-        return [change.id for change in changes if change.id not in settled]
+        return [change.id for change in changes if (change.id, change.fence) not in settled]
 
     def _settle_one(self, writer: sqlite3.Connection, change: Change) -> bool:
         parameters = {
@@ -311,12 +316,14 @@ class SqliteStore:
         given = {key: to_int(value) if isinstance(value, datetime) else value for key, value in parameters.items()}
         with self._reading() as reader:
             cursor = reader.execute(self._sql[name], given)
-            times = [place for place, column in enumerate(cursor.description) if column[0] in _TIMES]
-            rows = [list(row) for row in cursor.fetchall()]
-        for row in rows:
-            for place in times:
-                row[place] = None if row[place] is None else to_time(row[place])
-        return [tuple(row) for row in rows]
+            readers = [_COLUMNS.get(column[0]) for column in cursor.description]
+            return [
+                tuple(
+                    value if value is None or read is None else read(value)
+                    for value, read in zip(row, readers, strict=True)
+                )
+                for row in cursor
+            ]
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -374,6 +381,14 @@ def _json(value: object) -> str:
 
 
 _fence = attrgetter("fence")
+
+# What the columns of a read hold where SQLite has no type for it.
+_COLUMNS: dict[str, Callable[[Any], Any]] = {
+    **dict.fromkeys(("planned_at", "due_at", "started_at", "finished_at", "ended_at", "created_at"), to_time),
+    **dict.fromkeys(("lease_until", "oldest"), to_time),
+    **dict.fromkeys(("args", "result", "progress"), str.encode),
+    "paused": bool,
+}
 
 
 def _claim_row(row: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,0 +1,270 @@
+"""Duly: register tasks, put work, look after it, run it. A facade: everything it does is done elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, overload
+
+from duly.clock import Clock, DatabaseClock
+from duly.config import Settings, load
+from duly.decide import UNKNOWN, Rules, decide
+from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
+from duly.model import Cancel, NewItem, Outcome, Placed, Revived
+from duly.policy.retry import Backoff, Retry
+from duly.read import Read
+from duly.store import Store, open_store
+from duly.store.borrow import aput_borrowed, put_borrowed
+from duly.store.migrate import migrate
+from duly.task import Task, checked_name, when
+from duly.telemetry import Telemetry
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Duly:
+    """An app: its tasks and the database they are due in.
+
+    `database_url` and any setting may be given here; what is not given comes from the environment or duly.toml.
+    """
+
+    def __init__(
+        self, database_url: str | None = None, *, clock: Clock | None = None, store: Store | None = None, **given: Any
+    ) -> None:
+        try:
+            self.settings: Settings = load(database_url=database_url, **given)
+        except TypeError as error:
+            raise ConfigError(f"not a setting: {error}") from None
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.spec: str | None = None
+        self._store = store
+        self._clock = clock
+        self._opening = threading.Lock()
+        self.telemetry = Telemetry(self)
+
+    # -- tasks
+
+    @overload
+    def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Retry | None = None,
+        deadline: float | timedelta | None = None,
+        cpu: bool = False,
+        batch: int | None = None,
+        rank: int = 0,
+        crash_limit: int | None = None,
+        label: str | None = None,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
+        """Register a handler, bare or with policies.
+
+        name: default the function's. queue: default the name. retry: when to try again. deadline: seconds after which
+        a try is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once.
+        rank: lower runs first. crash_limit: crashes before review. label: the noun that logs use.
+        """
+        if handler is not None:
+            return self._register(handler, **policies)
+        return lambda handler: self._register(handler, **policies)
+
+    def _register(
+        self,
+        handler: Callable[P, R],
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Retry | None = None,
+        deadline: float | timedelta | None = None,
+        cpu: bool = False,
+        batch: int | None = None,
+        rank: int = 0,
+        crash_limit: int | None = None,
+        label: str | None = None,
+    ) -> Task[P, R]:
+        settings = self.settings
+        name = checked_name("name", name or handler.__name__)
+        if name in self.tasks:
+            raise InputError("name", f"a task called {name!r} is registered already")
+        if retry is not None and not isinstance(retry, Retry):
+            raise InputError("retry", f"must be a policy such as Backoff(), got {retry!r}")
+        if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= 10_000):
+            raise InputError("batch", f"must be a whole number from 1 to 10,000, got {batch!r}")
+        seconds = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
+        if seconds is not None and not seconds > 0:
+            raise InputError("deadline", f"must be a positive number of seconds, got {deadline!r}")
+        rules = Rules(
+            retry=retry or Backoff(base=settings.retry_base_seconds, tries=settings.retry_tries),
+            crash_limit=crash_limit or settings.crash_limit,
+        )
+        task: Task[P, R] = Task(
+            self,
+            handler,
+            name=name,
+            queue=queue or name,
+            rules=rules,
+            deadline=seconds or settings.deadline_seconds,
+            cpu=cpu,
+            batch=batch,
+            rank=rank,
+            label=label,
+        )
+        self.tasks[name] = task
+        return task
+
+    def task_named(self, name: str) -> Task[..., Any]:
+        try:
+            return self.tasks[name]
+        except KeyError:
+            known = ", ".join(sorted(self.tasks)) or "none"
+            raise UnknownTask("task", f"there is no task {name!r} here; known: {known}") from None
+
+    # -- in
+
+    def put(self, task: str, **args: Any) -> Placed:
+        """Put by the task's name."""
+        return self.task_named(task).put(**args)
+
+    def place(self, new: NewItem, connection: Any = None) -> Placed:
+        if connection is not None:
+            return put_borrowed(connection, new)
+        return self.store.put([new])[0]
+
+    async def aplace(self, new: NewItem, connection: Any = None) -> Placed:
+        if connection is not None:
+            return await aput_borrowed(connection, new)
+        return (await asyncio.to_thread(self.store.put, [new]))[0]
+
+    # -- care
+
+    def cancel(self, *ids: int, reason: str = "") -> list[int]:
+        """Cancel waiting and running items; a running handler is stopped within a heartbeat. Returns the ids."""
+        return self._decide_all(ids, lambda now: Cancel(reason))
+
+    def retry(self, *ids: int, at: datetime | str | None = None, delay: float | timedelta | None = None) -> list[int]:
+        """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
+        due_at = when(at, delay, self.clock.now) if at is not None or delay is not None else None
+        return self._decide_all(ids, lambda now: Revived(due_at or now))
+
+    def _decide_all(self, ids: Sequence[int], outcome: Callable[[datetime], Outcome]) -> list[int]:
+        """Decide for each item; when a worker was faster, look at what became of it and decide again."""
+        store = self.telemetry.observe(self.store)
+        left = list(dict.fromkeys(ids))
+        for _ in range(10):
+            items = store.fetch(left)
+            if missing := set(left) - {item.id for item in items}:
+                raise ItemNotFound(f"there is no item {', '.join(map(str, sorted(missing)))}")
+            now = self.clock.now()
+            rules = {item.id: self.tasks[item.task].rules if item.task in self.tasks else UNKNOWN for item in items}
+            left = store.settle([decide(item, outcome(now), now, rules[item.id]) for item in items])
+            if not left:
+                return list(dict.fromkeys(ids))
+        raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
+
+    def pause(self, queue: str) -> None:
+        """Start nothing more of this queue until it is resumed; what runs goes on."""
+        self.store.pause(checked_name("queue", queue), self.clock.now())
+
+    def resume(self, queue: str) -> None:
+        self.store.resume(checked_name("queue", queue))
+
+    # -- the rooms behind
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            with self._opening:
+                if self._store is None:
+                    self._store = self._open_store()
+        return self._store
+
+    def _open_store(self) -> Store:
+        settings = self.settings
+        store = open_store(
+            settings.database_url,
+            timeout=settings.store_timeout_seconds,
+            pool_size=settings.pool_size,
+            listen=settings.listen,
+        )
+        if store.url.startswith("sqlite"):
+            migrate(store)  # an embedded database has nobody else to do it
+        return store
+
+    @property
+    def clock(self) -> Clock:
+        if self._clock is None:
+            self._clock = DatabaseClock(self.store.now)
+        return self._clock
+
+    @property
+    def read(self) -> Read:
+        return Read(self.store, self.clock)
+
+    def observed(self, store: Store) -> Store:
+        return self.telemetry.observe(store)
+
+    # -- out
+
+    def run(self, tasks: Iterable[str] | None = None) -> None:
+        """Work until told to stop (SIGTERM, Ctrl-C)."""
+        from duly.engine.worker import Worker
+
+        self.spec = self.spec or find_spec(self)
+        Worker(self, tasks).run()
+
+    def close(self) -> None:
+        if self._store is not None:
+            self._store.close()
+            self._store = None
+
+
+def load_app(spec: str) -> Duly:
+    """The app that `module:name` or `path/to/file.py:name` means; the name defaults to app."""
+    where, _, name = spec.rpartition(":") if ":" in spec else (spec, "", "app")
+    if where.endswith(".py"):
+        path = Path(where)
+        found = importlib.util.spec_from_file_location(f"duly_app_{path.stem}", path)
+        if found is None or found.loader is None or not path.exists():
+            raise ConfigError(f"{spec}: there is no file {path}")
+        module = importlib.util.module_from_spec(found)
+        sys.modules[found.name] = module
+        sys.path.insert(0, str(path.parent.resolve()))
+        found.loader.exec_module(module)
+    else:
+        if "" not in sys.path and str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        try:
+            module = importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"{spec}: cannot import {where} ({error})") from error
+    app = getattr(module, name, None)
+    if not isinstance(app, Duly):
+        raise ConfigError(f"{spec}: {name} in {where} is not a Duly app")
+    app.spec = spec
+    return app
+
+
+def find_spec(app: Duly) -> str | None:
+    """How another process can import this app; None when it cannot (a REPL, a local variable)."""
+    for module in list(sys.modules.values()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if value is app:
+                path = getattr(module, "__file__", None)
+                if module.__name__ != "__main__":
+                    return f"{module.__name__}:{name}"
+                if path:
+                    return f"{Path(path).resolve()}:{name}"
+    return None

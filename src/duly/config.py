@@ -1,0 +1,155 @@
+"""Every setting: its name, default, alias and meaning. Nothing else in the package reads the environment.
+
+A value comes from, in this order: an argument in code, `DULY_<NAME>` in the environment, the alias in the environment,
+`duly.toml` in the working directory (or the file that DULY_CONFIG names), the default.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from duly.errors import ConfigError
+
+
+def _setting(default: Any, doc: str, alias: str | None = None, secret: bool = False, least: float | None = None) -> Any:
+    return field(default=default, metadata={"doc": doc, "alias": alias, "secret": secret, "least": least})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    database_url: str = _setting(
+        "sqlite:///duly.db", "Where due work is kept: sqlite:///file.db or postgresql://user@host/name.", secret=True
+    )
+    concurrency: int = _setting(
+        10, "Items of each kind (async, thread) that a worker runs at once.", "SCHEDULER_BATCH_SIZE", least=1
+    )
+    cpu_slots: int = _setting(
+        os.cpu_count() or 1, "Processes that a worker keeps for cpu=True tasks; default: one per core.", least=1
+    )
+    claim_most: int = _setting(1_000, "The largest number of items taken in one claim.", least=1)
+    poll_seconds: float = _setting(
+        60.0,
+        "The longest sleep of an idle claimer. It wakes at due times and for new work anyway; this is the safety net.",
+        "SCHEDULER_POLL_INTERVAL_SECONDS",
+        least=0.01,
+    )
+    sweep_seconds: float = _setting(
+        5.0, "How often each worker looks for dead leases and for due work that nobody announced.", least=0.05
+    )
+    lease_seconds: float = _setting(20.0, "How long a claim holds without a heartbeat.", least=0.5)
+    beat_seconds: float = _setting(5.0, "How often leases are prolonged.", least=0.05)
+    deadline_seconds: float = _setting(
+        1_800.0, "Hard deadline of a try, for tasks that set none: a handler that hangs is stopped then.", least=0.01
+    )
+    drain_seconds: float = _setting(
+        30.0, "How long a stopping worker waits for running handlers before it gives their attempts back.", least=0
+    )
+    crash_limit: int = _setting(3, "Crashes after which an item goes to review.", least=1)
+    retry_tries: int = _setting(
+        3, "Tries in all, for tasks that set no retry policy.", "RETRY_MAX_ATTEMPTS", least=1
+    )
+    retry_base_seconds: float = _setting(
+        60.0, "First delay of the doubling backoff, for tasks that set no retry policy.", "RETRY_BASE_DELAY_SECONDS",
+        least=0,
+    )  # fmt: skip
+    late_seconds: float = _setting(3_600.0, "Lateness from which a start is logged as a recovery.", least=0)
+    keep_seconds: float = _setting(
+        7 * 86_400.0, "How long done and cancelled items are kept; 0 keeps them for ever. Review is never pruned.",
+        least=0,
+    )  # fmt: skip
+    max_args_bytes: int = _setting(1_048_576, "The largest arguments of one item, as JSON text.", least=2)
+    max_result_bytes: int = _setting(1_048_576, "The largest result of one item, as JSON text.", least=2)
+    pool_size: int = _setting(10, "PostgreSQL connections that one process keeps for its puts and reads.", least=1)
+    store_timeout_seconds: float = _setting(30.0, "How long a call waits for a busy or absent database.", least=0.1)
+    listen: bool = _setting(
+        True, "Use LISTEN on PostgreSQL to wake at once; turn off behind a transaction pooler and rely on sweeps."
+    )
+    http_host: str = _setting("127.0.0.1", "Address that /metrics, /healthz and /readyz listen on.")
+    http_port: int = _setting(8086, "Their port; 0 turns them off.", least=0)
+    log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR.")
+    log_format: str = _setting("auto", "json, text, or auto: text on a terminal, JSON elsewhere.")
+    vapi_base_url: str = _setting("https://api.vapi.ai", "Where the reminders app places its calls.", "VAPI_BASE_URL")
+    vapi_api_key: str = _setting("", "The reminders app's key for it.", "VAPI_API_KEY", secret=True)
+    vapi_assistant_id: str = _setting("", "The assistant that speaks.", "VAPI_ASSISTANT_ID")
+    vapi_phone_number_id: str = _setting("", "The number that calls.", "VAPI_PHONE_NUMBER_ID")
+    vapi_timeout_seconds: float = _setting(30.0, "How long a call request may take.", least=0.01)
+
+    def __post_init__(self) -> None:
+        if self.beat_seconds * 2 > self.lease_seconds:
+            raise ConfigError("beat_seconds: must be at most half of lease_seconds, or leases end between heartbeats")
+        if self.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+            raise ConfigError(f"log_level: {self.log_level!r} is none of DEBUG, INFO, WARNING, ERROR")
+        if self.log_format not in ("json", "text", "auto"):
+            raise ConfigError(f"log_format: {self.log_format!r} is none of json, text, auto")
+        for each in fields(self):
+            least = each.metadata["least"]
+            if least is not None and not getattr(self, each.name) >= least:
+                raise ConfigError(f"{each.name}: must be at least {least}, got {getattr(self, each.name)}")
+
+    def shown(self) -> dict[str, Any]:
+        """All values with secrets masked, for people and logs."""
+        return {each.name: _masked(each, getattr(self, each.name)) for each in fields(self)}
+
+
+def load(env: Mapping[str, str] | None = None, **given: Any) -> Settings:
+    """The settings in force; arguments that are None count as not given."""
+    env = os.environ if env is None else env
+    values = _from_file(env)
+    for each in fields(Settings):
+        for name in (each.metadata["alias"], f"DULY_{each.name.upper()}"):
+            if name and env.get(name):
+                values[each.name] = _parsed(each, env[name], name)
+    values.update({name: value for name, value in given.items() if value is not None})
+    return Settings(**values)
+
+
+def _from_file(env: Mapping[str, str]) -> dict[str, Any]:
+    path = Path(env.get("DULY_CONFIG") or "duly.toml")
+    if not path.exists():
+        if env.get("DULY_CONFIG"):
+            raise ConfigError(f"DULY_CONFIG: there is no file {path}")
+        return {}
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: {error}") from error
+    known = {each.name: each for each in fields(Settings)}
+    for name in table:
+        if name not in known:
+            raise ConfigError(f"{path}: {name!r} is not a setting; known are {', '.join(sorted(known))}")
+    return {name: _parsed(known[name], str(value), f"{path}: {name}") for name, value in table.items()}
+
+
+def _parsed(each: Field[Any], text: str, source: str) -> Any:
+    kind = type(each.default)
+    if kind is bool:
+        if text.lower() in ("1", "true", "yes", "on"):
+            return True
+        if text.lower() in ("0", "false", "no", "off"):
+            return False
+        raise ConfigError(f"{source}: must be true or false, got {text!r}")
+    try:
+        return kind(text)
+    except ValueError:
+        noun = {"int": "a whole number", "float": "a number"}[kind.__name__]
+        raise ConfigError(f"{source}: must be {noun}, got {text!r}") from None
+
+
+def _masked(each: Field[Any], value: Any) -> Any:
+    if not each.metadata["secret"] or not value:
+        return value
+    return without_password(value) if "://" in value else "***"
+
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

@@ -1,0 +1,136 @@
+"""One call of a handler: start, call, judge. Runs wherever it is called: an event loop, a thread, a child process."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from duly import codec
+from duly.attempt import Attempt
+from duly.decide import decide
+from duly.errors import InputError, LeaseLost
+from duly.model import Done, Failed, GiveUp, Item, Outcome, Verdict
+from duly.policy.retry import class_name, class_names
+from duly.store.base import Store
+from duly.task import Task
+
+
+class Settled(Struct, frozen=True):
+    """Not an outcome: the item was settled in the handler's own transaction already."""
+
+
+SETTLED = Settled()
+Verdicts = list[Outcome | Settled]
+
+
+class Caller:
+    """Calls handlers on behalf of a worker."""
+
+    def __init__(
+        self, store: Store, now: Callable[[], datetime], report: Callable[[Item, bytes], None], result_limit: int
+    ) -> None:
+        self._store = store
+        self._now = now
+        self._report = report
+        self._result_limit = result_limit
+
+    def attempt(self, task: Task[..., Any], item: Item) -> Attempt:
+        tries = item.max_attempts or task.tries
+        opener: Callable[[], AbstractContextManager[Any]] | None = None
+        if not task.is_async and not task.batch:
+            opener = self._store.transaction
+        return Attempt(item, tries, self._report, opener)
+
+    async def acall(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
+        """The verdicts of an async handler, one per item."""
+        try:
+            attempts = [self.attempt(task, item) for item in items]
+            value = await task.handler(**self._arguments(task, items, attempts))
+            return self._judge(task, items, value)
+        except Exception as error:
+            return [failure(error)] * len(items)
+
+    def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
+        """The verdicts of a plain handler, one per item."""
+        attempts = [self.attempt(task, item) for item in items]
+        try:
+            value = task.handler(**self._arguments(task, items, attempts))
+            verdicts = self._judge(task, items, value)
+        except Exception as error:
+            for attempt in attempts:
+                _roll_back(attempt, error)
+            return [failure(error)] * len(items)
+        if len(attempts) == 1 and attempts[0].transaction is not None:
+            return [self._settle_inside(task, attempts[0], verdicts[0])]
+        return verdicts
+
+    def _arguments(self, task: Task[..., Any], items: list[Item], attempts: list[Attempt]) -> dict[str, Any]:
+        if task.batch:
+            return task.batch_arguments([item.args for item in items], attempts)
+        return task.arguments(items[0].args, attempts[0])
+
+    def _judge(self, task: Task[..., Any], items: list[Item], value: Any) -> Verdicts:
+        """What the handler's answer means. A batch answers with one value per item, or with None for all is well."""
+        if not task.batch:
+            return [self._verdict(value)]
+        if value is None:
+            return [Done()] * len(items)
+        if isinstance(value, Verdict):
+            return [value] * len(items)
+        if not isinstance(value, list | tuple) or len(value) != len(items):
+            got = len(value) if isinstance(value, list | tuple) else type(value).__name__
+            raise InputError("return", f"a batch handler answers one outcome per item: {len(items)} wanted, got {got}")
+        return [failure(each) if isinstance(each, Exception) else self._verdict(each) for each in value]
+
+    def _verdict(self, value: Any) -> Outcome:
+        if value is None:
+            return _DONE
+        if isinstance(value, Verdict):
+            return value
+        try:
+            text = codec.encode(value)
+        except (TypeError, UnicodeEncodeError, RecursionError) as error:
+            return GiveUp(f"the work was done, but its result cannot be kept as JSON: {error}")
+        if len(text) > self._result_limit:
+            return GiveUp(f"the work was done, but its result has {len(text):,} bytes; {self._result_limit:,} is the limit")
+        return Done(text.replace(b"\\u0000", b"\\ufffd"))
+
+    def _settle_inside(self, task: Task[..., Any], attempt: Attempt, verdict: Outcome | Settled) -> Outcome | Settled:
+        """Settle in the handler's transaction: its effects and the item's end commit together."""
+        assert attempt.transaction is not None
+        assert not isinstance(verdict, Settled)
+        stack, connection = attempt.transaction
+        try:
+            with stack:
+                change = decide(attempt.item, verdict, self._now(), task.rules)
+                if self._store.settle([change], connection=connection):
+                    raise LeaseLost(f"item {attempt.id} was given to another worker; its effects are rolled back")
+        except Exception as error:
+            return failure(error)
+        return SETTLED
+
+
+_DONE = Done()
+
+
+def failure(error: Exception) -> Outcome:
+    """The outcome that an exception means."""
+    if isinstance(error, Verdict):
+        return error
+    frames = traceback.format_exception(error, limit=-8)
+    return Failed(f"{class_name(type(error))}: {error}\n\n{''.join(frames)}".strip(), class_names(error))
+
+
+def _roll_back(attempt: Attempt, error: Exception) -> None:
+    if attempt.transaction is not None:
+        stack, _ = attempt.transaction
+        try:
+            stack.__exit__(type(error), error, error.__traceback__)
+        except Exception as again:  # the same error, or one of the rollback: the handler's own is the one to tell
+            if again is not error:
+                error.add_note(f"and the rollback failed: {again}")

@@ -1,0 +1,171 @@
+"""The child process of a slot: reads one call at a time from a pipe, runs it, writes the verdicts back.
+
+`python -m duly.engine.child SPEC READ_FD WRITE_FD`. It ends with its parent: when the pipe closes, or by the kernel's
+signal where there is one, so a handler never runs on for a worker that is gone. Messages are length-prefixed msgpack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import queue
+import signal
+import struct
+import sys
+import threading
+from typing import Any, BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+from duly.engine.calls import SETTLED, Caller, Settled, Verdicts
+from duly.model import Cancel, Done, Failed, GiveUp, Item, NotFound, Outcome, Skip, Snooze, Throttled
+
+PR_SET_PDEATHSIG = 1
+
+
+class Call(Struct, array_like=True):
+    task: str
+    items: list[Item]
+
+
+class Ready(Struct, tag=True):
+    """The app is imported; calls may come."""
+
+
+class Report(Struct, tag=True):
+    item: int
+    progress: bytes
+
+
+class Verdict(Struct, array_like=True):
+    """An outcome on the wire."""
+
+    kind: str
+    text: str = ""
+    number: float = 0.0
+    result: bytes | None = None
+    classes: tuple[str, ...] = ()
+
+
+class Answer(Struct, tag=True):
+    verdicts: list[Verdict]
+
+
+Reply = Ready | Report | Answer
+
+_replies = msgspec.msgpack.Decoder(Reply)
+_calls = msgspec.msgpack.Decoder(Call)
+_REASONED = {"skip": Skip, "not_found": NotFound, "cancel": Cancel, "give_up": GiveUp}
+
+
+def to_wire(outcome: Outcome | Settled) -> Verdict:
+    match outcome:
+        case Settled():
+            return Verdict("settled")
+        case Done(result):
+            return Verdict("done", result=result)
+        case Failed(error, classes):
+            return Verdict("failed", text=error, classes=classes)
+        case Throttled():
+            return Verdict("throttled", number=outcome.delay)
+        case Snooze():
+            return Verdict("snooze", number=outcome.delay)
+        case _:
+            kind = next(kind for kind, reasoned in _REASONED.items() if isinstance(outcome, reasoned))
+            return Verdict(kind, text=outcome.reason)  # type: ignore[union-attr]
+
+
+def from_wire(verdict: Verdict) -> Outcome | Settled:
+    match verdict.kind:
+        case "settled":
+            return SETTLED
+        case "done":
+            return Done(verdict.result)
+        case "failed":
+            return Failed(verdict.text, verdict.classes)
+        case "throttled":
+            return Throttled(verdict.number)
+        case "snooze":
+            return Snooze(verdict.number)
+        case kind:
+            return _REASONED[kind](verdict.text)
+
+
+def send(pipe: BinaryIO, message: Any) -> None:
+    body = msgspec.msgpack.encode(message)
+    pipe.write(struct.pack(">I", len(body)) + body)
+    pipe.flush()
+
+
+def receive(pipe: BinaryIO) -> bytes | None:
+    """The next message; None when the other side is gone."""
+    head = pipe.read(4)
+    if len(head) < 4:
+        return None
+    (size,) = struct.unpack(">I", head)
+    body = pipe.read(size)
+    return body if len(body) == size else None
+
+
+def receive_reply(pipe: BinaryIO) -> Reply | None:
+    body = receive(pipe)
+    return None if body is None else _replies.decode(body)
+
+
+def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
+    from duly.app import load_app
+
+    die_with_parent()
+    app = load_app(spec)
+    lock = threading.Lock()
+
+    def reply(message: Reply) -> None:
+        with lock:
+            send(replies_out, message)
+
+    def report(item: Item, progress: bytes) -> None:
+        reply(Report(item.id, progress))
+
+    caller = Caller(app.store, app.clock.now, report, app.settings.max_result_bytes)
+    waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
+
+    def listen() -> None:
+        while (body := receive(calls_in)) is not None:
+            waiting.put(_calls.decode(body))
+        os._exit(0)
+
+    threading.Thread(target=listen, daemon=True).start()
+    reply(Ready())
+    while True:
+        call = waiting.get()
+        reply(Answer([to_wire(outcome) for outcome in _run(app.tasks[call.task], call.items, caller)]))
+
+
+def _run(task: Any, items: list[Item], caller: Caller) -> Verdicts:
+    try:
+        if task.is_async:
+            return asyncio.run(caller.acall(task, items))
+        return caller.call(task, items)
+    except BaseException as error:
+        return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(items)
+
+
+def die_with_parent() -> None:
+    """Ask the kernel, where it is Linux, to end this process with the thread that started it."""
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def main() -> None:
+    spec, read_fd, write_fd = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    # A terminal's Ctrl-C goes to the whole group; the parent decides what becomes of us.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    serve(spec, os.fdopen(read_fd, "rb"), os.fdopen(write_fd, "wb"))
+
+
+if __name__ == "__main__":
+    main()

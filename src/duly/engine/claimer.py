@@ -1,0 +1,164 @@
+"""Claims due items when there is room for them, and knows when to look again.
+
+It keeps the heads of the queues (the earliest due time of each queue, lane and rank) from a survey and from news of puts,
+sleeps until the nearest of them, and claims what is due, split fairly. A group that looked due but gave nothing belongs
+to someone else at this moment; it is left alone for a growing while.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from duly.engine.shares import share_out
+from duly.engine.work import Hands
+from duly.model import Head, Item, Lane
+from duly.store.base import News, Store
+
+Group = tuple[str, Lane, int]
+
+BARREN = timedelta(milliseconds=50)
+
+
+class Pool(Protocol):
+    """Where claimed items go: it says how many it can take now, of which tasks, from which queues."""
+
+    tasks: Sequence[str]
+
+    def serves(self, queue: str) -> bool: ...
+
+    def room(self) -> int: ...
+
+    def begin(self, items: list[Item]) -> None: ...
+
+
+class Outlook:
+    """What one pool may expect: the heads it knows of, and the groups that gave nothing when asked."""
+
+    def __init__(self, pool: Pool, longest: timedelta) -> None:
+        self.pool = pool
+        self._longest = longest
+        self._heads: dict[Group, datetime] = {}
+        self._barren: dict[Group, tuple[datetime, timedelta]] = {}
+
+    def surveyed(self, heads: Sequence[Head]) -> None:
+        served = {head.queue for head in heads if self.pool.serves(head.queue)}
+        self._heads = {(head.queue, head.lane, head.rank): head.due_at for head in heads if head.queue in served}
+        self._barren = {group: wait for group, wait in self._barren.items() if group in self._heads}
+
+    def heard(self, head: Head) -> None:
+        if self.pool.serves(head.queue):
+            group = (head.queue, head.lane, head.rank)
+            self._heads[group] = min(head.due_at, self._heads.get(group, head.due_at))
+            self._barren.pop(group, None)
+
+    def due(self, now: datetime) -> list[Head]:
+        return [Head(*group, due_at) for group, due_at in self._times() if due_at <= now]
+
+    def next_at(self) -> datetime | None:
+        return min((due_at for _, due_at in self._times()), default=None)
+
+    def _times(self) -> list[tuple[Group, datetime]]:
+        """When to ask each group: when it is due, or later when it gave nothing."""
+        return [
+            (group, max(due_at, self._barren[group][0]) if group in self._barren else due_at)
+            for group, due_at in list(self._heads.items())
+        ]
+
+    def exhausted(self, group: Group, got_any: bool, now: datetime) -> None:
+        self._heads.pop(group, None)
+        if got_any:
+            self._barren.pop(group, None)
+        else:
+            pause = self._barren.get(group, (now, BARREN / 2))[1] * 2
+            self._barren[group] = (now + min(pause, self._longest), min(pause, self._longest))
+
+
+class Claimer:
+    def __init__(
+        self,
+        store: Store,
+        pools: Sequence[Pool],
+        hands: Hands,
+        worker: str,
+        *,
+        lease: float,
+        poll: float,
+        sweep: float,
+        is_swamped: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._store = store
+        self._outlooks = [Outlook(pool, timedelta(seconds=sweep)) for pool in pools]
+        self._hands = hands
+        self._worker = worker
+        self._lease = timedelta(seconds=lease)
+        self._poll = timedelta(seconds=poll)
+        self._is_swamped = is_swamped
+        self._look = True
+        self._look_at: datetime | None = None
+        self._turn = 0
+        self._stopped = False
+        self.heard: Callable[[], None] = lambda: None
+
+    def hear(self, news: News) -> None:
+        """A put tells of a new head, or something unknown changed: look soon."""
+        if news is None:
+            self._look = True
+        else:
+            for outlook in self._outlooks:
+                outlook.heard(news)
+        self.heard()
+
+    def stop(self) -> None:
+        """Claim nothing more."""
+        self._stopped = True
+
+    def tick(self, now: datetime) -> datetime:
+        if self._stopped:
+            return now + self._poll
+        if self._is_swamped():
+            return now + BARREN
+        if self._look or self._look_at is None or self._look_at <= now:
+            self._survey(now)
+        for outlook in self._outlooks:
+            while (room := outlook.pool.room()) > 0 and not self._stopped and self._claim(outlook, room, now):
+                pass
+        if self._look:
+            self._survey(now)
+        return self._next(now)
+
+    def _survey(self, now: datetime) -> None:
+        self._look = False
+        self._look_at = now + self._poll
+        heads = self._store.survey()
+        for outlook in self._outlooks:
+            outlook.surveyed(heads)
+
+    def _claim(self, outlook: Outlook, room: int, now: datetime) -> bool:
+        """Claim once for this pool; whether it is worth another go."""
+        shares = share_out(outlook.due(now), room, self._turn)
+        if not shares:
+            return False
+        self._turn += 1
+        lease_until = now + self._lease
+        items = self._store.claim(shares, outlook.pool.tasks, self._worker, now, lease_until)
+        if items:
+            self._hands.lease(items, now, lease_until)
+            outlook.pool.begin(items)
+        got = Counter((item.queue, item.lane) for item in items)
+        short = [share for share in shares if got[share.queue, share.lane] < share.limit]
+        for share in short:
+            self._look = True
+            for rank in share.ranks:
+                outlook.exhausted((share.queue, share.lane, rank), got[share.queue, share.lane] > 0, now)
+        return len(short) < len(shares)
+
+    def _next(self, now: datetime) -> datetime:
+        times = [now + self._poll]
+        for outlook in self._outlooks:
+            next_at = outlook.next_at()
+            if next_at is not None and outlook.pool.room() > 0:  # a pool that gets room wakes us
+                times.append(next_at)
+        return min(times)

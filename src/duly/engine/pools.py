@@ -1,0 +1,275 @@
+"""Where handlers run: on an event loop, in threads, or each in a process of its own.
+
+A pool takes claimed items, cuts them into works, keeps at most `size` of them running and the rest ready, and hands
+each verdict on. It asks for more than it can run only when it empties quickly: what waits here could run elsewhere,
+and is lost with this worker, so it never holds more than a tenth of a second's worth.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from duly.engine.calls import Caller, Verdicts
+from duly.engine.work import Hands, Work
+from duly.model import Failed, Item
+from duly.task import Task
+
+AHEAD = 0.1  # seconds of work that may wait here
+
+Finish = Callable[[Work, Verdicts], None]
+
+
+class _Ready:
+    """The part that all pools share: what is in hand, how fast it goes, how much more to ask for."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], known_queues: frozenset[str], size: int, most: int) -> None:
+        self.tasks = list(tasks)
+        self.isolate: Callable[[list[Item]], None] | None = None
+        self._tasks = tasks
+        self._queues = frozenset(task.queue for task in tasks.values())
+        self._known_queues = known_queues
+        self._batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
+        self.size = size
+        self._most = most
+        self._ready: deque[Work] = deque()
+        self._begun = 0
+        self._ended = 0
+        self._seen = (time.monotonic(), 0)
+        self._ahead = 0
+
+    def serves(self, queue: str) -> bool:
+        """Queues of its tasks, and those that no task here declares: a job's own queue may hold anything."""
+        return queue in self._queues or queue not in self._known_queues
+
+    def room(self) -> int:
+        """How many items to claim now."""
+        floor = self.size * self._batch
+        target = min(floor + self._lookahead(), max(self._most, floor))
+        in_hand = self._begun - self._ended
+        if in_hand > max(floor - self._batch, target // 2):
+            return 0
+        room = min(target - in_hand, self._most)
+        return room - room % self._batch if room > self._batch else room
+
+    def _lookahead(self) -> int:
+        """As many items as ended in the last tenth of a second."""
+        then, ended = self._seen
+        now = time.monotonic()
+        if now - then >= AHEAD / 2:
+            self._ahead = int((self._ended - ended) / (now - then) * AHEAD)
+            self._seen = (now, self._ended)
+        return self._ahead
+
+    def _cut(self, items: list[Item]) -> Iterator[Work]:
+        """Single works, or batches of the same task. An item under suspicion is never mixed with others."""
+        batches: dict[str, list[Item]] = {}
+        for item in items:
+            task = self._tasks[item.task]
+            if not task.batch or item.crashes:
+                yield Work(task, [item])
+                continue
+            batch = batches.setdefault(item.task, [])
+            batch.append(item)
+            if len(batch) == task.batch:
+                yield Work(task, batches.pop(item.task))
+        for name, batch in batches.items():
+            yield Work(self._tasks[name], batch)
+
+    def _accept(self, items: list[Item]) -> list[Work]:
+        """The works to run here; items that took a process down before are run apart, where they hurt nobody."""
+        if self.isolate is not None:
+            suspects = [item for item in items if item.crashes]
+            if suspects:
+                self.isolate(suspects)
+                items = [item for item in items if not item.crashes]
+        self._begun += len(items)
+        return list(self._cut(items))
+
+
+class AsyncPool(_Ready):
+    """Coroutines, on an event loop in a thread of its own."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        known_queues: frozenset[str],
+        size: int,
+        most: int,
+        *,
+        caller: Caller,
+        hands: Hands,
+        finish: Finish,
+        wants: Callable[[], None],
+    ) -> None:
+        super().__init__(tasks, known_queues, size, most)
+        self._caller = caller
+        self._hands = hands
+        self._finish = finish
+        self._wants = wants
+        self._running = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="duly-async", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def begin(self, items: list[Item]) -> None:
+        works = self._accept(items)
+        self._hands.hold(works)
+        self._loop.call_soon_threadsafe(self._add, works)
+
+    def unstarted(self) -> list[Work]:
+        """Give up whatever has not begun."""
+        works = []
+        while self._ready:
+            works.append(self._ready.popleft())
+        return works
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _add(self, works: list[Work]) -> None:
+        self._ready.extend(works)
+        self._fill()
+
+    def _fill(self) -> None:
+        while self._running < self.size and self._ready:
+            try:
+                work = self._ready.popleft()
+            except IndexError:  # a stopping worker took it back
+                return
+            self._running += 1
+            running = self._loop.create_task(self._run(work))
+            work.stop = lambda running=running: self._loop.call_soon_threadsafe(running.cancel)  # type: ignore[misc]
+
+    async def _run(self, work: Work) -> None:
+        work.deadline = time.monotonic() + work.task.deadline
+        try:
+            verdicts = await self._caller.acall(work.task, work.items)
+        except asyncio.CancelledError:
+            verdicts = [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
+        except BaseException as error:  # SystemExit in a handler is a failure of that handler, not of the worker
+            verdicts = [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(work.items)
+        self._running -= 1
+        self._ended += len(work.items)
+        self._finish(work, verdicts)
+        if self.room() > 0:
+            self._wants()
+        self._fill()
+
+
+class ThreadPool(_Ready):
+    """Plain handlers, each slot a thread. `call` may hand the work to a child process of the slot."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        known_queues: frozenset[str],
+        size: int,
+        most: int,
+        *,
+        slots: Callable[[], Slot],
+        apart: bool,
+        hands: Hands,
+        finish: Finish,
+        wants: Callable[[], None],
+    ) -> None:
+        super().__init__(tasks, known_queues, size, most)
+        self._slots = slots
+        self.apart = apart  # its slots are processes
+        self._hands = hands
+        self._finish = finish
+        self._wants = wants
+        self._lock = threading.Condition()
+        self._threads = 0
+        self._idle = 0
+        self._closed = False
+
+    def start(self) -> None:
+        """Threads start when there is work for them."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+
+    def begin(self, items: list[Item]) -> None:
+        works = self._accept(items)
+        self._hands.hold(works)
+        with self._lock:
+            self._ready.extend(works)
+            for _ in range(min(len(works) - self._idle, self.size - self._threads)):
+                self._spawn()
+            self._lock.notify(len(works))
+
+    def _spawn(self) -> None:
+        self._threads += 1
+        threading.Thread(target=self._serve, name="duly-slot", daemon=True).start()
+
+    def unstarted(self) -> list[Work]:
+        with self._lock:
+            works = list(self._ready)
+            self._ready.clear()
+        return works
+
+    def abandon(self) -> None:
+        """A handler hangs in its thread past its deadline: let another thread have its slot."""
+        with self._lock:
+            self._spawn()
+
+    def _serve(self) -> None:
+        slot = self._slots()
+        try:
+            while (work := self._next()) is not None:
+                work.deadline = time.monotonic() + work.task.deadline
+                work.stop = slot.stop
+                verdicts = slot.call(work.task, work.items)
+                with self._lock:
+                    self._ended += len(work.items)
+                self._finish(work, verdicts)
+                if self.room() > 0:
+                    self._wants()
+        finally:
+            slot.close()
+
+    def _next(self) -> Work | None:
+        with self._lock:
+            if self._threads > self.size and not self._closed:
+                self._threads -= 1  # the one that hung came back: there is a thread in its place already
+                return None
+            while not self._ready:
+                if self._closed:
+                    return None
+                self._idle += 1
+                self._lock.wait()
+                self._idle -= 1
+            return self._ready.popleft()
+
+
+class Slot:
+    """One thread's way of calling plain handlers: right here, in a fresh context each time."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
+        try:
+            return contextvars.Context().run(self._caller.call, task, items)
+        except BaseException as error:  # SystemExit in a handler is a failure of that handler, not of the worker
+            return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(items)
+
+    def stop(self) -> None:
+        """A thread cannot be stopped; its late answer will be refused."""
+
+    def close(self) -> None:
+        pass

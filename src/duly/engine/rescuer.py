@@ -1,0 +1,54 @@
+"""Gives the work of dead workers back. Every worker sweeps; a lost lease is decided like any other outcome."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from duly.clock import Clock
+from duly.decide import UNKNOWN, decide
+from duly.model import Lost
+from duly.store.base import Store
+from duly.task import Task
+
+log = logging.getLogger("duly.engine")
+
+# Leases rescued per sweep, so that a mass crash comes back in portions.
+PORTION = 20
+
+
+class Rescuer:
+    def __init__(
+        self,
+        store: Store,
+        tasks: Mapping[str, Task[..., Any]],
+        clock: Clock,
+        *,
+        sweep: float,
+        lease: float,
+        swept: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._clock = clock
+        self._sweep = timedelta(seconds=sweep)
+        self._lease = lease
+        self._swept = swept
+
+    def tick(self, now: datetime) -> datetime:
+        # After a jump of the clock every lease may look old: first let their owners prolong them by the new time.
+        if self._clock.steady_for() < self._lease:
+            return now + self._sweep
+        items, empty = self._store.expired(now, PORTION)
+        changes = []
+        for item in items:
+            task = self._tasks.get(item.task)
+            changes.append(decide(item, Lost(), now, task.rules if task else UNKNOWN))
+        if changes or empty:
+            refused = self._store.settle(changes, empty)
+            if len(refused) < len(changes):
+                log.warning("rescued %d items of vanished workers", len(changes) - len(refused))
+        self._swept()
+        return now if len({item.fence for item in items}) + len(empty) >= PORTION else now + self._sweep

@@ -1,0 +1,78 @@
+"""Turns verdicts into changes and writes them in batches.
+
+A verdict waits at most `LINGER` while others are under way, so that a busy worker settles many at a time and an idle one
+at once. What is not written yet when a worker dies runs again: never more than that moment's worth.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from duly.decide import UNKNOWN, decide
+from duly.engine.calls import Settled, Verdicts
+from duly.engine.work import Hands, Work
+from duly.model import Change, Item, Outcome
+from duly.store.base import Store
+from duly.task import Task
+
+log = logging.getLogger("duly.engine")
+
+LINGER = timedelta(milliseconds=10)
+ENOUGH = 500
+MOST = 2_000
+
+
+class Settler:
+    def __init__(self, store: Store, tasks: Mapping[str, Task[..., Any]], hands: Hands) -> None:
+        self._store = store
+        self._tasks = tasks
+        self._hands = hands
+        self._outbox: deque[tuple[Item, Outcome | Settled]] = deque()
+        self._changes: list[Change] = []
+        self._closed: list[int] = []
+        self._since: datetime | None = None
+        self.wants: Callable[[], None] = lambda: None
+
+    def __len__(self) -> int:
+        return len(self._outbox) + len(self._changes) + len(self._closed)
+
+    def finish(self, work: Work, verdicts: Verdicts) -> None:
+        """Take a finished work; from any thread. Ignored when someone else spoke for it already."""
+        if self._hands.take(work):
+            self._outbox.extend(zip(work.items, verdicts, strict=True))
+            self.wants()
+
+    def tick(self, now: datetime) -> datetime:
+        if not self:
+            self._since = None
+            return now + timedelta(seconds=3600)
+        if len(self._hands) and len(self) < ENOUGH:
+            self._since = self._since or now
+            if now < self._since + LINGER:
+                return self._since + LINGER
+        self._since = None
+        self._flush(now)
+        return now
+
+    def _flush(self, now: datetime) -> None:
+        # Decided once and kept until written: a database that is away for a while changes nothing about the verdict.
+        if not self._changes and not self._closed:
+            over = []
+            while self._outbox and len(over) < MOST:
+                item, outcome = self._outbox.popleft()
+                over.append(item)
+                if not isinstance(outcome, Settled):
+                    self._changes.append(self._decide(item, outcome, now))
+            self._closed = self._hands.let_go(over)
+        refused = self._store.settle(self._changes, self._closed)
+        if refused:
+            log.warning("late results refused: %d items belong to another attempt by now", len(refused))
+        self._changes, self._closed = [], []
+
+    def _decide(self, item: Item, outcome: Outcome, now: datetime) -> Change:
+        task = self._tasks.get(item.task)
+        return decide(item, outcome, now, task.rules if task else UNKNOWN)

@@ -1,0 +1,76 @@
+"""What a worker has in hand: works (one call of a handler each) and the leases they stand under."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+from duly.model import Item
+from duly.task import Task
+
+
+class Work:
+    """One call of a handler: one item, or a batch of them."""
+
+    __slots__ = ("deadline", "items", "stop", "task")
+
+    def __init__(self, task: Task[..., Any], items: list[Item]) -> None:
+        self.task = task
+        self.items = items
+        self.deadline = float("inf")  # on the monotonic clock; set when it starts
+        self.stop: Callable[[], None] | None = None  # set when it starts
+
+
+class Lease:
+    __slots__ = ("beaten_at", "lease_until", "open")
+
+    def __init__(self, items: Iterable[Item], claimed_at: datetime, lease_until: datetime) -> None:
+        self.open = {item.id for item in items}
+        self.beaten_at = claimed_at
+        self.lease_until = lease_until
+
+
+class Hands:
+    """The works and leases of one worker. Whoever takes a work out of here speaks for its items: exactly one does."""
+
+    def __init__(self) -> None:
+        self._works: dict[int, Work] = {}
+        self._leases: dict[int, Lease] = {}
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._works)
+
+    def hold(self, works: Iterable[Work]) -> None:
+        for work in works:
+            self._works[work.items[0].id] = work
+
+    def take(self, work: Work) -> bool:
+        """Whether the caller is the one to speak for this work."""
+        return self._works.pop(work.items[0].id, None) is not None
+
+    def works(self) -> list[Work]:
+        return list(self._works.values())
+
+    def lease(self, items: list[Item], claimed_at: datetime, lease_until: datetime) -> None:
+        with self._lock:
+            self._leases[items[0].fence] = Lease(items, claimed_at, lease_until)
+
+    def let_go(self, items: Iterable[Item]) -> list[int]:
+        """These items are over; returns the fences that have nothing left under them."""
+        closed = []
+        with self._lock:
+            for item in items:
+                lease = self._leases.get(item.fence)
+                if lease is not None:
+                    lease.open.discard(item.id)
+                    if not lease.open:
+                        del self._leases[item.fence]
+                        closed.append(item.fence)
+        return closed
+
+    def held(self) -> dict[int, Lease]:
+        with self._lock:
+            return dict(self._leases)

@@ -1,0 +1,228 @@
+"""The wiring of a worker: which thread runs which tick, and how it all comes to rest.
+
+    news ─▶ claimer ─▶ pools ─▶ settler ─▶ store          keeper, rescuer, pruner and clock beside them
+
+Stopping: claim nothing more and give back what has not begun; keep beating while handlers finish; after `drain_seconds`,
+or at once when asked a second time, stop the handlers and give their attempts back.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from duly.engine.calls import Caller
+from duly.engine.claimer import Claimer
+from duly.engine.keeper import Keeper
+from duly.engine.loop import Loop
+from duly.engine.pools import AsyncPool, Slot, ThreadPool
+from duly.engine.processes import ProcessSlot
+from duly.engine.pruner import Pruner
+from duly.engine.rescuer import Rescuer
+from duly.engine.settler import Settler
+from duly.engine.work import Hands, Work
+from duly.errors import ConfigError
+from duly.model import Released
+from duly.store import migrate
+from duly.task import Task
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+
+log = logging.getLogger("duly.engine")
+
+MEASURE_EVERY = timedelta(seconds=60)
+# With this many verdicts unwritten, the database is the bottleneck: claim no more.
+BACKLOG = 4_000
+
+
+class Worker:
+    def __init__(self, app: Duly, tasks: Iterable[str] | None = None) -> None:
+        self.app = app
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
+        settings, self._clock = app.settings, app.clock
+        chosen = {name: app.task_named(name) for name in tasks} if tasks is not None else dict(app.tasks)
+        if not chosen:
+            raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
+        self._hands = Hands()
+        # The keeper has a store, and so a connection, of its own.
+        self._keeper_store = app.observed(app.store.twin())
+        self._store = app.observed(app.store)
+        self._settler = Settler(self._store, app.tasks, self._hands)
+        self._keeper = Keeper(
+            self._keeper_store,
+            self._hands,
+            lease=settings.lease_seconds,
+            beat=settings.beat_seconds,
+            finish=self._settler.finish,
+            hung=self._replace_hung,
+        )
+        self._caller = Caller(app.store, self._clock.now, self._keeper.report, settings.max_result_bytes)
+        self._resting: list[AsyncPool | ThreadPool] = []  # all pools, also the one that claims nothing itself
+        self._pools = self._make_pools(chosen)
+        self._claimer = Claimer(
+            self._store,
+            self._pools,
+            self._hands,
+            self.name,
+            lease=settings.lease_seconds,
+            poll=settings.poll_seconds,
+            sweep=settings.sweep_seconds,
+            is_swamped=lambda: len(self._settler) > BACKLOG,
+        )
+        self._rescuer = Rescuer(
+            self._store, app.tasks, self._clock, sweep=settings.sweep_seconds, lease=settings.lease_seconds,
+            swept=lambda: self._claimer.hear(None),
+        )  # fmt: skip
+        self._pruner = Pruner(self._store, settings.keep_seconds)
+        self._claims = Loop("claimer", self._claimer.tick, self._clock)
+        self._settles = Loop("settler", self._settler.tick, self._clock)
+        self._beats = Loop("keeper", self._keeper.tick, self._clock)
+        self._chores = [
+            Loop("rescuer", self._rescuer.tick, self._clock),
+            Loop("pruner", self._pruner.tick, self._clock),
+            Loop("clock", self._measure, self._clock),
+        ]
+        self._settler.wants = self._settles.wake
+        self._claimer.heard = self._claims.wake
+        self._stop = threading.Event()
+        self._hurry = threading.Event()
+        self._watch_stop = threading.Event()
+
+    # -- life
+
+    def start(self) -> None:
+        migrate.check(self.app.store)
+        self._clock.now()
+        for pool in self._pools:
+            pool.start()
+        for loop in (self._beats, self._settles, self._claims, *self._chores):
+            loop.start()
+        threading.Thread(
+            target=self._keeper_store.watch, args=(self._claimer.hear, self._watch_stop), name="duly-watch", daemon=True
+        ).start()
+        log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self.app.tasks)})
+
+    def run(self) -> None:
+        """Start, work until SIGTERM or SIGINT (or `stop`), come to rest. Call it from the main thread."""
+        self.start()
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: self.stop())
+        while not self._stop.wait(0.5):
+            pass
+        self.drain()
+
+    def stop(self) -> None:
+        """Ask the worker to come to rest; a second time: at once."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    def drain(self) -> None:
+        """Come to rest: let handlers finish, then give back what did not."""
+        self._claimer.stop()
+        self._watch_stop.set()
+        self._claims.stop()
+        self._claims.join(5)
+        self._give_back([work for pool in self._resting for work in pool.unstarted()])
+        give_up = time.monotonic() + self.app.settings.drain_seconds
+        if len(self._hands):
+            log.info("stopping: waiting up to %g s for running handlers", self.app.settings.drain_seconds)
+        while len(self._hands) and time.monotonic() < give_up and not self._hurry.wait(0.02):
+            pass
+        left = self._hands.works()
+        if left:
+            log.warning("stopping: giving back %d attempts that did not finish", sum(len(w.items) for w in left))
+            self._give_back(left)
+        self._settle_rest()
+        for loop in (self._beats, self._settles, *self._chores):
+            loop.stop()
+        for pool in self._resting:
+            pool.close()
+        for loop in (self._beats, self._settles, *self._chores):
+            loop.join(5)
+        self._keeper_store.close()
+        log.info("worker %s stopped", self.name)
+
+    def _give_back(self, works: list[Work]) -> None:
+        for work in works:
+            # Spoken for first, so that the end of a stopped handler is not taken for its verdict.
+            self._settler.finish(work, [Released()] * len(work.items))
+            if work.stop is not None:
+                work.stop()
+
+    def _settle_rest(self) -> None:
+        give_up = time.monotonic() + self.app.settings.store_timeout_seconds
+        while len(self._settler) and time.monotonic() < give_up:
+            self._settles.wake()
+            time.sleep(0.005)
+        if len(self._settler):
+            log.error("stopping with %d results unwritten: the database is away; they will run again", len(self._settler))
+
+    def _replace_hung(self, work: Work) -> None:
+        for pool in self._pools:
+            if isinstance(pool, ThreadPool) and work.task.name in pool.tasks and work.task.kind == "thread":
+                pool.abandon()
+
+    def _measure(self, now: datetime) -> datetime:
+        moved = self._clock.measure()
+        if abs(moved) > 1:
+            log.warning("the database's clock moved by %.1f s; rescues wait until leases are renewed", moved)
+        return now + MEASURE_EVERY
+
+    # -- pools
+
+    def _make_pools(self, tasks: dict[str, Task[..., Any]]) -> list[AsyncPool | ThreadPool]:
+        """One pool per kind of handler and batch size, so that one kind's room says nothing about another's."""
+        settings = self.app.settings
+        queues = frozenset(task.queue for task in self.app.tasks.values())
+        shapes = sorted({(task.kind, task.batch or 0) for task in tasks.values()})
+        pools: list[AsyncPool | ThreadPool] = []
+        for kind, batch in shapes:
+            own = {name: task for name, task in tasks.items() if (task.kind, task.batch or 0) == (kind, batch)}
+            most = max(settings.claim_most, batch)
+            if kind == "async":
+                pools.append(
+                    AsyncPool(
+                        own, queues, settings.concurrency, most,
+                        caller=self._caller, hands=self._hands, finish=self._settler.finish, wants=self._more,
+                    )
+                )  # fmt: skip
+            else:
+                pools.append(self._threads(own, queues, kind == "cpu", most))
+        if self.app.spec is not None:
+            apart = self._threads(tasks, frozenset(), True, settings.claim_most)
+            for pool in pools:
+                if not (isinstance(pool, ThreadPool) and pool.apart):
+                    pool.isolate = apart.begin
+            self._resting.append(apart)
+        self._resting.extend(pools)
+        return pools
+
+    def _threads(
+        self, tasks: dict[str, Task[..., Any]], queues: frozenset[str], apart: bool, most: int
+    ) -> ThreadPool:
+        settings, spec = self.app.settings, self.app.spec
+        if apart and spec is None:
+            names = ", ".join(sorted(tasks))
+            raise ConfigError(f"cpu tasks ({names}) run in processes of their own, which must be able to import this app")
+
+        def slot() -> Any:
+            return ProcessSlot(spec, self._keeper.report) if apart and spec else Slot(self._caller)
+
+        return ThreadPool(
+            tasks, queues, settings.cpu_slots if apart else settings.concurrency, most,
+            slots=slot, apart=apart, hands=self._hands, finish=self._settler.finish, wants=self._more,
+        )  # fmt: skip
+
+    def _more(self) -> None:
+        self._claims.wake()

@@ -1,0 +1,138 @@
+"""The only read model: pages, one item with its attempts, depths of queues. Feeds the CLI, the metrics and the apps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from typing import Any
+
+from msgspec import Struct
+
+from duly import codec
+from duly.clock import Clock
+from duly.errors import ItemNotFound
+from duly.model import Lane, State
+from duly.store.base import Store
+
+PAGE_MOST = 1_000
+
+
+class Row(Struct, frozen=True):
+    """An item as people see it."""
+
+    id: int
+    task: str
+    queue: str
+    lane: Lane
+    rank: int
+    state: State
+    outcome: str | None
+    planned_at: datetime
+    due_at: datetime
+    key: str | None
+    execution_key: str
+    args: Any
+    result: Any
+    progress: Any
+    attempt: int
+    max_attempts: int | None
+    failures: int
+    crashes: int
+    losses: int
+    fence: int
+    claimed_by: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    last_error: str | None
+    error_class: str | None
+    created_at: datetime
+
+    @property
+    def attempt_key(self) -> str:
+        return f"{self.id}-{self.attempt}-{self.fence:08x}"
+
+
+class Try(Struct, frozen=True):
+    """A try that did not succeed."""
+
+    number: int
+    attempt_key: str
+    worker: str | None
+    started_at: datetime | None
+    ended_at: datetime
+    outcome: str
+    error: str | None
+    error_class: str | None
+
+
+class Story(Struct, frozen=True):
+    """All there is to tell about one item."""
+
+    item: Row
+    lease_until: datetime | None
+    tries: list[Try]
+
+
+class Depth(Struct, frozen=True):
+    queue: str
+    lane: Lane
+    state: State
+    items: int
+    due: int
+    oldest: datetime | None
+    paused: bool
+
+
+class Read:
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    def page(
+        self,
+        *,
+        state: State | None = None,
+        task: str | None = None,
+        queue: str | None = None,
+        key: str | None = None,
+        before: int | None = None,
+        most: int = 50,
+    ) -> list[Row]:
+        """Newest first; `before` is the last id of the page before."""
+        filters = {"state": state, "task": task, "queue": queue, "key": key, "before": before}
+        rows = self._store.read("page", {**filters, "most": max(1, min(most, PAGE_MOST))})
+        return [_row(row) for row in rows]
+
+    def pages(self, **filters: Any) -> Iterator[Row]:
+        """All items that fit, newest first, a page at a time."""
+        before: int | None = None
+        while rows := self.page(**filters, before=before, most=PAGE_MOST):
+            yield from rows
+            before = rows[-1].id
+
+    def item(self, item_id: int) -> Row:
+        return self.story(item_id).item
+
+    def story(self, item_id: int) -> Story:
+        rows = self._store.read("show", {"id": item_id})
+        if not rows:
+            raise ItemNotFound(f"there is no item {item_id}")
+        tries = [Try(*map(_utc, row)) for row in self._store.read("attempts", {"id": item_id})]
+        return Story(_row(rows[0][:-1]), _utc(rows[0][-1]), tries)
+
+    def depths(self) -> list[Depth]:
+        rows = self._store.read("depth", {"now": self._clock.now()})
+        return sorted(
+            (Depth(*row[:5], _utc(row[5]), bool(row[6])) for row in rows), key=lambda d: (d.queue, d.lane, d.state)
+        )
+
+
+def _row(row: tuple[Any, ...]) -> Row:
+    values = [_utc(value) for value in row]
+    for place in (11, 12, 13):
+        values[place] = None if values[place] is None else codec.decode(values[place])
+    return Row(*values)
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(timezone.utc) if isinstance(value, datetime) else value

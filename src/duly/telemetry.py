@@ -1,0 +1,298 @@
+"""What the outside sees: metrics, logs and spans, taken at one seam around the store and the caller of handlers.
+
+The hot path only counts into plain dictionaries, a batch at a time; a scrape turns them into metric families, and reads
+queue depths from the database at that moment.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, cast
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from duly.errors import DulyError
+from duly.model import Change, Item, Share
+from duly.store.base import Store
+
+try:
+    from opentelemetry import propagate, trace
+except ImportError:  # pragma: no cover - an extra
+    trace = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+    from duly.task import Task
+
+log = logging.getLogger("duly.item")
+
+LATENESS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3_600.0, 21_600.0, 86_400.0)
+DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0)
+
+
+class Histogram:
+    """Counts per bucket and task."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts: dict[str, list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
+        self.sums: dict[str, float] = defaultdict(float)
+
+    def observe(self, task: str, value: float) -> None:
+        self.counts[task][bisect_left(self.bounds, value)] += 1
+        self.sums[task] += value
+
+    def family(self, name: str, doc: str) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(name, doc, labels=["task"])
+        for task, counts in list(self.counts.items()):
+            total, buckets = 0, []
+            for bound, count in zip((*map(str, self.bounds), "+Inf"), counts, strict=True):
+                total += count
+                buckets.append((bound, total))
+            family.add_metric([task], buckets, self.sums[task])
+        return family
+
+
+class Telemetry:
+    def __init__(self, app: Duly) -> None:
+        self._app = app
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+        self._claimed: Counter[str] = Counter()
+        self._claims: Counter[str] = Counter()
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._finished: Counter[tuple[str, str]] = Counter()
+        self._retried: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._lateness = Histogram(LATENESS)
+        self._duration = Histogram(DURATION)
+
+    def observe(self, store: Store) -> Store:
+        return cast(Store, Observed(store, self))
+
+    # -- around the store
+
+    def claimed(self, shares: Sequence[Share], items: list[Item], now: datetime) -> None:
+        asked = sum(share.limit for share in shares)
+        self._claims["full" if len(items) == asked else "short" if items else "empty"] += 1
+        if not items:
+            log.debug("already being processed elsewhere: %s", ", ".join(share.queue for share in shares))
+        self._claimed.update(item.task for item in items)
+        late = self._app.settings.late_seconds
+        for item in items:
+            lateness = (now - item.due_at).total_seconds()
+            self._lateness.observe(item.task, lateness)
+            if lateness > late:
+                self._log_late(item, now, lateness)
+
+    def _log_late(self, item: Item, now: datetime, lateness: float) -> None:
+        log.warning(
+            "Late event execution (recovery)",
+            extra={
+                "eventId": item.id,
+                "task": item.task,
+                "targetTime": _iso(item.due_at),
+                "actualTime": _iso(now),
+                "latenessMinutes": int(lateness // 60),
+                "latenessHours": f"{lateness / 3600:.1f}",
+                "reason": "Recovery from downtime",
+            },
+        )
+
+    def settled(self, changes: Sequence[Change], refused: Sequence[int]) -> None:
+        if refused:
+            stale = set(refused)
+            self._refused.update(change.task for change in changes if change.id in stale)
+            for change in changes:
+                if change.id in stale:
+                    log.warning("%s %s: a late result was refused", self._label(change.task), change.id)
+            changes = [change for change in changes if change.id not in stale]
+        self._ended.update((change.task, change.outcome or "none") for change in changes)
+        self._finished.update((change.task, change.state) for change in changes if change.finished_at is not None)
+        for change in changes:
+            if change.tried is not None:
+                self._log_failure(change)
+
+    def _log_failure(self, change: Change) -> None:
+        assert change.tried is not None
+        label = self._label(change.task)
+        fields = {
+            "itemId": change.id,
+            "task": change.task,
+            "attempts": change.tried.number,
+            "error": (change.error or "").partition("\n")[0],
+            "errorClass": change.error_class,
+            "worker": change.tried.worker,
+        }
+        if change.state == "failed":
+            log.error("%s %s permanently failed", label, change.id, extra=fields)
+        else:
+            self._retried[change.task] += 1
+            log.warning(
+                "%s %s failed, scheduling retry", label, change.id, extra={**fields, "nextRetryAt": _iso(change.due_at)}
+            )
+
+    def _label(self, task: str) -> str:
+        known = self._app.tasks.get(task)
+        return (known.label if known else task).capitalize() if known and known.is_labelled else task
+
+    # -- around the caller of handlers
+
+    def running(self, task: Task[..., Any], items: list[Item]) -> AbstractContextManager[None]:
+        """Around one call of a handler: its log line and its span."""
+        level = logging.INFO if task.is_labelled else logging.DEBUG
+        if log.isEnabledFor(level):
+            for item in items:
+                tries = item.max_attempts or task.tries
+                log.log(level, "Processing %s %s (attempt %s/%s)", task.label, item.id, item.attempt, tries)
+        return self._span(task, items) if is_tracing() else nullcontext()
+
+    @contextmanager
+    def _span(self, task: Task[..., Any], items: list[Item]) -> Iterator[None]:
+        parent = propagate.extract({"traceparent": items[0].trace}) if items[0].trace else None
+        attributes = {
+            "messaging.system": "duly",
+            "messaging.destination.name": task.queue,
+            "messaging.message.id": items[0].execution_key,
+            "duly.item": items[0].id,
+            "duly.attempt": items[0].attempt,
+            "messaging.batch.message_count": len(items),
+        }
+        tracer = trace.get_tracer("duly")
+        with tracer.start_as_current_span(
+            f"run {task.name}", context=parent, kind=trace.SpanKind.CONSUMER, attributes=attributes
+        ):
+            yield
+
+    def ran(self, task: str, seconds: float) -> None:
+        self._duration.observe(task, seconds)
+
+    def traceparent(self) -> str | None:
+        """The putter's trace, to be continued by whoever runs the item."""
+        if trace is None or not trace.get_current_span().get_span_context().is_valid:
+            return None
+        carrier: dict[str, str] = {}
+        propagate.inject(carrier)
+        return carrier.get("traceparent")
+
+    # -- scrape
+
+    def collect(self) -> Iterable[Metric]:
+        """What prometheus_client asks for at a scrape."""
+        yield _counter("duly_claims", "Claims by how much of what was asked they got.", ["result"], self._claims)
+        yield _counter("duly_claimed_items", "Items started (processing rate).", ["task"], self._claimed)
+        yield _counter("duly_attempts", "Ended attempts by outcome.", ["task", "outcome"], self._ended)
+        yield _counter("duly_finished_items", "Items that came to an end.", ["task", "state"], self._finished)
+        yield _counter("duly_retries", "Retries scheduled (retry rate).", ["task"], self._retried)
+        yield _counter("duly_refused_results", "Late results of stale attempts.", ["task"], self._refused)
+        contended = Counter({(): self._claims["empty"]})
+        yield _counter("duly_contended_claims", "Claims that found the due work taken already.", [], contended)
+        yield self._lateness.family("duly_lateness_seconds", "How long after its due time an item was started.")
+        yield self._duration.family("duly_run_seconds", "How long handlers ran.")
+        yield from self._depths()
+
+    def _depths(self) -> Iterable[Metric]:
+        items = GaugeMetricFamily("duly_queue_items", "Items in the queue.", labels=["queue", "lane", "state"])
+        due = GaugeMetricFamily("duly_queue_due_items", "Waiting items that are due.", labels=["queue", "lane"])
+        oldest = GaugeMetricFamily("duly_queue_oldest_due_seconds", "Age of the oldest due item.", labels=["queue"])
+        paused = GaugeMetricFamily("duly_queue_paused", "1 when the queue is paused.", labels=["queue"])
+        up = GaugeMetricFamily("duly_store_up", "1 when the database answered this scrape.")
+        try:
+            depths = self._app.read.depths()
+        except DulyError:
+            up.add_metric([], 0)
+            yield up
+            return
+        up.add_metric([], 1)
+        now = self._app.clock.now()
+        ages: dict[str, float] = {}
+        for depth in depths:
+            items.add_metric([depth.queue, depth.lane, depth.state], depth.items)
+            if depth.state == "waiting":
+                due.add_metric([depth.queue, depth.lane], depth.due)
+                if depth.oldest is not None:
+                    age = max((now - depth.oldest).total_seconds(), 0.0)
+                    ages[depth.queue] = max(age, ages.get(depth.queue, 0.0))
+        for queue, age in ages.items():
+            oldest.add_metric([queue], age)
+        for queue in {depth.queue: depth.paused for depth in depths}:
+            paused.add_metric([queue], float(any(d.paused for d in depths if d.queue == queue)))
+        yield from (items, due, oldest, paused, up)
+
+
+class Observed:
+    """A store that tells telemetry what passed through it; everything else goes straight on."""
+
+    def __init__(self, store: Store, telemetry: Telemetry) -> None:
+        self._store = store
+        self._telemetry = telemetry
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def claim(
+        self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
+    ) -> list[Item]:
+        items = self._store.claim(shares, tasks, worker, now, lease_until)
+        self._telemetry.claimed(shares, items, now)
+        return items
+
+    def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
+        refused = self._store.settle(changes, closed, connection)
+        self._telemetry.settled(changes, refused)
+        return refused
+
+
+def is_tracing() -> bool:
+    """Whether someone set up OpenTelemetry in this process."""
+    return trace is not None and not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def _counter(name: str, doc: str, labels: list[str], counts: Counter[Any]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, doc, labels=labels)
+    for key, count in list(counts.items()):
+        family.add_metric([key] if isinstance(key, str) else list(key), count)
+    return family
+
+
+def _iso(time: datetime) -> str:
+    return time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+
+
+# -- logs
+
+_PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line; what a call gave as `extra` becomes fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, Any] = {
+            "time": _iso(datetime.fromtimestamp(0, timezone.utc) + timedelta(seconds=record.created)),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **{name: value for name, value in vars(record).items() if name not in _PLAIN},
+        }
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str, ensure_ascii=False)
+
+
+def set_up_logs(level: str, form: str) -> None:
+    """Logs of a duly process, on standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
+    handler.setFormatter(
+        logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S") if is_text else JsonLines()
+    )
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -1,0 +1,107 @@
+"""Real databases for every test: one PostgreSQL database per worker process, one SQLite file per test.
+
+`store` and `database_url` run a test on both kinds; `postgres_url` and `sqlite_url` give one kind. All are migrated and
+empty. Asking twice in one test, by whatever name, gives the same database.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from duly.store import Store
+from duly.store.migrate import migrate
+from tests.support import fresh_database, opened
+
+KINDS = ("sqlite", "postgres")
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> str:
+    """The URL of a server on which tests may create databases."""
+    url = os.environ.get("DULY_TEST_POSTGRES")
+    if not url:
+        raise pytest.UsageError(
+            "DULY_TEST_POSTGRES is not set: run the tests with tools/test, which starts a private PostgreSQL, "
+            "or point it at a server on which databases may be created"
+        )
+    return url
+
+
+@pytest.fixture(scope="session")
+def worker_database(postgres_server: str) -> Iterator[str]:
+    """The URL of this worker process's own database, migrated once; `postgres_url` empties it for each test."""
+    with fresh_database(postgres_server) as url:
+        with opened(url) as store:
+            migrate(store)
+        yield url
+
+
+@pytest.fixture
+def blank_postgres_url(postgres_server: str) -> Iterator[str]:
+    """A database without any of our tables."""
+    with fresh_database(postgres_server) as url:
+        yield url
+
+
+@pytest.fixture
+def postgres_url(worker_database: str) -> str:
+    with psycopg.connect(worker_database, autocommit=True) as connection:
+        found = connection.execute(
+            r"select relname from pg_class where relkind in ('r', 'p') and relname like 'duly\_%'"
+            " and relname <> 'duly_migration' and relnamespace = current_schema()::regnamespace"
+        )
+        tables = sql.SQL(", ").join(sql.Identifier(name) for (name,) in found)
+        # Identities go on counting: a fence is never used twice, not even by two tests.
+        connection.execute(sql.SQL("truncate {} continue identity").format(tables))
+    return worker_database
+
+
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("migrated") / "duly.db"
+    with opened(f"sqlite:///{path}") as store:
+        migrate(store)
+    return path
+
+
+@pytest.fixture
+def sqlite_url(migrated_file: Path, tmp_path: Path) -> str:
+    path = tmp_path / "duly.db"
+    shutil.copy(migrated_file, path)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture(params=KINDS)
+def database_url(request: pytest.FixtureRequest) -> str:
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture(params=KINDS)
+def blank_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database that nobody migrated."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'blank.db'}"
+    url: str = request.getfixturevalue("blank_postgres_url")
+    return url
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    with opened(database_url) as one:
+        yield one
+
+
+@pytest.fixture
+def other(store: Store) -> Iterator[Store]:
+    """A second store on the same database, as another process has it."""
+    twin = store.twin()
+    yield twin
+    twin.close()

@@ -1,0 +1,241 @@
+"""What only PostgreSQL has to prove: poolers, lost connections, and races inside the database."""
+
+import queue
+import threading
+
+import psycopg
+import pytest
+
+from duly.errors import StoreUnavailable
+from duly.model import Done, Head
+from duly.store import Store, open_store
+from duly.store.base import News
+from duly.store.postgres import PostgresStore
+from tests.support import (
+    NOW,
+    after,
+    claim,
+    claim_one,
+    counts,
+    new,
+    opened,
+    put,
+    put_and_claim,
+    query,
+    settle,
+    together,
+)
+
+PATIENCE = 10
+
+
+@pytest.fixture
+def store(postgres_url: str):
+    with opened(postgres_url, timeout=2) as one:
+        yield one
+
+
+def warm_up(store: Store) -> None:
+    """Run a statement until the driver prepares it."""
+    for _ in range(5):
+        store.survey()
+
+
+def forget_statements(store: Store) -> None:
+    """As a transaction pooler does that hands the next transaction to another server connection."""
+    with store.transaction() as connection:
+        connection.execute("do $$ begin execute 'deallocate all'; end $$")  # in a form that the driver does not notice
+
+
+def terminate(store: Store) -> None:
+    """End every connection of this database but our own, as a restart of the server does."""
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity"
+            " where datname = current_database() and pid <> pg_backend_pid()"
+        )
+
+
+def test_a_pooler_that_forgets_prepared_statements_is_survived(store: Store) -> None:
+    put(store)
+    warm_up(store)
+    forget_statements(store)
+    assert [head.queue for head in store.survey()] == ["ring"]
+    forget_statements(store)
+    for _ in range(5):
+        assert store.survey(), "and from now on nothing is prepared"
+    assert settle(store, claim_one(store), Done()) == []
+
+
+def test_a_forgotten_statement_inside_a_transaction_is_unavailable_once(store: Store) -> None:
+    items = put_and_claim(store, 6)
+    for item in items[:5]:
+        settle(store, item, Done())
+    forget_statements(store)
+
+    def act() -> None:
+        with store.transaction() as connection:
+            settle(store, items[5], Done(), connection=connection)
+
+    with pytest.raises(StoreUnavailable, match="prepared statements"):
+        act()
+    act()
+    assert counts(store) == {"done": 6}
+
+
+def test_a_lost_connection_is_unavailable_and_the_next_call_has_a_new_one(store: Store) -> None:
+    put(store)
+    terminate(store)
+    with pytest.raises(StoreUnavailable, match="cannot reach the database"):
+        store.survey()
+    assert len(store.survey()) == 1
+
+
+def test_a_lost_race_is_unavailable_and_may_be_tried_again(store: Store) -> None:
+    """Two transactions that want each other's rows: the database ends one of them."""
+    for name in ("a", "b"):
+        store.pause(name, NOW)
+    meet = threading.Barrier(2)
+    ended: list[str] = []
+
+    def cross(first: str, second: str) -> None:
+        try:
+            with store.transaction() as connection:
+                connection.execute("set local deadlock_timeout = '10ms'")
+                connection.execute("update duly_queue set paused_at = null where name = %s", (first,))
+                meet.wait()
+                connection.execute("update duly_queue set paused_at = null where name = %s", (second,))
+        except StoreUnavailable as error:
+            ended.append(str(error))
+
+    together(lambda: cross("a", "b"), lambda: cross("b", "a"))
+    assert len(ended) == 1
+    assert "tried again" in ended[0]
+
+
+def test_a_closed_store_says_so_as_unavailable(postgres_url: str) -> None:
+    store = open_store(postgres_url)
+    put(store)
+    store.close()
+    with pytest.raises(StoreUnavailable):
+        store.survey()
+
+
+def test_a_store_that_was_never_used_can_be_closed(postgres_url: str) -> None:
+    open_store(postgres_url).close()
+
+
+class Interrupted(PostgresStore):
+    """Something happens between a put that found its key taken and its look at who has it."""
+
+    meanwhile = staticmethod(lambda: None)
+
+    def _run(self, name, parameters, connection=None):
+        if name == "live":
+            self.meanwhile()
+        return super()._run(name, parameters, connection)
+
+
+@pytest.mark.parametrize("count", [1, 2], ids=["one", "many"])
+def test_a_key_that_is_freed_between_a_put_and_its_look_is_taken(store: Store, postgres_url: str, count: int) -> None:
+    (item,) = put_and_claim(store, key="k")
+    late = Interrupted(postgres_url)
+    late.meanwhile = lambda: settle(store, item, Done())
+    placed = late.put([new(key="k"), *(new() for _ in range(count - 1))])
+    late.close()
+    assert placed[0].fresh
+    assert placed[0].id != item.id
+
+
+def test_a_key_that_is_taken_by_a_transaction_in_flight_is_waited_for(store: Store) -> None:
+    placed: queue.Queue[list] = queue.Queue()
+    with store.transaction() as connection:
+        connection.execute(
+            "insert into duly_item (task, queue, args, planned_at, due_at, key)"
+            f" values ('ring', 'ring', '{{}}', '{NOW}', '{NOW}', 'k')"
+        )
+        thread = threading.Thread(target=lambda: placed.put(store.put([new(key="k")])))
+        thread.start()
+    thread.join(PATIENCE)
+    assert [each.fresh for each in placed.get_nowait()] == [False]
+
+
+# -- watching
+
+
+def listen(store: Store) -> tuple[queue.Queue[News], threading.Event, threading.Thread]:
+    told: queue.Queue[News] = queue.Queue()
+    stop = threading.Event()
+    thread = threading.Thread(target=store.watch, args=(told.put, stop))
+    thread.start()
+    return told, stop, thread
+
+
+def test_a_watcher_that_loses_its_connection_listens_again(store: Store) -> None:
+    told, stop, thread = listen(store)
+    assert told.get(timeout=PATIENCE) is None
+    terminate(store)
+    assert told.get(timeout=PATIENCE) is None, "it looks again, for it may have missed something"
+    stop.set()
+    put(store, due_at=None)
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def test_a_store_told_not_to_listen_only_waits(postgres_url: str) -> None:
+    with opened(postgres_url, listen=False) as store:
+        told, stop, thread = listen(store)
+        put(store, due_at=None)
+        stop.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+        assert told.empty()
+        told, stop, thread = listen(store.twin())
+        stop.set()
+        thread.join(PATIENCE)
+        assert told.empty()
+
+
+def test_a_watcher_that_is_told_to_stop_before_it_starts_does_nothing(store: Store) -> None:
+    stop = threading.Event()
+    stop.set()
+    store.watch(lambda news: pytest.fail(f"was told {news}"), stop)
+
+
+def test_a_quiet_watcher_stops_by_itself(store: Store) -> None:
+    told, stop, thread = listen(store)
+    told.get(timeout=PATIENCE)
+    stop.set()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def test_strangers_news_is_told_as_something_changed(store: Store) -> None:
+    told, stop, thread = listen(store)
+    told.get(timeout=PATIENCE)
+    query(store, "select pg_notify('duly', 'hello')")
+    assert told.get(timeout=PATIENCE) is None
+    query(store, "select pg_notify('duly', '0\t3\tmy queue')")
+    news = told.get(timeout=PATIENCE)
+    assert isinstance(news, Head)
+    assert (news.queue, news.rank) == ("my queue", 3)
+    stop.set()
+    put(store, due_at=None)
+    thread.join(PATIENCE)
+
+
+def test_what_is_due_much_later_wakes_nobody(store: Store) -> None:
+    told, stop, thread = listen(store)
+    told.get(timeout=PATIENCE)
+    later = store.now().replace(year=9000)
+    put(store, due_at=later)
+    put(store, 2, due_at=later)
+    store.load([new(due_at=later)])
+    put(store, task="mail", due_at=None)
+    news = told.get(timeout=PATIENCE)
+    assert isinstance(news, Head)
+    assert news.queue == "mail"
+    stop.set()
+    put(store, due_at=None)
+    thread.join(PATIENCE)
+    assert len(claim(store, now=after(10))) == 0

@@ -1,0 +1,49 @@
+"""The .sql files: the same section names in both dialects, and parameters in every driver's style."""
+
+import re
+from importlib.resources import files
+
+from duly.store.sql import psycopg_sections, sections, to_numbered, to_psycopg
+
+# Sections that only one database needs: what the other says in Python or in another statement.
+ONLY_POSTGRES = {"now", "put", "put_one_and_tell", "tell"}
+ONLY_SQLITE = {"pick", "paused", "lease", "held", "tried"}
+
+
+def test_both_dialects_have_the_same_sections_but_for_those_listed_here() -> None:
+    postgres, sqlite = set(sections("postgres")), set(sections("sqlite"))
+    assert postgres - sqlite == ONLY_POSTGRES
+    assert sqlite - postgres == ONLY_SQLITE
+
+
+def test_no_section_is_written_twice_or_left_empty() -> None:
+    for dialect in ("postgres", "sqlite"):
+        text = (files("duly.store") / f"{dialect}.sql").read_text()
+        names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
+        assert names == list(sections(dialect))
+        assert all(sections(dialect).values())
+
+
+def test_every_section_is_a_single_statement() -> None:
+    for dialect in ("postgres", "sqlite"):
+        assert [name for name, text in sections(dialect).items() if ";" in text or "--" in text] == []
+
+
+def test_reads_of_both_dialects_take_the_same_parameters() -> None:
+    def parameters(text: str) -> set[str]:
+        return set(re.findall(r"%\((\w+)\)s", to_psycopg(text)))
+
+    for name in ("survey", "expired", "page", "show", "attempts", "depth", "prune", "pause", "resume", "live"):
+        assert parameters(sections("postgres")[name]) == parameters(sections("sqlite")[name]), name
+
+
+def test_casts_are_not_taken_for_parameters() -> None:
+    assert to_psycopg("select :a::text, b::int where c like '%x' and d = :d_e") == (
+        "select %(a)s::text, b::int where c like '%%x' and d = %(d_e)s"
+    )
+    assert psycopg_sections()["show"].endswith("i.id = %(id)s")
+
+
+def test_numbered_parameters_are_numbered_by_first_use() -> None:
+    text, values = to_numbered("select :b, :a::text, :b", {"a": 1, "b": 2, "unused": 3})
+    assert (text, values) == ("select $1, $2::text, $1", [2, 1])

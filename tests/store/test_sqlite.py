@@ -1,0 +1,85 @@
+"""What only SQLite has to prove: one file, many processes, a WAL that does not grow for ever."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from duly.errors import StoreError
+from duly.store.migrate import migrate
+from tests.support import claim, counts, opened, put, query
+
+
+def test_the_wal_does_not_grow_for_ever(sqlite_url: str) -> None:
+    wal = Path(f"{sqlite_url.removeprefix('sqlite:///')}-wal")
+    with opened(sqlite_url + "?synchronous=off") as store:
+        sizes = []
+        for _ in range(4):
+            for _ in range(64):
+                put(store, args={"page": "x" * 300_000})
+            sizes.append(wal.stat().st_size)
+    assert sizes[0] > 16 * 1024 * 1024
+    assert sizes[-1] < 1.1 * sizes[0], "once checkpointed, the WAL is written from its start again"
+
+
+def test_a_small_wal_is_not_checkpointed_at_every_turn(sqlite_url: str) -> None:
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+    before = path.stat().st_size
+    with opened(sqlite_url + "?synchronous=off") as store:
+        for _ in range(130):
+            put(store)
+        assert path.stat().st_size == before
+    assert counts_of(sqlite_url) == {"waiting": 130}
+
+
+def counts_of(url: str) -> dict[str, int]:
+    with opened(url) as store:
+        return counts(store)
+
+
+def test_processes_queue_up_for_their_turn_to_write(sqlite_url: str) -> None:
+    program = (
+        "import sys; from tests.support import *\n"
+        "with opened(sys.argv[1], timeout=1) as store:\n"
+        "    [put(store) for _ in range(100)]\n"
+        "    taken = 0\n"
+        "    while items := claim(store, share(limit=5)): taken += len(items)\n"
+        "    print(taken)\n"
+    )
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, sqlite_url], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    taken = [int(process.communicate()[0]) for process in running]
+    assert sum(taken) == 200
+    assert counts_of(sqlite_url) == {"running": 200}
+
+
+def test_a_reader_is_not_held_up_by_a_transaction(sqlite_url: str) -> None:
+    with opened(sqlite_url) as store, opened(sqlite_url, timeout=0.05) as other:
+        (item_id,) = put(store)
+        other.survey()
+        with store.transaction() as connection:
+            connection.execute("delete from duly_item")
+            assert [item.id for item in other.fetch([item_id])] == [item_id]
+
+
+def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "duly.db"
+    with opened(f"sqlite:///{path}") as store:
+        migrate(store)
+        put(store, 50, args={"a": "x" * 200})
+    page = 4096
+    text = bytearray(path.read_bytes())
+    text[page:] = b"\xff" * (len(text) - page)
+    path.write_bytes(text)
+    with opened(f"sqlite:///{path}") as store:
+        for act in (
+            store.survey,
+            lambda: put(store),
+            lambda: claim(store),
+            lambda: query(store, "select * from duly_item"),
+        ):
+            with pytest.raises(StoreError, match=r"duly\.db"):
+                act()
