@@ -129,13 +129,19 @@ def tries(store: Store, item_id: int) -> list[dict[str, Any]]:
 
 def leases(store: Store) -> dict[int, tuple[str, datetime, list[int]]]:
     """Every lease by its fence: the worker, until when, and its items."""
+    with store.transaction() as connection:
+        return leases_on(connection)
+
+
+def leases_on(connection: Any) -> dict[int, tuple[str, datetime, list[int]]]:
+    rows = connection.execute("select fence, worker, lease_until, items from duly_lease order by fence")
     return {
         fence: (
             worker,
             EPOCH + timedelta(microseconds=until) if isinstance(until, int) else until,
             sorted(msgspec.json.decode(items) if isinstance(items, str) else items),
         )
-        for fence, worker, until, items in query(store, "select fence, worker, lease_until, items from duly_lease")
+        for fence, worker, until, items in rows.fetchall()
     }
 
 

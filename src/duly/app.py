@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, load
@@ -21,9 +21,12 @@ from duly.policy.retry import Backoff, Retry
 from duly.read import Read
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
-from duly.store.migrate import migrate
+from duly.store.migrate import check, migrate
 from duly.task import Task, checked_name, when
 from duly.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from duly.engine.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -183,25 +186,37 @@ class Duly:
 
     # -- the rooms behind
 
+    def migrate(self, tell: Callable[[str], None] = lambda _: None) -> list[str]:
+        """Bring the database up to date; returns the names of what was applied."""
+        with self._opening:
+            store = self._store or self._open_store()
+            applied = migrate(store, tell=tell)
+            self._store = store
+        return applied
+
+    def check(self) -> None:
+        """Raise when the database does not answer or is not migrated."""
+        check(self.store)
+
     @property
     def store(self) -> Store:
         if self._store is None:
             with self._opening:
                 if self._store is None:
-                    self._store = self._open_store()
+                    store = self._open_store()
+                    if store.url.startswith("sqlite"):
+                        migrate(store)  # an embedded database has nobody else to do it
+                    self._store = store
         return self._store
 
     def _open_store(self) -> Store:
         settings = self.settings
-        store = open_store(
+        return open_store(
             settings.database_url,
             timeout=settings.store_timeout_seconds,
             pool_size=settings.pool_size,
             listen=settings.listen,
         )
-        if store.url.startswith("sqlite"):
-            migrate(store)  # an embedded database has nobody else to do it
-        return store
 
     @property
     def clock(self) -> Clock:
@@ -220,10 +235,14 @@ class Duly:
 
     def run(self, tasks: Iterable[str] | None = None) -> None:
         """Work until told to stop (SIGTERM, Ctrl-C)."""
+        self.worker(tasks).run()
+
+    def worker(self, tasks: Iterable[str] | None = None) -> Worker:
+        """A worker for these tasks, default all: not started yet."""
         from duly.engine.worker import Worker
 
         self.spec = self.spec or find_spec(self)
-        Worker(self, tasks).run()
+        return Worker(self, tasks)
 
     def close(self) -> None:
         if self._store is not None:

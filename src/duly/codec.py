@@ -16,6 +16,8 @@ from msgspec import Struct
 
 from duly.errors import InputError
 
+fields = msgspec.structs.asdict
+
 _encoder = msgspec.json.Encoder(order="deterministic")
 _PATH = re.compile(r"^(?P<problem>.*?)(?: - at `(?:\$|key in \$)\.?(?P<path>.*)`)?$", re.DOTALL)
 _FIELD = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<name>[^`]*)`")
@@ -33,7 +35,7 @@ def check(args: dict[str, Any], shape: type[Struct], limit: int, open_ended: boo
     """The JSON text of these arguments; InputError when the handler could not read them back."""
     try:
         row = msgspec.convert(args, shape, from_attributes=True)
-        text = _encoder.encode({**args, **msgspec.structs.asdict(row)} if open_ended else row)
+        text = _encoder.encode({**args, **fields(row)} if open_ended else row)
     except msgspec.ValidationError as error:
         raise named(error) from None
     except (TypeError, UnicodeEncodeError, RecursionError, OverflowError) as error:

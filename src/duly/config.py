@@ -1,11 +1,12 @@
 """Every setting: its name, default, alias and meaning. Nothing else in the package reads the environment.
 
-A value comes from, in this order: an argument in code, `DULY_<NAME>` in the environment, the alias in the environment,
-`duly.toml` in the working directory (or the file that DULY_CONFIG names), the default.
+A value comes from, in this order: the command line, an argument in code, `DULY_<NAME>` in the environment, the alias in
+the environment, `duly.toml` in the working directory (or the file that DULY_CONFIG names), the default.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -15,6 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from duly.errors import ConfigError
+
+# What the command line said, as JSON: in the environment, so that a worker's child processes see the same.
+COMMAND_LINE = "DULY_COMMAND_LINE"
 
 
 def _setting(default: Any, doc: str, alias: str | None = None, secret: bool = False, least: float | None = None) -> Any:
@@ -100,17 +104,43 @@ class Settings:
 def load(env: Mapping[str, str] | None = None, **given: Any) -> Settings:
     """The settings in force; arguments that are None count as not given."""
     env = os.environ if env is None else env
-    values = _from_file(env)
-    for each in fields(Settings):
-        for name in (each.metadata["alias"], f"DULY_{each.name.upper()}"):
-            if name and env.get(name):
-                values[each.name] = _parsed(each, env[name], name)
+    values = {name: value for name, (value, _) in _found(env).items()}
     values.update({name: value for name, value in given.items() if value is not None})
+    values.update(_imposed(env))
     return Settings(**values)
 
 
-def _from_file(env: Mapping[str, str]) -> dict[str, Any]:
+def sources(env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Where each value comes from that is not a default: the name of a variable, a file, or the command line."""
+    env = os.environ if env is None else env
+    named = {name: source for name, (_, source) in _found(env).items()}
+    return {**named, **dict.fromkeys(_imposed(env), "command line")}
+
+
+def impose(**said: Any) -> None:
+    """Let the command line have the last word, here and in child processes; None is nothing said."""
+    words = {**_imposed(os.environ), **{name: value for name, value in said.items() if value is not None}}
+    if words:
+        os.environ[COMMAND_LINE] = json.dumps(words)
+
+
+def _imposed(env: Mapping[str, str]) -> dict[str, Any]:
+    words: dict[str, Any] = json.loads(env.get(COMMAND_LINE) or "{}")
+    return words
+
+
+def _found(env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
+    """Values from the file and the environment, each with where it was found."""
     path = Path(env.get("DULY_CONFIG") or "duly.toml")
+    found = {name: (value, str(path)) for name, value in _from_file(path, env).items()}
+    for each in fields(Settings):
+        for name in (each.metadata["alias"], f"DULY_{each.name.upper()}"):
+            if name and env.get(name):
+                found[each.name] = (_parsed(each, env[name], name), name)
+    return found
+
+
+def _from_file(path: Path, env: Mapping[str, str]) -> dict[str, Any]:
     if not path.exists():
         if env.get("DULY_CONFIG"):
             raise ConfigError(f"DULY_CONFIG: there is no file {path}")

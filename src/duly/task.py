@@ -121,16 +121,20 @@ class Task(Generic[P, R]):
 
     # -- out
 
-    def arguments(self, text: bytes, attempt: Attempt) -> dict[str, Any]:
+    def arguments(self, text: bytes, attempt: Attempt | None) -> dict[str, Any]:
         """What to call the handler with."""
         row = codec.read(text, self._decoder)
-        extra: dict[str, Any] = {}
         if self._open_ended:
-            row, extra = codec.convert(row, self._shape), row
-        args = {**extra, **{name: getattr(row, name) for name in self._names}}
+            args = {**row, **codec.fields(codec.convert(row, self._shape))}
+        else:
+            args = codec.fields(row)
         if self._attempt_name is not None:
             args[self._attempt_name] = attempt
         return args
+
+    @property
+    def wants_attempt(self) -> bool:
+        return self._attempt_name is not None
 
     def batch_arguments(self, texts: list[bytes], attempts: list[Attempt]) -> dict[str, Any]:
         """What to call a batch handler with: one row per item."""
@@ -179,7 +183,6 @@ class Task(Generic[P, R]):
             if not self._rows_name:
                 raise InputError(self.name, "a batch task takes a list of rows")
             fields, open_ended = _row_fields(self._row_type)
-        self._names = tuple(field[0] for field in fields)
         try:
             shape: Any = msgspec.defstruct(
                 self.name.replace(".", "_"), fields, kw_only=True, forbid_unknown_fields=not open_ended

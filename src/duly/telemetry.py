@@ -11,7 +11,7 @@ import logging
 import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, cast
@@ -21,6 +21,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from duly.errors import DulyError
 from duly.model import Change, Item, Share
+from duly.patience import Patient
 from duly.store.base import Store
 
 try:
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("duly.item")
 
 LATENESS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3_600.0, 21_600.0, 86_400.0)
+# Seconds that a scrape waits for the database: less than what a scraper waits for us.
+PATIENCE = 5.0
+
 DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0)
 
 
@@ -46,9 +50,11 @@ class Histogram:
         self.counts: dict[str, list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
         self.sums: dict[str, float] = defaultdict(float)
 
-    def observe(self, task: str, value: float) -> None:
-        self.counts[task][bisect_left(self.bounds, value)] += 1
-        self.sums[task] += value
+    def observe_all(self, values: Iterable[tuple[str, float]]) -> None:
+        bounds, counts, sums = self.bounds, self.counts, self.sums
+        for task, value in values:
+            counts[task][bisect_left(bounds, value)] += 1
+            sums[task] += value
 
     def family(self, name: str, doc: str) -> HistogramMetricFamily:
         family = HistogramMetricFamily(name, doc, labels=["task"])
@@ -74,6 +80,7 @@ class Telemetry:
         self._refused: Counter[str] = Counter()
         self._lateness = Histogram(LATENESS)
         self._duration = Histogram(DURATION)
+        self._ask = Patient(lambda: (app.read.depths(), app.clock.now()), PATIENCE)
 
     def observe(self, store: Store) -> Store:
         return cast(Store, Observed(store, self))
@@ -87,11 +94,12 @@ class Telemetry:
             log.debug("already being processed elsewhere: %s", ", ".join(share.queue for share in shares))
         self._claimed.update(item.task for item in items)
         late = self._app.settings.late_seconds
-        for item in items:
-            lateness = (now - item.due_at).total_seconds()
-            self._lateness.observe(item.task, lateness)
-            if lateness > late:
-                self._log_late(item, now, lateness)
+        latenesses = [(now - item.due_at).total_seconds() for item in items]
+        self._lateness.observe_all(zip((item.task for item in items), latenesses, strict=True))
+        if latenesses and max(latenesses) > late:
+            for item, lateness in zip(items, latenesses, strict=True):
+                if lateness > late:
+                    self._log_late(item, now, lateness)
 
     def _log_late(self, item: Item, now: datetime, lateness: float) -> None:
         log.warning(
@@ -146,14 +154,20 @@ class Telemetry:
 
     # -- around the caller of handlers
 
-    def running(self, task: Task[..., Any], items: list[Item]) -> AbstractContextManager[None]:
-        """Around one call of a handler: its log line and its span."""
-        level = logging.INFO if task.is_labelled else logging.DEBUG
-        if log.isEnabledFor(level):
-            for item in items:
-                tries = item.max_attempts or task.tries
-                log.log(level, "Processing %s %s (attempt %s/%s)", task.label, item.id, item.attempt, tries)
-        return self._span(task, items) if is_tracing() else nullcontext()
+    def watch(self) -> Callable[[Task[..., Any], list[Item]], AbstractContextManager[None]]:
+        """What a caller of handlers puts around each call: the log line, and a span when tracing is set up."""
+        traced = is_tracing()
+        silent: AbstractContextManager[None] = nullcontext()
+
+        def running(task: Task[..., Any], items: list[Item]) -> AbstractContextManager[None]:
+            level = logging.INFO if task.is_labelled else logging.DEBUG
+            if log.isEnabledFor(level):
+                for item in items:
+                    tries = item.max_attempts or task.tries
+                    log.log(level, "Processing %s %s (attempt %s/%s)", task.label, item.id, item.attempt, tries)
+            return self._span(task, items) if traced else silent
+
+        return running
 
     @contextmanager
     def _span(self, task: Task[..., Any], items: list[Item]) -> Iterator[None]:
@@ -173,7 +187,7 @@ class Telemetry:
             yield
 
     def ran(self, task: str, seconds: float) -> None:
-        self._duration.observe(task, seconds)
+        self._duration.observe_all([(task, seconds)])
 
     def traceparent(self) -> str | None:
         """The putter's trace, to be continued by whoever runs the item."""
@@ -206,13 +220,12 @@ class Telemetry:
         paused = GaugeMetricFamily("duly_queue_paused", "1 when the queue is paused.", labels=["queue"])
         up = GaugeMetricFamily("duly_store_up", "1 when the database answered this scrape.")
         try:
-            depths = self._app.read.depths()
+            depths, now = self._ask()
         except DulyError:
             up.add_metric([], 0)
             yield up
             return
         up.add_metric([], 1)
-        now = self._app.clock.now()
         ages: dict[str, float] = {}
         for depth in depths:
             items.add_metric([depth.queue, depth.lane, depth.state], depth.items)

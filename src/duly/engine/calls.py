@@ -5,8 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -16,8 +15,10 @@ from duly.decide import decide
 from duly.errors import InputError, LeaseLost
 from duly.model import Done, Failed, GiveUp, Item, Outcome, Verdict
 from duly.policy.retry import class_name, class_names
-from duly.store.base import Store
 from duly.task import Task
+
+if TYPE_CHECKING:
+    from duly.app import Duly
 
 
 class Settled(Struct, frozen=True):
@@ -31,13 +32,12 @@ Verdicts = list[Outcome | Settled]
 class Caller:
     """Calls handlers on behalf of a worker."""
 
-    def __init__(
-        self, store: Store, now: Callable[[], datetime], report: Callable[[Item, bytes], None], result_limit: int
-    ) -> None:
-        self._store = store
-        self._now = now
+    def __init__(self, app: Duly, report: Callable[[Item, bytes], None]) -> None:
+        self._store = app.store
+        self._now = app.clock.now
+        self._running = app.telemetry.watch()
+        self._result_limit = app.settings.max_result_bytes
         self._report = report
-        self._result_limit = result_limit
 
     def attempt(self, task: Task[..., Any], item: Item) -> Attempt:
         tries = item.max_attempts or task.tries
@@ -49,17 +49,20 @@ class Caller:
     async def acall(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
         """The verdicts of an async handler, one per item."""
         try:
-            attempts = [self.attempt(task, item) for item in items]
-            value = await task.handler(**self._arguments(task, items, attempts))
+            args = self._arguments(task, items, self._attempts(task, items))
+            with self._running(task, items):
+                value = await task.handler(**args)
             return self._judge(task, items, value)
         except Exception as error:
             return [failure(error)] * len(items)
 
     def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
         """The verdicts of a plain handler, one per item."""
-        attempts = [self.attempt(task, item) for item in items]
+        attempts = self._attempts(task, items)
         try:
-            value = task.handler(**self._arguments(task, items, attempts))
+            args = self._arguments(task, items, attempts)
+            with self._running(task, items):
+                value = task.handler(**args)
             verdicts = self._judge(task, items, value)
         except Exception as error:
             for attempt in attempts:
@@ -69,10 +72,13 @@ class Caller:
             return [self._settle_inside(task, attempts[0], verdicts[0])]
         return verdicts
 
+    def _attempts(self, task: Task[..., Any], items: list[Item]) -> list[Attempt]:
+        return [self.attempt(task, item) for item in items] if task.wants_attempt else []
+
     def _arguments(self, task: Task[..., Any], items: list[Item], attempts: list[Attempt]) -> dict[str, Any]:
         if task.batch:
             return task.batch_arguments([item.args for item in items], attempts)
-        return task.arguments(items[0].args, attempts[0])
+        return task.arguments(items[0].args, attempts[0] if attempts else None)
 
     def _judge(self, task: Task[..., Any], items: list[Item], value: Any) -> Verdicts:
         """What the handler's answer means. A batch answers with one value per item, or with None for all is well."""

@@ -127,7 +127,7 @@ def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
     def report(item: Item, progress: bytes) -> None:
         reply(Report(item.id, progress))
 
-    caller = Caller(app.store, app.clock.now, report, app.settings.max_result_bytes)
+    caller = Caller(app, report)
     waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
 
     def listen() -> None:

@@ -12,7 +12,9 @@ import contextvars
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from duly.engine.calls import Caller, Verdicts
@@ -21,6 +23,7 @@ from duly.model import Failed, Item
 from duly.task import Task
 
 AHEAD = 0.1  # seconds of work that may wait here
+TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
 
 Finish = Callable[[Work, Verdicts], None]
 
@@ -42,6 +45,7 @@ class _Ready:
         self._ended = 0
         self._seen = (time.monotonic(), 0)
         self._ahead = 0
+        self._low = 0
 
     def serves(self, queue: str) -> bool:
         """Queues of its tasks, and those that no task here declares: a job's own queue may hold anything."""
@@ -50,19 +54,23 @@ class _Ready:
     def room(self) -> int:
         """How many items to claim now."""
         floor = self.size * self._batch
-        target = min(floor + self._lookahead(), max(self._most, floor))
-        in_hand = self._begun - self._ended
-        if in_hand > max(floor - self._batch, target // 2):
+        target = floor + self._lookahead()
+        self._low = max(floor - self._batch, target // 2)
+        if self._is_busy():
             return 0
-        room = min(target - in_hand, self._most)
+        room = min(target - (self._begun - self._ended), self._most)
         return room - room % self._batch if room > self._batch else room
+
+    def _is_busy(self) -> bool:
+        """More in hand than it makes sense to add to."""
+        return self._begun - self._ended > self._low
 
     def _lookahead(self) -> int:
         """As many items as ended in the last tenth of a second."""
         then, ended = self._seen
         now = time.monotonic()
         if now - then >= AHEAD / 2:
-            self._ahead = int((self._ended - ended) / (now - then) * AHEAD)
+            self._ahead = min(int((self._ended - ended) / (now - then) * AHEAD), 2 * self._most)
             self._seen = (now, self._ended)
         return self._ahead
 
@@ -93,7 +101,11 @@ class _Ready:
 
 
 class AsyncPool(_Ready):
-    """Coroutines, on an event loop in a thread of its own."""
+    """Coroutines, on an event loop in a thread of its own.
+
+    Each slot is one long-lived asyncio task that runs work after work, for a task per item would cost more than a small
+    handler does. Every work has a context of its own, so context variables do not leak from one to the next.
+    """
 
     def __init__(
         self,
@@ -112,7 +124,9 @@ class AsyncPool(_Ready):
         self._hands = hands
         self._finish = finish
         self._wants = wants
-        self._running = 0
+        self._slots: list[asyncio.Task[None]] = []
+        self._current: dict[asyncio.Task[None], Work] = {}
+        self._idle: list[asyncio.Future[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="duly-async", daemon=True)
 
@@ -130,8 +144,9 @@ class AsyncPool(_Ready):
     def unstarted(self) -> list[Work]:
         """Give up whatever has not begun."""
         works = []
-        while self._ready:
-            works.append(self._ready.popleft())
+        with suppress(IndexError):
+            while True:
+                works.append(self._ready.popleft())
         return works
 
     def _turn(self) -> None:
@@ -140,32 +155,73 @@ class AsyncPool(_Ready):
 
     def _add(self, works: list[Work]) -> None:
         self._ready.extend(works)
-        self._fill()
+        for _ in works:
+            if self._idle:
+                self._idle.pop().set_result(None)
+            elif len(self._slots) < self.size:
+                self._slots.append(self._loop.create_task(self._serve()))
+            else:
+                break
 
-    def _fill(self) -> None:
-        while self._running < self.size and self._ready:
-            try:
-                work = self._ready.popleft()
-            except IndexError:  # a stopping worker took it back
-                return
-            self._running += 1
-            running = self._loop.create_task(self._run(work))
-            work.stop = lambda running=running: self._loop.call_soon_threadsafe(running.cancel)  # type: ignore[misc]
+    async def _serve(self) -> None:
+        """One slot: run work after work, and let the others have their turn."""
+        me = asyncio.current_task()
+        assert me is not None
+        while True:
+            until = self._loop.time() + TURN
+            while self._loop.time() < until:
+                try:
+                    work = self._ready.popleft()
+                except IndexError:
+                    self._idle.append(nothing := self._loop.create_future())
+                    await nothing
+                    break
+                self._current[me] = work
+                work.deadline = time.monotonic() + work.task.deadline
+                work.stop = partial(self._loop.call_soon_threadsafe, self._stop, me, work)
+                verdicts = await self._run(work, me)
+                del self._current[me]
+                self._ended += len(work.items)
+                self._finish(work, verdicts)
+                if not self._is_busy():
+                    self._wants()
+            await asyncio.sleep(0)
 
-    async def _run(self, work: Work) -> None:
-        work.deadline = time.monotonic() + work.task.deadline
+    async def _run(self, work: Work, me: asyncio.Task[None]) -> Verdicts:
         try:
-            verdicts = await self._caller.acall(work.task, work.items)
+            return await _Apart(self._caller.acall(work.task, work.items))
         except asyncio.CancelledError:
-            verdicts = [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
+            me.uncancel()
+            return [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
         except BaseException as error:  # SystemExit in a handler is a failure of that handler, not of the worker
-            verdicts = [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(work.items)
-        self._running -= 1
-        self._ended += len(work.items)
-        self._finish(work, verdicts)
-        if self.room() > 0:
-            self._wants()
-        self._fill()
+            return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(work.items)
+
+    def _stop(self, slot: asyncio.Task[None], work: Work) -> None:
+        if self._current.get(slot) is work:  # it may have ended, and the slot gone on to another
+            slot.cancel()
+
+
+class _Apart:
+    """Awaits a coroutine in a context of its own, inside the task that awaits it."""
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Verdicts]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Verdicts]:
+        run, step = contextvars.copy_context().run, self._coroutine.send
+        value: Any = None
+        while True:
+            try:
+                waits_for = run(step, value)
+            except StopIteration as end:
+                verdicts: Verdicts = end.value
+                return verdicts
+            try:
+                value, step = (yield waits_for), self._coroutine.send
+            except BaseException as error:
+                value, step = error, self._coroutine.throw
 
 
 class ThreadPool(_Ready):
@@ -237,7 +293,7 @@ class ThreadPool(_Ready):
                 with self._lock:
                     self._ended += len(work.items)
                 self._finish(work, verdicts)
-                if self.room() > 0:
+                if not self._is_busy():
                     self._wants()
         finally:
             slot.close()

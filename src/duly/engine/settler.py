@@ -21,8 +21,8 @@ from duly.task import Task
 
 log = logging.getLogger("duly.engine")
 
-LINGER = timedelta(milliseconds=10)
-ENOUGH = 500
+LINGER = timedelta(milliseconds=20)
+ENOUGH = 1_000
 MOST = 2_000
 
 
@@ -44,7 +44,9 @@ class Settler:
         """Take a finished work; from any thread. Ignored when someone else spoke for it already."""
         if self._hands.take(work):
             self._outbox.extend(zip(work.items, verdicts, strict=True))
-            self.wants()
+            waiting = len(self._outbox)
+            if waiting <= len(verdicts) or waiting >= ENOUGH or not len(self._hands):
+                self.wants()
 
     def tick(self, now: datetime) -> datetime:
         if not self:

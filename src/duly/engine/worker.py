@@ -65,7 +65,7 @@ class Worker:
             finish=self._settler.finish,
             hung=self._replace_hung,
         )
-        self._caller = Caller(app.store, self._clock.now, self._keeper.report, settings.max_result_bytes)
+        self._caller = Caller(app, self._keeper.report)
         self._resting: list[AsyncPool | ThreadPool] = []  # all pools, also the one that claims nothing itself
         self._pools = self._make_pools(chosen)
         self._claimer = Claimer(

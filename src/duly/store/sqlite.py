@@ -46,7 +46,7 @@ class SqliteStore:
         self._timeout = timeout
         self._synchronous = synchronous
         self._sql = sections("sqlite")
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._commits = 0
         self._reader: sqlite3.Connection | None = None
@@ -100,20 +100,22 @@ class SqliteStore:
         with self._lock:
             if self._writer is None:
                 self._writer = self.connect()
-            writer = self._writer
-            if writer.in_transaction:  # opened by this same thread: join it
-                yield writer
-                return
-            with self._queue(), self._errors():
-                writer.execute("begin immediate")
-                try:
+            with self._queue():
+                with self._transaction(self._writer) as writer:
                     yield writer
-                    writer.execute("commit")
-                except BaseException:
-                    if writer.in_transaction:
-                        writer.execute("rollback")
-                    raise
                 self._checkpoint(writer)
+
+    @contextmanager
+    def _transaction(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+        with self._errors():
+            connection.execute("begin immediate")
+            try:
+                yield connection
+                connection.execute("commit")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("rollback")
+                raise
 
     def _checkpoint(self, writer: sqlite3.Connection) -> None:
         self._commits += 1
@@ -327,8 +329,13 @@ class SqliteStore:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._writing() as writer:
-            yield writer
+        """On a connection of its own, for a handler may hold it for a while; other writers wait for it all the same."""
+        connection = self.connect()
+        try:
+            with self._queue(), self._transaction(connection):
+                yield connection
+        finally:
+            connection.close()
 
     @contextmanager
     def migrations(self) -> Iterator[sqlite3.Connection]:

@@ -1,0 +1,97 @@
+"""duly as a contender: its public API, default settings, all guarantees on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from threading import Thread
+from typing import Any
+
+from contract import Payload, Peer, StartLog, obey
+
+from duly import Duly
+from duly.engine.worker import Worker
+from duly.store.migrate import migrate
+
+FUTURE = """
+insert into duly_item (task, queue, args, planned_at, due_at, claimed_by)
+select 'noop', 'noop', json_build_object('n', n, 'put_at', 0), now() + interval '1 year' + n * interval '1 second',
+       now() + interval '1 year' + n * interval '1 second', 'later'
+  from generate_series(1, %(n)s) n
+"""
+DONE = """
+insert into duly_item (task, queue, args, planned_at, due_at, state, outcome, attempt, fence, claimed_by, started_at,
+                       finished_at)
+select 'noop', 'noop', json_build_object('n', n, 'put_at', 0), now() - n * interval '100 ms',
+       now() - n * interval '100 ms', 'done', 'done', 1, 1, 'host:1234:abcdef', now() - n * interval '100 ms',
+       now() - n * interval '99 ms'
+  from generate_series(1, %(n)s) n
+"""
+# The seeded rows of next year are marked, because one text must do for both databases.
+LEFT = "select count(*) from duly_item where state in ('waiting', 'running') and coalesce(claimed_by, '') <> 'later'"
+
+
+def app_on(dsn: str, log: StartLog | None = None) -> tuple[Duly, Any]:
+    app = Duly(dsn if dsn.startswith("postgres") else f"sqlite:///{dsn}")
+
+    @app.task
+    async def noop(n: int, put_at: int) -> None:
+        if log is not None:
+            log.note({"n": n, "at": put_at})
+
+    return app, noop
+
+
+async def install(dsn: str) -> None:
+    migrate(app_on(dsn)[0].store)
+
+
+class Client:
+    def __init__(self, task: Any) -> None:
+        self.task = task
+
+    async def put(self, payload: Payload) -> None:
+        self.task.put(n=payload["n"], put_at=payload["at"])
+
+    async def put_many(self, payloads: Sequence[Payload], due: datetime | None = None) -> None:
+        rows = ({"n": payload["n"], "put_at": payload["at"]} for payload in payloads)
+        self.task.put_many(rows, at=due)
+
+
+@asynccontextmanager
+async def client(dsn: str) -> AsyncIterator[Client]:
+    app, task = app_on(dsn)
+    app.store.survey()
+    yield Client(task)
+    app.close()
+
+
+async def work(dsn: str, log: StartLog) -> None:
+    logging.basicConfig(level=logging.WARNING)
+    app, _ = app_on(dsn, log if log.file is not None else None)
+    worker = Worker(app)
+    running = Thread(target=worker.run)
+    running.start()
+    stopping = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(15, stopping.set)
+    await stopping.wait()
+    worker.stop()
+    running.join()
+
+
+if __name__ == "__main__":
+    obey(
+        Peer(
+            install=install,
+            client=client,
+            work=work,
+            latency_work=work,
+            left=LEFT,
+            finished="select count(*) from duly_item where state = 'done'",
+            future=FUTURE,
+            done=DONE,
+        )
+    )

@@ -1,0 +1,318 @@
+"""One guarded HTTP client for webhooks and provider calls.
+
+`post_json` sends one request and answers with a 2xx, or raises. All of it (name, connection, TLS, request, answer) ends
+by one deadline, however slowly the other side drips; no redirect is followed; an answer is read up to a limit. What it
+raises says what to do about it, in the words of the engine:
+
+    Throttled                 429, and 503 with Retry-After: come back then; not the item's own failure
+    GiveUp                    the other 4xx: asking again cannot help
+    OutboundError             everything else: asking again may help
+    ├── TimedOut              the time was over; the request may have arrived
+    ├── Unreachable           no connection, or it broke; the request may have arrived
+    ├── BadStatus             another status than 2xx; has it, and a cut of the body
+    └── BadAnswer             a 2xx that is too long, or is not the JSON that was asked for
+
+Errors name the method, host and path: never the query or the value of a header, nor what a
+server echoes of them.
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import re
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import cache
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any
+from urllib.parse import SplitResult, quote, urlsplit
+
+from msgspec import DecodeError, Struct
+
+from duly import codec
+from duly.attempt import Attempt
+from duly.errors import DulyError, InputError
+from duly.model import GiveUp, Throttled
+
+ANSWER_LIMIT = 1024 * 1024
+EXCERPT = 500  # characters of a refusal that are worth keeping
+# 409 is what a callee answers while the first request under the same Idempotency-Key is still under way.
+PASSING = frozenset((408, 409, 425))
+NO_HINT = 60.0  # seconds to wait after a 429 that does not say how long
+LEAST, MOST = 1.0, 86_400.0  # bounds of what a server may ask for: neither a hot loop nor an endless wait
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
+_PORTS = {"http": 80, "https": 443}
+
+
+class OutboundError(DulyError):
+    """The root of this room: asking again may help."""
+
+
+class TimedOut(OutboundError):
+    pass
+
+
+class Unreachable(OutboundError):
+    pass
+
+
+class BadStatus(OutboundError):
+    def __init__(self, problem: str, status: int, excerpt: str) -> None:
+        super().__init__(problem)
+        self.status = status
+        self.excerpt = excerpt
+
+
+class BadAnswer(OutboundError):
+    pass
+
+
+class Response(Struct, frozen=True):
+    """An answer with a 2xx status. The names of its headers are in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    def json(self) -> Any:
+        try:
+            return codec.decode(self.body)
+        except (
+            DecodeError,
+            RecursionError,
+        ) as error:  # the text may hold anything: say where it breaks, not what it is
+            raise BadAnswer(f"the answer ({self.status}, {len(self.body)} bytes) is not JSON: {error}") from None
+
+
+def attempt_headers(attempt: Attempt) -> dict[str, str]:
+    """What tells the other side that a retry is a retry: the same key for every try, and the number of this one."""
+    return {"Idempotency-Key": attempt.key, "Duly-Attempt": str(attempt.number)}
+
+
+def post_json(
+    url: str,
+    body: Any,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 30.0,
+    max_response_bytes: int = ANSWER_LIMIT,
+) -> Response:
+    """POST `body` as JSON; the 2xx answer, within `timeout` seconds in all."""
+    parts = _checked_url(url)
+    sent = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "duly", **(headers or {})}
+    for name, value in sent.items():
+        _check_header(name, value)
+    what = f"POST {parts.scheme}://{parts.hostname}{parts.path or '/'}"
+    deadline = time.monotonic() + timeout
+    try:
+        with closing(_connect(parts, deadline)) as wire:
+            status, got, answer, whole = _exchange(wire, parts, codec.encode(body), sent, max_response_bytes)
+    except TimeoutError:
+        raise TimedOut(f"{what}: no whole answer within {timeout:g} s") from None
+    except (OSError, HTTPException) as error:
+        raise Unreachable(f"{what}: {_hide(_kind(error), sent)}") from None
+    if not 200 <= status < 300:
+        raise _refusal(what, status, got, _hide(answer.decode("utf8", "replace"), sent))
+    if not whole:
+        raise BadAnswer(f"{what}: the answer ({status}) has more than {max_response_bytes:,} bytes")
+    return Response(status, got, answer)
+
+
+def _connect(parts: SplitResult, deadline: float) -> _Wire:
+    """Resolve and connect: the one place that knows which address is about to be called."""
+    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    last: OSError = OSError(f"{host} has no address")
+    addresses = _resolve(host, port, deadline)
+    for place, (family, kind, protocol, _, address) in enumerate(addresses):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            # Each address gets its part of what is left: the first may be a hole that swallows everything.
+            sock.settimeout(_left(deadline) / (len(addresses) - place))
+            sock.connect(address)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if parts.scheme == "https":
+                sock.settimeout(_left(deadline))
+                sock = _tls().wrap_socket(sock, server_hostname=host)
+            return _Wire(sock, deadline)
+        except OSError as error:
+            sock.close()
+            last = error
+    raise last
+
+
+def _resolve(host: str, port: int, deadline: float) -> list[Any]:
+    """The addresses of a host. The system's resolver cannot be interrupted, so it is left behind when time is over."""
+    found: queue.SimpleQueue[list[Any] | OSError] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            found.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except OSError as error:
+            found.put(error)
+        except UnicodeError:
+            found.put(OSError(f"{host!r} is not the name of a host"))
+
+    threading.Thread(target=ask, name="duly-resolve", daemon=True).start()
+    try:
+        answer = found.get(timeout=_left(deadline))
+    except queue.Empty:
+        raise TimeoutError from None
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
+
+
+class _Wire(io.RawIOBase):
+    """A socket whose every wait ends at the same deadline; what http.client needs of a socket."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock = sock
+        self._deadline = deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._sock.settimeout(_left(self._deadline))
+        return self._sock.recv_into(buffer)
+
+    def sendall(self, data: bytes) -> None:
+        rest = memoryview(data)
+        while rest:
+            self._sock.settimeout(_left(self._deadline))
+            rest = rest[self._sock.send(rest) :]
+
+    def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002
+        return io.BufferedReader(self)
+
+    def close(self) -> None:
+        self._sock.close()
+        super().close()
+
+
+def _exchange(
+    wire: _Wire, parts: SplitResult, body: bytes, headers: Mapping[str, str], limit: int
+) -> tuple[int, dict[str, str], bytes, bool]:
+    """Status, headers, body up to the limit, and whether that was all of it."""
+    connection = HTTPConnection(parts.netloc)
+    connection.sock = wire
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    connection.request("POST", quote(target, safe="/?&=%:@!$'()*+,;~[]"), body, dict(headers))
+    response = connection.getresponse()
+    got = {name.lower(): value for name, value in response.getheaders()}
+    is_good = 200 <= response.status < 300
+    answer, whole = _read(response, limit if is_good else EXCERPT * 4)
+    return response.status, got, answer, whole
+
+
+def _read(response: HTTPResponse, limit: int) -> tuple[bytes, bool]:
+    parts: list[bytes] = []
+    room = limit + 1
+    while room and (part := response.read(min(room, 65_536))):
+        parts.append(part)
+        room -= len(part)
+    if room and response.length:
+        raise HTTPException(f"the answer broke off {response.length:,} bytes before its end")
+    return b"".join(parts)[:limit], room > 0
+
+
+def _refusal(what: str, status: int, headers: Mapping[str, str], body: str) -> Exception:
+    """What a status other than 2xx means."""
+    excerpt = " ".join(body.split())[:EXCERPT]
+    problem = f"{what} answered {status}" + (f": {excerpt}" if excerpt else "")
+    if status == 429 or (status == 503 and "retry-after" in headers):
+        return Throttled(_retry_after(headers))
+    if 400 <= status < 500 and status not in PASSING:
+        return GiveUp(problem)
+    return BadStatus(problem, status, excerpt)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Seconds to wait: given as such, or as a date, which is read against the server's own clock where it tells it."""
+    text = headers.get("retry-after", "").strip()
+    if text.isascii() and text.isdigit():
+        seconds = float(text)
+    elif until := _date(text):
+        seconds = (until - (_date(headers.get("date", "")) or datetime.now(UTC))).total_seconds()
+    else:
+        seconds = NO_HINT
+    return min(max(seconds, LEAST), MOST)
+
+
+def _date(text: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(text)
+    except ValueError:
+        return None
+    return date.replace(tzinfo=UTC) if date.tzinfo is None else date
+
+
+def _checked_url(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        is_known = parts.scheme in _PORTS and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_known = False
+    if not is_known or any(ord(letter) <= 0x20 or ord(letter) == 0x7F for letter in url):
+        raise InputError("url", "must be http://host/… or https://host/…")
+    if "@" in parts.netloc:
+        raise InputError("url", "must not carry a user or a password: say who you are in a header")
+    return parts
+
+
+def _check_header(name: str, value: str) -> None:
+    # http.client would refuse these too, in words that repeat the value: a key with a line end from a secrets file.
+    if not _TOKEN.fullmatch(name):
+        raise InputError("headers", f"{name!r:.80} is not the name of a header")
+    if not _VALUE.fullmatch(value):
+        raise InputError(f"headers.{name}", "holds a line end or another character that a header cannot carry")
+
+
+def _hide(text: str, headers: Mapping[str, str]) -> str:
+    """The text without what the caller's own headers say: servers like to echo what they were sent."""
+    for secret in sorted(_secrets(headers), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
+def _secrets(headers: Mapping[str, str]) -> Iterable[str]:
+    for name, value in headers.items():
+        if name.lower() not in _OPEN:
+            yield from (
+                word for word in (value.strip(), *value.split()) if len(word) > 3 and word.lower() not in _SCHEMES
+            )
+
+
+# Headers that say nothing secret and may be quoted, and the words of Authorization that say nothing either.
+_OPEN = frozenset(("content-type", "accept", "user-agent", "idempotency-key", "duly-attempt"))
+_SCHEMES = frozenset(("basic", "bearer", "digest", "token"))
+
+
+def _kind(error: Exception) -> str:
+    """What went wrong, in one line."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"{type(error).__name__}: {error}"
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()

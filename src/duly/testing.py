@@ -1,0 +1,205 @@
+"""What you need to test your own tasks: the real engine in virtual time, in one thread, without sleeping.
+
+    from duly import testing
+    from myshop import app, remind          # @app.task(retry=Backoff(base=60, tries=3)) def remind(phone: str): ...
+
+    def test_a_busy_line_is_called_again_after_one_and_three_minutes():
+        with testing.virtual(app) as world:
+            placed = remind.put(phone="busy")
+            assert world.run() == 1                       # the first try, now
+            assert world.item(placed).state == "waiting"
+            assert world.advance(minutes=3) == 2          # at 60 s and at 180 s, each at its exact time
+            assert world.item(placed).state == "failed"   # three tries, given up: in review
+
+Inside the block the app has an empty SQLite store of its own and a clock that moves only when told. Items are claimed,
+called, decided and settled by the same code that a worker runs, one after the other, so what happens is the same every
+time. Async handlers run on an event loop here, cpu handlers in this process. A handler takes no virtual time, unless it
+moves `world.clock` itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from duly.app import Duly
+from duly.clock import ManualClock
+from duly.engine.calls import Caller, Verdicts
+from duly.engine.claimer import Claimer
+from duly.engine.settler import Settler
+from duly.engine.work import Hands, Work
+from duly.errors import DulyError, InputError
+from duly.model import Failed, Item, Placed
+from duly.read import Row
+from duly.store import Store, open_store
+from duly.store.migrate import migrate
+from duly.task import Task
+
+__all__ = ["World", "virtual"]
+
+T = TypeVar("T")
+
+# Attempts in one `run` after which something must be putting itself for ever.
+MOST = 10_000
+
+
+@contextmanager
+def virtual(app: Duly, start: datetime | None = None) -> Iterator[World]:
+    """The app in a world of its own until the end of the block: fresh store, manual clock (default: 2026-01-01 UTC)."""
+    before = (app._store, app._clock)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-testing-"))
+        store = open_store(f"sqlite:///{Path(folder) / 'virtual.db'}?synchronous=off")
+        stack.callback(store.close)
+        migrate(store)
+        clock = ManualClock(start)
+        app._store, app._clock = store, clock
+        stack.callback(_restore, app, *before)
+        runner = asyncio.Runner()
+        stack.callback(_apart, runner.close)
+        yield World(app, clock, runner)
+
+
+def _apart(act: Callable[..., T], *given: Any) -> T:
+    """Do this on no event loop: in a thread when the test itself is async, and its loop is busy with us."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return act(*given)
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(act, *given).result()
+
+
+def _restore(app: Duly, store: Store | None, clock: Any) -> None:
+    app._store, app._clock = store, clock
+
+
+class World:
+    """Virtual time for one app: `run` what is due, or `advance` and run all that falls due on the way."""
+
+    def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner) -> None:
+        self.app = app
+        self.clock = clock
+        self._hands = Hands()
+        self._store = app.observed(app.store)
+        self._settler = Settler(self._store, app.tasks, self._hands)
+        self._caller = Caller(app, self._report)
+        self._runner = runner
+        self._reports: dict[int, tuple[Item, bytes]] = {}
+        self._attempts = 0
+        self._begun = 0
+
+    # -- time
+
+    def run(self) -> int:
+        """Run everything that is due now, and what that makes due now; returns the number of attempts."""
+        self._begun = self._attempts
+        while self._round():
+            pass
+        return self._attempts - self._begun
+
+    def advance(self, seconds: float | timedelta = 0.0, **parts: float) -> int:
+        """Move on by so much time, running what falls due at its exact time; returns the number of attempts.
+
+        `parts` are timedelta's: `world.advance(hours=1, minutes=30)`.
+        """
+        by = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        return self.run_until(self.clock.now() + by + timedelta(**parts))
+
+    def run_until(self, moment: datetime) -> int:
+        """Move on to this time, running what falls due at its exact time; returns the number of attempts."""
+        if moment.tzinfo is None:
+            raise InputError("moment", f"has no time zone: {moment.isoformat()}")
+        if moment < self.clock.now():
+            raise InputError("moment", f"{moment.isoformat()} is over: it is {self.clock.now().isoformat()} already")
+        attempts = self.run()
+        while (due_at := self._next()) is not None and due_at <= moment:
+            self.clock.set(due_at)
+            attempts += self.run()
+        self.clock.set(max(moment, self.clock.now()))  # a handler may have moved it further
+        return attempts
+
+    def _next(self) -> datetime | None:
+        """The next due time; what is due and still waits now has nobody to run it."""
+        return min((head.due_at for head in self._store.survey() if head.due_at > self.clock.now()), default=None)
+
+    # -- looks
+
+    def items(self, **filters: Any) -> list[Row]:
+        """Items, newest first; filters are those of `app.read.page`: state, task, queue, key, before, most."""
+        return self.app.read.page(**filters)
+
+    def item(self, which: int | Placed) -> Row:
+        return self.app.read.item(which.id if isinstance(which, Placed) else which)
+
+    # -- the engine, without its threads
+
+    def _round(self) -> int:
+        """Claim until nothing comes; a new claimer each time, for this world has no rivals to be patient with."""
+        before = self._attempts
+        sizes = sorted({task.batch or 0 for task in self.app.tasks.values()})
+        pools = [_Inline(self, size) for size in sizes]
+        settings = self.app.settings
+        claimer = Claimer(
+            self._store, pools, self._hands, "virtual",
+            lease=settings.lease_seconds, poll=settings.poll_seconds, sweep=settings.sweep_seconds,
+        )  # fmt: skip
+        claimer.tick(self.clock.now())
+        return self._attempts - before
+
+    def _do(self, work: Work) -> None:
+        self._attempts += len(work.items)
+        if self._attempts - self._begun > MOST:
+            raise DulyError(f"{MOST:,} attempts and still something is due: does a task put itself, or snooze for 0 s?")
+        self._hands.hold([work])
+        verdicts = self._call(work.task, work.items)
+        self._write_reports()
+        self._settler.finish(work, verdicts)
+        self._settler.tick(self.clock.now())
+
+    def _call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
+        try:
+            if task.is_async:
+                return _apart(self._runner.run, self._caller.acall(task, items))
+            return contextvars.Context().run(self._caller.call, task, items)
+        except (SystemExit, asyncio.CancelledError) as error:  # as in a worker: the handler's failure, not ours
+            return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(items)
+
+    def _report(self, item: Item, progress: bytes) -> None:
+        # Written when the handler is back: it may hold a transaction open.
+        self._reports[item.id] = (item, progress)
+
+    def _write_reports(self) -> None:
+        reports, self._reports = self._reports, {}
+        for item, progress in reports.values():
+            self._store.report(item.id, item.fence, progress)
+
+
+class _Inline:
+    """A pool of one: takes an item, or one batch, and has done it when `begin` returns."""
+
+    def __init__(self, world: World, batch: int) -> None:
+        self._world = world
+        self._room = batch or 1
+        self._queues = {task.queue for task in world.app.tasks.values() if (task.batch or 0) == batch}
+        self.tasks: Sequence[str] = [task.name for task in world.app.tasks.values() if (task.batch or 0) == batch]
+
+    def serves(self, queue: str) -> bool:
+        return queue in self._queues
+
+    def room(self) -> int:
+        return self._room
+
+    def begin(self, items: list[Item]) -> None:
+        by_task: dict[str, list[Item]] = {}
+        for item in items:
+            by_task.setdefault(item.task, []).append(item)
+        for name, same in by_task.items():
+            self._world._do(Work(self._world.app.tasks[name], same))

@@ -1,0 +1,171 @@
+"""What a machine asks a running process: `/metrics`, `/healthz`, `/readyz`.
+
+A few lines of standard library in a daemon thread, so that a worker stays small. `/healthz` says whether this process
+does its work: restart it when it does not. `/readyz` says whether its database answers and is migrated. Both answer in
+time however long the database takes, and neither tells a secret.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import socketserver
+import threading
+from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+from duly.app import Duly
+from duly.errors import ConfigError, DulyError, NotMigrated, StoreUnavailable
+from duly.patience import Patient
+
+log = logging.getLogger("duly.web")
+
+PATIENCE = 2.0  # seconds; a probe that is not answered by then is a failed one for most who ask
+
+Answer = tuple[HTTPStatus, str, bytes]
+
+
+class Probe:
+    """The endpoints of one app. `ailing` says what is wrong with the process, None while it is well."""
+
+    def __init__(self, app: Duly, host: str, port: int, ailing: Callable[[], str | None] = lambda: None) -> None:
+        self._app = app
+        self._ailing = ailing
+        self._is_migrated = False
+        self._reach = Patient(self._ask_database, PATIENCE)
+        try:
+            self._server = _Server((host, port), self)
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ConfigError(
+                f"http_port: cannot listen on {host}:{port} ({reason}); choose another with --http-port or "
+                "DULY_HTTP_PORT, 0 for none"
+            ) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, name="duly-probe", daemon=True)
+
+    @property
+    def url(self) -> str:
+        host, port = self._server.server_address[:2]
+        return f"http://[{host!s}]:{port}" if ":" in str(host) else f"http://{host!s}:{port}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        if self._thread.is_alive():
+            self._server.shutdown()
+        self._server.server_close()
+
+    def __enter__(self) -> Probe:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- answers
+
+    def answer(self, path: str) -> Answer:
+        match path:
+            case "/metrics":
+                return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._app.telemetry.registry)
+            case "/healthz":
+                return _status(self._ailing())
+            case "/readyz":
+                return _status(self._ailing() or self._unready())
+            case _:
+                known = "there are /metrics, /healthz and /readyz here"
+                return HTTPStatus.NOT_FOUND, _JSON, _body({"status": "not found", "reason": known})
+
+    def _unready(self) -> str | None:
+        try:
+            self._reach()
+        except (NotMigrated, StoreUnavailable) as error:
+            log.warning("not ready: %s", error)
+            return "the database is not migrated" if isinstance(error, NotMigrated) else "the database does not answer"
+        except DulyError as error:
+            log.warning("not ready: %s", error)
+            return "the database refuses"
+        return None
+
+    def _ask_database(self) -> None:
+        if self._is_migrated:  # migrations only go forward, so the cheap question is enough from then on
+            self._app.read.page(most=1)
+        else:
+            self._app.check()
+            self._is_migrated = True
+
+
+_JSON = "application/json; charset=utf-8"
+
+
+def _status(reason: str | None) -> Answer:
+    if reason is None:
+        return HTTPStatus.OK, _JSON, _body({"status": "ok"})
+    return HTTPStatus.SERVICE_UNAVAILABLE, _JSON, _body({"status": "unavailable", "reason": reason})
+
+
+def _body(fields: dict[str, str]) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], probe: Probe) -> None:
+        self.probe = probe
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, _Handler)
+
+    def server_bind(self) -> None:
+        socketserver.TCPServer.server_bind(self)  # without http.server's look-up of our own name, which may take long
+
+    def handle_error(self, *_: Any) -> None:
+        log.debug("a probe's connection broke", exc_info=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server_version = "duly"
+    sys_version = ""
+    timeout = 10  # for a peer that stays silent
+    server: _Server
+
+    def do_GET(self) -> None:
+        self._send(*self.server.probe.answer(self.path.partition("?")[0]))
+
+    do_HEAD = do_GET
+
+    def __getattr__(self, name: str) -> Any:
+        # http.server looks for do_<METHOD>; whatever it is, it is known and not allowed.
+        if name.startswith("do_"):
+            return self._refuse
+        raise AttributeError(name)
+
+    def _refuse(self) -> None:
+        self._send(
+            HTTPStatus.METHOD_NOT_ALLOWED, _JSON, _body({"status": "not allowed", "reason": "GET and HEAD only"})
+        )
+
+    def _send(self, status: HTTPStatus, kind: str, body: bytes) -> None:
+        has_body = self.headers.get("Content-Length", "0") != "0" or "Transfer-Encoding" in self.headers
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Cache-Control", "no-store")
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", "GET, HEAD")
+        if has_body:  # unread, it would look like the next request
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """No access log: a probe comes every few seconds."""

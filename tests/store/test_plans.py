@@ -1,0 +1,214 @@
+"""Plans: a million future rows, a million finished rows and a long backlog must not slow what every worker does.
+
+PostgreSQL tells the plans of the statements as the store itself runs them, with the rows they touched, under
+statistics that are missing, stale or fresh, and with custom and generic plans. SQLite plans by its schema alone, so
+fewer rows do; there the steps of its virtual machine are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+from urllib.parse import quote
+
+import psycopg
+import pytest
+
+from duly.model import Done, Failed, Lost
+from duly.store.migrate import migrate
+from duly.store.postgres import PostgresStore
+from tests.support import NOW, after, decided, fresh_database, new, opened, share
+
+pytestmark = pytest.mark.xdist_group("plans")
+
+STATISTICS = ("stale", "none", "fresh")
+MODES = ("custom", "generic")
+QUEUES = [f"q{n}" for n in range(5)]
+SHARES = [
+    share(queue, lane, (0, 1, 2), limit=10) for queue in (*QUEUES, "backlog", "nowhere") for lane in ("main", "retry")
+]
+DUE = 40  # items due now in each queue, over both lanes and three ranks; the backlog has many more
+LEASES = 200  # that have run out, each with ten items
+
+SEED = {
+    "finished": """
+        insert into duly_item (task, queue, lane, rank, state, outcome, planned_at, due_at, execution_key, args,
+                               attempt, fence, finished_at, created_at)
+        select 'ring', 'q' || n % 5, 'main', n % 3, 'done', 'done', {past}, {past}, {uuid}, '{{}}', 1, 1, {past}, {past}
+          from {series}""",
+    "future": """
+        insert into duly_item (task, queue, lane, rank, state, planned_at, due_at, execution_key, args, created_at)
+        select 'ring', 'q' || n % 5, case n % 7 when 0 then 'retry' else 'main' end, n % 3, 'waiting', {future},
+               {future}, {uuid}, '{{}}', {past}
+          from {series}""",
+    "backlog": """
+        insert into duly_item (task, queue, lane, rank, state, planned_at, due_at, execution_key, args, created_at)
+        select 'ring', case when n <= 5 * {due} then 'q' || n % 5 else 'backlog' end,
+               case n % 7 when 0 then 'retry' else 'main' end, n % 3, 'waiting', {past}, {past}, {uuid}, '{{}}', {past}
+          from {series}""",
+    "running": """
+        insert into duly_item (id, task, queue, lane, rank, state, planned_at, due_at, execution_key, args, attempt,
+                               fence, claimed_by, started_at, created_at)
+        select 100000000 + n, 'ring', 'q' || n % 5, 'main', 0, 'running', {past}, {past}, {uuid}, '{{}}', 1,
+               1000000 + n / 10, 'w0', {past}, {past}
+          from {series}""",
+}
+
+
+# -- PostgreSQL
+
+
+class Explained(PostgresStore):
+    """A store whose server tells the plan of every statement that it ran."""
+
+    def __init__(self, url: str, mode: str) -> None:
+        wanted = {
+            "session_preload_libraries": "auto_explain",
+            "auto_explain.log_min_duration": "0",
+            "auto_explain.log_analyze": "on",
+            "auto_explain.log_timing": "off",
+            "auto_explain.log_buffers": "on",
+            "auto_explain.log_format": "json",
+            "client_min_messages": "log",
+            "plan_cache_mode": f"force_{mode}_plan",
+        }
+        options = " ".join(f"-c {name}={value}" for name, value in wanted.items())
+        super().__init__(f"{url}?options={quote(options)}")
+        self.told: list[dict[str, Any]] = []
+
+    def _configure(self, connection: Any) -> None:
+        super()._configure(connection)
+        connection.add_notice_handler(self._hear)
+
+    def _hear(self, note: psycopg.errors.Diagnostic) -> None:
+        _, plan, text = (note.message_primary or "").partition("plan:\n")
+        if plan:
+            self.told.append(json.loads(text)["Plan"])
+
+    def plans(self, act: Callable[[], object]) -> list[dict[str, Any]]:
+        self.told = []
+        act()
+        return self.told
+
+
+@pytest.fixture(scope="session")
+def plans(postgres_server: str) -> Iterator[dict[tuple[str, str, str], list[dict[str, Any]]]]:
+    """Every plan by statistics, mode and verb, gathered in one go over one seeded table."""
+    with fresh_database(postgres_server) as url, opened(url) as store:
+        migrate(store)
+        with psycopg.connect(url, autocommit=True) as connection:
+            seed_postgres(connection)
+            found = {}
+            for statistics in STATISTICS:
+                if statistics == "none":
+                    connection.execute("delete from pg_statistic where starelid = 'duly_item'::regclass")
+                if statistics == "fresh":
+                    connection.execute("analyze duly_item, duly_lease")
+                for mode in MODES:
+                    for verb, told in gather(url, mode):
+                        found[statistics, mode, verb] = told
+        yield found
+
+
+def seed_postgres(connection: psycopg.Connection[Any]) -> None:
+    connection.execute("alter table duly_item set (autovacuum_enabled = off)")
+    kept = connection.execute(
+        "select indexname, indexdef from pg_indexes where tablename = 'duly_item' and indexname <> 'duly_item_pkey'"
+    ).fetchall()
+    for name, _ in kept:
+        connection.execute(f"drop index {name}")
+    for name, count in (("finished", 1_000_000), ("future", 1_000_000), ("backlog", 100_000), ("running", 10 * LEASES)):
+        connection.execute(
+            SEED[name].format(
+                series=f"generate_series(0, {count - 1}) as s(n)",
+                past=f"timestamptz '{after(-86_400)}' + n % 86400 * interval '1 second'",
+                future=f"timestamptz '{after(60)}' + n * interval '1 second'",
+                uuid="'00000000-0000-4000-8000-000000000000'::uuid",
+                due=DUE,
+            )
+        )
+        if name == "finished":  # what the statistics know until the next analyze
+            connection.execute("analyze duly_item")
+    connection.execute(
+        "insert into duly_lease (fence, worker, lease_until, items) overriding system value"
+        f" select fence, 'w0', timestamptz '{after(-60)}', array_agg(id) from duly_item where state = 'running'"
+        " group by fence"
+    )
+    for _, definition in kept:
+        connection.execute(definition)
+
+
+def gather(url: str, mode: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    store = Explained(url, mode)
+    try:
+        yield "survey", store.plans(store.survey)
+        claim = partial(store.claim, SHARES, ["ring"], "w1", NOW, after(20))
+        items = claim()
+        yield "claim", store.plans(lambda: items.extend(claim()))
+        held = {items[-1].fence: [item.id for item in items if item.fence == items[-1].fence]}
+        yield "extend", store.plans(lambda: store.extend(held, NOW, after(20)))
+        lost, _ = store.expired(NOW, 20)
+        yield "expired", store.plans(lambda: store.expired(NOW, 20))
+        done, failed = items[: len(items) // 2], items[len(items) // 2 :]
+        plain = [decided(item, Done()) for item in done if item.fence == done[0].fence]
+        yield "settle_done", store.plans(lambda: store.settle(plain, [done[0].fence]))
+        changes = [decided(item, Failed("busy")) for item in failed]
+        yield "settle", store.plans(lambda: store.settle(changes, [failed[0].fence]))
+        losses = [decided(item, Lost()) for item in lost]
+        yield "settle losses", store.plans(lambda: store.settle(losses, list({item.fence for item in lost})))
+        yield "report", store.plans(lambda: store.report(items[0].id, items[0].fence, b"1"))
+        yield "fetch", store.plans(lambda: store.fetch([item.id for item in items]))
+        yield "prune", store.plans(lambda: store.prune(after(-3600), 100))
+        yield "put", store.plans(lambda: store.put([new(key="k", due_at=after(9e6)), new(due_at=after(9e6))]))
+        yield "put again", store.plans(lambda: store.put([new(key="k", due_at=after(9e6))]))
+        yield "show", store.plans(lambda: store.read("show", {"id": items[0].id}))
+    finally:
+        store.close()
+
+
+# The most rows of duly_item and the most blocks that one call may touch, whatever the table holds.
+BOUNDS = {
+    "survey": (200, 1_000),
+    "claim": (2_000, 10_000),
+    "extend": (500, 2_000),
+    "expired": (500, 3_000),
+    "settle_done": (500, 5_000),
+    "settle": (1_000, 10_000),
+    "settle losses": (1_000, 10_000),
+    "report": (2, 50),
+    "fetch": (500, 2_000),
+    "prune": (300, 3_000),
+    "put": (5, 100),
+    "put again": (2, 50),
+    "show": (2, 50),
+}
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from nodes(part)
+
+
+def touched(node: dict[str, Any]) -> int:
+    rows = sum(node.get(name, 0) for name in ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Index Recheck"))
+    return int(rows * node["Actual Loops"])
+
+
+@pytest.mark.parametrize("verb", BOUNDS)
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("statistics", STATISTICS)
+def test_millions_of_other_rows_do_not_slow_a_worker(
+    plans: dict[tuple[str, str, str], list[dict[str, Any]]], statistics: str, mode: str, verb: str
+) -> None:
+    most_rows, most_blocks = BOUNDS[verb]
+    told = plans[statistics, mode, verb]
+    assert told, "the server told no plan"
+    every = [node for plan in told for node in nodes(plan)]
+    reads = [node for node in every if node.get("Relation Name") == "duly_item" and "Scan" in node["Node Type"]]
+    assert [node for node in reads if node["Node Type"] == "Seq Scan"] == []
+    assert sum(map(touched, reads)) <= most_rows, json.dumps(told, indent=1)
+    assert sum(touched(node) for node in every if "Sort" in node["Node Type"]) <= most_rows
+    assert sum(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for plan in told) <= most_blocks
