@@ -155,7 +155,7 @@ class Duly:
 
     def cancel(self, *ids: int, reason: str = "") -> list[int]:
         """Cancel waiting and running items; a running handler is stopped within a heartbeat. Returns the ids."""
-        return self._decide_all(ids, lambda now: Cancel(reason))
+        return self._decide_all(ids, lambda _: Cancel(reason))
 
     def retry(self, *ids: int, at: datetime | str | None = None, delay: float | timedelta | None = None) -> list[int]:
         """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from duly.codec import encode
@@ -52,12 +52,12 @@ class Attempt:
     @property
     def due_at(self) -> datetime:
         """When this try was due."""
-        return self.item.due_at.astimezone(timezone.utc)
+        return self.item.due_at.astimezone(UTC)
 
     @property
     def planned_at(self) -> datetime:
         """When the item was first due: the same for every try."""
-        return self.item.planned_at.astimezone(timezone.utc)
+        return self.item.planned_at.astimezone(UTC)
 
     @property
     def lateness(self) -> timedelta:

@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # A measured step larger than this is a clock that was set, not one that drifts.
 JUMP = 1.0
@@ -32,6 +32,10 @@ class Clock(Protocol):
 
     def steady_for(self) -> float:
         """Seconds since time last jumped: who judges others by the clock waits until it is steady."""
+        ...
+
+    def measure(self) -> float:
+        """Follow the source of time; returns how many seconds it moved against this clock."""
         ...
 
 
@@ -85,7 +89,7 @@ class ManualClock:
     """A clock that moves only when told: for tests and simulations."""
 
     def __init__(self, start: datetime | None = None) -> None:
-        self._now = start or datetime(2026, 1, 1, tzinfo=timezone.utc)
+        self._now = start or datetime(2026, 1, 1, tzinfo=UTC)
 
     def now(self) -> datetime:
         return self._now
@@ -104,5 +108,5 @@ class ManualClock:
         return self._now
 
     def set(self, to: datetime) -> datetime:
-        self._now = to.astimezone(timezone.utc)
+        self._now = to.astimezone(UTC)
         return self._now

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -55,9 +56,7 @@ class Settings:
         30.0, "How long a stopping worker waits for running handlers before it gives their attempts back.", least=0
     )
     crash_limit: int = _setting(3, "Crashes after which an item goes to review.", least=1)
-    retry_tries: int = _setting(
-        3, "Tries in all, for tasks that set no retry policy.", "RETRY_MAX_ATTEMPTS", least=1
-    )
+    retry_tries: int = _setting(3, "Tries in all, for tasks that set no retry policy.", "RETRY_MAX_ATTEMPTS", least=1)
     retry_base_seconds: float = _setting(
         60.0, "First delay of the doubling backoff, for tasks that set no retry policy.", "RETRY_BASE_DELAY_SECONDS",
         least=0,
@@ -117,11 +116,22 @@ def sources(env: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**named, **dict.fromkeys(_imposed(env), "command line")}
 
 
-def impose(**said: Any) -> None:
-    """Let the command line have the last word, here and in child processes; None is nothing said."""
+@contextmanager
+def imposed(**said: Any) -> Iterator[None]:
+    """Let the command line have the last word until the end of the block, here and in child processes.
+
+    A value of None is nothing said.
+    """
+    before = os.environ.get(COMMAND_LINE)
     words = {**_imposed(os.environ), **{name: value for name, value in said.items() if value is not None}}
-    if words:
-        os.environ[COMMAND_LINE] = json.dumps(words)
+    os.environ[COMMAND_LINE] = json.dumps(words)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[COMMAND_LINE]
+        else:
+            os.environ[COMMAND_LINE] = before
 
 
 def _imposed(env: Mapping[str, str]) -> dict[str, Any]:
@@ -157,7 +167,7 @@ def _from_file(path: Path, env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _parsed(each: Field[Any], text: str, source: str) -> Any:
-    kind = type(each.default)
+    kind: type[Any] = type(each.default)
     if kind is bool:
         if text.lower() in ("1", "true", "yes", "on"):
             return True

@@ -84,11 +84,11 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
             return _crash(replace(change, crashes=item.crashes + 1), item, now, rules)
         case "running", Lost():
             return _lose(item, now, rules)
-        case ("waiting" | "running"), Cancel():
+        case (("waiting" | "running"), Cancel()):
             return replace(_still(item, "cancelled"), state="cancelled", finished_at=now, error=outcome.reason or None)
         case "waiting", Revived():
             return replace(_still(item, None), due_at=outcome.due_at)
-        case ("failed" | "cancelled"), Revived():
+        case (("failed" | "cancelled"), Revived()):
             return replace(
                 _still(item, "revived"),
                 state="waiting",
@@ -105,7 +105,7 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
 
 
 def _fail(item: Item, failed: Failed, now: datetime, rules: Rules) -> Change:
-    error_class = failed.classes[0] if failed.classes else None
+    error_class = cut(failed.classes[0], 200) if failed.classes else None
     failures = item.failures + 1
     change = replace(_keep(item, "failed", now, failed.error, error_class), failures=failures)
     if item.attempt >= (item.max_attempts or rules.retry.tries_for(failed.classes)):

@@ -1,16 +1,16 @@
 """Every exception that duly raises on purpose.
 
-    DulyError
-    ├── ConfigError           a setting is unknown or has a bad value
-    ├── InputError            what was given cannot be accepted; names the field (also a ValueError)
-    │   ├── UnknownTask       no task of that name is registered here
-    │   └── KeyConflict       the key is live on an item with other content
-    ├── ItemNotFound          there is no such item (also a LookupError)
-    ├── WrongState            the item is in a state that does not allow this
-    ├── LeaseLost             the item is no longer this attempt's to settle; its effects were rolled back
-    └── StoreError            the database said no
-        ├── StoreUnavailable  it cannot be reached now; trying again may help
-        └── NotMigrated       its schema is older or newer than this code; says which command helps
+DulyError
+├── ConfigError           a setting is unknown or has a bad value
+├── InputError            what was given cannot be accepted; names the field (also a ValueError)
+│   ├── UnknownTask       no task of that name is registered here
+│   └── KeyConflict       the key is live on an item with other content
+├── ItemNotFound          there is no such item (also a LookupError)
+├── WrongState            the item is in a state that does not allow this
+├── LeaseLost             the item is no longer this attempt's to settle; its effects were rolled back
+└── StoreError            the database said no
+    ├── StoreUnavailable  it cannot be reached now; trying again may help
+    └── NotMigrated       its schema is older or newer than this code; says which command helps
 """
 
 from __future__ import annotations

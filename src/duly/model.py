@@ -7,7 +7,7 @@ applies it if the item is still in the state and under the fence that the change
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -94,7 +94,7 @@ class Verdict(Exception):
     """What a handler may return or raise to say how its try ended. Equal when kind and content are equal."""
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.args == other.args  # type: ignore[attr-defined]
+        return type(self) is type(other) and self.args == other.args
 
     def __hash__(self) -> int:
         return hash((type(self), self.args))
@@ -224,8 +224,6 @@ class Change(Struct, frozen=True, gc=False):
 
 
 def cut(text: str, limit: int = ERROR_LIMIT) -> str:
-    """Text that a row can hold: bounded, and without the NUL that PostgreSQL refuses."""
-    text = text.replace("\x00", "\\x00")
+    """Text that a row can hold: bounded, valid Unicode, and without the NUL that PostgreSQL refuses."""
+    text = text.replace("\x00", "\\x00").encode("utf8", "backslashreplace").decode()
     return text if len(text) <= limit else f"{text[: limit - 20]}… ({len(text)} characters)"
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
@@ -123,7 +123,7 @@ class Read:
     def depths(self) -> list[Depth]:
         rows = self._store.read("depth", {"now": self._clock.now()})
         return sorted(
-            (Depth(*row[:5], _utc(row[5]), bool(row[6])) for row in rows), key=lambda d: (d.queue, d.lane, d.state)
+            (_depth(*row) for row in rows), key=lambda d: (d.queue, d.lane, d.state)
         )
 
 
@@ -135,4 +135,8 @@ def _row(row: tuple[Any, ...]) -> Row:
 
 
 def _utc(value: Any) -> Any:
-    return value.astimezone(timezone.utc) if isinstance(value, datetime) else value
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
+
+
+def _depth(queue: str, lane: Lane, state: State, items: int, due: int, oldest: Any, paused: object) -> Depth:
+    return Depth(queue, lane, state, items, due, _utc(oldest), bool(paused))

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -124,10 +124,7 @@ class Task(Generic[P, R]):
     def arguments(self, text: bytes, attempt: Attempt | None) -> dict[str, Any]:
         """What to call the handler with."""
         row = codec.read(text, self._decoder)
-        if self._open_ended:
-            args = {**row, **codec.fields(codec.convert(row, self._shape))}
-        else:
-            args = codec.fields(row)
+        args = {**row, **codec.fields(codec.convert(row, self._shape))} if self._open_ended else codec.fields(row)
         if self._attempt_name is not None:
             args[self._attempt_name] = attempt
         return args
@@ -218,7 +215,7 @@ def _moment(at: Any) -> datetime:
         raise InputError("at", f"has no time zone: say which, such as {at.isoformat()}+01:00 or {at.isoformat()}Z")
     if not 1970 <= at.year <= 9998:
         raise InputError("at", f"must lie between the years 1970 and 9998, got {at.isoformat()}")
-    return at.astimezone(timezone.utc)
+    return at.astimezone(UTC)
 
 
 def checked_name(field: str, name: Any) -> str:

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from prometheus_client import CollectorRegistry
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("duly.item")
 
 LATENESS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3_600.0, 21_600.0, 86_400.0)
+DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0)
+
 # Seconds that a scrape waits for the database: less than what a scraper waits for us.
 PATIENCE = 5.0
-
-DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0)
 
 
 class Histogram:
@@ -172,7 +172,7 @@ class Telemetry:
     @contextmanager
     def _span(self, task: Task[..., Any], items: list[Item]) -> Iterator[None]:
         parent = propagate.extract({"traceparent": items[0].trace}) if items[0].trace else None
-        attributes = {
+        attributes: dict[str, str | int] = {
             "messaging.system": "duly",
             "messaging.destination.name": task.queue,
             "messaging.message.id": items[0].execution_key,
@@ -277,7 +277,7 @@ def _counter(name: str, doc: str, labels: list[str], counts: Counter[Any]) -> Co
 
 
 def _iso(time: datetime) -> str:
-    return time.astimezone(timezone.utc).isoformat().replace("+00:00", "Z")
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 # -- logs
@@ -290,7 +290,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         fields: dict[str, Any] = {
-            "time": _iso(datetime.fromtimestamp(0, timezone.utc) + timedelta(seconds=record.created)),
+            "time": _iso(datetime.fromtimestamp(0, UTC) + timedelta(seconds=record.created)),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

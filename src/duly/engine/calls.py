@@ -103,7 +103,9 @@ class Caller:
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
             return GiveUp(f"the work was done, but its result cannot be kept as JSON: {error}")
         if len(text) > self._result_limit:
-            return GiveUp(f"the work was done, but its result has {len(text):,} bytes; {self._result_limit:,} is the limit")
+            return GiveUp(
+                f"the work was done, but its result has {len(text):,} bytes; {self._result_limit:,} is the limit"
+            )
         return Done(text.replace(b"\\u0000", b"\\ufffd"))
 
     def _settle_inside(self, task: Task[..., Any], attempt: Attempt, verdict: Outcome | Settled) -> Outcome | Settled:

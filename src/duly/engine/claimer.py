@@ -1,8 +1,8 @@
 """Claims due items when there is room for them, and knows when to look again.
 
-It keeps the heads of the queues (the earliest due time of each queue, lane and rank) from a survey and from news of puts,
-sleeps until the nearest of them, and claims what is due, split fairly. A group that looked due but gave nothing belongs
-to someone else at this moment; it is left alone for a growing while.
+It keeps the heads of the queues (the earliest due time of each queue, lane and rank) from a survey and from news of
+puts, sleeps until the nearest of them, and claims what is due, split fairly. A group that looked due but gave nothing
+belongs to someone else at this moment; it is left alone for a growing while.
 """
 
 from __future__ import annotations
@@ -146,7 +146,11 @@ class Claimer:
         items = self._store.claim(shares, outlook.pool.tasks, self._worker, now, lease_until)
         if items:
             self._hands.lease(items, now, lease_until)
-            outlook.pool.begin(items)
+            try:
+                outlook.pool.begin(items)
+            except BaseException:
+                self._hands.let_go(items)  # so that the lease runs out and someone else has them
+                raise
         got = Counter((item.queue, item.lane) for item in items)
         short = [share for share in shares if got[share.queue, share.lane] < share.limit]
         for share in short:

@@ -1,7 +1,7 @@
 """The one loop: calls `tick(now)`, which returns when to come back, until told to stop.
 
-A tick that finds the database away is called again after a growing pause; any other error is logged and does the same, so
-one bad moment never ends a chore. Tests and simulations call ticks themselves.
+A tick that finds the database away is called again after a growing pause; any other error is logged and does the same,
+so one bad moment never ends a chore. Tests and simulations call ticks themselves.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import contextvars
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ class _Ready:
     """The part that all pools share: what is in hand, how fast it goes, how much more to ask for."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], known_queues: frozenset[str], size: int, most: int) -> None:
-        self.tasks = list(tasks)
+        self.tasks: Sequence[str] = list(tasks)
         self.isolate: Callable[[list[Item]], None] | None = None
         self._tasks = tasks
         self._queues = frozenset(task.queue for task in tasks.values())
@@ -178,7 +178,7 @@ class AsyncPool(_Ready):
                     break
                 self._current[me] = work
                 work.deadline = time.monotonic() + work.task.deadline
-                work.stop = partial(self._loop.call_soon_threadsafe, self._stop, me, work)
+                work.stop = partial(self._stop_soon, me, work)
                 verdicts = await self._run(work, me)
                 del self._current[me]
                 self._ended += len(work.items)
@@ -195,6 +195,9 @@ class AsyncPool(_Ready):
             return [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
         except BaseException as error:  # SystemExit in a handler is a failure of that handler, not of the worker
             return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(work.items)
+
+    def _stop_soon(self, slot: asyncio.Task[None], work: Work) -> None:
+        self._loop.call_soon_threadsafe(self._stop, slot, work)
 
     def _stop(self, slot: asyncio.Task[None], work: Work) -> None:
         if self._current.get(slot) is work:  # it may have ended, and the slot gone on to another

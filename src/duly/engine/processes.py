@@ -60,7 +60,7 @@ class ProcessSlot:
     def _start(self) -> None:
         their_in, our_out = os.pipe()
         our_in, their_out = os.pipe()
-        self._child = subprocess.Popen(
+        self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             [sys.executable, "-m", "duly.engine.child", self._spec, str(their_in), str(their_out)],
             pass_fds=(their_in, their_out),
             stdin=subprocess.DEVNULL,

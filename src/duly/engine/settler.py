@@ -1,7 +1,7 @@
 """Turns verdicts into changes and writes them in batches.
 
-A verdict waits at most `LINGER` while others are under way, so that a busy worker settles many at a time and an idle one
-at once. What is not written yet when a worker dies runs again: never more than that moment's worth.
+A verdict waits at most `LINGER` while others are under way, so that a busy worker settles many at a time and an idle
+one at once. What is not written yet when a worker dies runs again: never more than that moment's worth.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from duly.decide import UNKNOWN, decide
 from duly.engine.calls import Settled, Verdicts
 from duly.engine.work import Hands, Work
-from duly.model import Change, Item, Outcome
+from duly.errors import StoreUnavailable
+from duly.model import Change, GiveUp, Item, Outcome
 from duly.store.base import Store
 from duly.task import Task
 
@@ -63,18 +66,42 @@ class Settler:
     def _flush(self, now: datetime) -> None:
         # Decided once and kept until written: a database that is away for a while changes nothing about the verdict.
         if not self._changes and not self._closed:
-            over = []
+            over: list[Item] = []
             while self._outbox and len(over) < MOST:
                 item, outcome = self._outbox.popleft()
                 over.append(item)
                 if not isinstance(outcome, Settled):
                     self._changes.append(self._decide(item, outcome, now))
             self._closed = self._hands.let_go(over)
-        refused = self._store.settle(self._changes, self._closed)
-        if refused:
-            log.warning("late results refused: %d items belong to another attempt by now", len(refused))
+        try:
+            self._store.settle(self._changes, self._closed)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            log.exception("a batch of results could not be written; writing them one by one")
+            self._settle_one_by_one(now)
         self._changes, self._closed = [], []
+
+    def _settle_one_by_one(self, now: datetime) -> None:
+        """One row that the database refuses must not hold the others back, nor stay running for ever."""
+        for place, change in enumerate(self._changes):
+            try:
+                self._store.settle([change])
+            except StoreUnavailable:
+                self._changes = self._changes[place:]
+                raise
+            except Exception as error:
+                log.exception("%s %s: its result cannot be written; to review", change.task, change.id)
+                reason = f"its result could not be written: {type(error).__name__}"
+                plain = replace(change, state="failed", outcome="gave_up", finished_at=now, result=None, error=reason)
+                self._store.settle([replace(plain, error_class=None, tried=None)])
+        self._store.settle([], self._closed)
 
     def _decide(self, item: Item, outcome: Outcome, now: datetime) -> Change:
         task = self._tasks.get(item.task)
-        return decide(item, outcome, now, task.rules if task else UNKNOWN)
+        rules = task.rules if task else UNKNOWN
+        try:
+            return decide(item, outcome, now, rules)
+        except Exception as error:  # a policy of the user's own may raise; the item must not stay running for that
+            log.exception("%s %s: its retry policy failed", item.task, item.id)
+            return decide(item, GiveUp(f"the retry policy failed: {error!r}"), now, UNKNOWN)

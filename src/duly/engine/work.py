@@ -71,6 +71,12 @@ class Hands:
                         closed.append(item.fence)
         return closed
 
+    def forget(self, fences: Iterable[int]) -> None:
+        """These leases are lost, whatever was under them."""
+        with self._lock:
+            for fence in fences:
+                self._leases.pop(fence, None)
+
     def held(self) -> dict[int, Lease]:
         with self._lock:
             return dict(self._leases)

@@ -2,8 +2,8 @@
 
     news ─▶ claimer ─▶ pools ─▶ settler ─▶ store          keeper, rescuer, pruner and clock beside them
 
-Stopping: claim nothing more and give back what has not begun; keep beating while handlers finish; after `drain_seconds`,
-or at once when asked a second time, stop the handlers and give their attempts back.
+Stopping: claim nothing more and give back what has not begun; keep beating while handlers finish; after
+`drain_seconds`, or at once when asked a second time, stop the handlers and give their attempts back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
-from duly.engine.keeper import Keeper
+from duly.engine.keeper import Guard, Keeper
 from duly.engine.loop import Loop
 from duly.engine.pools import AsyncPool, Slot, ThreadPool
 from duly.engine.processes import ProcessSlot
@@ -57,13 +57,9 @@ class Worker:
         self._keeper_store = app.observed(app.store.twin())
         self._store = app.observed(app.store)
         self._settler = Settler(self._store, app.tasks, self._hands)
-        self._keeper = Keeper(
-            self._keeper_store,
-            self._hands,
-            lease=settings.lease_seconds,
-            beat=settings.beat_seconds,
-            finish=self._settler.finish,
-            hung=self._replace_hung,
+        self._keeper = Keeper(self._keeper_store, self._hands, lease=settings.lease_seconds, beat=settings.beat_seconds)
+        self._guard = Guard(
+            self._hands, lease=settings.lease_seconds, finish=self._settler.finish, hung=self._replace_hung
         )
         self._caller = Caller(app, self._keeper.report)
         self._resting: list[AsyncPool | ThreadPool] = []  # all pools, also the one that claims nothing itself
@@ -87,6 +83,7 @@ class Worker:
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
         self._chores = [
+            Loop("guard", self._guard.tick, self._clock),
             Loop("rescuer", self._rescuer.tick, self._clock),
             Loop("pruner", self._pruner.tick, self._clock),
             Loop("clock", self._measure, self._clock),
@@ -166,7 +163,9 @@ class Worker:
             self._settles.wake()
             time.sleep(0.005)
         if len(self._settler):
-            log.error("stopping with %d results unwritten: the database is away; they will run again", len(self._settler))
+            log.error(
+                "stopping with %d results unwritten: the database is away; they will run again", len(self._settler)
+            )
 
     def _replace_hung(self, work: Work) -> None:
         for pool in self._pools:
@@ -208,13 +207,13 @@ class Worker:
         self._resting.extend(pools)
         return pools
 
-    def _threads(
-        self, tasks: dict[str, Task[..., Any]], queues: frozenset[str], apart: bool, most: int
-    ) -> ThreadPool:
+    def _threads(self, tasks: dict[str, Task[..., Any]], queues: frozenset[str], apart: bool, most: int) -> ThreadPool:
         settings, spec = self.app.settings, self.app.spec
         if apart and spec is None:
             names = ", ".join(sorted(tasks))
-            raise ConfigError(f"cpu tasks ({names}) run in processes of their own, which must be able to import this app")
+            raise ConfigError(
+                f"cpu tasks ({names}) run in processes of their own, which must be able to import this app"
+            )
 
         def slot() -> Any:
             return ProcessSlot(spec, self._keeper.report) if apart and spec else Slot(self._caller)

@@ -26,7 +26,6 @@ import ssl
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from contextlib import closing
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -114,7 +113,7 @@ def post_json(
     what = f"POST {parts.scheme}://{parts.hostname}{parts.path or '/'}"
     deadline = time.monotonic() + timeout
     try:
-        with closing(_connect(parts, deadline)) as wire:
+        with _connect(parts, deadline) as wire:
             status, got, answer, whole = _exchange(wire, parts, codec.encode(body), sent, max_response_bytes)
     except TimeoutError:
         raise TimedOut(f"{what}: no whole answer within {timeout:g} s") from None
@@ -195,8 +194,10 @@ class _Wire(io.RawIOBase):
         return io.BufferedReader(self)
 
     def close(self) -> None:
+        """http.client closes its socket before it has read the answer: only the end of the `with` block hangs up."""
+
+    def __exit__(self, *_: object) -> None:
         self._sock.close()
-        super().close()
 
 
 def _exchange(

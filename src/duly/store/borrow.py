@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
 from duly.errors import InputError
@@ -56,7 +56,7 @@ def _steps(new: NewItem, dialect: Dialect) -> Steps:
     parameters = item_parameters(new)
     statement = "put_one"
     if dialect == "sqlite":
-        parameters["due_at"] = to_int(new.due_at or datetime.now(timezone.utc))
+        parameters["due_at"] = to_int(new.due_at or datetime.now(UTC))
     elif news := news_of(new):
         statement = "put_one_and_tell"
         parameters["news"] = news

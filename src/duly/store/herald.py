@@ -10,7 +10,7 @@ import atexit
 import threading
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 
 from duly.clock import EPOCH
 from duly.model import Head, NewItem
@@ -60,7 +60,7 @@ class Herald:
         if news:
             try:
                 self._send(news)
-            except Exception:  # noqa: S110, BLE001
+            except Exception:  # noqa: S110
                 pass
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class Herald:
 def news_of(new: NewItem) -> str | None:
     """What to say about a new item, or None when nobody needs to hurry for it."""
     due_at = new.due_at
-    if due_at is not None and due_at > datetime.now(timezone.utc) + SOON:
+    if due_at is not None and due_at > datetime.now(UTC) + SOON:
         return None
     due = 0 if due_at is None else int((due_at - EPOCH) / timedelta(microseconds=1))
     return f"{due}\t{new.rank}\t{new.queue}"

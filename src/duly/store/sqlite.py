@@ -1,12 +1,14 @@
 """The store in one SQLite file: embedded, for any number of threads and processes of one host.
 
-One writer connection per store, explicit BEGIN IMMEDIATE, WAL, synchronous=FULL. Writers of all processes queue on a lock
-file beside the database, which the kernel hands over at once and frees when its holder dies; SQLite's own busy handler
-would sleep and poll. Under that lock only is the WAL checkpointed: before 3.51.3, two checkpoints at once can corrupt it.
+One writer connection per store, explicit BEGIN IMMEDIATE, WAL, synchronous=FULL. Writers of all processes queue on a
+lock file beside the database, which the kernel hands over at once and frees when its holder dies; SQLite's own busy
+handler would sleep and poll. Under that lock only is the WAL checkpointed: before 3.51.3, two checkpoints at once can
+corrupt it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import threading
@@ -26,11 +28,6 @@ from duly.errors import NotMigrated, StoreError, StoreUnavailable, WrongState
 from duly.model import Change, Head, Item, NewItem, Placed, Share
 from duly.store.base import News, chunks, claimed_items, conflict, expired_items, item_parameters, key_parameters
 from duly.store.sql import sections
-
-try:
-    import fcntl
-except ImportError:  # pragma: no cover - no lock file where the system has no flock; SQLite's own lock remains
-    fcntl = None  # type: ignore[assignment]
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 # How soon another process's put is seen: a read of one counter, no transaction.
@@ -84,9 +81,6 @@ class SqliteStore:
     @contextmanager
     def _queue(self) -> Iterator[None]:
         """This process's turn to write."""
-        if fcntl is None:  # pragma: no cover
-            yield
-            return
         turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(turn, fcntl.LOCK_EX)

@@ -140,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._send(*self.server.probe.answer(self.path.partition("?")[0]))
 
-    do_HEAD = do_GET
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def __getattr__(self, name: str) -> Any:
         # http.server looks for do_<METHOD>; whatever it is, it is known and not allowed.

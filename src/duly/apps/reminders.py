@@ -1,0 +1,212 @@
+"""Reminders that become phone calls: a page over the core.
+
+    from duly.apps.reminders import reminders
+    reminders.schedule("+385 1 234", "Dentist at 9", at="2026-12-01T09:00+01:00")
+
+    duly worker duly.apps.reminders:app        # on as many servers as you like
+
+`reminders_on(app)` puts the same on an app of your own. A reminder is an item; its states and fields are read from it:
+
+    scheduled ──▶ processing ──▶ completed
+                    │    ▲  └──▶ failed           tries used up, or the provider says that asking again cannot help
+                    ▼    │
+                  pending_retry                   after 60, 120, 240, … seconds; also when the provider is busy
+
+This is the scheduler of "Advanced Scheduler Patterns", better in four ways:
+
+- One execution key for all tries of a reminder goes out as `Idempotency-Key` and in the call's metadata. A key per
+  attempt defeats deduplication exactly when a call timed out but went through. The attempt's own key
+  (`{id}-{attempt}-{suffix}`, unique) goes along for the audit trail.
+- A worker wakes when a reminder is due. It neither polls ahead by the interval, which calls early, nor waits for the
+  next poll, which calls late; SCHEDULER_POLL_INTERVAL_SECONDS is only the safety net.
+- A claim is a lease: the reminders of a server that died are called by another within seconds, not left `processing`.
+- Due is what the database's clock says, so no server needs the right time.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Annotated, Any, Literal, get_args
+
+from msgspec import Meta, Struct
+
+from duly import Attempt, Duly, InputError
+from duly.errors import ItemNotFound
+from duly.model import State
+from duly.outbound.http import BadAnswer, attempt_headers, post_json
+from duly.read import Row, Try
+from duly.task import Task
+
+log = logging.getLogger("duly.reminders")
+
+MESSAGE_LIMIT = 1_000
+CALL_ID_LIMIT = 100
+PHONE = r"\A\+ *[1-9](?: *[0-9]){4,14} *\Z"  # E.164, written with or without spaces
+
+Phone = Annotated[str, Meta(pattern=PHONE)]
+Message = Annotated[str, Meta(min_length=1, max_length=MESSAGE_LIMIT)]
+Name = Annotated[str, Meta(max_length=200)]
+
+Status = Literal["scheduled", "processing", "completed", "pending_retry", "failed", "cancelled"]
+
+_STATES: dict[Status, State] = {
+    "scheduled": "waiting",
+    "pending_retry": "waiting",
+    "processing": "running",
+    "completed": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+}
+
+
+class Reminder(Struct, frozen=True, kw_only=True):
+    """A reminder as people see it."""
+
+    id: int
+    phone: str
+    message: str
+    name: str
+    status: Status
+    date_time_utc: datetime
+    attempt_count: int
+    max_attempts: int
+    next_retry_at: datetime | None
+    last_error: str | None
+    idempotency_key: str | None  # of the latest try
+    execution_key: str  # of all of them
+    vapi_call_id: str | None
+    attempts: tuple[Try, ...]  # those that did not succeed
+
+
+class Reminders:
+    def __init__(self, app: Duly, task: Task[..., Any]) -> None:
+        self.app = app
+        self.task = task
+
+    def schedule(
+        self,
+        phone: str,
+        message: str,
+        at: datetime | str,
+        *,
+        name: str = "",
+        key: str | None = None,
+        max_attempts: int | None = None,
+    ) -> Reminder:
+        """Have `phone` called at this time and told this; once per `key`, however often it is scheduled."""
+        if not isinstance(phone, str) or not re.fullmatch(PHONE, phone):
+            raise InputError("phone", f"must be + and 5 to 15 digits, such as +385 1 234, got {phone!r:.40}")
+        if not isinstance(message, str) or not message.strip():
+            raise InputError("message", "must be text that is not empty")
+        if at is None:
+            raise InputError("at", "is required: when to call")
+        args = {"phone": phone.replace(" ", ""), "message": message, "name": name}
+        try:
+            placed = self.task.put(**args, at=at, key=key, tries=max_attempts)
+        except InputError as error:
+            raise InputError("max_attempts", error.problem) if error.field == "tries" else error from None
+        return self.get(placed.id)
+
+    def get(self, reminder_id: int) -> Reminder:
+        story = self.app.read.story(reminder_id)
+        if story.item.task != self.task.name:
+            raise ItemNotFound(f"there is no reminder {reminder_id}")
+        return self._seen(story.item, story.tries)
+
+    def list(self, status: Status | None = None, most: int = 100) -> tuple[Reminder, ...]:
+        """Newest first, without their attempts."""
+        if status is not None and status not in _STATES:
+            raise InputError("status", f"must be one of {', '.join(get_args(Status))}, got {status!r:.40}")
+        rows = self.app.read.pages(task=self.task.name, state=_STATES[status] if status else None)
+        return tuple(islice((self._seen(row) for row in rows if status in (None, status_of(row))), most))
+
+    def cancel(self, reminder_id: int) -> Reminder:
+        """Call no more; also while it is being called."""
+        self.app.cancel(self.get(reminder_id).id)
+        return self.get(reminder_id)
+
+    def retry(self, reminder_id: int) -> Reminder:
+        """Call now: a failed or cancelled reminder with all its tries, a waiting one sooner."""
+        self.app.retry(self.get(reminder_id).id)
+        return self.get(reminder_id)
+
+    def _seen(self, row: Row, tries: Sequence[Try] = ()) -> Reminder:
+        status = status_of(row)
+        return Reminder(
+            id=row.id,
+            phone=row.args["phone"],
+            message=row.args["message"],
+            name=row.args.get("name", ""),
+            status=status,
+            date_time_utc=row.planned_at,
+            attempt_count=row.attempt,
+            max_attempts=row.max_attempts or self.task.tries,
+            next_retry_at=row.due_at if status == "pending_retry" else None,
+            last_error=row.last_error.partition("\n")[0] if row.last_error else None,
+            idempotency_key=latest_key(row),
+            execution_key=row.execution_key,
+            vapi_call_id=row.result["vapi_call_id"] if row.result else None,
+            attempts=tuple(tries),
+        )
+
+
+def status_of(row: Row) -> Status:
+    """The seed's word for where a reminder stands."""
+    match row.state:
+        case "waiting":
+            return "pending_retry" if row.lane == "retry" or row.outcome == "throttled" else "scheduled"
+        case "running":
+            return "processing"
+        case "done":
+            return "completed"
+        case ended:
+            return ended
+
+
+def latest_key(row: Row) -> str | None:
+    """The key of the latest try; None before the first. A try that was given back is not counted, but had its key."""
+    number = row.attempt + (row.state == "waiting" and row.outcome in ("throttled", "released"))
+    return f"{row.id}-{number}-{row.fence:08x}" if number and row.fence else None
+
+
+def reminders_on(app: Duly) -> Reminders:
+    """Register the task `remind` on this app. Retries are the app's settings: 3 tries, 60 s and doubling by default."""
+
+    @app.task(queue="reminders", label="reminder")
+    def remind(phone: Phone, message: Message, attempt: Attempt, name: Name = "") -> dict[str, str]:
+        """Place the call. Returns the provider's id of it."""
+        settings = app.settings
+        secret = {"Authorization": f"Bearer {settings.vapi_api_key}"} if settings.vapi_api_key else {}
+        answer = post_json(
+            f"{settings.vapi_base_url.rstrip('/')}/call",
+            {
+                "assistantId": settings.vapi_assistant_id,
+                "phoneNumberId": settings.vapi_phone_number_id,
+                "customer": {"number": phone.replace(" ", ""), **({"name": name} if name else {})},
+                "assistantOverrides": {"variableValues": {"message": message, "name": name}},
+                "metadata": {
+                    "idempotency_key": attempt.key,
+                    "attempt_key": attempt.attempt_key,
+                    "attempt": attempt.number,
+                    "reminder_id": attempt.id,
+                },
+            },
+            headers={**attempt_headers(attempt), **secret},
+            timeout=settings.vapi_timeout_seconds,
+        ).json()
+        call_id = answer.get("id") if isinstance(answer, dict) else None
+        if not isinstance(call_id, str) or not 0 < len(call_id) <= CALL_ID_LIMIT:
+            raise BadAnswer("the provider took the call but gave it no id")
+        log.info("Call initiated for reminder %s", attempt.id, extra={"itemId": attempt.id, "vapiCallId": call_id})
+        return {"vapi_call_id": call_id}
+
+    return Reminders(app, remind)
+
+
+app = Duly()
+reminders = reminders_on(app)
+remind = reminders.task

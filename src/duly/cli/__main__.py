@@ -1,0 +1,3 @@
+from duly.cli import main
+
+main()

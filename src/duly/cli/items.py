@@ -1,0 +1,201 @@
+"""`duly items`, `show`, `retry`, `cancel`: look at items and look after them. No app is needed for that."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duly.cli import options
+from duly.model import STATES
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from duly.model import State
+    from duly.read import Row, Story
+
+ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
+
+
+@click.command()
+@click.option("--state", type=click.Choice(STATES), help="failed: given up, in review.")
+@click.option("--task")
+@click.option("--queue")
+@click.option("--key")
+@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
+@click.option("--before", type=int, metavar="ID", help="Only older than this one: the next page.")
+@options.database_url
+@options.as_json
+@options.in_utc
+def items(
+    state: State | None,
+    task: str | None,
+    queue: str | None,
+    key: str | None,
+    limit: int,
+    before: int | None,
+    as_json: bool,
+    in_utc: bool,
+) -> None:
+    """List items, newest first."""
+    from duly.cli import words
+
+    with options.opened() as app:
+        rows = app.read.page(state=state, task=task, queue=queue, key=key, before=before, most=limit)
+        now = app.clock.now()
+    if as_json:
+        words.print_json(rows)
+        return
+    if not rows:
+        click.echo("no items fit")
+        return
+    _print_rows(rows, now, in_utc)
+    if len(rows) == limit:
+        click.echo(f"\nolder ones: --before {rows[-1].id}")
+
+
+def _print_rows(rows: list[Row], now: datetime, in_utc: bool) -> None:
+    from duly.cli import words
+
+    console = words.console()
+    is_roomy = console.width >= words.ROOMY
+    columns: list[Any] = [("id", "right"), "task", "state", ("try", "right"), "due", ""]
+    lines = []
+    for row in rows:
+        line = [
+            str(row.id),
+            words.cut(row.task, 24 if is_roomy else 16),
+            words.state(row.state),
+            str(row.attempt) if row.max_attempts is None else f"{row.attempt}/{row.max_attempts}",
+            words.short(row.due_at, now, in_utc),
+            words.relative(row.due_at, now),
+        ]
+        lines.append([*line, words.cut(_note(row), 200)] if is_roomy else line)
+    if is_roomy:
+        columns.append("")
+    console.print(words.table(*columns, rows=lines, last=is_roomy))
+
+
+def _note(row: Row) -> str:
+    """What else is worth a word: the error, an unusual end, the key."""
+    if row.state in ("failed", "waiting") and row.failures + row.crashes + row.losses:
+        return row.last_error or ""
+    if row.state in ("done", "cancelled") and row.outcome not in ("done", "cancelled"):
+        return f"{row.outcome}: {row.last_error}" if row.last_error else str(row.outcome)
+    return f"key {row.key}" if row.key else ""
+
+
+@click.command()
+@click.argument("item_id", type=int, metavar="ID")
+@options.database_url
+@options.as_json
+@options.in_utc
+def show(item_id: int, as_json: bool, in_utc: bool) -> None:
+    """Tell the story of one item: what it is, what was tried, how it stands."""
+    from duly.cli import words
+
+    with options.opened() as app:
+        story = app.read.story(item_id)
+        now = app.clock.now()
+    if as_json:
+        words.print_json(story)
+    else:
+        _tell(words.console(), story, now, in_utc)
+
+
+def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from duly import codec
+    from duly.cli import words
+
+    item = story.item
+    console.print(Text.assemble((f"item {item.id} ", "bold"), (item.task, "bold"), "  ", words.state(item.state)))
+    facts = Table.grid(padding=(0, 2, 0, 0))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    tries = f"{item.attempt} of {item.max_attempts}" if item.max_attempts else str(item.attempt)
+    queue = f"{item.queue}, {item.lane} lane" + (f", rank {item.rank}" if item.rank else "")
+    for name, value in (
+        ("outcome", item.outcome),
+        ("due", words.full(item.due_at, now, in_utc)),
+        ("planned", words.full(item.planned_at, now, in_utc) if item.planned_at != item.due_at else None),
+        ("queue", queue),
+        ("tries", tries),
+        ("key", item.key),
+        ("execution key", item.execution_key),
+        ("arguments", codec.encode(item.args).decode()),
+        ("progress", None if item.progress is None else codec.encode(item.progress).decode()),
+        ("result", None if item.result is None else codec.encode(item.result).decode()),
+        ("lease until", words.full(story.lease_until, now, in_utc)),
+    ):
+        if value:
+            facts.add_row(name, Text(value))
+    console.print(facts)
+    console.print()
+    for time, what in _timeline(story):
+        console.print(Text(words.full(time, now, in_utc), style="dim"))
+        console.print(Text(f"    {words.cut(what, console.width - 4)}"))
+    if item.last_error and "\n" in item.last_error:
+        console.print(Text(f"\nlast error\n{item.last_error}"), overflow="fold", soft_wrap=False)
+
+
+def _timeline(story: Story) -> list[tuple[datetime, str]]:
+    item = story.item
+    events: list[tuple[datetime, str]] = [(item.created_at, "put")]
+    for tried in story.tries:
+        worker = f" on {tried.worker}" if tried.worker else ""
+        events.append((tried.ended_at, f"try {tried.number} {tried.outcome}{worker}: {tried.error or ''}".rstrip(": ")))
+    if item.state == "running" and item.started_at:
+        events.append((item.started_at, f"try {item.attempt} started on {item.claimed_by}"))
+    if item.finished_at:
+        words = {"failed": "given up: in review", "cancelled": f"cancelled {item.last_error or ''}".rstrip()}
+        how = f"try {item.attempt} {item.outcome}" + (f" on {item.claimed_by}" if item.claimed_by else "")
+        events.append((item.finished_at, words.get(item.state, how)))
+    elif item.state == "waiting":
+        events.append((item.due_at, "due again" if story.tries else "due"))
+    return events
+
+
+@click.command()
+@ids
+@options.at
+@options.delay
+@options.database_url
+@options.as_json
+@options.in_utc
+def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool, in_utc: bool) -> None:
+    """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
+    from duly.cli import words
+
+    with options.opened() as app:
+        app.retry(*ids, at=at, delay=options.span(delay))
+        rows = [app.read.item(item_id) for item_id in ids]
+        now = app.clock.now()
+    if as_json:
+        words.print_json(rows)
+        return
+    for row in rows:
+        click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
+
+
+@click.command()
+@ids
+@click.option("--reason", default="", help="Kept with the item.")
+@options.database_url
+@options.as_json
+def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
+    """Cancel waiting and running items; a running handler is stopped within a heartbeat."""
+    from duly.cli import words
+
+    with options.opened() as app:
+        app.cancel(*ids, reason=reason)
+        rows = [app.read.item(item_id) for item_id in ids]
+    if as_json:
+        words.print_json(rows)
+        return
+    for row in rows:
+        click.echo(f"item {row.id} of {row.task}: {row.state}")

@@ -1,0 +1,98 @@
+"""Options that many commands share, and the app that a command works on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from duly.config import imposed
+from duly.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from duly import Duly
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Seconds that a person at a terminal waits for an absent database, unless a setting says otherwise.
+PATIENCE = 10.0
+
+
+def _impose(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    ctx.with_resource(imposed(**{str(option.name): value}))
+
+
+def setting(flag: str, doc: str, **more: Any) -> Callable[[F], F]:
+    """An option that has the last word about the setting of its name; the command itself need not know."""
+    return click.option(flag, help=doc, callback=_impose, expose_value=False, **more)
+
+
+database_url = setting("--database-url", "The database, in place of DULY_DATABASE_URL.", metavar="URL")
+log_level = setting("--log-level", "DEBUG, INFO, WARNING or ERROR.", metavar="LEVEL")
+log_format = setting("--log-format", "json, text, or auto: text on a terminal.", metavar="FORM")
+http_port = setting("--http-port", "Where /metrics, /healthz and /readyz listen; 0: nowhere.", type=int, metavar="N")
+concurrency = setting("--concurrency", "Items of each kind to run at once.", type=int, metavar="N")
+
+as_json = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else.")
+in_utc = click.option("--utc", "in_utc", is_flag=True, help="Show times in UTC, not in the local zone.")
+at = click.option("--at", metavar="TIME", help="When, such as 2026-12-01T09:00+01:00.")
+delay = click.option("--delay", metavar="TIME", help="How long from now: seconds, or such as 90s, 5m, 1h30m, 2d.")
+
+
+@contextmanager
+def opened(makes: bool = False) -> Iterator[Duly]:
+    """An app without tasks on the database that the settings name, for looking after items.
+
+    Only a command that `makes` a database may find none: the others say so and leave no empty file behind.
+    """
+    from duly import Duly
+    from duly.config import sources
+
+    quiet()
+    patience = None if "store_timeout_seconds" in sources() else PATIENCE
+    app = Duly(store_timeout_seconds=patience)
+    if not makes:
+        _refuse_missing(app)
+    try:
+        yield app
+    finally:
+        app.close()
+
+
+def quiet() -> None:
+    """What a driver would log about an absent database is in our own error already."""
+    import logging
+
+    logging.getLogger("psycopg").addHandler(logging.NullHandler())
+    logging.getLogger("psycopg").propagate = False
+
+
+def _refuse_missing(app: Duly) -> None:
+    from duly.doctor import missing_file
+
+    if path := missing_file(app.settings.database_url):
+        raise ConfigError(
+            f"database_url: there is no database at {path} yet; `duly migrate` or `duly up` makes it, "
+            "--database-url or DULY_DATABASE_URL names another"
+        )
+
+
+_PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
+
+
+def span(text: str | None) -> float | timedelta | None:
+    """What `--delay` means."""
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        match = _PARTS.fullmatch(text.replace(" ", ""))
+        if not match or not any(match.groups()):
+            raise InputError("delay", f"must be seconds or such as 90s, 5m, 1h30m or 2d, got {text!r}") from None
+        days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)

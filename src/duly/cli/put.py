@@ -1,0 +1,111 @@
+"""`duly put`: the same checks as in code, by the same task."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duly.cli import options
+from duly.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from duly.model import Placed
+    from duly.task import Task
+
+
+@click.command()
+@click.argument("task")
+@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--args", "text", metavar="JSON", help="The arguments as one JSON object, in place of NAME=VALUE.")
+@options.at
+@options.delay
+@click.option("--key", help="Put once while an item with this key is live.")
+@click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
+@click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
+@click.option("--app", "spec", envvar="DULY_APP", metavar="MODULE:APP", help="The app that has the task; or DULY_APP.")
+@options.database_url
+@options.as_json
+@options.in_utc
+def put(
+    task: str,
+    pairs: tuple[str, ...],
+    text: str | None,
+    at: str | None,
+    delay: str | None,
+    key: str | None,
+    rank: int | None,
+    tries: int | None,
+    spec: str | None,
+    as_json: bool,
+    in_utc: bool,
+) -> None:
+    """Put an item: now, or --at a time, or after a --delay.
+
+    A VALUE is read as JSON where that fits the task's argument, else as text: n=3, ok=true, 'rows=[1,2]', name=Ann.
+    """
+    from duly.app import load_app
+    from duly.cli import words
+
+    if not spec:
+        raise ConfigError("app: which app has this task? Say --app MODULE:APP (or file.py:app), or set DULY_APP")
+    app = load_app(spec)
+    given = {"at": at, "delay": options.span(delay), "key": key, "rank": rank, "tries": tries}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    placed = put_words(app.task_named(task), _object(text), _pairs(pairs), chosen)
+    row = app.read.item(placed.id)
+    now = app.clock.now()
+    app.close()
+    if as_json:
+        words.print_json(placed)
+    elif placed.fresh:
+        click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
+    else:
+        click.echo(f"item {row.id} of {row.task} has this key already: {row.state}")
+
+
+def put_words(task: Task[..., Any], args: dict[str, Any], pairs: dict[str, str], chosen: dict[str, Any]) -> Placed:
+    """Put with values that are words of a shell: JSON where it parses, unless only the text fits the argument."""
+    read = {name: _value(text) for name, text in pairs.items()}
+    while True:
+        try:
+            return task.put(**args, **read, **chosen)
+        except InputError as error:
+            name = error.field.partition(".")[0].partition("[")[0]
+            if name not in read or read[name] == pairs[name]:
+                raise
+            read[name] = pairs[name]
+
+
+def _pairs(pairs: tuple[str, ...]) -> dict[str, str]:
+    from duly.task import OPTIONS
+
+    texts: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, text = pair.partition("=")
+        if not equals or not name:
+            raise InputError(pair, "must be NAME=VALUE")
+        if name in OPTIONS:
+            raise InputError(name, f"is an option: say --{name} {text}")
+        texts[name] = text
+    return texts
+
+
+def _object(text: str | None) -> dict[str, Any]:
+    if text is None:
+        return {}
+    value = _value(text)
+    if not isinstance(value, dict):
+        raise InputError("args", f"must be one JSON object, such as '{{\"n\": 3}}', got {text!r:.80}")
+    return value
+
+
+def _value(text: str) -> Any:
+    import msgspec
+
+    from duly import codec
+
+    try:
+        return codec.decode(text)
+    except msgspec.DecodeError:
+        return text

@@ -1,0 +1,82 @@
+"""`duly queues`: how deep they are, and pausing them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duly.cli import options
+
+if TYPE_CHECKING:
+    from duly.read import Depth
+
+
+@click.group(invoke_without_command=True)
+@options.database_url
+@options.as_json
+@click.pass_context
+def queues(ctx: click.Context, as_json: bool) -> None:
+    """Show each queue: what waits, what is due, what runs, what is in review. Or pause and resume one."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from duly.cli import words
+
+    with options.opened() as app:
+        found, now = totals(app.read.depths()), app.clock.now()
+    for queue in found:
+        queue["oldest_due_seconds"] = max((now - queue["oldest"]).total_seconds(), 0.0) if queue["due"] else None
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("no queue has anything waiting, running or in review")
+        return
+    rows = [
+        [
+            queue["queue"],
+            *(str(queue[name]) for name in ("waiting", "retrying", "due")),
+            words.span(queue["oldest_due_seconds"]) if queue["due"] else "",
+            str(queue["running"]),
+            str(queue["failed"]),
+            "paused" if queue["paused"] else "",
+        ]
+        for queue in found
+    ]
+    titles = ("waiting", "retrying", "due", "oldest due", "running", "in review")
+    words.console().print(words.table("queue", *((title, "right") for title in titles), "", rows=rows))
+
+
+def totals(depths: list[Depth]) -> list[dict[str, Any]]:
+    """One row per queue, from its depths per lane and state."""
+    found: dict[str, dict[str, Any]] = {}
+    for depth in depths:
+        empty = {"waiting": 0, "retrying": 0, "due": 0, "oldest": None, "running": 0, "failed": 0, "paused": False}
+        queue = found.setdefault(depth.queue, {"queue": depth.queue, **empty})
+        queue[depth.state] += depth.items
+        queue["paused"] = queue["paused"] or depth.paused
+        if depth.state == "waiting":
+            queue["due"] += depth.due
+            queue["retrying"] += depth.items if depth.lane == "retry" else 0
+            queue["oldest"] = min(filter(None, (queue["oldest"], depth.oldest)), default=None)
+    return list(found.values())
+
+
+@queues.command()
+@click.argument("name")
+@options.database_url
+def pause(name: str) -> None:
+    """Start nothing more of this queue until it is resumed; what runs goes on."""
+    with options.opened() as app:
+        app.pause(name)
+    click.echo(f"{name} is paused: `duly queues resume {name}` opens it again")
+
+
+@queues.command()
+@click.argument("name")
+@options.database_url
+def resume(name: str) -> None:
+    """Open a paused queue again."""
+    with options.opened() as app:
+        app.resume(name)
+    click.echo(f"{name} is open")

@@ -1,0 +1,125 @@
+"""`duly up` and `duly worker`: the processes that run, until a signal ends them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from duly.cli import options
+
+if TYPE_CHECKING:
+    from duly import Duly
+    from duly.engine.worker import Worker
+
+log = logging.getLogger("duly.cli")
+
+BUILT_IN = "duly.apps.reminders:app"
+
+lifetime = click.option(
+    "--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after this time."
+)
+
+
+@click.command()
+@click.argument("spec", metavar="MODULE:APP", envvar="DULY_APP")
+@click.option("--tasks", metavar="A,B", help="Only these tasks.")
+@options.concurrency
+@options.database_url
+@options.http_port
+@options.log_level
+@options.log_format
+def worker(spec: str, tasks: str | None) -> None:
+    """Run the tasks of an app until SIGTERM or Ctrl-C; a second one stops at once.
+
+    MODULE:APP is such as shop.work:app, or a file: work.py:app. Metrics and probes are served when a port is given.
+    """
+    from duly.app import load_app
+
+    app = load_app(spec)
+    _set_up_logs(app)
+    names = [name.strip() for name in tasks.split(",") if name.strip()] if tasks else None
+    with ExitStack() as stack:
+        stack.callback(app.close)
+        one = app.worker(names)
+        if _is_port_said(app):
+            stack.enter_context(probing(app, one))
+        one.run()
+
+
+@click.command()
+@click.argument("spec", metavar="[MODULE:APP]", required=False, envvar="DULY_APP")
+@click.option("--demo", is_flag=True, help="Reminders on a scratch database that fire, fail, retry and end in review.")
+@lifetime
+@options.concurrency
+@options.database_url
+@options.http_port
+@options.log_level
+@options.log_format
+def up(spec: str | None, demo: bool, seconds: float | None) -> None:
+    """Everything in one process: migrate, work, and answer /metrics, /healthz and /readyz on port 8086.
+
+    Without MODULE:APP it serves the built-in apps.
+    """
+    if demo:
+        from duly.cli.demo import run_demo
+
+        run_demo(seconds)
+        return
+    from duly.app import load_app
+
+    app = load_app(spec or BUILT_IN)
+    _set_up_logs(app)
+    with ExitStack() as stack:
+        stack.callback(app.close)
+        one = app.worker()
+        stack.enter_context(probing(app, one))
+        app.migrate(lambda name: log.info("applied migration %s", name))
+        with ending(one, seconds):
+            one.run()
+
+
+@contextmanager
+def probing(app: Duly, worker: Worker) -> Iterator[str | None]:
+    """Serve the probes of this worker for a while; the URL, None when they are turned off."""
+    settings = app.settings
+    if not settings.http_port:
+        yield None
+        return
+    from duly.web.probe import Probe
+
+    with Probe(app, settings.http_host, settings.http_port) as probe:
+        log.info("metrics and probes at %s", probe.url)
+        yield probe.url
+
+
+@contextmanager
+def ending(worker: Worker, seconds: float | None) -> Iterator[None]:
+    """Tell the worker to stop after so many seconds; None: never."""
+    if seconds is None:
+        yield
+        return
+    timer = threading.Timer(seconds, worker.stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _set_up_logs(app: Duly) -> None:
+    from duly.telemetry import set_up_logs
+
+    set_up_logs(app.settings.log_level, app.settings.log_format)
+
+
+def _is_port_said(app: Duly) -> bool:
+    """Whether someone chose the port: many workers on one host would fight for the default."""
+    from duly.config import Settings, sources
+
+    return "http_port" in sources() or app.settings.http_port != Settings.http_port

@@ -1,0 +1,110 @@
+"""How things are said on a terminal: times, tables, JSON. Everything fits 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+STYLES = {
+    "waiting": "blue",
+    "running": "yellow",
+    "done": "green",
+    "failed": "red",
+    "cancelled": "dim",
+    "ok": "green",
+    "warn": "yellow",
+    "bad": "red",
+}
+
+ROOMY = 100  # columns from which a table may tell more
+
+
+def console() -> Console:
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+def print_json(value: Any) -> None:
+    import msgspec
+
+    from duly import codec
+
+    click.echo(msgspec.json.format(codec.encode(value), indent=2).decode())
+
+
+def table(*columns: str | tuple[str, str], rows: Iterable[Sequence[RenderableType]], last: bool = False) -> Any:
+    """A table without lines. A column is a title, or a title and "right"; `last`: the last one takes what is left."""
+    from rich.table import Table
+
+    made = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=last)
+    for place, column in enumerate(columns):
+        title, side = (column, "left") if isinstance(column, str) else column
+        is_free = last and place == len(columns) - 1
+        made.add_column(
+            title,
+            justify="right" if side == "right" else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            ratio=1 if is_free else None,
+        )
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def state(name: str) -> Any:
+    from rich.text import Text
+
+    return Text(name, style=STYLES[name])
+
+
+def cut(text: str | None, most: int) -> str:
+    """The first line, at most so long."""
+    line = (text or "").partition("\n")[0]
+    return line if len(line) <= most else f"{line[: most - 1]}…"
+
+
+def short(time: datetime, now: datetime, in_utc: bool = False) -> str:
+    """The same for tables: without the year when it is this one."""
+    zoned = _zoned(time, in_utc)
+    form = "%b %d %H:%M:%S" if zoned.year == _zoned(now, in_utc).year else "%Y %b %d %H:%M"
+    return f"{zoned:{form}} {_offset(zoned)}"
+
+
+def full(time: datetime | None, now: datetime, in_utc: bool = False) -> str:
+    if time is None:
+        return ""
+    zoned = _zoned(time, in_utc)
+    return f"{zoned:%Y-%m-%d %H:%M:%S} {_offset(zoned)} ({relative(time, now)})"
+
+
+def relative(time: datetime, now: datetime) -> str:
+    """in 5 min, 3 h ago, now"""
+    seconds = (time - now).total_seconds()
+    size = span(abs(seconds))
+    if abs(seconds) < 0.5:
+        return "now"
+    return f"in {size}" if seconds > 0 else f"{size} ago"
+
+
+def span(seconds: float) -> str:
+    for unit, length, most in (("s", 1, 120), ("min", 60, 120), ("h", 3_600, 48)):
+        if round(seconds / length) < most:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+def _zoned(time: datetime, in_utc: bool) -> datetime:
+    return time.astimezone(UTC if in_utc else None)
+
+
+def _offset(zoned: datetime) -> str:
+    text = f"{zoned:%z}"
+    return f"{text[:3]}:{text[3:5]}"

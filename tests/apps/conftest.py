@@ -1,0 +1,89 @@
+"""A provider, and an app of reminders in virtual time on either database."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from duly import Duly
+from duly.apps.reminders import Reminders, reminders_on
+from duly.clock import ManualClock
+from duly.testing import World
+from tests.outbound.provider import Answer, Provider
+
+START = datetime(2026, 12, 1, 8, 0, tzinfo=UTC)
+KEY = "sk-live-2718281828"
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def call_desk() -> Iterator[Callable[..., Provider]]:
+    providers: list[Provider] = []
+
+    def open_with(*answers: Answer) -> Provider:
+        providers.append(Provider(*answers).__enter__())
+        return providers[-1]
+
+    yield open_with
+    for provider in providers:
+        provider.__exit__()
+
+
+class Office:
+    """Reminders on an app whose time moves only when told, and the provider that they call."""
+
+    def __init__(self, app: Duly, clock: ManualClock, provider: Provider | None, runner: asyncio.Runner) -> None:
+        self.reminders: Reminders = reminders_on(app)
+        self.provider = provider
+        self.world = World(app, clock, runner)
+
+    def remind(self, **more: Any) -> int:
+        """Schedule a reminder for START."""
+        given = {"phone": "+385 1 234", "message": "Dentist at 9", "at": START, **more}
+        return self.reminders.schedule(**given).id
+
+
+@pytest.fixture
+def office(database_url: str) -> Iterator[Callable[..., Office]]:
+    apps: list[Duly] = []
+    runner = asyncio.Runner()
+
+    def open_with(provider: Provider | None = None, **settings: Any) -> Office:
+        clock = ManualClock(START)
+        url = provider.url if provider else "http://127.0.0.1:9"
+        given = {"vapi_base_url": url, "vapi_api_key": KEY, "vapi_timeout_seconds": 10.0, **settings}
+        apps.append(Duly(database_url, clock=clock, **given))
+        return Office(apps[-1], clock, provider, runner)
+
+    yield open_with
+    runner.close()
+    for app in apps:
+        app.close()
+
+
+def eventually(look: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """What `look` says once it says something true; fails when it does not in time."""
+    give_up = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < give_up, f"nothing came of it in {seconds:g} s"
+        time.sleep(0.02)
+    return found
+
+
+@contextmanager
+def process(code: str, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A Python process that runs this code until the end of the block."""
+    running = subprocess.Popen([sys.executable, "-c", code], env=env)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.wait()

@@ -1,0 +1,96 @@
+"""Real worker processes for tests: started, killed, stopped and resumed like in production."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from duly import Duly
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Fleet:
+    """Worker processes on one database."""
+
+    def __init__(self, database_url: str, folder: Path, **settings: Any) -> None:
+        self.app = Duly(database_url)
+        self.folder = folder
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self._environment = {
+            **os.environ,
+            "DULY_DATABASE_URL": database_url,
+            "DULY_TEST_SINK": str(folder),
+            "PYTHONPATH": str(ROOT),
+            "DULY_HTTP_PORT": "0",
+            "DULY_LOG_LEVEL": "WARNING",
+            **{f"DULY_{name.upper()}": str(value) for name, value in settings.items()},
+        }
+
+    def start(self, count: int = 1, *, spec: str = "tests.process.workload:app", **environment: str) -> None:
+        for _ in range(count):
+            log = (self.folder / f"worker-{len(list(self.folder.glob('worker-*')))}.log").open("wb")
+            command = [sys.executable, "/tmp/run_worker.py", spec]
+            self.workers.append(
+                subprocess.Popen(command, env={**self._environment, **environment}, stderr=log, stdout=log, cwd=ROOT)
+            )
+
+    def kill_one(self, choose: random.Random) -> None:
+        victim = choose.choice(self.workers)
+        victim.send_signal(signal.SIGKILL)
+        victim.wait()
+        self.workers.remove(victim)
+
+    def stop(self) -> list[int]:
+        """Ask all to come to rest; their exit codes."""
+        for worker in self.workers:
+            worker.send_signal(signal.SIGCONT)
+            worker.terminate()
+        codes = [worker.wait(60) for worker in self.workers]
+        self.workers.clear()
+        return codes
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("worker-*.log")))
+
+    def lines(self, kind: str) -> list[list[str]]:
+        path = self.folder / kind
+        return [line.split() for line in path.read_text().splitlines()] if path.exists() else []
+
+    def per_key(self, kind: str) -> Counter[str]:
+        return Counter(line[0] for line in self.lines(kind))
+
+    def states(self) -> Counter[str]:
+        with self.app.store.transaction() as connection:
+            rows = connection.execute("select state, count(*) from duly_item group by state").fetchall()
+        return Counter(dict(rows))
+
+
+@contextmanager
+def fleet(database_url: str, folder: Path, **settings: Any) -> Iterator[Fleet]:
+    one = Fleet(database_url, folder, **settings)
+    try:
+        yield one
+    finally:
+        for worker in one.workers:
+            worker.kill()
+            worker.wait()
+        one.app.close()
+
+
+def until(what: Callable[[], Any], seconds: float = 60, tell: Callable[[], object] = lambda: "") -> Any:
+    """Wait until something shows, and fail when it does not."""
+    give_up = time.monotonic() + seconds
+    while not (seen := what()):
+        assert time.monotonic() < give_up, f"did not happen within {seconds} s: {tell()}"
+        time.sleep(0.02)
+    return seen

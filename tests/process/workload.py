@@ -1,0 +1,67 @@
+"""The app that the worker processes of these tests run. Effects go to files that survive any kill."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from pathlib import Path
+
+from duly import Attempt, Backoff, Duly
+
+app = Duly()
+
+
+def note(kind: str, text: str) -> None:
+    """Append one line at once: a write this small is atomic with O_APPEND."""
+    path = Path(os.environ["DULY_TEST_SINK"]) / kind
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(handle, f"{text}\n".encode())
+    os.close(handle)
+
+
+@app.task
+async def mark(n: int, attempt: Attempt) -> None:
+    note("marks", f"{attempt.key} {n} {attempt.number} {os.getpid()}")
+
+
+@app.task(retry=Backoff(base=0.1, tries=3))
+def linger(seconds: float, attempt: Attempt) -> None:
+    """Works for a while in a thread, and says when it began and ended."""
+    note("began", f"{attempt.key} {attempt.number} {os.getpid()}")
+    time.sleep(seconds)
+    note("ended", f"{attempt.key} {attempt.number} {os.getpid()}")
+
+
+@app.task
+async def spin(seconds: float, attempt: Attempt) -> None:
+    """Blocks the event loop and the CPU."""
+    note("began", f"{attempt.key} {attempt.number} {os.getpid()}")
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        pass
+    note("ended", f"{attempt.key} {attempt.number} {os.getpid()}")
+
+
+@app.task
+def poison(n: int, attempt: Attempt) -> None:
+    """Takes its process down, every time."""
+    note("began", f"{attempt.key} {attempt.number} {os.getpid()}")
+    ctypes.string_at(0)
+
+
+@app.task(cpu=True)
+def poison_apart(n: int, attempt: Attempt) -> None:
+    note("began", f"{attempt.key} {attempt.number} {os.getpid()}")
+    ctypes.string_at(0)
+
+
+@app.task(cpu=True, deadline=0.5, retry=Backoff(base=0, tries=2))
+def hang(n: int) -> None:
+    while True:
+        pass
+
+
+@app.task(cpu=True)
+def square(n: int) -> int:
+    return n * n

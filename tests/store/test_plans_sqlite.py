@@ -1,0 +1,135 @@
+"""Plans on SQLite: searches by index, and a count of its virtual machine's steps on a seeded file.
+
+SQLite plans by its schema and by ANALYZE alone, so hundreds of thousands of rows show what a million would.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duly.model import Done, Failed
+from duly.store import Store
+from duly.store.migrate import migrate
+from duly.store.sql import sections
+from duly.store.sqlite import to_int
+from tests.store.seeded import DUE, LEASES, SEED, SHARES
+from tests.support import NOW, after, decided, opened
+
+pytestmark = pytest.mark.xdist_group("plans-sqlite")
+
+# What the store passes to each statement; the values do not matter to the plan.
+STATEMENTS: dict[str, dict[str, Any]] = {
+    "survey": {"most": 10_000},
+    "pick": {"queue": "q1", "lane": "main", "rank": 0, "now": to_int(NOW), "tasks": '["ring"]', "most": 10},
+    "claim": {"ids": "[1,2]", "fence": 7, "worker": "w1", "now": to_int(NOW)},
+    "held": {"ids": "[1,2]"},
+    "settle_done": {"ids": "[1,2]", "fence": 7, "finished_at": to_int(NOW)},
+    "settle": dict.fromkeys(
+        ("id", "was", "fence", "state", "outcome", "lane", "due_at", "attempt", "failures", "crashes", "losses")
+    )
+    | dict.fromkeys(("finished_at", "result", "error", "error_class", "expired_at")),
+    "progress": {"id": 1, "fence": 7, "progress": "1"},
+    "expired": {"now": to_int(NOW), "most": 20},
+    "fetch": {"ids": "[1,2]"},
+    "prune": {"before": to_int(NOW), "most": 100},
+    "live": {"task": "ring", "key": "k"},
+    "show": {"id": 1},
+}
+SIZES = {"finished": 200_000, "future": 200_000, "backlog": 50_000, "running": 10 * LEASES}
+
+
+@pytest.fixture(scope="session", params=["none", "fresh"])
+def seeded_file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("plans") / "duly.db"
+    url = f"sqlite:///{path}?synchronous=off"
+    with opened(url) as store:
+        migrate(store)
+    seed_sqlite(path, analyze=request.param == "fresh")
+    return url
+
+
+def seed_sqlite(path: Path, *, analyze: bool) -> None:
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.execute("pragma synchronous = off")
+    kept = connection.execute(
+        "select name, sql from sqlite_master where tbl_name = 'duly_item' and type = 'index' and sql is not null"
+    ).fetchall()
+    connection.execute("begin")
+    for name, _ in kept:
+        connection.execute(f"drop index {name}")
+    for name, count in SIZES.items():
+        statement = SEED[name].format(
+            series="s",
+            past=f"{to_int(after(-86_400))} + n % 86400 * 1000000",
+            future=f"{to_int(after(60))} + n * 1000000",
+            uuid="''",
+            due=DUE,
+        )
+        series = f"with recursive s(n) as (select 0 union all select n + 1 from s where n < {count - 1})"
+        connection.execute(f"{series} {statement}")
+    connection.execute(
+        f"insert into duly_lease (fence, worker, lease_until, items) select fence, 'w0', {to_int(after(-60))},"
+        " json_group_array(id) from duly_item where state = 'running' group by fence"
+    )
+    for _, definition in kept:
+        connection.execute(definition)
+    connection.execute("commit")
+    if analyze:
+        connection.execute("analyze")
+    connection.close()
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_sqlite_searches_by_index_and_never_scans_the_items(seeded_file: str, name: str) -> None:
+    with opened(seeded_file) as store, store.transaction() as connection:
+        statement = f"explain query plan {sections('sqlite')[name]}"
+        told = [row[3] for row in connection.execute(statement, STATEMENTS[name])]
+    assert [line for line in told if line.startswith("SCAN") and line.split()[1] in ("duly_item", "i", "n")
+            and "INDEX duly_item_due" not in line] == []  # fmt: skip
+    assert any(line.startswith("SEARCH") for line in told)
+    if name in ("pick", "prune", "survey"):
+        assert [line for line in told if "TEMP B-TREE" in line] == []
+
+
+def test_hundreds_of_thousands_of_other_rows_do_not_slow_a_worker_on_sqlite(seeded_file: str) -> None:
+    with opened(seeded_file) as store:
+        steps = dict(count_steps(store))
+    assert {verb: count for verb, count in steps.items() if count > STEPS[verb]} == {}
+    assert set(steps) == set(STEPS)
+
+
+STEPS = {"claim": 25_000, "extend": 5_000, "settle": 20_000, "expired": 25_000, "survey": 10_000, "prune": 10_000}
+
+
+def count_steps(store: Store) -> Iterator[tuple[str, int]]:
+    """How many steps SQLite's virtual machine takes for each verb."""
+    steps = 0
+
+    def step() -> None:
+        nonlocal steps
+        steps += 100
+
+    def counted(act: Callable[[], object]) -> int:
+        nonlocal steps
+        steps = 0
+        act()
+        return steps
+
+    store.survey()
+    with store.transaction() as connection:
+        connection.set_progress_handler(step, 100)
+    store._reader.set_progress_handler(step, 100)  # type: ignore[attr-defined]
+    items = []
+    yield "claim", counted(lambda: items.extend(store.claim(SHARES, ["ring"], "w1", NOW, after(20))))
+    held = {items[0].fence: [item.id for item in items]}
+    yield "extend", counted(lambda: store.extend(held, NOW, after(20)))
+    changes = [decided(item, Failed("busy") if item.id % 2 else Done()) for item in items]
+    yield "settle", counted(lambda: store.settle(changes, [items[0].fence]))
+    yield "expired", counted(lambda: store.expired(NOW, 20))
+    yield "survey", counted(store.survey)
+    yield "prune", counted(lambda: store.prune(after(-3600), 100))
