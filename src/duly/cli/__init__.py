@@ -23,16 +23,26 @@ from duly.errors import ConfigError, DulyError, InputError, KeyConflict
 class Refusal(click.ClickException):
     """One of our own errors, in one line."""
 
+    exit_code = 1
+
     def __init__(self, error: DulyError) -> None:
         super().__init__(" ".join(str(error).split()))
-        is_asked_wrongly = isinstance(error, ConfigError | InputError) and not isinstance(error, KeyConflict)
-        self.exit_code = 2 if is_asked_wrongly else 1
+
+
+class Misuse(Refusal):
+    """It cannot work like that, whatever the state of things."""
+
+    exit_code = 2
 
 
 class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
+        except KeyConflict as error:
+            raise Refusal(error) from error
+        except (ConfigError, InputError) as error:
+            raise Misuse(error) from error
         except DulyError as error:
             raise Refusal(error) from error
 

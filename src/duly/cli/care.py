@@ -24,7 +24,7 @@ def migrate(as_json: bool) -> None:
         click.echo("nothing to do: the database is up to date")
 
 
-@click.command()
+@click.command(short_help="Show every setting and where it comes from.")
 @options.as_json
 def settings(as_json: bool) -> None:
     """Show every setting: its value, where that comes from, and what it means."""

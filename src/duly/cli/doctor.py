@@ -7,7 +7,7 @@ import click
 from duly.cli import options
 
 
-@click.command()
+@click.command(short_help="Say what is wrong and what to do about it.")
 @options.database_url
 @options.as_json
 @click.pass_context

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,7 @@ from duly.cli import options
 from duly.model import STATES
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
     from duly.model import State
     from duly.read import Row, Story
@@ -61,10 +61,10 @@ def _print_rows(rows: list[Row], now: datetime, in_utc: bool) -> None:
 
     console = words.console()
     is_roomy = console.width >= words.ROOMY
-    columns: list[Any] = [("id", "right"), "task", "state", ("try", "right"), "due", ""]
-    lines = []
+    columns: list[str | tuple[str, str]] = [("id", "right"), "task", "state", ("try", "right"), "due", ""]
+    lines: list[list[RenderableType]] = []
     for row in rows:
-        line = [
+        line: list[RenderableType] = [
             str(row.id),
             words.cut(row.task, 24 if is_roomy else 16),
             words.state(row.state),
@@ -87,7 +87,7 @@ def _note(row: Row) -> str:
     return f"key {row.key}" if row.key else ""
 
 
-@click.command()
+@click.command(short_help="Tell the story of one item.")
 @click.argument("item_id", type=int, metavar="ID")
 @options.database_url
 @options.as_json
@@ -160,7 +160,7 @@ def _timeline(story: Story) -> list[tuple[datetime, str]]:
     return events
 
 
-@click.command()
+@click.command(short_help="Have items tried again, or sooner.")
 @ids
 @options.at
 @options.delay
@@ -182,7 +182,7 @@ def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool
         click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
 
 
-@click.command()
+@click.command(short_help="Cancel waiting and running items.")
 @ids
 @click.option("--reason", default="", help="Kept with the item.")
 @options.database_url

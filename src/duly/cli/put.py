@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from duly.task import Task
 
 
-@click.command()
+@click.command(short_help="Put an item: now or later.")
 @click.argument("task")
 @click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--args", "text", metavar="JSON", help="The arguments as one JSON object, in place of NAME=VALUE.")

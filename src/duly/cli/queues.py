@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from duly.read import Depth
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, short_help="Show, pause and resume queues.")
 @options.database_url
 @options.as_json
 @click.pass_context

@@ -25,7 +25,7 @@ lifetime = click.option(
 )
 
 
-@click.command()
+@click.command(short_help="Run the tasks of an app.")
 @click.argument("spec", metavar="MODULE:APP", envvar="DULY_APP")
 @click.option("--tasks", metavar="A,B", help="Only these tasks.")
 @options.concurrency
@@ -47,11 +47,11 @@ def worker(spec: str, tasks: str | None) -> None:
         stack.callback(app.close)
         one = app.worker(names)
         if _is_port_said(app):
-            stack.enter_context(probing(app, one))
+            stack.enter_context(probing(app))
         one.run()
 
 
-@click.command()
+@click.command(short_help="Migrate, work and answer probes, in one process.")
 @click.argument("spec", metavar="[MODULE:APP]", required=False, envvar="DULY_APP")
 @click.option("--demo", is_flag=True, help="Reminders on a scratch database that fire, fail, retry and end in review.")
 @lifetime
@@ -77,15 +77,15 @@ def up(spec: str | None, demo: bool, seconds: float | None) -> None:
     with ExitStack() as stack:
         stack.callback(app.close)
         one = app.worker()
-        stack.enter_context(probing(app, one))
+        stack.enter_context(probing(app))
         app.migrate(lambda name: log.info("applied migration %s", name))
         with ending(one, seconds):
             one.run()
 
 
 @contextmanager
-def probing(app: Duly, worker: Worker) -> Iterator[str | None]:
-    """Serve the probes of this worker for a while; the URL, None when they are turned off."""
+def probing(app: Duly) -> Iterator[str | None]:
+    """Serve the probes of this process for a while; the URL, None when they are turned off."""
     settings = app.settings
     if not settings.http_port:
         yield None

@@ -10,6 +10,8 @@ import click
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
+    from rich.table import Table
+    from rich.text import Text
 
 STYLES = {
     "waiting": "blue",
@@ -39,7 +41,7 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(codec.encode(value), indent=2).decode())
 
 
-def table(*columns: str | tuple[str, str], rows: Iterable[Sequence[RenderableType]], last: bool = False) -> Any:
+def table(*columns: str | tuple[str, str], rows: Iterable[Sequence[RenderableType]], last: bool = False) -> Table:
     """A table without lines. A column is a title, or a title and "right"; `last`: the last one takes what is left."""
     from rich.table import Table
 
@@ -59,7 +61,7 @@ def table(*columns: str | tuple[str, str], rows: Iterable[Sequence[RenderableTyp
     return made
 
 
-def state(name: str) -> Any:
+def state(name: str) -> Text:
     from rich.text import Text
 
     return Text(name, style=STYLES[name])

@@ -46,9 +46,13 @@ class Rescuer:
         for item in items:
             task = self._tasks.get(item.task)
             changes.append(decide(item, Lost(), now, task.rules if task else UNKNOWN))
-        if changes or empty:
-            refused = self._store.settle(changes, empty)
-            if len(refused) < len(changes):
-                log.warning("rescued %d items of vanished workers", len(changes) - len(refused))
+        if changes:
+            refused = set(self._store.settle(changes))
+            # A lease whose owner came back in time stays; the others have nothing left under them now.
+            kept = {item.fence for item in items if item.id in refused}
+            empty += {item.fence for item in items} - kept
+            log.warning("rescued %d items of vanished workers", len(changes) - len(refused))
+        if empty:
+            self._store.settle([], empty)
         self._swept()
-        return now if len({item.fence for item in items}) + len(empty) >= PORTION else now + self._sweep
+        return now if len(empty) >= PORTION else now + self._sweep

@@ -1,13 +1,15 @@
 """Puts on a connection that the caller owns: the item exists if and only if the caller's transaction commits.
 
-Known are psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, SQLAlchemy (connections and sessions, sync and async) and Django.
-None of them is imported: a connection is known by the module of its class.
+Known are psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, SQLAlchemy (connections and sessions, sync and async) and
+Django. None of them is imported: a connection is known by its class and the package that it comes from, also when the
+caller's own class derives from it. Statements run on plain cursors, whatever the caller's connection makes of rows,
+times or JSON by its own settings. Errors of the driver leave as they are, for the transaction is the caller's.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
@@ -19,13 +21,16 @@ from duly.store.sql import sections, to_numbered, to_psycopg
 from duly.store.sqlite import to_int, to_time
 
 Dialect = Literal["postgres", "sqlite"]
+Parameters: TypeAlias = dict[str, Any]
 Rows = list[Any]
-Steps: TypeAlias = Generator[tuple[str, dict[str, Any]], Rows, Placed]
+Steps: TypeAlias = Generator[tuple[str, Parameters], Rows, Placed]
+Run: TypeAlias = Callable[[str, Parameters], Any]
+AsyncRun: TypeAlias = Callable[[str, Parameters], Awaitable[Any]]
 
 
 def put_borrowed(connection: Any, new: NewItem) -> Placed:
     """Put inside the caller's transaction."""
-    dialect, run = _sync_runner(connection)
+    dialect, run = _known(connection, _SYNC, "put")
     steps = _steps(new, dialect)
     rows: Rows | None = None
     while True:
@@ -39,7 +44,7 @@ def put_borrowed(connection: Any, new: NewItem) -> Placed:
 
 async def aput_borrowed(connection: Any, new: NewItem) -> Placed:
     """The same on an async connection."""
-    dialect, run = _async_runner(connection)
+    dialect, run = _known(connection, _ASYNC, "aput")
     steps = _steps(new, dialect)
     rows: Rows | None = None
     while True:
@@ -63,92 +68,135 @@ def _steps(new: NewItem, dialect: Dialect) -> Steps:
     while True:
         rows = yield statement, parameters
         if rows:
-            return Placed(id=rows[0][0], execution_key=str(rows[0][1]), fresh=True)
+            return Placed(id=rows[0][0], execution_key=_str(rows[0][1]), fresh=True)
         for item_id, execution_key, args, planned_at in (yield "live", key_parameters(new)):
             planned = to_time(planned_at) if dialect == "sqlite" else planned_at
-            if refusal := conflict(new, item_id, args.encode(), planned):
+            if refusal := conflict(new, item_id, _str(args).encode(), planned):
                 raise refusal
-            return Placed(id=item_id, execution_key=str(execution_key), fresh=False)
+            return Placed(id=item_id, execution_key=_str(execution_key), fresh=False)
 
 
-def _home(connection: Any) -> str:
-    return type(connection).__module__.partition(".")[0]
+def _known(connection: Any, kinds: dict[str, Callable[[Any], tuple[Dialect, Any]]], verb: str) -> tuple[Dialect, Any]:
+    """The dialect of this connection and the way to run statements on it."""
+    for cls in type(connection).__mro__:
+        kind = f"{cls.__module__.partition('.')[0]}.{cls.__qualname__}"
+        if kind in kinds:
+            return kinds[kind](connection)
+    name = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    other = "aput" if verb == "put" else "put"
+    raise InputError(
+        "connection",
+        f"{verb} cannot use a {name}: it must be an open connection or session of psycopg, psycopg2, asyncpg, sqlite3, "
+        f"aiosqlite, SQLAlchemy or Django; if it is one, but of the other colour, use {other}",
+    )
 
 
-def _sync_runner(connection: Any) -> tuple[Dialect, Callable[[str, dict[str, Any]], Any]]:
-    match _home(connection):
-        case "psycopg" | "psycopg_pool" | "psycopg2" if hasattr(connection, "cursor") and not _is_async(connection):
-            return "postgres", lambda sql, parameters: _dbapi(_plain_cursor(connection), to_psycopg(sql), parameters)
-        case "sqlite3":
-            return "sqlite", lambda sql, parameters: connection.execute(sql, parameters).fetchall()
-        case "sqlalchemy" if not _is_async(connection):
-            held = connection.connection() if hasattr(connection, "get_bind") else connection
-            return _dialect(held.dialect.name), lambda sql, parameters: held.execute(_text(sql), parameters).fetchall()
-        case "django":
-            return _dialect(connection.vendor), lambda sql, parameters: _dbapi(
-                connection.cursor(), to_psycopg(sql), parameters
-            )
-        case _:
-            raise _unknown(connection, "put")
+# -- plain connections
 
 
-def _async_runner(connection: Any) -> tuple[Dialect, Callable[[str, dict[str, Any]], Any]]:
-    match _home(connection):
-        case "asyncpg":
+def _psycopg(connection: Any) -> tuple[Dialect, Run]:
+    psycopg = sys.modules["psycopg"]
 
-            async def fetch(sql: str, parameters: dict[str, Any]) -> Any:
-                numbered, values = to_numbered(sql, parameters)
-                return await connection.fetch(numbered, *values)
+    def run(sql: str, parameters: Parameters) -> Any:
+        with psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+            return _aware(cursor).execute(to_psycopg(sql), parameters).fetchall()
 
-            return "postgres", fetch
-        case "psycopg" if _is_async(connection):
-
-            async def execute(sql: str, parameters: dict[str, Any]) -> Any:
-                cursor = await _plain_cursor(connection).execute(to_psycopg(sql), parameters)
-                return await cursor.fetchall()
-
-            return "postgres", execute
-        case "aiosqlite":
-
-            async def execute_light(sql: str, parameters: dict[str, Any]) -> Any:
-                async with connection.execute(sql, parameters) as cursor:
-                    return await cursor.fetchall()
-
-            return "sqlite", execute_light
-        case "sqlalchemy" if _is_async(connection):
-
-            async def execute_text(sql: str, parameters: dict[str, Any]) -> Any:
-                return (await connection.execute(_text(sql), parameters)).fetchall()
-
-            bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
-            return _dialect(bind.dialect.name), execute_text
-        case _:
-            raise _unknown(connection, "aput")
+    return "postgres", run
 
 
-def _is_async(connection: Any) -> bool:
-    return "Async" in type(connection).__name__ or "async" in type(connection).__name__
+def _psycopg2(connection: Any) -> tuple[Dialect, Run]:
+    plain = sys.modules["psycopg2.extensions"].cursor
+
+    def run(sql: str, parameters: Parameters) -> Any:
+        with connection.cursor(cursor_factory=plain) as cursor:
+            cursor.execute(to_psycopg(sql), parameters)
+            return cursor.fetchall()
+
+    return "postgres", run
 
 
-def _plain_cursor(connection: Any) -> Any:
-    """A cursor whose rows are tuples, whatever the caller's connection makes of rows by default."""
-    if _home(connection) == "psycopg2":
-        from psycopg2.extensions import cursor
+def _sqlite3(connection: Any) -> tuple[Dialect, Run]:
+    def run(sql: str, parameters: Parameters) -> Any:
+        cursor = connection.cursor()
+        cursor.row_factory = None
+        return cursor.execute(sql, parameters).fetchall()
 
-        return connection.cursor(cursor_factory=cursor)
-    from psycopg.rows import tuple_row
-
-    return connection.cursor(row_factory=tuple_row)
+    return "sqlite", run
 
 
-def _dbapi(cursor: Any, sql: str, parameters: dict[str, Any]) -> Any:
-    with cursor:
-        cursor.execute(sql, parameters)
-        return cursor.fetchall()
+def _sqlalchemy(connection: Any) -> tuple[Dialect, Run]:
+    text = sys.modules["sqlalchemy"].text
+    return _dialect(connection.dialect.name), lambda sql, parameters: connection.execute(
+        text(sql), parameters
+    ).fetchall()
 
 
-def _text(sql: str) -> Any:
-    return sys.modules["sqlalchemy"].text(sql)
+def _session(session: Any) -> tuple[Dialect, Run]:
+    return _sqlalchemy(session.connection())
+
+
+def _django(connection: Any) -> tuple[Dialect, Run]:
+    def run(sql: str, parameters: Parameters) -> Any:
+        with connection.cursor() as cursor:
+            _aware(cursor.cursor)
+            cursor.execute(to_psycopg(sql), parameters)
+            return cursor.fetchall()
+
+    return _dialect(connection.vendor), run
+
+
+# -- async connections
+
+
+def _apsycopg(connection: Any) -> tuple[Dialect, AsyncRun]:
+    psycopg = sys.modules["psycopg"]
+
+    async def run(sql: str, parameters: Parameters) -> Any:
+        async with psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+            await _aware(cursor).execute(to_psycopg(sql), parameters)
+            return await cursor.fetchall()
+
+    return "postgres", run
+
+
+def _asyncpg(connection: Any) -> tuple[Dialect, AsyncRun]:
+    async def run(sql: str, parameters: Parameters) -> Any:
+        # A json codec that the caller may have set would encode our JSON text a second time: it goes in as text.
+        numbered, values = to_numbered(
+            sql.replace("cast(:args as json)", "cast(cast(:args as text) as json)"), parameters
+        )
+        return await connection.fetch(numbered, *values)
+
+    return "postgres", run
+
+
+def _aiosqlite(connection: Any) -> tuple[Dialect, AsyncRun]:
+    async def run(sql: str, parameters: Parameters) -> Any:
+        async with connection.cursor() as cursor:
+            cursor.row_factory = None
+            await cursor.execute(sql, parameters)
+            return await cursor.fetchall()
+
+    return "sqlite", run
+
+
+def _asqlalchemy(connection: Any) -> tuple[Dialect, AsyncRun]:
+    text = sys.modules["sqlalchemy"].text
+
+    async def run(sql: str, parameters: Parameters) -> Any:
+        return (await connection.execute(text(sql), parameters)).fetchall()
+
+    bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
+    return _dialect(bind.dialect.name), run
+
+
+def _aware(cursor: Any) -> Any:
+    """This cursor, giving aware times: Django without USE_TZ takes the zone away from what its cursors read."""
+    if hasattr(cursor, "adapters"):  # psycopg's; SQLite's times are numbers
+        from psycopg.types.datetime import TimestamptzLoader
+
+        cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
+    return cursor
 
 
 def _dialect(name: str) -> Dialect:
@@ -159,7 +207,28 @@ def _dialect(name: str) -> Dialect:
     raise InputError("connection", f"duly keeps its work in PostgreSQL or SQLite, this connection is to {name}")
 
 
-def _unknown(connection: Any, verb: str) -> InputError:
-    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
-    other = "aput" if verb == "put" else "put"
-    return InputError("connection", f"{verb} cannot use a {kind}; if it is of the other colour, use {other}")
+def _str(text: Any) -> str:
+    """Text, also from a SQLite connection whose text_factory is bytes."""
+    return text.decode() if isinstance(text, bytes) else str(text)
+
+
+_SYNC: dict[str, Callable[[Any], tuple[Dialect, Run]]] = {
+    "psycopg.Connection": _psycopg,
+    "psycopg2.connection": _psycopg2,
+    "sqlite3.Connection": _sqlite3,
+    "sqlalchemy.Connection": _sqlalchemy,
+    "sqlalchemy.Session": _session,
+    "sqlalchemy.scoped_session": _session,
+    "django.BaseDatabaseWrapper": _django,
+    "django.ConnectionProxy": _django,
+}
+
+_ASYNC: dict[str, Callable[[Any], tuple[Dialect, AsyncRun]]] = {
+    "psycopg.AsyncConnection": _apsycopg,
+    "asyncpg.Connection": _asyncpg,
+    "asyncpg.PoolConnectionProxy": _asyncpg,
+    "aiosqlite.Connection": _aiosqlite,
+    "sqlalchemy.AsyncConnection": _asqlalchemy,
+    "sqlalchemy.AsyncSession": _asqlalchemy,
+    "sqlalchemy.async_scoped_session": _asqlalchemy,
+}

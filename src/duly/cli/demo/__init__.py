@@ -1,0 +1,44 @@
+"""`duly up --demo`: reminders on a scratch database, called through a small provider in this very process.
+
+Everything else is the real thing: the worker, the reminders app, its HTTP calls, the probes.
+"""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+
+from duly.app import load_app
+from duly.cli.demo.provider import Provider
+from duly.cli.demo.scene import Scene
+from duly.cli.demo.view import view
+from duly.cli.run import BUILT_IN, ending, probing
+from duly.config import imposed
+
+
+def run_demo(seconds: float | None) -> None:
+    """Play until Ctrl-C, or for so many seconds."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-demo-")))
+        logging.basicConfig(filename=folder / "demo.log", level=logging.INFO, force=True)
+        provider = stack.enter_context(Provider())
+        stack.enter_context(
+            imposed(
+                database_url=f"sqlite:///{folder / 'demo.db'}",
+                vapi_base_url=provider.url,
+                vapi_timeout_seconds=5.0,
+                retry_base_seconds=2.0,
+                retry_tries=3,
+            )
+        )
+        app = load_app(BUILT_IN)
+        stack.callback(app.close)
+        worker = app.worker()
+        probe_url = stack.enter_context(probing(app))
+        scene = Scene(app, provider)
+        scene.play()
+        stack.enter_context(ending(worker, seconds))
+        stack.enter_context(view(app, worker, scene, probe_url))
+        worker.run()

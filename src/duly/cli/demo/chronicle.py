@@ -1,0 +1,89 @@
+"""Tells what happened from what can be read: compares each look at the items with the one before."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from duly.cli.words import cut, span
+from duly.read import Read, Row, Try
+
+Kind = Literal["fired", "failed", "in review", "busy", "cancelled"]
+
+_ANSWER = re.compile(r"answered (?P<status>\d+): .*\"message\": \"(?P<message>[^\"]*)\"")
+
+LOOK = 500  # items per look; older ones have come to their end
+
+
+class Event(Struct, frozen=True):
+    time: datetime
+    kind: Kind
+    row: Row
+    text: str
+
+
+class Chronicle:
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._rows: dict[int, Row] = {}
+        self._told: Counter[int] = Counter()  # tries told of, per item
+
+    def look(self) -> list[Event]:
+        """What happened since the last look, in order."""
+        events: list[Event] = []
+        for row in reversed(self._read.page(most=LOOK)):
+            before = self._rows.get(row.id)
+            self._rows[row.id] = row
+            if before is None or (before.fence, before.state, before.attempt) != (row.fence, row.state, row.attempt):
+                events.extend(self._news(row))
+        return sorted(events, key=lambda event: event.time)
+
+    def counts(self) -> Counter[str]:
+        return Counter(row.state for row in self._rows.values())
+
+    def upcoming(self) -> list[Row]:
+        return sorted((row for row in self._rows.values() if row.state == "waiting"), key=lambda row: row.due_at)
+
+    def _news(self, row: Row) -> list[Event]:
+        news = [self._failure(row, tried, is_last) for tried, is_last in self._new_tries(row)]
+        if row.state == "done" and row.finished_at:
+            news.append(Event(row.finished_at, "fired", row, _how(row)))
+        elif row.state == "waiting" and row.outcome == "throttled" and row.started_at:
+            wait = span((row.due_at - row.started_at).total_seconds())
+            news.append(Event(row.started_at, "busy", row, f"asked to come again in {wait}"))
+        elif row.state == "cancelled" and row.finished_at:
+            news.append(Event(row.finished_at, "cancelled", row, row.last_error or ""))
+        return news
+
+    def _new_tries(self, row: Row) -> list[tuple[Try, bool]]:
+        if not row.failures + row.crashes + row.losses:
+            return []
+        tries = self._read.story(row.id).tries
+        told, self._told[row.id] = self._told[row.id], len(tries)
+        return [(tried, place == len(tries) - 1) for place, tried in enumerate(tries)][told:]
+
+    def _failure(self, row: Row, tried: Try, is_last: bool) -> Event:
+        error = _reason(tried.error)
+        if is_last and row.state == "failed":
+            return Event(tried.ended_at, "in review", row, error)
+        wait = span((row.due_at - tried.ended_at).total_seconds())
+        again = f"retry in {wait}" if is_last and row.state == "waiting" else "retried"
+        return Event(tried.ended_at, "failed", row, f"{again}: {error}")
+
+
+def _how(row: Row) -> str:
+    late = (row.started_at - row.due_at).total_seconds() if row.started_at else 0.0
+    words = [f"try {row.attempt}"] if row.attempt > 1 else []
+    words += [f"{span(late)} late"] if late >= 1 else []
+    return ", ".join(words)
+
+
+def _reason(error: str | None) -> str:
+    """The heart of an error: the provider's status and its own words, where it has them."""
+    line = cut(error, 500)
+    match = _ANSWER.search(line)
+    return f"{match['status']} {match['message']}" if match else line

@@ -1,0 +1,79 @@
+"""A provider of phone calls to demonstrate with: `POST /call`, on this machine only, no phone rings.
+
+It accepts every call, except for numbers that it was told to be difficult about.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from uuid import uuid4
+
+REFUSALS = {
+    400: "not a phone number",
+    429: "too many calls",
+    503: "all lines busy",
+}
+
+
+class Provider:
+    def __init__(self) -> None:
+        self._plans: dict[str, list[int]] = {}
+        self._calls: dict[str, str] = {}
+        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server.provider = self
+        self._thread = threading.Thread(target=self._server.serve_forever, name="duly-provider", daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Provider:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def expect(self, number: str, refusals: list[int]) -> None:
+        """Answer the next calls to this number so, before one is accepted."""
+        self._plans[number] = list(refusals)
+
+    def call(self, number: str, key: str) -> tuple[int, dict[str, Any]]:
+        """What to answer. The same key is the same call, however often it is asked for."""
+        if refusals := self._plans.get(number):
+            status = refusals.pop(0)
+            return status, {"statusCode": status, "message": REFUSALS[status]}
+        return 201, {"id": self._calls.setdefault(key, f"call_{uuid4().hex[:8]}"), "status": "queued"}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    provider: Provider
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 5
+    server: _Server
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/call":
+            status, answer = self.server.provider.call(request["customer"]["number"], self.headers["Idempotency-Key"])
+        else:
+            status, answer = 404, {"statusCode": 404, "message": "there is only POST /call here"}
+        body = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if status == 429:
+            self.send_header("Retry-After", "3")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """The demo tells what happens."""

@@ -1,0 +1,180 @@
+"""Shows the demo: a live screen on a terminal, a line per event elsewhere. It reads through `app.read` only."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from duly.app import Duly
+from duly.cli import words
+from duly.cli.demo.chronicle import Chronicle, Event
+from duly.cli.demo.scene import Scene
+from duly.engine.worker import Worker
+from duly.errors import DulyError
+from duly.read import Row
+
+LOOK_EVERY = 0.25
+
+MARKS = {
+    "fired": ("✓", "green"),
+    "failed": ("↻", "yellow"),
+    "in review": ("✗", "red"),
+    "busy": ("…", "cyan"),
+    "cancelled": ("-", "dim"),
+}
+
+
+@contextmanager
+def view(app: Duly, worker: Worker, scene: Scene, probe_url: str | None) -> Iterator[None]:
+    """Show what happens until the end of the block."""
+    over = threading.Event()
+    shown = Screen(app, probe_url) if sys.stdout.isatty() else Lines(app, probe_url)
+
+    def look() -> None:
+        try:
+            with shown:
+                while not over.is_set():
+                    scene.play()
+                    shown.update()
+                    over.wait(LOOK_EVERY)
+                shown.update()
+        except (DulyError, OSError):  # nobody listens any more, or the database went away
+            worker.stop()
+
+    looking = threading.Thread(target=look, name="duly-view", daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join(5)
+        shown.conclude()
+
+
+class Lines:
+    """One line per event, for pipes and logs."""
+
+    def __init__(self, app: Duly, probe_url: str | None) -> None:
+        self.app = app
+        self.chronicle = Chronicle(app.read)
+        self.probe_url = probe_url
+
+    def __enter__(self) -> Lines:
+        _say(f"duly demo on {self.app.settings.database_url}")
+        if self.probe_url:
+            _say(f"metrics at {self.probe_url}/metrics")
+        return self
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def update(self) -> None:
+        for event in self.chronicle.look():
+            detail = f" ({event.text})" if event.text else ""
+            _say(f"{event.time.astimezone():%H:%M:%S} {event.kind:<9} {event.row.id:>4} {_title(event.row)}{detail}")
+
+    def conclude(self) -> None:
+        counts = self.chronicle.counts()
+        live = counts["waiting"] + counts["running"]
+        _say(f"{counts['done']} fired, {counts['failed']} in review, {live} left")
+
+
+class Screen(Lines):
+    """The whole terminal: counts, what comes, what happened."""
+
+    def __init__(self, app: Duly, probe_url: str | None) -> None:
+        super().__init__(app, probe_url)
+        self._events: deque[Event] = deque(maxlen=100)
+        self._console = words.console()
+        self._live = Live(console=self._console, screen=True, auto_refresh=False)
+
+    def __enter__(self) -> Screen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def update(self) -> None:
+        self._events.extendleft(self.chronicle.look())
+        self._live.update(self.picture(self.app.clock.now()), refresh=True)
+
+    def picture(self, now: datetime) -> RenderableType:
+        width, height = self._console.size
+        is_wide = width >= words.ROOMY
+        rows = height - 7  # header, counts, titles, footer and the air between
+        upcoming, events = self.chronicle.upcoming(), list(self._events)
+        footer = self._footer()
+        if is_wide:
+            both = Table.grid(padding=(0, 4, 0, 0), expand=True)
+            both.add_column(ratio=2)
+            both.add_column(ratio=5)
+            both.add_row(_upcoming(upcoming[:rows], now, width), _happened(events[:rows], width, is_wide))
+            return Group(self._header(), Text(), both, _gap(rows - max(len(upcoming), len(events))), footer)
+        few = max(min(len(upcoming), rows // 3), 1)
+        left = max(rows - few - 2, 1)
+        parts: list[RenderableType] = [self._header(), Text(), _upcoming(upcoming[:few], now, width), Text()]
+        return Group(*parts, _happened(events[:left], width, is_wide), _gap(left - len(events)), footer)
+
+    def _header(self) -> Text:
+        counts = self.chronicle.counts()
+        header = Text("duly ", style="bold")
+        for state in ("waiting", "running", "done", "failed"):
+            name = "in review" if state == "failed" else state
+            header.append("   ")
+            header.append(f"{counts[state]:>3}", style=f"bold {words.STYLES[state]}")
+            header.append(f" {name}", style="dim")
+        return header
+
+    def _footer(self) -> Text:
+        folder = self.app.settings.database_url
+        metrics = f"{self.probe_url}/metrics   " if self.probe_url else ""
+        lines = f"{metrics}Ctrl-C ends\nduly items --database-url {folder}"
+        return Text(lines, style="dim", overflow="ellipsis", no_wrap=True)
+
+
+def _upcoming(rows: list[Row], now: datetime, width: int) -> RenderableType:
+    table = words.table(("due", "right"), "upcoming", rows=())
+    table.columns[0].min_width = 8
+    for row in rows:
+        again = Text(f"  try {row.attempt + 1}", style="yellow") if row.failures else Text()
+        when = words.relative(row.due_at, now) if row.due_at > now else "now"
+        table.add_row(Text(when, style="cyan"), Text.assemble(words.cut(_title(row), width // 2), again))
+    if not rows:
+        table.add_row("", Text("nothing waits", style="dim"))
+    return table
+
+
+def _happened(events: list[Event], width: int, is_wide: bool) -> RenderableType:
+    table = words.table("time", "", "what happened", "", rows=(), last=True)
+    names = 30 if is_wide else max(width // 3 - 1, 12)
+    for event in events:
+        mark, style = MARKS[event.kind]
+        table.add_row(
+            Text(f"{event.time.astimezone():%H:%M:%S}", style="dim"),
+            Text(f"{mark} {event.kind}", style=style),
+            Text(words.cut(_title(event.row), names)),
+            Text(event.text, style="dim"),
+        )
+    return table
+
+
+def _gap(lines: int) -> Text:
+    return Text("\n" * max(lines - 1, 0))
+
+
+def _title(row: Row) -> str:
+    return f"{row.args['name']}: {row.args['message']}"
+
+
+def _say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()

@@ -1,0 +1,161 @@
+"""A put inside the caller's own transaction, with the real libraries: it shares that transaction's fate."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from queue import SimpleQueue
+from typing import Any
+
+import pytest
+
+from duly import Duly, KeyConflict
+from duly.engine.worker import Worker
+from duly.store import Store
+from duly.store.base import News
+from duly.task import Task
+from tests.borrow.callers import POSTGRES, SQLITE, Opener, play
+from tests.support import claim, exists, query
+
+AT = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)  # the first 2:30 of two in Zagreb
+CALLERS = {**POSTGRES, **SQLITE}
+
+
+class Scene:
+    """A database with a business table, a task, and one caller of a library."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.url = url
+        self.name = name
+        self.app = Duly(url)
+        self.task: Task[..., Any] = self.app.task(name="ring")(ring)
+        self.store: Store = self.app.store
+        self.open: Opener = CALLERS[name]
+        with self.store.transaction() as connection:
+            connection.execute("drop table if exists visit")
+            connection.execute("create table visit (id integer primary key, note text)")
+
+    def visits(self) -> int:
+        (row,) = query(self.store, "select count(*) from visit")
+        return int(row[0])
+
+    def claimed(self) -> list[int]:
+        """What a worker could take in a moment."""
+        return [item.id for item in claim(self.store, now=self.store.now() + timedelta(seconds=1))]
+
+
+def ring(note: str) -> None:
+    pass
+
+
+@pytest.fixture(params=CALLERS)
+def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
+    kind = "postgres_url" if request.param in POSTGRES else "sqlite_url"
+    scene = Scene(request.getfixturevalue(kind), request.param)
+    yield scene
+    scene.app.close()
+
+
+def test_the_item_and_the_business_row_come_to_be_together_at_the_commit(scene: Scene) -> None:
+    async def story() -> None:
+        async with scene.open(scene.url, scene.task) as caller:
+            await caller.execute("insert into visit values (1, 'a')")
+            placed = await caller.put(note="a")
+            assert placed.fresh
+            assert not exists(scene.store, placed.id)
+            assert scene.visits() == 0
+            await caller.commit()
+            (item,) = scene.store.fetch([placed.id])
+            assert (item.execution_key, item.args) == (placed.execution_key, b'{"note":"a"}')
+            assert scene.visits() == 1
+            assert scene.claimed() == [placed.id]
+
+    play(story(), scene.name)
+
+
+def test_neither_comes_to_be_after_a_rollback(scene: Scene) -> None:
+    async def story() -> None:
+        async with scene.open(scene.url, scene.task) as caller:
+            await caller.execute("insert into visit values (1, 'a')")
+            placed = await caller.put(note="a", key="k")
+            await caller.rollback()
+            assert not exists(scene.store, placed.id)
+        assert scene.visits() == 0
+        assert scene.claimed() == []
+        assert scene.task.put(note="b", key="k").fresh  # the key is free
+
+    play(story(), scene.name)
+
+
+def test_a_live_key_answers_its_item_or_conflicts_and_the_transaction_goes_on(scene: Scene) -> None:
+    first = scene.task.put(note="a", key="k", at=AT)
+
+    async def story() -> None:
+        async with scene.open(scene.url, scene.task) as caller:
+            again = await caller.put(note="a", key="k", at=AT)
+            assert (again.id, again.execution_key, again.fresh) == (first.id, first.execution_key, False)
+            with pytest.raises(KeyConflict, match="other arguments") as refused:
+                await caller.put(note="b", key="k", at=AT)
+            assert (refused.value.field, refused.value.item_id) == ("key", first.id)
+            with pytest.raises(KeyConflict, match="planned for"):
+                await caller.put(note="a", key="k", at=AT + timedelta(hours=1))
+            other = await caller.put(note="50 % off: 'a' \\ \"b\" š :x", key="100%", rank=5, tries=2, at=AT)
+            same = await caller.put(note="50 % off: 'a' \\ \"b\" š :x", key="100%", at=AT)
+            assert (same.id, same.fresh) == (other.id, False)
+            await caller.execute("insert into visit values (1, 'a')")
+            await caller.commit()
+            (item,) = scene.store.fetch([other.id])
+            assert (item.rank, item.max_attempts, item.planned_at) == (5, 2, AT)
+            assert item.args == '{"note":"50 % off: \'a\' \\\\ \\"b\\" š :x"}'.encode()
+        assert scene.visits() == 1
+
+    play(story(), scene.name)
+
+
+@pytest.mark.parametrize("scene", POSTGRES, indirect=True)
+def test_idle_workers_are_told_at_the_callers_commit_and_not_before(scene: Scene) -> None:
+    news: SimpleQueue[News] = SimpleQueue()
+    stop = threading.Event()
+    watcher = threading.Thread(target=scene.store.watch, args=(news.put, stop))
+    watcher.start()
+    marker = scene.app.task(name="marker")(lambda: None)
+
+    async def story() -> None:
+        assert news.get(timeout=30) is None  # it listens
+        async with scene.open(scene.url, scene.task) as caller:
+            await caller.put(note="a", at=AT)
+            marker.put(at=AT)
+            head = news.get(timeout=30)
+            assert head is not None
+            assert head.queue == "marker"
+            await caller.commit()
+            head = news.get(timeout=30)
+            assert head is not None
+            assert (head.queue, head.due_at) == ("ring", AT)
+
+    try:
+        play(story(), scene.name)
+    finally:
+        stop.set()
+        watcher.join()
+
+
+@pytest.mark.parametrize("scene", ["psycopg", "sqlite3"], indirect=True)
+def test_a_worker_runs_what_was_put_in_a_callers_transaction(scene: Scene) -> None:
+    rung = threading.Event()
+    hear = scene.app.task(name="hear")(lambda: rung.set())
+    worker = Worker(scene.app)
+    worker.start()
+
+    async def story() -> None:
+        async with scene.open(scene.url, hear) as caller:
+            await caller.put()
+            await caller.commit()
+            assert rung.wait(30)
+
+    try:
+        play(story(), scene.name)
+    finally:
+        worker.stop()
+        worker.drain()

@@ -1,0 +1,149 @@
+"""Rescuer, pruner and the loop that runs them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import datetime
+
+import pytest
+
+from duly import Backoff, Duly
+from duly.clock import Clock, DatabaseClock, ManualClock
+from duly.engine.loop import Loop
+from duly.engine.pruner import BREATH, EVERY, PORTION, Pruner
+from duly.engine.rescuer import Rescuer
+from duly.errors import StoreUnavailable
+from duly.model import Done, GiveUp
+from duly.store import Store
+from tests.support import (
+    NOW,
+    after,
+    claim,
+    claim_alone,
+    claim_one,
+    counts,
+    exists,
+    fetch,
+    leases,
+    put,
+    put_and_claim,
+    settle,
+)
+
+
+def rescuer(store: Store, clock: Clock | None = None, swept: Callable[[], None] = lambda: None) -> Rescuer:
+    app = Duly(store=store)
+
+    @app.task(retry=Backoff(base=60, tries=3))
+    def ring() -> None: ...
+
+    return Rescuer(store, app.tasks, clock or ManualClock(NOW), sweep=5, lease=20, swept=swept)
+
+
+def test_the_work_of_a_dead_worker_is_given_back_and_says_what_happened(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    swept: list[bool] = []
+    one = rescuer(store, swept=lambda: swept.append(True))
+    assert one.tick(after(10)) == after(15)
+    assert fetch(store, item.id).state == "running"
+    one.tick(after(21))
+    row = fetch(store, item.id)
+    assert (row.state, row.lane, row.attempt, row.crashes) == ("waiting", "retry", 1, 1)
+    assert swept, "the claimer looks again after every sweep"
+    one.tick(after(26))
+    assert leases(store) == {}, "an empty lease that ran out is swept away"
+
+
+def test_two_rescuers_at_once_count_one_crash(store: Store, other: Store) -> None:
+    (item,) = put_and_claim(store)
+    one, two = rescuer(store), rescuer(other)
+    one.tick(after(21))
+    two.tick(after(21))
+    assert fetch(store, item.id).crashes == 1
+
+
+def test_items_of_tasks_it_does_not_know_are_given_back_too(store: Store) -> None:
+    put(store, task="mystery")
+    item = claim_one(store, tasks=("mystery",))
+    rescuer(store).tick(after(21))
+    assert fetch(store, item.id).state == "waiting"
+
+
+def test_a_mass_crash_comes_back_in_portions_without_waiting_for_the_next_sweep(store: Store) -> None:
+    put(store, 25)
+    for _ in range(25):
+        claim_alone(store)
+    one = rescuer(store)
+    assert one.tick(after(21)) == after(21)
+    one.tick(after(21))
+    assert counts(store) == {"waiting": 25}
+
+
+def test_after_a_jump_of_the_clock_nobody_is_robbed(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    times = [NOW, NOW, NOW, after(600), after(600), after(600)]
+    clock = DatabaseClock(lambda: times.pop(0))
+    clock.now()
+    assert clock.measure() > 599
+    rescuer(store, clock).tick(after(600))
+    assert fetch(store, item.id).state == "running", "its worker has not had a chance to renew by the new time"
+
+
+def test_finished_items_are_forgotten_after_their_time_and_review_is_kept(store: Store) -> None:
+    done, failed = put_and_claim(store, 2)
+    settle(store, done, Done())
+    settle(store, failed, GiveUp("no"))
+    pruner = Pruner(store, keep=100)
+    assert pruner.tick(after(50)) == after(50) + EVERY
+    assert exists(store, done.id)
+    pruner.tick(after(101))
+    assert not exists(store, done.id)
+    assert exists(store, failed.id)
+
+
+def test_a_long_history_is_forgotten_portion_by_portion(store: Store) -> None:
+    put(store, PORTION + 1)
+    items = []
+    while batch := claim(store):
+        items += batch
+    settle(store, items, Done())
+    pruner = Pruner(store, keep=100)
+    assert pruner.tick(after(200)) == after(200) + BREATH
+    assert pruner.tick(after(200)) == after(200) + EVERY
+    assert not exists(store, items[0].id)
+
+
+def test_keeping_for_ever_prunes_nothing(store: Store) -> None:
+    (done,) = put_and_claim(store)
+    settle(store, done, Done())
+    Pruner(store, keep=0).tick(after(1e9))
+    assert exists(store, done.id)
+
+
+def test_a_loop_goes_on_after_errors_and_stops_when_told(caplog: pytest.LogCaptureFixture) -> None:
+    ticks: list[int] = []
+    enough = threading.Event()
+
+    def tick(now: datetime) -> datetime:
+        ticks.append(1)
+        if len(ticks) == 1:
+            raise StoreUnavailable("away")
+        if len(ticks) == 2:
+            raise ValueError("a bug")
+        if len(ticks) == 3:
+            loop.wake()
+            return now + (after(3600) - NOW)
+        enough.set()
+        return now + (after(3600) - NOW)
+
+    loop = Loop("test", tick, ManualClock())
+    with caplog.at_level(logging.WARNING):
+        loop.start()
+        assert enough.wait(10), "a wake during a tick is not lost"
+        loop.stop()
+        loop.join(10)
+    assert len(ticks) == 4
+    assert "away" in caplog.text
+    assert "a bug" in caplog.text

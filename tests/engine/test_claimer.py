@@ -1,0 +1,188 @@
+"""The claimer on a real store, tick by tick, with a pool that only remembers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from duly.engine.claimer import Claimer
+from duly.engine.work import Hands
+from duly.model import Done, Head, Item
+from duly.store import Store
+from tests.support import NOW, after, fetch, put, settle
+
+POLL, SWEEP, LEASE = 60.0, 5.0, 20.0
+
+
+class Basket:
+    """A pool that takes what it gets."""
+
+    def __init__(self, room: int = 10, tasks: tuple[str, ...] = ("ring",), queues: tuple[str, ...] = ()) -> None:
+        self.tasks = list(tasks)
+        self.size = room
+        self.queues = queues
+        self.items: list[Item] = []
+
+    def serves(self, queue: str) -> bool:
+        return not self.queues or queue in self.queues
+
+    def room(self) -> int:
+        return self.size - len(self.items)
+
+    def begin(self, items: list[Item]) -> None:
+        self.items.extend(items)
+
+
+def claimer(store: Store, *pools: Basket, hands: Hands | None = None) -> Claimer:
+    return Claimer(store, pools, Hands() if hands is None else hands, "w1", lease=LEASE, poll=POLL, sweep=SWEEP)
+
+
+def test_it_takes_what_is_due_and_comes_back_at_the_next_due_time(store: Store) -> None:
+    put(store, 3)
+    put(store, due_at=after(7.5))
+    pool = Basket()
+    assert claimer(store, pool).tick(NOW) == after(7.5)
+    assert len(pool.items) == 3
+
+
+def test_with_nothing_to_do_it_sleeps_for_a_poll(store: Store) -> None:
+    assert claimer(store, Basket()).tick(NOW) == after(POLL)
+
+
+def test_a_full_pool_is_not_asked_and_wakes_it_itself(store: Store) -> None:
+    put(store, 5)
+    pool = Basket(room=2)
+    one = claimer(store, pool)
+    assert one.tick(NOW) == after(POLL)
+    assert len(pool.items) == 2
+    pool.items.clear()
+    one.tick(after(1))
+    assert len(pool.items) == 2
+
+
+def test_news_of_a_put_is_enough_to_claim_it_without_a_survey(store: Store) -> None:
+    pool = Basket()
+    one = claimer(store, pool)
+    one.tick(NOW)
+    heard: list[bool] = []
+    one.heard = lambda: heard.append(True)
+    put(store, due_at=after(1))
+    one.hear(Head("ring", "main", 0, after(1)))
+    assert heard == [True]
+    assert one.tick(after(0.5)) == after(1)
+    one.tick(after(1))
+    assert len(pool.items) == 1
+
+
+def test_news_of_something_unknown_makes_it_look(store: Store) -> None:
+    pool = Basket()
+    one = claimer(store, pool)
+    one.tick(NOW)
+    put(store, due_at=NOW)
+    assert one.tick(after(1)) == after(1 + POLL), "nobody told it"
+    one.hear(None)
+    one.tick(after(2))
+    assert len(pool.items) == 1
+
+
+def test_polling_alone_finds_what_nobody_announced(store: Store) -> None:
+    pool = Basket()
+    one = claimer(store, pool)
+    one.tick(NOW)
+    put(store)
+    one.tick(after(POLL))
+    assert len(pool.items) == 1
+
+
+def test_an_item_of_an_unknown_task_is_left_alone_and_asked_for_ever_more_rarely(store: Store) -> None:
+    put(store, task="mystery")
+    pool = Basket()
+    one = claimer(store, pool)
+    now, pauses = NOW, []
+    for _ in range(12):
+        then = one.tick(now)
+        pauses.append(then - now)
+        now = then
+    assert pool.items == []
+    assert pauses[0] < timedelta(seconds=1)
+    assert pauses[-1] == timedelta(seconds=SWEEP), "it would ask for ever at full speed"
+
+
+def test_pools_do_not_spoil_each_others_outlook(store: Store) -> None:
+    put(store, 2, task="ring")
+    put(store, 2, task="sing")
+    ring, sing = Basket(tasks=("ring",), queues=("ring",)), Basket(tasks=("sing",), queues=("sing",))
+    claimer(store, ring, sing).tick(NOW)
+    assert {item.task for item in ring.items} == {"ring"}
+    assert {item.task for item in sing.items} == {"sing"}
+    assert (len(ring.items), len(sing.items)) == (2, 2)
+
+
+def test_a_busy_queue_does_not_starve_a_quiet_one(store: Store) -> None:
+    put(store, 100, task="ring")
+    put(store, 3, task="sing", due_at=NOW)
+    pool = Basket(room=10, tasks=("ring", "sing"))
+    claimer(store, pool).tick(NOW)
+    assert sum(item.task == "sing" for item in pool.items) == 3
+    assert len(pool.items) == 10, "what the quiet queue did not need went to the busy one"
+
+
+def test_better_ranks_start_first(store: Store) -> None:
+    put(store, 3, rank=5)
+    put(store, 2, rank=-5)
+    pool = Basket(room=3)
+    claimer(store, pool).tick(NOW)
+    assert [item.rank for item in pool.items] == [-5, -5, 5]
+
+
+def test_a_paused_queue_starts_nothing_until_it_is_resumed(store: Store) -> None:
+    put(store, 2)
+    store.pause("ring", NOW)
+    pool = Basket()
+    one = claimer(store, pool)
+    one.tick(NOW)
+    assert pool.items == []
+    store.resume("ring")
+    one.hear(None)
+    one.tick(after(1))
+    assert len(pool.items) == 2
+
+
+def test_claimed_items_are_held_under_their_lease(store: Store) -> None:
+    put(store, 2)
+    hands = Hands()
+    pool = Basket()
+    claimer(store, pool, hands=hands).tick(NOW)
+    (fence,) = {item.fence for item in pool.items}
+    assert hands.held()[fence].lease_until == after(LEASE)
+    settle(store, pool.items, Done())
+    assert hands.let_go(pool.items) == [fence]
+    assert hands.held() == {}
+
+
+def test_items_that_a_pool_refuses_are_not_kept_alive_by_heartbeats(store: Store) -> None:
+    (item_id,) = put(store)
+
+    class Broken(Basket):
+        def begin(self, items: list[Item]) -> None:
+            raise RuntimeError("no more threads")
+
+    hands = Hands()
+    with pytest.raises(RuntimeError):
+        claimer(store, Broken(), hands=hands).tick(NOW)
+    assert hands.held() == {}
+    items, _ = store.expired(after(LEASE + 1), 10)
+    assert [item.id for item in items] == [item_id]
+
+
+def test_a_stopped_or_swamped_claimer_claims_nothing(store: Store) -> None:
+    (item_id,) = put(store)
+    pool = Basket()
+    one = claimer(store, pool)
+    one.stop()
+    one.tick(NOW)
+    swamped = Claimer(store, [pool], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, is_swamped=lambda: True)
+    assert swamped.tick(NOW) < after(1)
+    assert pool.items == []
+    assert fetch(store, item_id).state == "waiting"

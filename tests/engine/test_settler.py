@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from duly import Backoff, Duly
+from duly.engine.calls import SETTLED
+from duly.engine.settler import LINGER, Settler
+from duly.engine.work import Hands, Work
+from duly.errors import StoreUnavailable
+from duly.model import Change, Done, Failed, Outcome
+from duly.store import Store
+from tests.support import LEASE, NOW, after, claim, fetch, leases, put, settle, show
+
+
+def desk(store: Store, count: int = 1) -> tuple[Settler, Hands, list[Work]]:
+    """A settler with so many claimed works in hand."""
+    app = Duly(store=store)
+
+    @app.task(retry=Backoff(base=60, tries=3))
+    def ring() -> None: ...
+
+    put(store, count)
+    items = claim(store)
+    hands = Hands()
+    hands.lease(items, NOW, NOW + LEASE)
+    works = [Work(ring, [item]) for item in items]
+    hands.hold(works)
+    return Settler(store, app.tasks, hands), hands, works
+
+
+def test_the_last_work_in_hand_is_settled_at_once(store: Store) -> None:
+    settler, _, (work,) = desk(store)
+    settler.finish(work, [Done()])
+    settler.tick(NOW)
+    assert fetch(store, work.items[0].id).state == "done"
+    assert leases(store) == {}, "the lease goes with its last item"
+
+
+def test_with_others_under_way_a_verdict_waits_for_company_but_not_for_long(store: Store) -> None:
+    settler, _, (first, second) = desk(store, 2)
+    settler.finish(first, [Done()])
+    assert settler.tick(NOW) == NOW + LINGER
+    assert fetch(store, first.items[0].id).state == "running"
+    settler.tick(NOW + LINGER)
+    assert fetch(store, first.items[0].id).state == "done"
+    assert len(leases(store)) == 1, "the lease still covers the other"
+    settler.finish(second, [Done()])
+    settler.tick(NOW + LINGER)
+    assert leases(store) == {}
+
+
+def test_only_the_first_to_speak_for_a_work_is_heard(store: Store) -> None:
+    settler, _, (work,) = desk(store)
+    settler.finish(work, [Failed("deadline", ("TimeoutError",))])
+    settler.finish(work, [Done()])
+    settler.tick(NOW)
+    assert fetch(store, work.items[0].id).failures == 1
+
+
+def test_what_was_settled_inside_the_handlers_transaction_is_only_let_go(store: Store) -> None:
+    settler, _, (work,) = desk(store)
+    settle(store, work.items, Done())
+    settler.finish(work, [SETTLED])
+    settler.tick(NOW)
+    assert leases(store) == {}
+    assert len(settler) == 0
+
+
+def test_verdicts_survive_a_database_that_is_away_for_a_while(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    settler, _, (work,) = desk(store)
+    settler.finish(work, [Done(b'"kept"')])
+    real = store.settle
+
+    def away(*_: Any) -> list[int]:
+        raise StoreUnavailable("gone fishing")
+
+    monkeypatch.setattr(store, "settle", away)
+    with pytest.raises(StoreUnavailable):
+        settler.tick(NOW)
+    assert len(settler) > 0
+    monkeypatch.setattr(store, "settle", real)
+    settler.tick(after(5))
+    assert show(store, work.items[0].id)["state"] == "done"
+
+
+def test_a_result_that_the_database_refuses_goes_to_review_and_holds_nobody_back(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settler, _, (bad, good) = desk(store, 2)
+    real = store.settle
+
+    def picky(changes: list[Change], *rest: Any) -> list[int]:
+        if any(change.id == bad.items[0].id and change.result is not None for change in changes):
+            raise ValueError("unprintable")
+        return real(changes, *rest)
+
+    monkeypatch.setattr(store, "settle", picky)
+    settler.finish(bad, [Done(b'"strange"')])
+    settler.finish(good, [Done()])
+    settler.tick(NOW)
+    assert fetch(store, good.items[0].id).state == "done"
+    assert fetch(store, bad.items[0].id).state == "failed"
+    assert leases(store) == {}
+
+
+def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> None:
+    class Moody:
+        def tries_for(self, classes: tuple[str, ...]) -> int:
+            return 3
+
+        def delay_for(self, failures: int, classes: tuple[str, ...], seed: str) -> float:
+            raise ZeroDivisionError
+
+    app = Duly(store=store)
+
+    @app.task(retry=Moody())
+    def ring() -> None: ...
+
+    put(store)
+    items = claim(store)
+    hands = Hands()
+    hands.lease(items, NOW, NOW + LEASE)
+    work = Work(ring, items)
+    hands.hold([work])
+    settler = Settler(store, app.tasks, hands)
+    outcome: Outcome = Failed("no", ("ValueError",))
+    settler.finish(work, [outcome])
+    settler.tick(NOW)
+    row = show(store, items[0].id)
+    assert row["state"] == "failed"
+    assert "ZeroDivisionError" in row["last_error"]
