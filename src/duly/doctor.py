@@ -51,13 +51,14 @@ def examine() -> Iterator[Finding]:
         yield Finding("bad", "settings", str(error), "`duly settings` lists them all")
         return
     yield _settings(settings)
-    if path := missing_file(settings.database_url):
-        yield Finding("bad", "database", f"there is no file {path} yet", "`duly migrate` or `duly up` makes it")
-        return
     try:
+        missing = missing_file(settings.database_url)
         store = open_store(settings.database_url, timeout=PATIENCE, pool_size=1, listen=False)
     except ConfigError as error:
         yield Finding("bad", "database", str(error), "correct DULY_DATABASE_URL")
+        return
+    if missing is not None:
+        yield Finding("bad", "database", f"there is no file {missing} yet", "`duly migrate` or `duly up` makes it")
         return
     try:
         yield from _database(store, settings)
@@ -69,8 +70,20 @@ def examine() -> Iterator[Finding]:
 
 def missing_file(url: str) -> Path | None:
     """The SQLite file that a URL names and that does not exist."""
-    path = getattr(open_store(url), "path", None)
+    path = getattr(open_store(url), "path", None) if url.startswith("sqlite") else None
     return Path(path) if path is not None and not Path(path).exists() else None
+
+
+def knock(url: str) -> None:
+    """Raise when PostgreSQL cannot be reached, after one plain connection: its error says more than a pool's."""
+    import psycopg
+
+    try:
+        psycopg.connect(url, connect_timeout=int(PATIENCE)).close()
+    except psycopg.OperationalError as error:
+        raise StoreUnavailable(f"cannot connect: {error}") from error
+    except psycopg.ProgrammingError as error:  # its text may quote the URL, and so a password
+        raise ConfigError("database_url: PostgreSQL does not understand this URL") from error
 
 
 def _versions() -> Finding:
@@ -100,7 +113,7 @@ def _database(store: Store, settings: Settings) -> Iterator[Finding]:
     began = time.monotonic()
     try:
         if not is_sqlite:
-            _knock(store.url)
+            knock(store.url)
         have, need = current(store), latest(store)
     except DulyError as error:
         advice = "is the file readable, and a database?" if is_sqlite else "is the server up, and the URL right?"
@@ -115,18 +128,6 @@ def _database(store: Store, settings: Settings) -> Iterator[Finding]:
     ahead = " (newer than this code, which is fine)" if have > need else ""
     yield Finding("ok", "migrations", f"up to date at {have}{ahead}")
     yield from _work(store, settings)
-
-
-def _knock(url: str) -> None:
-    """One plain connection: its error says more than a pool's."""
-    import psycopg
-
-    try:
-        psycopg.connect(url, connect_timeout=int(PATIENCE)).close()
-    except psycopg.OperationalError as error:
-        raise StoreUnavailable(f"cannot connect: {error}") from error
-    except psycopg.ProgrammingError as error:  # its text may quote the URL, and so a password
-        raise ConfigError("database_url is not a URL that PostgreSQL understands") from error
 
 
 def _sqlite(store: Store) -> Iterator[Finding]:

@@ -178,10 +178,9 @@ def _path(url: str) -> str:
     return url.removeprefix("sqlite:///")
 
 
-def sqlite3_with(**options: Any) -> Opener:
+def sqlite3_with(row_factory: Any = None, text_factory: Any = str, **options: Any) -> Opener:
     @asynccontextmanager
     async def open_one(url: str, task: Task[..., Any]) -> AsyncIterator[Caller]:
-        row_factory, text_factory = options.pop("row_factory", None), options.pop("text_factory", str)
         connection = sqlite3.connect(_path(url), **options)
         connection.row_factory, connection.text_factory = row_factory, text_factory
         try:

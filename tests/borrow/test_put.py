@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 from typing import Any
 
+import psycopg
 import pytest
 
-from duly import Duly, KeyConflict
+from duly import Duly, KeyConflict, Placed
 from duly.engine.worker import Worker
 from duly.store import Store
 from duly.store.base import News
+from duly.store.borrow import _steps
 from duly.task import Task
 from tests.borrow.callers import POSTGRES, SQLITE, Opener, play
-from tests.support import claim, exists, query
+from tests.support import claim, exists, new
 
 AT = datetime(2026, 10, 25, 0, 30, tzinfo=UTC)  # the first 2:30 of two in Zagreb
 CALLERS = {**POSTGRES, **SQLITE}
@@ -37,8 +41,12 @@ class Scene:
             connection.execute("create table visit (id integer primary key, note text)")
 
     def visits(self) -> int:
-        (row,) = query(self.store, "select count(*) from visit")
-        return int(row[0])
+        """As another connection sees them."""
+        if self.url.startswith("sqlite"):
+            with closing(sqlite3.connect(self.url.removeprefix("sqlite:///"))) as light:
+                return int(light.execute("select count(*) from visit").fetchone()[0])
+        with psycopg.connect(self.url) as other:
+            return int(other.execute("select count(*) from visit").fetchall()[0][0])
 
     def claimed(self) -> list[int]:
         """What a worker could take in a moment."""
@@ -138,6 +146,7 @@ def test_idle_workers_are_told_at_the_callers_commit_and_not_before(scene: Scene
         play(story(), scene.name)
     finally:
         stop.set()
+        marker.put(at=AT)  # so that it looks up
         watcher.join()
 
 
@@ -159,3 +168,26 @@ def test_a_worker_runs_what_was_put_in_a_callers_transaction(scene: Scene) -> No
     finally:
         worker.stop()
         worker.drain()
+
+
+@pytest.mark.parametrize("scene", ["psycopg"], indirect=True)
+def test_what_is_due_next_year_hurries_nobody_and_is_put_all_the_same(scene: Scene) -> None:
+    later = scene.store.now() + timedelta(days=365)
+
+    async def story() -> None:
+        async with scene.open(scene.url, scene.task) as caller:
+            placed = await caller.put(note="a", at=later)
+            await caller.commit()
+            assert scene.app.read.item(placed.id).due_at == later
+
+    play(story(), scene.name)
+
+
+def test_a_key_whose_holder_ends_between_two_looks_is_taken() -> None:
+    steps = _steps(new(key="k"), "postgres")
+    assert next(steps)[0] == "put_one_and_tell"
+    assert steps.send([])[0] == "live"  # someone has it
+    assert steps.send([])[0] == "put_one_and_tell"  # and is gone
+    with pytest.raises(StopIteration) as end:
+        steps.send([(7, "key-7")])
+    assert end.value.value == Placed(id=7, execution_key="key-7", fresh=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from duly.errors import StoreError
+from duly.errors import StoreError, StoreUnavailable
 from duly.store.migrate import migrate
 from tests.support import claim, counts, opened, put, query
 
@@ -63,6 +63,13 @@ def test_a_reader_is_not_held_up_by_a_transaction(sqlite_url: str) -> None:
         with store.transaction() as connection:
             connection.execute("delete from duly_item")
             assert [item.id for item in other.fetch([item_id])] == [item_id]
+
+
+def test_a_put_beside_an_open_transaction_of_the_same_thread_says_so_instead_of_hanging(sqlite_url: str) -> None:
+    with opened(sqlite_url, timeout=0.05) as store:
+        with store.transaction(), pytest.raises(StoreUnavailable, match="write on its own connection"):
+            put(store)
+        assert put(store)
 
 
 def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:

@@ -55,8 +55,7 @@ def opened(makes: bool = False) -> Iterator[Duly]:
     quiet()
     patience = None if "store_timeout_seconds" in sources() else PATIENCE
     app = Duly(store_timeout_seconds=patience)
-    if not makes:
-        _refuse_missing(app)
+    _refuse_absent(app, makes)
     try:
         yield app
     finally:
@@ -71,10 +70,13 @@ def quiet() -> None:
     logging.getLogger("psycopg").propagate = False
 
 
-def _refuse_missing(app: Duly) -> None:
-    from duly.doctor import missing_file
+def _refuse_absent(app: Duly, makes: bool) -> None:
+    from duly.doctor import knock, missing_file
 
-    if path := missing_file(app.settings.database_url):
+    url = app.settings.database_url
+    if url.startswith("postgres"):
+        knock(url)
+    elif not makes and (path := missing_file(url)):
         raise ConfigError(
             f"database_url: there is no database at {path} yet; `duly migrate` or `duly up` makes it, "
             "--database-url or DULY_DATABASE_URL names another"

@@ -23,6 +23,7 @@ from duly.model import Failed, Item
 from duly.task import Task
 
 AHEAD = 0.1  # seconds of work that may wait here
+LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker ends
 TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
 
 Finish = Callable[[Work, Verdicts], None]
@@ -127,6 +128,7 @@ class AsyncPool(_Ready):
         self._slots: list[asyncio.Task[None]] = []
         self._current: dict[asyncio.Task[None], Work] = {}
         self._idle: list[asyncio.Future[None]] = []
+        self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="duly-async", daemon=True)
 
@@ -134,7 +136,9 @@ class AsyncPool(_Ready):
         self._thread.start()
 
     def close(self) -> None:
+        self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(2 * LAST_WORDS)
 
     def begin(self, items: list[Item]) -> None:
         works = self._accept(items)
@@ -152,6 +156,11 @@ class AsyncPool(_Ready):
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
+        for slot in self._slots:
+            slot.cancel()
+        if self._slots:
+            self._loop.run_until_complete(asyncio.wait(self._slots, timeout=LAST_WORDS))
+        self._loop.close()
 
     def _add(self, works: list[Work]) -> None:
         self._ready.extend(works)
@@ -167,7 +176,7 @@ class AsyncPool(_Ready):
         """One slot: run work after work, and let the others have their turn."""
         me = asyncio.current_task()
         assert me is not None
-        while True:
+        while not self._closed:
             until = self._loop.time() + TURN
             while self._loop.time() < until:
                 try:
@@ -251,6 +260,7 @@ class ThreadPool(_Ready):
         self._wants = wants
         self._lock = threading.Condition()
         self._threads = 0
+        self._abandoned: set[Work] = set()
         self._idle = 0
         self._closed = False
 
@@ -281,10 +291,14 @@ class ThreadPool(_Ready):
             self._ready.clear()
         return works
 
-    def abandon(self) -> None:
+    def abandon(self, work: Work) -> None:
         """A handler hangs in its thread past its deadline: let another thread have its slot."""
         with self._lock:
+            self._abandoned.add(work)
+            self._ended += len(work.items)
+            self._threads -= 1
             self._spawn()
+        self._wants()
 
     def _serve(self) -> None:
         slot = self._slots()
@@ -294,6 +308,9 @@ class ThreadPool(_Ready):
                 work.stop = slot.stop
                 verdicts = slot.call(work.task, work.items)
                 with self._lock:
+                    if work in self._abandoned:  # it hung, and another thread has this one's place
+                        self._abandoned.discard(work)
+                        return
                     self._ended += len(work.items)
                 self._finish(work, verdicts)
                 if not self._is_busy():
@@ -303,9 +320,6 @@ class ThreadPool(_Ready):
 
     def _next(self) -> Work | None:
         with self._lock:
-            if self._threads > self.size and not self._closed:
-                self._threads -= 1  # the one that hung came back: there is a thread in its place already
-                return None
             while not self._ready:
                 if self._closed:
                     return None

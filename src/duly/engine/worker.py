@@ -170,7 +170,7 @@ class Worker:
     def _replace_hung(self, work: Work) -> None:
         for pool in self._pools:
             if isinstance(pool, ThreadPool) and work.task.name in pool.tasks and work.task.kind == "thread":
-                pool.abandon()
+                pool.abandon(work)
 
     def _measure(self, now: datetime) -> datetime:
         moved = self._clock.measure()

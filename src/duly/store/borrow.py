@@ -70,7 +70,8 @@ def _steps(new: NewItem, dialect: Dialect) -> Steps:
         if rows:
             return Placed(id=rows[0][0], execution_key=_str(rows[0][1]), fresh=True)
         for item_id, execution_key, args, planned_at in (yield "live", key_parameters(new)):
-            planned = to_time(planned_at) if dialect == "sqlite" else planned_at
+            # In UTC: in the hour that clocks repeat, a time in a zone equals no other, not even itself elsewhere.
+            planned = to_time(planned_at) if dialect == "sqlite" else planned_at.astimezone(UTC)
             if refusal := conflict(new, item_id, _str(args).encode(), planned):
                 raise refusal
             return Placed(id=item_id, execution_key=_str(execution_key), fresh=False)

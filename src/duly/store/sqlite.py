@@ -34,6 +34,8 @@ CHECKPOINT_BYTES = 16 * 1024 * 1024
 GLANCE = 0.02
 
 _MICROSECOND = timedelta(microseconds=1)
+# Whose turn it is to write to a file, among the threads of this process.
+_TURNS: dict[str, threading.Lock] = {}
 
 
 class SqliteStore:
@@ -46,6 +48,7 @@ class SqliteStore:
         self._lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._commits = 0
+        self._is_wal = False
         self._reader: sqlite3.Connection | None = None
         self._reader_lock = threading.Lock()
 
@@ -65,10 +68,11 @@ class SqliteStore:
             connection = sqlite3.connect(
                 self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=256
             )
-            # The switch to WAL lasts. A store that wrote has made it, and may be here to read while it holds the queue.
-            if self._writer is None:
+            # The switch lasts, so it is made once: whoever reads inside a transaction has its turn already.
+            if not self._is_wal:
                 with self._queue():  # the switch does not wait for other connections by itself
                     connection.execute("pragma journal_mode = wal")
+                self._is_wal = True
             connection.execute(f"pragma synchronous = {self._synchronous}")
             connection.execute("pragma foreign_keys = on")
             connection.execute("pragma wal_autocheckpoint = 0")
@@ -80,13 +84,22 @@ class SqliteStore:
 
     @contextmanager
     def _queue(self) -> Iterator[None]:
-        """This process's turn to write."""
-        turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        """This thread's turn to write, then this process's: the kernel would let us wait for ourselves for ever."""
+        ours = _TURNS.setdefault(os.path.realpath(self.path), threading.Lock())
+        if not ours.acquire(timeout=self._timeout):
+            raise StoreUnavailable(
+                f"{self.path}: a transaction of this process is open for {self._timeout:g} seconds and more; "
+                "inside one, write on its own connection"
+            )
         try:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            yield
+            turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(turn, fcntl.LOCK_EX)
+                yield
+            finally:
+                os.close(turn)
         finally:
-            os.close(turn)
+            ours.release()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

@@ -1,0 +1,265 @@
+"""A whole worker in this process: every kind of handler, verdict and end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from duly import Duly
+from duly.engine.worker import Worker
+from duly.errors import ConfigError, NotMigrated
+from duly.read import Row
+from tests.engine import apps
+from tests.engine.apps import seen, tasks_on
+from tests.process.fleet import until
+
+QUICK = {"lease_seconds": 2, "beat_seconds": 0.2, "sweep_seconds": 0.2, "drain_seconds": 0.2}
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Duly]:
+    seen.clear()
+    apps.gate.clear()
+    one = tasks_on(Duly(database_url, **QUICK))
+    one.spec = "tests.engine.apps:app"
+    yield one
+    apps.gate.set()
+    one.close()
+
+
+@pytest.fixture
+def worker(app: Duly) -> Iterator[Worker]:
+    one = Worker(app)
+    one.start()
+    yield one
+    one.stop()
+    one.drain()
+
+
+def ended(app: Duly, item_id: int, *states: str) -> Row:
+    def look() -> Row | None:
+        row = app.read.item(item_id)
+        return row if row.state in (states or ("done", "failed", "cancelled")) else None
+
+    row: Row = until(look, 20, lambda: app.read.item(item_id))
+    return row
+
+
+@pytest.mark.usefixtures("worker")
+class TestVerdicts:
+    def test_a_handler_that_fails_twice_is_retried_with_the_same_execution_key(self, app: Duly) -> None:
+        row = ended(app, app.put("flaky", fails=2).id)
+        assert (row.state, row.result, row.attempt, row.failures) == ("done", "made it", 3, 2)
+        keys = {key for key, _ in seen["flaky"]}
+        assert keys == {row.execution_key}
+        assert [number for _, number in seen["flaky"]] == [1, 2, 3]
+        tries = app.read.story(row.id).tries
+        assert [each.error_class for each in tries] == ["ConnectionError"] * 2
+        assert len({each.attempt_key for each in tries} | {row.attempt_key}) == 3
+
+    def test_without_tries_left_it_goes_to_review_with_its_error(self, app: Duly) -> None:
+        row = ended(app, app.put("flaky", fails=99).id)
+        assert (row.state, row.attempt) == ("failed", 3)
+        assert "no luck in try 3" in (row.last_error or "")
+
+    @pytest.mark.parametrize("raised", [True, False])
+    @pytest.mark.parametrize(
+        ("kind", "state", "outcome"),
+        [
+            ("skip", "done", "skipped"),
+            ("not_found", "done", "not_found"),
+            ("cancel", "cancelled", "cancelled"),
+            ("give_up", "failed", "gave_up"),
+        ],
+    )
+    def test_a_verdict_may_be_returned_or_raised(
+        self, app: Duly, kind: str, state: str, outcome: str, raised: bool
+    ) -> None:
+        row = ended(app, app.put("verdict", kind=kind, raised=raised).id)
+        assert (row.state, row.outcome, row.attempt) == (state, outcome, 1)
+
+    @pytest.mark.parametrize("kind", ["snooze", "throttled"])
+    def test_to_be_asked_to_come_later_is_neither_an_attempt_nor_a_failure(self, app: Duly, kind: str) -> None:
+        row = ended(app, app.put("verdict", kind=kind, raised=True).id)
+        assert (row.state, row.attempt, row.failures) == ("done", 1, 0)
+        assert seen["verdict"] == [1, 1]
+
+    @pytest.mark.parametrize("task", ["leave", "aleave"])
+    def test_sys_exit_in_a_handler_fails_that_handler_only(self, app: Duly, task: str) -> None:
+        item_id = app.put(task, tries=1).id
+        assert ended(app, item_id).error_class == "SystemExit"
+        assert ended(app, app.put("tick").id).state == "done"
+
+    def test_an_error_that_no_database_can_hold_is_kept_in_a_form_that_it_can(self, app: Duly) -> None:
+        row = ended(app, app.put("unprintable", tries=1).id)
+        assert row.state == "failed"
+        assert "\\ud800 \\x00" in (row.last_error or "")
+
+    @pytest.mark.parametrize("kind", ["object", "large"])
+    def test_a_result_that_cannot_be_kept_goes_to_review_and_says_that_the_work_was_done(
+        self, app: Duly, kind: str
+    ) -> None:
+        row = ended(app, app.put("answer", kind=kind).id)
+        assert row.state == "failed"
+        assert "the work was done" in (row.last_error or "")
+
+    def test_results_are_json(self, app: Duly) -> None:
+        assert ended(app, app.put("answer", kind="dict").id).result == {"b": 1, "a": [1.5, None]}
+        assert ended(app, app.put("answer", kind="nul").id).result == "a\ufffdb"
+
+    def test_context_variables_do_not_leak_from_one_item_to_the_next(self, app: Duly) -> None:
+        ids = [app.put("paint", name=f"color {n}").id for n in range(30)]
+        assert {ended(app, item_id).result for item_id in ids} == {"none"}
+
+    def test_an_async_handler_is_told_that_it_has_no_connection(self, app: Duly) -> None:
+        assert "attempt.connection" in (ended(app, app.put("in_async", tries=1).id).last_error or "")
+
+    def test_cpu_handlers_run_in_a_process_of_their_own(self, app: Duly) -> None:
+        assert ended(app, app.put("apart", n=41).id).result == 42
+
+
+@pytest.mark.usefixtures("worker")
+class TestBatches:
+    def test_each_item_of_a_batch_has_its_own_outcome(self, app: Duly) -> None:
+        skus = ["a", "b", "bad", "c", "d", "e", "f", "g"]
+        app.tasks["price"].put_many([{"sku": sku, "price": 5} for sku in skus], tries=1)
+        until(lambda: not any(row.state in ("waiting", "running") for row in app.read.page(task="price")), 20)
+        rows = {row.args["sku"]: row for row in app.read.page(task="price")}
+        assert {sku: row.result for sku, row in rows.items() if sku != "bad"} == dict.fromkeys(
+            ["a", "b", "c", "d", "e", "f", "g"], 10
+        )
+        assert (rows["bad"].state, rows["bad"].error_class) == ("failed", "ValueError")
+        assert all(len(batch) <= 4 for batch in seen["batches"])
+        assert max(len(batch) for batch in seen["batches"]) == 4, "whole batches are claimed"
+
+    def test_an_exception_fails_the_items_of_the_batch_together(self, app: Duly) -> None:
+        app.tasks["lose"].put_many([{"n": n} for n in range(3)], tries=1)
+        until(lambda: [row.state for row in app.read.page(task="lose")] == ["failed"] * 3, 20)
+
+
+@pytest.mark.usefixtures("worker")
+class TestControl:
+    def test_a_running_item_that_is_cancelled_has_its_handler_stopped(self, app: Duly) -> None:
+        item_id = app.put("wait").id
+        until(lambda: seen["began"])
+        app.cancel(item_id, reason="changed my mind")
+        until(lambda: seen["cancelled"] == [item_id], 10)
+        row = app.read.item(item_id)
+        assert (row.state, row.last_error) == ("cancelled", "changed my mind")
+
+    @pytest.mark.parametrize("task", ["too_slow", "too_slow_thread"])
+    def test_a_handler_past_its_deadline_fails_and_its_slot_is_free_again(self, app: Duly, task: str) -> None:
+        ids = [app.put(task).id for _ in range(12)]
+        rows = [ended(app, item_id) for item_id in ids]
+        assert {row.error_class for row in rows} == {"duly.DeadlineExceeded"}
+
+    def test_progress_can_be_seen_while_it_runs(self, app: Duly) -> None:
+        item_id = app.put("steps").id
+        until(lambda: app.read.item(item_id).progress == {"done": 3, "total": 10, "note": "counting"}, 10)
+        apps.gate.set()
+        assert ended(app, item_id).state == "done"
+
+    def test_a_paused_queue_starts_nothing_and_a_resumed_one_goes_on(self, app: Duly) -> None:
+        app.pause("tick")
+        item_id = app.put("tick").id
+        marker = app.put("flaky", fails=0).id
+        ended(app, marker)
+        assert app.read.item(item_id).state == "waiting"
+        app.resume("tick")
+        assert ended(app, item_id).state == "done"
+
+    def test_a_future_item_starts_at_its_time_and_not_at_the_next_poll(self, app: Duly) -> None:
+        due = app.clock.now() + timedelta(seconds=0.7)
+        row = ended(app, app.put("tick", at=due).id)
+        assert row.started_at is not None
+        assert row.started_at >= due
+        # Polls are a minute apart here and sweeps 0.2 s: what follows is the wake-up, with room for a busy machine.
+        assert row.started_at - due < timedelta(seconds=5)
+
+
+def test_a_suspect_is_run_apart_and_finishes(app: Duly) -> None:
+    """An item that lost a worker before runs in a child process, whatever its kind."""
+    item_id = app.put("flaky", fails=0).id
+    crashed = "update duly_item set crashes = 1, attempt = 1 where state = 'waiting'"
+    with app.store.transaction() as connection:
+        connection.execute(crashed)
+    worker = Worker(app)
+    worker.start()
+    try:
+        row = ended(app, item_id)
+    finally:
+        worker.stop()
+        worker.drain()
+    assert (row.state, row.result) == ("done", "made it")
+    assert seen["flaky"] == [], "it ran in this process"
+
+
+def test_prefetched_items_go_back_untouched_when_a_worker_stops(app: Duly) -> None:
+    ids = [app.put("wait").id for _ in range(25)]
+    worker = Worker(app)
+    worker.start()
+    until(lambda: len(seen["began"]) == 10)
+    worker.stop()
+    worker.drain()
+    rows = [app.read.item(item_id) for item_id in ids]
+    assert {(row.state, row.attempt) for row in rows} == {("waiting", 0)}
+    assert len(seen["began"]) == 10, "it ran more at once than it was told to"
+
+
+def test_a_worker_without_tasks_or_schema_says_what_to_do(blank_url: str, database_url: str) -> None:
+    with pytest.raises(ConfigError, match="no tasks"):
+        Worker(Duly(database_url))
+    blank = tasks_on(Duly(blank_url))
+    blank.spec = "tests.engine.apps:app"
+    if blank_url.startswith("postgres"):
+        with pytest.raises(NotMigrated, match="duly migrate"):
+            Worker(blank).start()
+    blank.close()
+
+
+def test_cpu_tasks_need_an_app_that_a_child_can_import(database_url: str) -> None:
+    with pytest.raises(ConfigError, match="import"):
+        Worker(tasks_on(Duly(database_url)))
+
+
+def test_a_worker_for_some_tasks_leaves_the_others_alone(app: Duly) -> None:
+    tick, flaky = app.put("tick").id, app.put("flaky", fails=0).id
+    worker = Worker(app, tasks=["flaky"])
+    worker.start()
+    try:
+        ended(app, flaky)
+    finally:
+        worker.stop()
+        worker.drain()
+    assert app.read.item(tick).state == "waiting"
+
+
+def test_a_child_that_cannot_start_is_a_failure_with_a_reason_and_no_crash(
+    app: Duly, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.spec = "tests.no_such_module:app"
+    worker = Worker(app)
+    with caplog.at_level(logging.WARNING):
+        worker.start()
+        try:
+            row = ended(app, app.put("apart", n=1, tries=1).id)
+        finally:
+            worker.stop()
+            worker.drain()
+    assert (row.state, row.error_class, row.crashes) == ("failed", "duly.NoProcess", 0)
+
+
+def test_every_outcome_survives_the_pipe_to_a_child() -> None:
+    from duly.engine.calls import SETTLED
+    from duly.engine.child import from_wire, to_wire
+    from duly.model import Cancel, Done, Failed, GiveUp, NotFound, Skip, Snooze, Throttled
+
+    outcomes: list[Any] = [
+        Done(), Done(b"1"), Failed("x", ("A", "B")), Snooze(3), Throttled(4), Skip("a"), NotFound("b"), Cancel("c"),
+        GiveUp("d"), SETTLED,
+    ]  # fmt: skip
+    assert [from_wire(to_wire(outcome)) for outcome in outcomes] == outcomes
