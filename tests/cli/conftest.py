@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from duly.cli import main
 
-APP = '''
+APP = """
 import time
 from pathlib import Path
 from duly import Attempt, Backoff, Duly
@@ -46,7 +46,7 @@ def where() -> str:
 
 
 nothing = "not an app"
-'''
+"""
 
 
 @pytest.fixture(autouse=True)

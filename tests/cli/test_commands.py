@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,9 @@ def test_put_knows_when_and_how(duly: Duly, app: App, app_file: str) -> None:
     assert "2031-12-01 08:00:00 +00:00 (in " in text
 
 
-@pytest.mark.parametrize(("delay", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("1h30m", 5_400), ("2d", 172_800)])
+@pytest.mark.parametrize(
+    ("delay", "seconds"), [("90", 90), ("90s", 90), ("5m", 300), ("1h30m", 5_400), ("2d", 172_800)]
+)
 def test_put_understands_spans(app: App, app_file: str, duly: Duly, delay: str, seconds: float) -> None:
     duly("put", "remind", "phone=x", "--delay", delay, "--app", app_file)
     (row,) = app.read.page()
@@ -259,10 +262,15 @@ def test_a_long_task_name_breaks_no_line(database_url: str, duly: Duly) -> None:
     assert len(printed(duly("items")).splitlines()) == 2
 
 
-def test_times_are_local_or_utc(duly: Duly, app: App) -> None:
+def test_times_are_local_or_utc(duly: Duly, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     item = app.put("remind", phone="x", at="2031-07-01T12:00Z").id
-    assert "2031-07-01 14:00:00 +02:00" in duly("show", str(item), TZ="CET-1CEST,M3.5.0,M10.5.0/3").stdout
-    assert "2031-07-01 12:00:00 +00:00" in duly("show", str(item), "--utc", TZ="CET-1CEST,M3.5.0,M10.5.0/3").stdout
+    zone = "CET-1CEST,M3.5.0,M10.5.0/3"
+    with monkeypatch.context() as here:
+        here.setenv("TZ", zone)
+        time.tzset()
+        assert "2031-07-01 14:00:00 +02:00" in duly("show", str(item), TZ=zone).stdout
+        assert "2031-07-01 12:00:00 +00:00" in duly("show", str(item), "--utc", TZ=zone).stdout
+    time.tzset()
 
 
 def test_show_tells_the_story_of_an_item(duly: Duly, app: App) -> None:
@@ -296,16 +304,25 @@ def test_there_is_no_such_item(duly: Duly) -> None:
 
 
 def test_an_item_in_review_is_retried_when_a_person_says_so(duly: Duly, app: App) -> None:
-    ids = [app.put("remind", phone="x", tries=1).id for _ in range(2)]
-    claimed = {item.id: item for item in [claim(app, ids[0])]}
-    assert claimed
-    text = duly("cancel", *map(str, ids), "--reason", "wrong number")
-    assert printed(text).splitlines() == [f"item {item} of remind: cancelled" for item in ids]
-    assert app.read.item(ids[1]).last_error == "wrong number"
-    rows = parsed(duly("retry", *map(str, ids), "--delay", "5m", "--json"))
-    assert [row["state"] for row in rows] == ["waiting", "waiting"]
-    assert "(now)" in printed(duly("retry", str(ids[0])))
-    (row,) = parsed(duly("cancel", str(ids[0]), "--json"))
+    first, second = (app.put("remind", phone="x", tries=1, delay=delay).id for delay in (0, 60))
+    fail(app, first)
+    assert app.read.item(first).state == "failed"
+    rows = parsed(duly("retry", str(first), str(second), "--delay", "5m", "--json"))
+    assert [(row["id"], row["state"]) for row in rows] == [(first, "waiting"), (second, "waiting")]
+    text = printed(duly("retry", str(first), "--at", "2031-12-01T09:00Z"))
+    assert text.startswith(f"item {first} of remind: due 2031-12-01 09:00:00 +00:00 (in ")
+    assert app.read.item(first).attempt == 0
+
+
+def test_items_are_cancelled_with_a_reason(duly: Duly, app: App) -> None:
+    running, waiting = (app.put("remind", phone="x", delay=delay).id for delay in (0, 60))
+    claim(app, running)
+    text = printed(duly("cancel", str(running), str(waiting), "--reason", "wrong number"))
+    assert text.splitlines() == [f"item {item} of remind: cancelled" for item in (running, waiting)]
+    assert app.read.item(running).last_error == "wrong number"
+    assert "cancelled wrong number" in printed(duly("show", str(waiting)))
+    app.retry(waiting)
+    (row,) = parsed(duly("cancel", str(waiting), "--json"))
     assert row["state"] == "cancelled"
 
 
@@ -374,5 +391,3 @@ def test_settings_say_value_source_and_meaning(tmp_path: Path) -> None:
     text = printed(call("settings", **env))
     assert "secret" not in text
     assert "concurrency = 7  (SCHEDULER_BATCH_SIZE)" in text
-
-

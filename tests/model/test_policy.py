@@ -10,8 +10,8 @@ from duly.policy import NEVER, Backoff, ByError, Retry
 from duly.policy.retry import LONGEST, class_name, class_names, spread
 
 
-class Busy(Exception):  # noqa: N818
-    class Line(Exception):  # noqa: N818
+class Busy(Exception):
+    class Line(Exception):
         pass
 
 

@@ -97,12 +97,12 @@ def test_sqlite_searches_by_index_and_never_scans_the_items(seeded_file: str, na
 
 def test_hundreds_of_thousands_of_other_rows_do_not_slow_a_worker_on_sqlite(seeded_file: str) -> None:
     with opened(seeded_file) as store:
-        steps = dict(count_steps(store)); print(steps)
+        steps = dict(count_steps(store))
     assert {verb: count for verb, count in steps.items() if count > STEPS[verb]} == {}
     assert set(steps) == set(STEPS)
 
 
-STEPS = {"claim": 25_000, "extend": 5_000, "settle": 20_000, "expired": 25_000, "survey": 10_000, "prune": 10_000}
+STEPS = {"claim": 10_000, "extend": 2_000, "settle": 10_000, "expired": 20_000, "survey": 3_000, "prune": 10_000}
 
 
 def count_steps(store: SqliteStore) -> Iterator[tuple[str, int]]:

@@ -47,7 +47,9 @@ class Probe:
                 f"http_port: cannot listen on {host}:{port} ({reason}); choose another with --http-port or "
                 "DULY_HTTP_PORT, 0 for none"
             ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="duly-probe", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, name="duly-probe", daemon=True
+        )
 
     @property
     def url(self) -> str:

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -18,9 +19,11 @@ from duly.app import Duly
 from duly.cli import words
 from duly.cli.demo.chronicle import Chronicle, Event
 from duly.cli.demo.scene import Scene
-from duly.engine.worker import Worker
 from duly.errors import DulyError
 from duly.read import Row
+
+if TYPE_CHECKING:
+    from duly.engine.worker import Worker
 
 LOOK_EVERY = 0.25
 

@@ -1,7 +1,7 @@
-"""`alembic upgrade head` over the same SQL files as `duly migrate`; whichever runs first, the other finds the work done.
+"""`alembic upgrade head` over the same SQL files as `duly migrate`: whichever runs first, the other finds it done.
 
-Run it from here (`alembic.ini` beside the README), or point an alembic of your own at `duly:store/alembic/versions`
-with `version_locations`: the revisions are a branch of their own, labelled `duly`.
+Run it with the `alembic.ini` beside the README, or point an alembic of your own at `duly:store/alembic/versions` with
+`version_locations`: the revisions are a branch of their own, labelled `duly`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ def take_turn(connection: Connection) -> None:
     """Begin a transaction that is alone against other migrators, of either kind, until it ends."""
     if connection.dialect.name == "sqlite":
         # The driver begins nothing before DDL by itself.
-        if not connection.connection.dbapi_connection.in_transaction:  # type: ignore[union-attr]
+        driver: Any = connection.connection.driver_connection
+        if not driver.in_transaction:
             connection.exec_driver_sql("begin immediate")
     else:
         from duly.store.postgres import MIGRATION_LOCK
 
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")
-        connection.exec_driver_sql("set local lock_timeout = '2s'")
 
 
 def upgrade_to(connection: Connection | None, version: int) -> None:
     """Apply the SQL file of this number, unless it was applied before."""
     if connection is None:
         raise NotImplementedError(
-            "duly looks at the database before it changes it, so `--sql` cannot be: the files are in duly/store/migrations"
+            "--sql cannot be: duly looks at the database before it changes it. The SQL is in duly/store/migrations."
         )
     take_turn(connection)
     dialect = "sqlite" if connection.dialect.name == "sqlite" else "postgres"

@@ -1,0 +1,163 @@
+"""`alembic upgrade head` and `duly migrate` are two doors to the same files."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+
+from duly.errors import NotMigrated
+from duly.store.migrate import check, migrate, migrations
+from tests.support import claim, counts, opened, put, query, together
+
+ROOT = Path(__file__).parents[2]
+
+
+def config() -> Config:
+    return Config(ROOT / "alembic.ini")
+
+
+@pytest.fixture
+def url(blank_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("DULY_DATABASE_URL", blank_url)
+    return blank_url
+
+
+def alembic_versions(store) -> list[str]:
+    return [row[0] for row in query(store, "select version_num from duly_alembic_version")]
+
+
+def test_alembic_makes_a_database_that_workers_accept(url: str) -> None:
+    with opened(url) as store:
+        with pytest.raises(NotMigrated):
+            check(store)
+        command.upgrade(config(), "head")
+        check(store)
+        put(store, 2)
+        assert len(claim(store)) == 2
+        assert migrate(store) == []  # the other door finds it done
+        assert alembic_versions(store) == ["duly_0001"]
+        command.upgrade(config(), "head")
+        assert counts(store) == {"running": 2}
+
+
+def test_alembic_finds_the_work_of_duly_migrate_done(url: str) -> None:
+    with opened(url) as store:
+        assert migrate(store) == ["0001_core"]
+        put(store)
+        command.upgrade(config(), "head")
+        assert alembic_versions(store) == ["duly_0001"]
+        assert counts(store) == {"waiting": 1}
+
+
+def test_both_doors_may_be_opened_at_once_by_many(url: str) -> None:
+    code = "from alembic.config import main; main(['-c', 'alembic.ini', 'upgrade', 'head'])"
+
+    def by_alembic() -> None:
+        subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=dict(os.environ), check=True, timeout=60)
+
+    def by_duly() -> None:
+        with opened(url) as store:
+            migrate(store)
+
+    together(by_alembic, by_duly, by_alembic, by_duly)
+    with opened(url) as store:
+        check(store)
+        assert alembic_versions(store) == ["duly_0001"]
+        assert query(store, "select version, name from duly_migration") == [(1, "0001_core")]
+
+
+def test_without_a_setting_the_url_of_the_ini_file_counts(blank_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DULY_DATABASE_URL", raising=False)
+    ini = config()
+    ini.set_main_option("sqlalchemy.url", blank_url.replace("%", "%%"))
+    command.upgrade(ini, "head")
+    with opened(blank_url) as store:
+        check(store)
+
+
+@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
+def test_the_url_of_the_ini_file_may_name_another_driver(
+    blank_postgres_url: str, monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
+    monkeypatch.delenv("DULY_DATABASE_URL", raising=False)
+    ini = config()
+    url = f"postgresql+{driver}://{blank_postgres_url.partition('://')[2]}"
+    ini.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
+    command.upgrade(ini, "head")
+    with opened(blank_postgres_url) as store:
+        check(store)
+
+
+OWN_ENV = """
+from alembic import context
+from sqlalchemy import create_engine
+engine = create_engine(context.config.get_main_option("sqlalchemy.url"))
+with engine.connect() as connection:
+    context.configure(connection=connection)
+    with context.begin_transaction():
+        context.run_migrations()
+"""
+
+OWN_REVISION = """
+from alembic import op
+revision = "0001"
+down_revision = None
+def upgrade():
+    op.execute("create table visit (id integer primary key)")
+"""
+
+
+def test_the_revisions_join_an_alembic_of_the_users_own(blank_url: str, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    (own / "versions").mkdir(parents=True)
+    (own / "env.py").write_text(OWN_ENV)
+    (own / "versions" / "0001_visit.py").write_text(OWN_REVISION)
+    ini = Config()
+    ini.set_main_option("script_location", str(own))
+    ini.set_main_option("path_separator", "space")
+    ini.set_main_option("version_locations", f"{own}/versions duly:store/alembic/versions")
+    ini.set_main_option("sqlalchemy.url", blank_url.replace("postgresql:", "postgresql+psycopg:").replace("%", "%%"))
+    command.upgrade(ini, "heads")
+    with opened(blank_url) as store:
+        check(store)
+        assert query(store, "select count(*) from visit") == [(0,)]
+        versions = query(store, "select version_num from alembic_version order by 1")
+        assert versions == [("0001",), ("duly_0001",)]
+        assert migrate(store) == []
+
+
+def test_a_migration_that_breaks_leaves_nothing_behind(url: str) -> None:
+    with opened(url) as store:
+        with store.transaction() as connection:
+            connection.execute("create table duly_queue (in_the_way integer)")  # the last that the migration makes
+        with pytest.raises(Exception, match="duly_queue"):
+            command.upgrade(config(), "head")
+        with store.transaction() as connection:
+            connection.execute("drop table duly_queue")
+        with pytest.raises(NotMigrated):
+            put(store)
+        command.upgrade(config(), "head")
+        check(store)
+
+
+def test_every_sql_file_has_a_revision_and_they_are_one_chain() -> None:
+    chain = list(ScriptDirectory.from_config(config()).walk_revisions())
+    assert len(chain) == len(migrations("postgres")) == len(migrations("sqlite"))
+    assert {Path(each.path).stem for each in chain} == {each.name for each in migrations("postgres")}
+
+
+def test_there_is_no_way_back_and_no_way_without_the_database(url: str) -> None:
+    command.upgrade(config(), "head")
+    with pytest.raises(NotImplementedError, match="forward only"):
+        command.downgrade(config(), "base")
+    with pytest.raises(NotImplementedError, match="duly/store/migrations"):
+        command.upgrade(config(), "head", sql=True)
+    with opened(url) as store:
+        check(store)

@@ -1,0 +1,173 @@
+"""The doctor says what is wrong and what to do, changes nothing, and ends with 1 when something is wrong."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from duly import Duly as App
+from duly import doctor as surgery
+from duly.model import NewItem, Share
+from duly.store.migrate import current
+from tests.cli.conftest import Duly, call
+from tests.support import new, opened
+
+WARNED_ALWAYS = {"SQLite"} if sqlite3.sqlite_version_info < surgery.SQLITE_SAFE else set()
+
+
+def findings(duly: Duly, code: int = 0, **env: str) -> dict[str, dict[str, str]]:
+    result = duly("doctor", "--json", **env)
+    assert result.exit_code == code, result.output
+    assert result.stderr == ""
+    return {each["subject"]: each for each in json.loads(result.stdout)}
+
+
+def unwell(found: dict[str, dict[str, str]]) -> set[str]:
+    return {subject for subject, each in found.items() if each["level"] != "ok"} - WARNED_ALWAYS - {"durability"}
+
+
+def test_a_healthy_database_has_nothing_to_complain_of(duly: Duly, database_url: str) -> None:
+    found = findings(duly)
+    assert unwell(found) == set()
+    assert {"versions", "settings", "database", "migrations", "leases", "due work"} <= set(found)
+    expected = {"SQLite", "journal"} if database_url.startswith("sqlite") else {"PostgreSQL", "durability", "clock"}
+    assert expected - set(found) <= {"SQLite"}
+    result = duly("doctor")
+    assert result.exit_code == 0
+    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert "up to date at" in result.stdout
+
+
+def test_an_unmigrated_database_is_told_and_left_alone(blank_url: str) -> None:
+    if blank_url.startswith("sqlite"):
+        sqlite3.connect(blank_url.removeprefix("sqlite:///")).close()
+        Path(blank_url.removeprefix("sqlite:///")).touch()
+    result = call("doctor", "--database-url", blank_url)
+    assert result.exit_code == 1
+    assert "run `duly migrate`" in result.stdout
+    with opened(blank_url) as store:
+        assert current(store) == 0
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("postgresql://u:secret@127.0.0.1:1/x", "refused"),
+        ("postgresql://u:se%zzcret@127.0.0.1/x", "does not understand this URL"),
+        ("sqlite:///nowhere.db", "there is no file nowhere.db yet"),
+        ("oracle://x", "'oracle' is not known"),
+    ],
+)
+def test_an_unreachable_database_is_told_without_its_password(url: str, words: str) -> None:
+    result = call("doctor", "--database-url", url)
+    assert result.exit_code == 1
+    assert words in " ".join(result.stdout.split())
+    assert "→" in result.stdout
+    assert "cret" not in result.output
+
+
+def test_a_file_that_is_no_database_is_told(tmp_path: Path) -> None:
+    (tmp_path / "junk.db").write_bytes(b"not a database, and long enough to see that" * 100)
+    result = call("doctor", "--database-url", f"sqlite:///{tmp_path / 'junk.db'}")
+    assert result.exit_code == 1
+    assert "not a SQLite database" in " ".join(result.stdout.split())
+
+
+def test_bad_settings_are_told(duly: Duly) -> None:
+    assert findings(duly, 1, DULY_CONCURRENCY="many")["settings"]["level"] == "bad"
+
+
+def test_settings_in_force_are_shown_without_secrets(duly: Duly) -> None:
+    text = findings(duly, DULY_VAPI_API_KEY="secret", DULY_CONCURRENCY="3")["settings"]["text"]
+    assert "concurrency = 3 (DULY_CONCURRENCY)" in text
+    assert "secret" not in text
+
+
+def claimed(app: App, until: timedelta, item: NewItem) -> int:
+    """The id of an item that a worker holds until so long after now."""
+    placed = app.store.put([item])[0]
+    now = app.clock.now()
+    app.store.claim([Share("ring", "main", (0,), 1)], ["ring"], "w1", now, now + until)
+    return placed.id
+
+
+@pytest.fixture
+def app(database_url: str) -> Any:
+    app = App(database_url)
+    yield app
+    app.close()
+
+
+def test_a_running_item_without_a_lease_is_an_orphan(duly: Duly, app: App) -> None:
+    orphan = claimed(app, timedelta(seconds=20), new(due_at=None))
+    with app.store.transaction() as connection:
+        connection.execute("delete from duly_lease")
+    leases = findings(duly, 1)["leases"]
+    assert f"item {orphan} running without a lease" in leases["text"]
+    assert f"duly cancel {orphan}" in leases["advice"]
+
+
+def test_leases_that_nobody_rescues_are_told(duly: Duly, app: App) -> None:
+    claimed(app, timedelta(seconds=-60), new(due_at=None))
+    leases = findings(duly)["leases"]
+    assert leases["level"] == "warn"
+    assert "nobody rescued them" in leases["text"]
+
+
+def test_old_due_work_paused_queues_and_review_are_told(duly: Duly, app: App) -> None:
+    app.store.put([new("late", due_at=app.clock.now() - timedelta(hours=1)), new("held", due_at=None)])
+    app.pause("held")
+    found = findings(duly)
+    assert unwell(found) == {"due work", "queues"}
+    assert "1 items are due, the oldest for 36" in found["due work"]["text"]
+    assert found["queues"]["text"] == "paused: held"
+
+
+def test_a_database_whose_clock_is_off_is_told(postgres_url: str, duly: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    from duly.clock import DatabaseClock
+
+    right = DatabaseClock.now
+    monkeypatch.setattr(surgery.DatabaseClock, "now", lambda self: right(self) + timedelta(seconds=5))
+    result = call("doctor", "--json", "--database-url", postgres_url)
+    clock = next(each for each in json.loads(result.stdout) if each["subject"] == "clock")
+    assert clock["level"] == "warn"
+    assert "5.0" in clock["text"]
+    assert "NTP" in clock["advice"]
+
+
+def test_a_database_that_does_not_wait_for_the_disk_is_told(postgres_url: str) -> None:
+    name = postgres_url.rpartition("/")[2].partition("?")[0]
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f'alter database "{name}" set synchronous_commit = off')
+    try:
+        result = call("doctor", "--json", "--database-url", postgres_url)
+    finally:
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            connection.execute(f'alter database "{name}" reset synchronous_commit')
+    durability = next(each for each in json.loads(result.stdout) if each["subject"] == "durability")
+    assert durability["level"] == "warn"
+    assert "synchronous_commit" in durability["text"]
+
+
+def test_a_file_that_does_not_wait_for_the_disk_is_told(sqlite_url: str) -> None:
+    result = call("doctor", "--json", "--database-url", f"{sqlite_url}?synchronous=off")
+    journal = next(each for each in json.loads(result.stdout) if each["subject"] == "journal")
+    assert journal["level"] == "warn"
+
+
+def test_old_and_new_libraries_are_told_apart(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surgery, "SQLITE_SAFE", (99,))
+    assert "has a bug" in call("doctor", "--database-url", sqlite_url).stdout
+    monkeypatch.setattr(surgery, "SQLITE_SAFE", (3,))
+    assert "has a bug" not in call("doctor", "--database-url", sqlite_url).stdout
+
+
+def test_an_old_server_is_told(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surgery, "POSTGRES_OLDEST", 990_000)
+    assert "gets no corrections any more" in call("doctor", "--database-url", postgres_url).stdout

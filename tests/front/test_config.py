@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from duly.config import Settings, load
+from duly.errors import ConfigError
+
+
+def test_the_seeds_settings_have_the_seeds_defaults_and_names() -> None:
+    settings = load({})
+    assert (settings.poll_seconds, settings.concurrency, settings.retry_tries, settings.retry_base_seconds) == (60, 10, 3, 60)
+    changed = load(
+        {
+            "SCHEDULER_POLL_INTERVAL_SECONDS": "30",
+            "SCHEDULER_BATCH_SIZE": "5",
+            "RETRY_MAX_ATTEMPTS": "7",
+            "RETRY_BASE_DELAY_SECONDS": "1.5",
+        }
+    )
+    assert (changed.poll_seconds, changed.concurrency, changed.retry_tries, changed.retry_base_seconds) == (30, 5, 7, 1.5)
+
+
+def test_code_beats_environment_beats_alias_beats_file(tmp_path: Path) -> None:
+    path = tmp_path / "duly.toml"
+    path.write_text("concurrency = 1\nlisten = false\n")
+    env = {"DULY_CONFIG": str(path)}
+    assert load(env).concurrency == 1
+    assert load(env).listen is False
+    env["SCHEDULER_BATCH_SIZE"] = "2"
+    assert load(env).concurrency == 2
+    env["DULY_CONCURRENCY"] = "3"
+    assert load(env).concurrency == 3
+    assert load(env, concurrency=4).concurrency == 4
+    assert load(env, concurrency=None).concurrency == 3
+
+
+@pytest.mark.parametrize(
+    ("env", "complaint"),
+    [
+        ({"DULY_CONCURRENCY": "many"}, "DULY_CONCURRENCY: must be a whole number"),
+        ({"DULY_CONCURRENCY": "0"}, "concurrency: must be at least 1"),
+        ({"DULY_POLL_SECONDS": "x"}, "DULY_POLL_SECONDS: must be a number"),
+        ({"DULY_POLL_SECONDS": "nan"}, "poll_seconds: must be at least"),
+        ({"DULY_LISTEN": "maybe"}, "DULY_LISTEN: must be true or false"),
+        ({"DULY_BEAT_SECONDS": "15"}, "beat_seconds"),
+        ({"DULY_LOG_LEVEL": "loud"}, "log_level"),
+        ({"DULY_LOG_FORMAT": "xml"}, "log_format"),
+        ({"DULY_CONFIG": "/nowhere/duly.toml"}, "there is no file"),
+    ],
+)
+def test_bad_values_are_named(env: dict[str, str], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load(env)
+
+
+@pytest.mark.parametrize(("text", "complaint"), [("speed = 5", "'speed' is not a setting"), ("speed = ", "duly.toml")])
+def test_bad_files_are_named(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "duly.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        load({"DULY_CONFIG": str(path)})
+
+
+def test_words_for_true_and_false() -> None:
+    assert load({"DULY_LISTEN": "Yes"}).listen is True
+    assert load({"DULY_LISTEN": "0"}).listen is False
+
+
+def test_secrets_are_masked_for_people() -> None:
+    settings = Settings(database_url="postgresql://me:hunter2@db/x", vapi_api_key="sk-1")
+    shown = settings.shown()
+    assert shown["database_url"] == "postgresql://me:***@db/x"
+    assert shown["vapi_api_key"] == "***"
+    assert "hunter2" not in str(shown)
+    assert Settings(database_url="postgresql://db/x").shown()["database_url"] == "postgresql://db/x"
+
+
+def test_every_setting_has_a_meaning() -> None:
+    assert all(each.metadata["doc"].endswith(".") for each in fields(Settings))

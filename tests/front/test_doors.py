@@ -1,0 +1,80 @@
+"""The doors between the rooms: who may know whom. docs/architecture.md draws the same picture."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
+
+BELOW: dict[str, set[str]] = {
+    "errors": set(),
+    "model": set(),
+    "policy": set(),
+    "clock": set(),
+    "config": {"errors"},
+    "codec": {"errors"},
+    "decide": {"errors", "model", "policy"},
+    "store": {"clock", "errors", "model"},
+    "attempt": {"codec", "errors", "model"},
+    "read": {"clock", "codec", "errors", "model", "store"},
+    "task": {"attempt", "codec", "decide", "errors", "model"},
+    "telemetry": {"errors", "model", "store"},
+    "app": {"clock", "config", "decide", "errors", "model", "policy", "read", "store", "task", "telemetry"},
+    "engine": {
+        "app", "attempt", "clock", "codec", "decide", "errors", "model", "policy", "store", "task", "telemetry",
+    },
+    "outbound": {"attempt", "errors", "model"},
+}  # fmt: skip
+FRONT = {"web", "cli", "apps", "testing", "demo"}
+# The facade starts a worker, and a task puts through its app: both at run time, neither when it is imported.
+LATE = {("app", "engine"), ("task", "app"), ("telemetry", "app"), ("telemetry", "task"), ("cli", "apps"), ("cli", "demo")}
+
+
+def rooms() -> dict[str, set[str]]:
+    known: dict[str, set[str]] = defaultdict(set)
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        room = parts[0]
+        if room == "__init__":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            names = []
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("duly"):
+                base = node.module or ""
+                names = [base] if base != "duly" else [f"duly.{alias.name}" for alias in node.names]
+            elif isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names if alias.name.startswith("duly")]
+            for name in names:
+                target = name.split(".")[1] if "." in name else "__init__"
+                if target != room:
+                    known[room].add(target)
+    return known
+
+
+def test_every_room_knows_only_the_rooms_below_it() -> None:
+    for room, targets in rooms().items():
+        if room in FRONT:
+            continue
+        assert room in BELOW, f"{room} is a new room: say here and in docs/architecture.md whom it may know"
+        climbs = {target for target in targets - BELOW[room] if (room, target) not in LATE}
+        assert not climbs, f"{room} may not know {sorted(climbs)}"
+
+
+def test_nothing_but_the_front_knows_the_front() -> None:
+    for room, targets in rooms().items():
+        if room not in FRONT:
+            assert not targets & FRONT, f"{room} reaches up to {sorted(targets & FRONT)}"
+
+
+def test_the_pure_rooms_import_no_database_clock_or_thread() -> None:
+    for name in ("model.py", "decide.py", "policy/retry.py"):
+        tree = ast.parse((SOURCE / name).read_text(encoding="utf8"))
+        imported = {
+            alias.name.partition(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import)
+            for alias in node.names
+        } | {(node.module or "").partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert not imported & {"sqlite3", "psycopg", "threading", "asyncio", "time", "random", "os"}, name

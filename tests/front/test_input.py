@@ -1,0 +1,221 @@
+"""Bad input is refused with an error that names the field, and nothing is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from duly import Attempt, Backoff, Duly, InputError, KeyConflict
+from duly.errors import UnknownTask
+from tests.support import counts
+
+
+@dataclass
+class Address:
+    street: str
+    number: int = 1
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Duly]:
+    one = Duly(database_url)
+
+    @one.task
+    async def remind(phone: str, message: str = "hi", price: float = 1.0, extra: Any = None) -> None: ...
+
+    @one.task
+    async def post(to: Address, when: datetime, code: UUID, cost: Decimal, tags: list[str]) -> None: ...
+
+    @one.task
+    def anything(first: int, **rest: Any) -> None: ...
+
+    yield one
+    one.close()
+
+
+BAD = [
+    ({}, "phone"),
+    ({"phone": 5}, "phone"),
+    ({"phone": None}, "phone"),
+    ({"phone": datetime(2026, 1, 1, tzinfo=UTC)}, "phone"),
+    ({"phone": "1", "nope": 1}, "nope"),
+    ({"phone": "a\x00b"}, "phone"),
+    ({"phone": "1", "extra": {"deep": ["x", "\x00"]}}, "extra.deep[1]"),
+    ({"phone": "1", "extra": {"k\x00": 1}}, "extra.k\x00"),
+    ({"phone": "1", "price": float("nan")}, "price"),
+    ({"phone": "1", "price": float("inf")}, "price"),
+    ({"phone": "1", "extra": [1.0, float("-inf")]}, "extra[1]"),
+    ({"phone": "1", "price": "1.0"}, "price"),
+    ({"phone": "1", "message": "x" * 10_000_000}, "message"),
+    ({"phone": "\ud800"}, "phone"),
+    ({"phone": "1", "extra": object()}, "extra"),
+    ({"phone": "1", "key": ""}, "key"),
+    ({"phone": "1", "key": "  "}, "key"),
+    ({"phone": "1", "key": 7}, "key"),
+    ({"phone": "1", "key": "a\x00"}, "key"),
+    ({"phone": "1", "key": "\ud800"}, "key"),
+    ({"phone": "1", "key": "k" * 501}, "key"),
+    ({"phone": "1", "at": datetime(2026, 1, 1, 9)}, "at"),  # noqa: DTZ001
+    ({"phone": "1", "at": "2026-01-01T09:00"}, "at"),
+    ({"phone": "1", "at": "tomorrow"}, "at"),
+    ({"phone": "1", "at": 1_700_000_000}, "at"),
+    ({"phone": "1", "at": date(2026, 1, 1)}, "at"),
+    ({"phone": "1", "at": datetime(1, 1, 1, tzinfo=UTC)}, "at"),
+    ({"phone": "1", "at": datetime.max.replace(tzinfo=UTC)}, "at"),
+    ({"phone": "1", "delay": -1}, "delay"),
+    ({"phone": "1", "delay": "soon"}, "delay"),
+    ({"phone": "1", "delay": float("nan")}, "delay"),
+    ({"phone": "1", "delay": 5, "at": "2026-01-01T09:00Z"}, "delay"),
+    ({"phone": "1", "rank": 101}, "rank"),
+    ({"phone": "1", "rank": True}, "rank"),
+    ({"phone": "1", "tries": 0}, "tries"),
+    ({"phone": "1", "tries": 1.5}, "tries"),
+    ({"phone": "1", "connection": object()}, "connection"),
+]
+
+
+@pytest.mark.parametrize(("args", "field"), BAD, ids=[f"{n}-{field[:12]!a}" for n, (_, field) in enumerate(BAD)])
+def test_bad_input_names_its_field_and_stores_nothing(app: Duly, args: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as refusal:
+        app.put("remind", **args)
+    assert refusal.value.field == field
+    assert str(refusal.value).startswith(field)
+    assert len(str(refusal.value)) < 1_000
+    assert counts(app.store) == {}
+
+
+def test_bad_input_in_the_middle_of_many_names_its_row_and_stores_nothing(app: Duly) -> None:
+    rows = [{"phone": str(n)} for n in range(6_000)]
+    rows[5_500] = {"phone": 5}  # type: ignore[dict-item]
+    with pytest.raises(InputError) as refusal:
+        app.tasks["remind"].put_many(rows)
+    assert refusal.value.field == "rows[5500].phone"
+    assert counts(app.store) == {}
+
+
+def test_an_unknown_task_is_named_beside_the_known_ones(app: Duly) -> None:
+    with pytest.raises(UnknownTask, match="remin.*anything, post, remind"):
+        app.put("remin", phone="1")
+
+
+def test_deep_recursion_is_refused(app: Duly) -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InputError) as refusal:
+        app.put("remind", phone="1", extra=deep)
+    assert refusal.value.field == "extra"
+    assert counts(app.store) == {}
+
+
+def test_rich_types_travel_as_the_handler_declares_them(app: Duly) -> None:
+    args = {
+        "to": Address("Ilica", 7), "when": datetime(2026, 3, 1, 9, tzinfo=UTC), "code": uuid4(),
+        "cost": Decimal("9.99"), "tags": ["a", "b"],
+    }  # fmt: skip
+    app.put("post", **args)
+    (row,) = app.read.page()
+    task = app.tasks["post"]
+    assert task.arguments(task.new(dict(args)).args, None) == args
+    assert row.args["to"] == {"street": "Ilica", "number": 7}
+
+
+def test_a_handler_with_open_arguments_takes_them_all_but_checks_what_it_declares(app: Duly) -> None:
+    task = app.tasks["anything"]
+    assert task.arguments(task.new({"first": 1, "second": [2]}).args, None) == {"first": 1, "second": [2]}
+    with pytest.raises(InputError, match="first"):
+        task.put(first="x", second=2)
+
+
+def test_puts_say_when(app: Duly) -> None:
+    remind = app.tasks["remind"]
+    at = datetime(2030, 5, 1, 7, 30, tzinfo=UTC)
+    ids = [
+        remind.put(phone="1", at="2030-05-01T09:30+02:00").id,
+        remind.put(phone="1", at=at).id,
+        remind.put(phone="1", delay=3600).id,
+        remind.put(phone="1", delay=timedelta(hours=1)).id,
+    ]
+    rows = [app.read.item(item_id) for item_id in ids]
+    assert [row.due_at for row in rows[:2]] == [at, at]
+    hour = timedelta(hours=1)
+    assert all(abs(row.due_at - row.created_at - hour) < timedelta(seconds=60) for row in rows[2:])
+
+
+def test_one_key_is_one_item_and_other_content_is_a_conflict(app: Duly) -> None:
+    remind = app.tasks["remind"]
+    first = remind.put(phone="1", key="k")
+    again = remind.put(phone="1", key="k")
+    assert first.fresh
+    assert (again.id, again.execution_key, again.fresh) == (first.id, first.execution_key, False)
+    with pytest.raises(KeyConflict) as refusal:
+        remind.put(phone="2", key="k")
+    assert refusal.value.item_id == first.id
+    app.cancel(first.id)
+    assert remind.put(phone="2", key="k").fresh
+
+
+def test_puts_from_async_code(app: Duly) -> None:
+    async def run() -> None:
+        placed = await app.tasks["remind"].aput(phone="1", key="a")
+        assert placed.fresh
+        assert await app.tasks["remind"].aput_many([{"phone": "2"}, {"phone": "3", "rank": 5}], delay=60) == 2
+
+    asyncio.run(run())
+    assert counts(app.store) == {"waiting": 3}
+
+
+def refused(field: str, register: Any) -> None:
+    with pytest.raises(InputError) as refusal:
+        register(Duly("sqlite:///unused.db"))
+    assert refusal.value.field == field
+
+
+def test_tasks_that_cannot_work_are_refused_when_they_are_registered() -> None:
+    def reserved(key: str) -> None: ...
+    def positional(a: int, /) -> None: ...
+    def starred(*args: int) -> None: ...
+    def two_lists(rows: list[dict[str, Any]], more: int) -> None: ...
+    def no_rows(attempts: list[Attempt]) -> None: ...
+    def odd_rows(rows: list[int]) -> None: ...
+    def ok() -> None: ...
+    async def aok() -> None: ...
+
+    refused("key", lambda app: app.task(reserved))
+    refused("a", lambda app: app.task(positional))
+    refused("args", lambda app: app.task(starred))
+    refused("more", lambda app: app.task(batch=5)(two_lists))
+    refused("no_rows", lambda app: app.task(batch=5)(no_rows))
+    refused("batch", lambda app: app.task(batch=5)(odd_rows))
+    refused("batch", lambda app: app.task(batch=0)(ok))
+    refused("cpu", lambda app: app.task(cpu=True)(aok))
+    refused("retry", lambda app: app.task(retry=3)(ok))
+    refused("deadline", lambda app: app.task(deadline=0)(ok))
+    refused("name", lambda app: app.task(name="a\tb")(ok))
+    refused("queue", lambda app: app.task(queue="")(ok) and app.task(queue=" ", name="b")(ok))
+    refused("rank", lambda app: app.task(rank=1000)(ok))
+    refused("name", lambda app: (app.task(ok), app.task(ok)))
+
+
+def test_annotations_that_cannot_be_resolved_are_told() -> None:
+    def lost(x: Missing) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+    refused("lost", lambda app: app.task(lost))
+
+
+def test_a_task_is_still_a_function() -> None:
+    app = Duly("sqlite:///unused.db")
+
+    @app.task(retry=Backoff(tries=1))
+    def double(n: int) -> int:
+        return 2 * n
+
+    assert double(21) == 42
+    assert "double" in repr(double)
