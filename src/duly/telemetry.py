@@ -186,8 +186,9 @@ class Telemetry:
         ):
             yield
 
-    def ran(self, task: str, seconds: float) -> None:
-        self._duration.observe_all([(task, seconds)])
+    def ran(self, durations: list[tuple[str, float]]) -> None:
+        """How long handlers of these tasks took, in seconds."""
+        self._duration.observe_all(durations)
 
     def traceparent(self) -> str | None:
         """The putter's trace, to be continued by whoever runs the item."""

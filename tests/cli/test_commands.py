@@ -56,7 +56,7 @@ def fail(app: App, item_id: int, error: str = "OSError: the line is busy\n\nTrac
 
 def claim(app: App, item_id: int) -> Any:
     now = app.clock.now()
-    shares = [Share("remind", lane, (0,), 100) for lane in ("main", "retry")]  # type: ignore[arg-type]
+    shares = [Share("remind", lane, (0,), 100) for lane in ("main", "retry")]
     items = app.store.claim(shares, ["remind"], "host:1:abc", now, now + timedelta(seconds=20))
     (item,) = [item for item in items if item.id == item_id]
     return item
@@ -252,6 +252,18 @@ def test_a_wide_terminal_shows_the_error_too(duly: Duly, app: App) -> None:
     fail(app, app.put("remind", phone="a").id)
     assert "the line is busy" in duly("items", COLUMNS="140").stdout
     assert "busy" not in printed(duly("items"))
+
+
+def test_an_unusual_end_is_shown_with_its_reason(duly: Duly, app: App) -> None:
+    from duly import Skip
+    from duly.decide import decide
+
+    item = claim(app, app.put("remind", phone="x", key="k").id)
+    app.store.settle([decide(item, Skip("on holiday"), app.clock.now(), app.tasks["remind"].rules)], [item.fence])
+    app.put("remind", phone="x", key="k2", delay=60)
+    text = duly("items", COLUMNS="140").stdout
+    assert "skipped: on holiday" in text
+    assert "key k2" in text
 
 
 def test_a_long_task_name_breaks_no_line(database_url: str, duly: Duly) -> None:

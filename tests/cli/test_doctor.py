@@ -13,6 +13,7 @@ import pytest
 
 from duly import Duly as App
 from duly import doctor as surgery
+from duly.errors import StoreUnavailable
 from duly.model import NewItem, Share
 from duly.store.migrate import current
 from tests.cli.conftest import Duly, call
@@ -133,7 +134,7 @@ def test_a_database_whose_clock_is_off_is_told(postgres_url: str, duly: Duly, mo
     from duly.clock import DatabaseClock
 
     right = DatabaseClock.now
-    monkeypatch.setattr(surgery.DatabaseClock, "now", lambda self: right(self) + timedelta(seconds=5))
+    monkeypatch.setattr(DatabaseClock, "now", lambda self: right(self) + timedelta(seconds=5))
     result = call("doctor", "--json", "--database-url", postgres_url)
     clock = next(each for each in json.loads(result.stdout) if each["subject"] == "clock")
     assert clock["level"] == "warn"
@@ -166,6 +167,42 @@ def test_old_and_new_libraries_are_told_apart(sqlite_url: str, monkeypatch: pyte
     assert "has a bug" in call("doctor", "--database-url", sqlite_url).stdout
     monkeypatch.setattr(surgery, "SQLITE_SAFE", (3,))
     assert "has a bug" not in call("doctor", "--database-url", sqlite_url).stdout
+
+
+def test_many_orphans_are_counted(duly: Duly, app: App) -> None:
+    for _ in range(7):
+        claimed(app, timedelta(seconds=20), new(due_at=None))
+    with app.store.transaction() as connection:
+        connection.execute("delete from duly_lease")
+    assert "and 2 more running without a lease" in findings(duly, 1)["leases"]["text"]
+
+
+def test_items_in_review_are_counted(duly: Duly, app: App) -> None:
+    item = claimed(app, timedelta(seconds=20), new(due_at=None))
+    with app.store.transaction() as connection:
+        connection.execute("update duly_item set state = 'failed'")
+    assert item
+    assert findings(duly)["review"]["text"].startswith("1 items were given up")
+
+
+def test_a_database_that_breaks_under_the_doctors_eyes_is_told(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise StoreUnavailable("disk I/O error")
+
+    monkeypatch.setattr(surgery, "_work", broken)
+    result = call("doctor", "--database-url", sqlite_url)
+    assert result.exit_code == 1
+    assert "disk I/O error" in result.stdout
+
+
+def test_a_library_that_is_not_installed_is_told(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise surgery.PackageNotFoundError(name)
+
+    monkeypatch.setattr(surgery, "version", absent)
+    assert "no psycopg" in call("doctor", "--database-url", sqlite_url).stdout
 
 
 def test_an_old_server_is_told(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,16 +20,18 @@ BELOW: dict[str, set[str]] = {
     "attempt": {"codec", "errors", "model"},
     "read": {"clock", "codec", "errors", "model", "store"},
     "task": {"attempt", "codec", "decide", "errors", "model"},
-    "telemetry": {"errors", "model", "store"},
+    "patience": {"errors"},
+    "telemetry": {"errors", "model", "patience", "store"},
     "app": {"clock", "config", "decide", "errors", "model", "policy", "read", "store", "task", "telemetry"},
     "engine": {
         "app", "attempt", "clock", "codec", "decide", "errors", "model", "policy", "store", "task", "telemetry",
     },
-    "outbound": {"attempt", "errors", "model"},
+    "outbound": {"attempt", "codec", "errors", "model"},
 }  # fmt: skip
-FRONT = {"web", "cli", "apps", "testing", "demo"}
-# The facade starts a worker, and a task puts through its app: both at run time, neither when it is imported.
-LATE = {("app", "engine"), ("task", "app"), ("telemetry", "app"), ("telemetry", "task"), ("cli", "apps"), ("cli", "demo")}
+FRONT = {"web", "cli", "apps", "testing", "doctor"}
+# The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the database
+# is: all at run time, none when it is imported.
+LATE = {("app", "engine"), ("store", "config"), ("task", "app"), ("telemetry", "app"), ("telemetry", "task")}
 
 
 def rooms() -> dict[str, set[str]]:

@@ -52,7 +52,7 @@ from tests.support import NOW, leases_on, new, opened, query, share
 SOAK = os.environ.get("DULY_SOAK") == "1"
 BUDGET = settings(
     derandomize=not SOAK,
-    max_examples=3_000 if SOAK else 50,
+    max_examples=3_000 if SOAK else 40,
     stateful_step_count=100 if SOAK else 40,
     deadline=None,
     database=None,

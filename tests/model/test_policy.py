@@ -57,7 +57,13 @@ def test_no_failure_yet_waits_like_the_first() -> None:
 @pytest.mark.parametrize("failures", [10**9, 10**18])
 @pytest.mark.parametrize(
     "policy",
-    [Backoff(), Backoff(factor=1), Backoff(base=1e-300, factor=1e6), Backoff(base=0), Backoff(cap=LONGEST, factor=1e6)],
+    [
+        Backoff(),
+        Backoff(factor=1),
+        Backoff(base=1e-6, factor=1 + 1e-15),
+        Backoff(base=0),
+        Backoff(cap=LONGEST, factor=1e6),
+    ],
     ids=str,
 )
 def test_a_billion_failures_overflow_nothing(policy: Backoff, failures: int) -> None:
@@ -69,7 +75,7 @@ def test_a_billion_failures_overflow_nothing(policy: Backoff, failures: int) -> 
 @given(
     st.builds(
         Backoff,
-        base=st.floats(0, LONGEST),
+        base=st.just(0) | st.floats(1e-6, LONGEST),
         factor=st.floats(1, 1e6),
         cap=st.floats(0, LONGEST),
         jitter=st.floats(0, LONGEST),
@@ -96,6 +102,7 @@ def test_jitter_spreads_and_is_the_same_for_the_same_try() -> None:
     ("name", "value"),
     [
         *((name, value) for name in ("base", "cap", "jitter") for value in (-1, float("nan"), LONGEST * 2, "60", None)),
+        *(("base", value) for value in (1e-7, 5e-324)),
         *(("factor", value) for value in (0.5, 1e7, float("nan"), "2")),
         *(("tries", value) for value in (0, -1, 1_000_001, 2.5, "3")),
     ],

@@ -39,7 +39,7 @@ class Fleet:
     def start(self, count: int = 1, *, spec: str = "tests.process.workload:app", **environment: str) -> None:
         for _ in range(count):
             log = (self.folder / f"worker-{len(list(self.folder.glob('worker-*')))}.log").open("wb")
-            command = [sys.executable, "/tmp/run_worker.py", spec]
+            command = [sys.executable, "-m", "duly.cli", "worker", spec]
             self.workers.append(
                 subprocess.Popen(command, env={**self._environment, **environment}, stderr=log, stdout=log, cwd=ROOT)
             )

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -30,15 +31,9 @@ PATIENCE = 10
 
 
 @pytest.fixture
-def store(postgres_url: str):
+def store(postgres_url: str) -> Iterator[Store]:
     with opened(postgres_url, timeout=2) as one:
         yield one
-
-
-def warm_up(store: Store) -> None:
-    """Run a statement until the driver prepares it."""
-    for _ in range(5):
-        store.survey()
 
 
 def forget_statements(store: Store) -> None:
@@ -48,39 +43,47 @@ def forget_statements(store: Store) -> None:
 
 
 def terminate(store: Store) -> None:
-    """End every connection of this database but our own, as a restart of the server does."""
+    """End every connection of our stores, as a restart of the server does."""
     with psycopg.connect(store.url, autocommit=True) as connection:
         connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity"
-            " where datname = current_database() and pid <> pg_backend_pid()"
+            " where datname = current_database() and application_name like 'duly%'"
         )
 
 
-def test_a_pooler_that_forgets_prepared_statements_is_survived(store: Store) -> None:
-    put(store)
-    warm_up(store)
-    forget_statements(store)
-    assert [head.queue for head in store.survey()] == ["ring"]
-    forget_statements(store)
+@pytest.fixture
+def narrow(postgres_url: str) -> Iterator[Store]:
+    """A store with a single connection, so that what is prepared on it is known."""
+    with opened(postgres_url, pool_size=1) as one:
+        yield one
+
+
+def test_a_pooler_that_forgets_prepared_statements_is_survived(narrow: Store) -> None:
+    put(narrow)
     for _ in range(5):
-        assert store.survey(), "and from now on nothing is prepared"
-    assert settle(store, claim_one(store), Done()) == []
+        narrow.survey()
+    forget_statements(narrow)
+    assert [head.queue for head in narrow.survey()] == ["ring"]
+    for _ in range(5):
+        forget_statements(narrow)
+        assert narrow.survey(), "from now on nothing is prepared"
+    assert settle(narrow, claim_one(narrow), Done()) == []
 
 
-def test_a_forgotten_statement_inside_a_transaction_is_unavailable_once(store: Store) -> None:
-    items = put_and_claim(store, 6)
+def test_a_forgotten_statement_inside_a_transaction_is_unavailable_once(narrow: Store) -> None:
+    items = put_and_claim(narrow, 6)
     for item in items[:5]:
-        settle(store, item, Done())
-    forget_statements(store)
+        settle(narrow, item, Done())
+    forget_statements(narrow)
 
     def act() -> None:
-        with store.transaction() as connection:
-            settle(store, items[5], Done(), connection=connection)
+        with narrow.transaction() as connection:
+            settle(narrow, items[5], Done(), connection=connection)
 
     with pytest.raises(StoreUnavailable, match="prepared statements"):
         act()
     act()
-    assert counts(store) == {"done": 6}
+    assert counts(narrow) == {"done": 6}
 
 
 def test_a_lost_connection_is_unavailable_and_the_next_call_has_a_new_one(store: Store) -> None:

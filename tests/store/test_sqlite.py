@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,38 @@ def test_a_put_beside_an_open_transaction_of_the_same_thread_says_so_instead_of_
         with store.transaction(), pytest.raises(StoreUnavailable, match="write on its own connection"):
             put(store)
         assert put(store)
+
+
+def test_a_caller_that_ends_its_transaction_itself_is_not_rolled_back_twice(sqlite_url: str) -> None:
+    def act() -> None:
+        with store.transaction() as connection:
+            connection.execute("insert into duly_queue (name) values ('a')")
+            connection.execute("rollback")
+            raise RuntimeError("enough")
+
+    with opened(sqlite_url) as store:
+        with pytest.raises(RuntimeError, match="enough"):
+            act()
+        assert query(store, "select name from duly_queue") == []
+
+
+class ThreeLooks(threading.Event):
+    """Stops a watcher after its third look."""
+
+    looks = 0
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.looks += 1
+        if self.looks == 3:
+            self.set()
+        return self.is_set()
+
+
+def test_a_watcher_tells_nothing_while_nothing_changes(sqlite_url: str) -> None:
+    told: list[object] = []
+    with opened(sqlite_url) as store:
+        store.watch(told.append, ThreeLooks())
+    assert told == [None], "but for the first look"
 
 
 def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:

@@ -253,7 +253,8 @@ def test_effects_in_the_handlers_transaction_commit_with_the_item(app: Duly) -> 
 
     def ledger() -> list[Any]:
         with app.store.transaction() as connection:
-            return connection.execute("select amount from ledger").fetchall()
+            rows: list[Any] = connection.execute("select amount from ledger").fetchall()
+            return rows
 
     with testing.virtual(app) as world:
         with app.store.transaction() as connection:

@@ -7,6 +7,7 @@ one at once. What is not written yet when a worker dies runs again: never more t
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -38,7 +39,9 @@ class Settler:
         self._changes: list[Change] = []
         self._closed: list[int] = []
         self._since: datetime | None = None
+        self._durations: list[tuple[str, float]] = []
         self.wants: Callable[[], None] = lambda: None
+        self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._outbox) + len(self._changes) + len(self._closed)
@@ -47,6 +50,8 @@ class Settler:
         """Take a finished work; from any thread. Ignored when someone else spoke for it already."""
         if self._hands.take(work):
             self._outbox.extend(zip(work.items, verdicts, strict=True))
+            if work.stop is not None:  # it had begun
+                self._durations.append((work.task.name, time.monotonic() - work.deadline + work.task.deadline))
             waiting = len(self._outbox)
             if waiting <= len(verdicts) or waiting >= ENOUGH or not len(self._hands):
                 self.wants()
@@ -73,6 +78,8 @@ class Settler:
                 if not isinstance(outcome, Settled):
                     self._changes.append(self._decide(item, outcome, now))
             self._closed = self._hands.let_go(over)
+            durations, self._durations = self._durations, []
+            self.ran(durations)
         try:
             self._store.settle(self._changes, self._closed)
         except StoreUnavailable:

@@ -89,6 +89,7 @@ class Worker:
             Loop("clock", self._measure, self._clock),
         ]
         self._settler.wants = self._settles.wake
+        self._settler.ran = app.telemetry.ran
         self._claimer.heard = self._claims.wake
         self._stop = threading.Event()
         self._hurry = threading.Event()

@@ -19,6 +19,7 @@ server echoes of them.
 from __future__ import annotations
 
 import io
+import json
 import queue
 import re
 import socket
@@ -33,9 +34,8 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from urllib.parse import SplitResult, quote, urlsplit
 
-from msgspec import DecodeError, Struct
+from msgspec import Struct
 
-from duly import codec
 from duly.attempt import Attempt
 from duly.errors import DulyError, InputError
 from duly.model import GiveUp, Throttled
@@ -84,12 +84,10 @@ class Response(Struct, frozen=True):
 
     def json(self) -> Any:
         try:
-            return codec.decode(self.body)
-        except (
-            DecodeError,
-            RecursionError,
-        ) as error:  # the text may hold anything: say where it breaks, not what it is
-            raise BadAnswer(f"the answer ({self.status}, {len(self.body)} bytes) is not JSON: {error}") from None
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:  # the text may hold anything: say where it breaks, not what it is
+            where = f" at {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
+            raise BadAnswer(f"the answer ({self.status}, {len(self.body)} bytes) is not JSON{where}") from None
 
 
 def attempt_headers(attempt: Attempt) -> dict[str, str]:
@@ -110,11 +108,12 @@ def post_json(
     sent = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "duly", **(headers or {})}
     for name, value in sent.items():
         _check_header(name, value)
+    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
     what = f"POST {parts.scheme}://{parts.hostname}{parts.path or '/'}"
     deadline = time.monotonic() + timeout
     try:
         with _connect(parts, deadline) as wire:
-            status, got, answer, whole = _exchange(wire, parts, codec.encode(body), sent, max_response_bytes)
+            status, got, answer, whole = _exchange(wire, parts, text, sent, max_response_bytes)
     except TimeoutError:
         raise TimedOut(f"{what}: no whole answer within {timeout:g} s") from None
     except (OSError, HTTPException) as error:

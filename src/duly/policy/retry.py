@@ -41,6 +41,8 @@ class Backoff(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 <= value <= LONGEST):
                 raise ValueError(f"{name}: must be a number of seconds between 0 and a century, got {value!r}")
+        if 0 < self.base < 1e-6:  # the finest time there is; less would only strain the arithmetic
+            raise ValueError(f"base: must be 0 or at least a microsecond, got {self.base!r}")
         if not (isinstance(self.factor, int | float) and 1 <= self.factor <= 1e6):
             raise ValueError(f"factor: must be between 1 and 1,000,000, got {self.factor!r}")
         if not (isinstance(self.tries, int) and 1 <= self.tries <= 1_000_000):
