@@ -117,6 +117,18 @@ def show(store: Store, item_id: int) -> dict[str, Any]:
     return dict(zip(_SHOWN, row, strict=True))
 
 
+def prune(store: Store, before: datetime, portion: int = 100) -> int:
+    """Forget everything that finished before then, portion by portion; returns how many items are gone."""
+    gone, after = 0, 0
+    while True:
+        some, go_on = store.prune(before, after, portion)
+        gone += some
+        if go_on is None:
+            return gone
+        assert go_on > after
+        after = go_on
+
+
 def exists(store: Store, item_id: int) -> bool:
     return bool(store.fetch([item_id]))
 

@@ -48,6 +48,8 @@ T = TypeVar("T")
 
 # Attempts in one `run` after which something must be putting itself for ever.
 MOST = 10_000
+# Seconds: nobody else is here, so whoever waits for the database waits for itself.
+PATIENCE = 2.0
 
 
 @contextmanager
@@ -56,7 +58,7 @@ def virtual(app: Duly, start: datetime | None = None) -> Iterator[World]:
     before = (app._store, app._clock)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-testing-"))
-        store = open_store(f"sqlite:///{Path(folder) / 'virtual.db'}?synchronous=off")
+        store = open_store(f"sqlite:///{Path(folder) / 'virtual.db'}?synchronous=off", timeout=PATIENCE)
         stack.callback(store.close)
         migrate(store)
         clock = ManualClock(start)

@@ -17,7 +17,7 @@ from tests.cli.conftest import Process
 
 def test_the_demo_fires_retries_and_reviews_and_ends_with_a_summary(start: Callable[..., Process]) -> None:
     demo = start("up", "--demo", "--http-port", "0")
-    for words in ("fired", "h late", "failed", "retry in 2 s: 503 all lines busy", "try 2", "in review", "400 not a"):
+    for words in ("fired", "h late", "failed", "retry in 2 s: 503 line busy", "try 2", "in review", "400 not a"):
         demo.waits_for(words)
     demo.signal(signal.SIGINT)
     assert demo.ends() == 0
@@ -26,6 +26,15 @@ def test_the_demo_fires_retries_and_reviews_and_ends_with_a_summary(start: Calla
     assert "fired, 1 in review" in lines[-1]
     assert not demo.says("Traceback")
     assert not Path(lines[0].removeprefix("duly demo on sqlite:///")).exists(), "the scratch database stays behind"
+
+
+def test_a_closed_terminal_leaves_nothing_behind(start: Callable[..., Process]) -> None:
+    demo = start("up", "--demo", "--http-port", "0")
+    demo.waits_for("fired")
+    demo.signal(signal.SIGHUP)
+    assert demo.ends() == 0
+    place = demo.out.read_text().splitlines()[0].removeprefix("duly demo on sqlite:///")
+    assert not Path(place).parent.exists()
 
 
 def test_the_demo_ends_by_itself_when_told_so(start: Callable[..., Process]) -> None:

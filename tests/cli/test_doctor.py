@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from datetime import timedelta
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -199,7 +200,7 @@ def test_a_database_that_breaks_under_the_doctors_eyes_is_told(
 
 def test_a_library_that_is_not_installed_is_told(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def absent(name: str) -> str:
-        raise surgery.PackageNotFoundError(name)
+        raise PackageNotFoundError(name)
 
     monkeypatch.setattr(surgery, "version", absent)
     assert "no psycopg" in call("doctor", "--database-url", sqlite_url).stdout

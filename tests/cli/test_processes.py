@@ -24,6 +24,13 @@ def free_port() -> int:
 
 
 @pytest.fixture
+def embedded(sqlite_url: str, app_file: str, monkeypatch: pytest.MonkeyPatch) -> Duly:
+    """The same on SQLite only, where the database makes no difference."""
+    monkeypatch.setenv("DULY_DATABASE_URL", sqlite_url)
+    return load_app(app_file)
+
+
+@pytest.fixture
 def app(database_url: str, app_file: str, monkeypatch: pytest.MonkeyPatch) -> Duly:
     """The app as the test itself sees it, on the same database as the processes."""
     monkeypatch.setenv("DULY_DATABASE_URL", database_url)
@@ -42,13 +49,12 @@ def test_a_worker_does_what_is_due_and_ends_with_a_signal(start: Start, app: Dul
     app.close()
 
 
-def test_ctrl_c_is_a_graceful_end_too(start: Start, app: Duly, app_file: str) -> None:
-    worker = start("worker", app_file)
+def test_ctrl_c_is_a_graceful_end_too(start: Start, app_file: str, sqlite_url: str) -> None:
+    worker = start("worker", app_file, "--database-url", sqlite_url)
     worker.waits_for("started")
     worker.signal(signal.SIGINT)
     assert worker.ends() == 0
     assert not worker.says("Traceback")
-    app.close()
 
 
 def test_a_stopping_worker_lets_its_handler_finish(start: Start, app: Duly, app_file: str, tmp_path: Path) -> None:
@@ -75,12 +81,12 @@ def test_a_second_signal_gives_the_attempt_back_at_once(start: Start, app: Duly,
     app.close()
 
 
-def test_a_worker_may_serve_some_of_the_tasks_only(start: Start, app: Duly, app_file: str) -> None:
-    left, done = app.put("linger", seconds=0).id, app.put("remind", phone="x").id
+def test_a_worker_may_serve_some_of_the_tasks_only(start: Start, embedded: Duly, app_file: str) -> None:
+    left, done = embedded.put("linger", seconds=0).id, embedded.put("remind", phone="x").id
     worker = start("worker", app_file, "--tasks", "remind, where")
-    eventually(lambda: app.read.item(done).state == "done", worker)
-    assert app.read.item(left).state == "waiting"
-    app.close()
+    eventually(lambda: embedded.read.item(done).state == "done", worker)
+    assert embedded.read.item(left).state == "waiting"
+    embedded.close()
 
 
 def test_the_command_line_has_the_last_word_in_child_processes_too(
@@ -96,18 +102,18 @@ def test_the_command_line_has_the_last_word_in_child_processes_too(
     app.close()
 
 
-def test_a_worker_answers_probes_when_it_is_given_a_port(start: Start, app: Duly, app_file: str) -> None:
+def test_a_worker_answers_probes_when_it_is_given_a_port(start: Start, embedded: Duly, app_file: str) -> None:
     port = free_port()
-    item = app.put("remind", phone="busy").id
+    item = embedded.put("remind", phone="busy").id
     worker = start("worker", app_file, "--http-port", str(port))
     worker.waits_for(f"metrics and probes at http://127.0.0.1:{port}")
-    eventually(lambda: app.read.item(item).failures == 1, worker)
+    eventually(lambda: embedded.read.item(item).failures == 1, worker)
     assert get(port, "/healthz") == '{"status": "ok"}\n'
     assert get(port, "/readyz") == '{"status": "ok"}\n'
     assert 'duly_retries_total{task="remind"} 1.0' in get(port, "/metrics")
     worker.signal()
     assert worker.ends() == 0
-    app.close()
+    embedded.close()
 
 
 def test_a_worker_that_was_given_no_port_opens_none(start: Start, app_file: str, sqlite_url: str) -> None:

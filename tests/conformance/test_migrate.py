@@ -147,7 +147,7 @@ def work_once(store: Store) -> None:
     settle(store, items[0], Snooze(0))
     (again,) = claim(store)
     settle(store, [again, *items[1:]], Done(), closed=[items[0].fence, again.fence])
-    store.prune(after(-60), 10)
+    store.prune(after(-60), 0, 10)
 
 
 def test_a_migration_that_cannot_get_its_locks_steps_back_and_tries_again(

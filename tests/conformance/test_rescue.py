@@ -1,8 +1,12 @@
 """Expired, fetch, report and prune: looking after what is under way and what is over."""
 
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import psycopg
 import pytest
 
-from duly.model import Cancel, Done, Failed, GiveUp, Lost
+from duly.model import Cancel, Done, Failed, GiveUp, Lost, Revived
 from duly.store import Store
 from tests.support import (
     after,
@@ -12,6 +16,8 @@ from tests.support import (
     decided,
     exists,
     fetch,
+    is_sqlite,
+    prune,
     put,
     put_and_claim,
     query,
@@ -52,7 +58,7 @@ def test_a_half_settled_lease_gives_its_other_half(store: Store) -> None:
 def test_items_that_were_pruned_leave_an_empty_lease(store: Store) -> None:
     (item,) = put_and_claim(store)
     settle(store, item, Cancel())
-    store.prune(after(1), 10)
+    store.prune(after(1), 0, 10)
     assert store.expired(after(21), 10) == ([], [item.fence])
 
 
@@ -109,7 +115,7 @@ def test_prune_forgets_what_is_over_and_keeps_review_and_live_work(store: Store)
     settle(store, cancelled, Cancel())
     settle(store, failed, GiveUp("no"))
     (waiting,) = put(store)
-    assert store.prune(after(1), 100) == 2
+    assert prune(store, after(1)) == 2
     assert not exists(store, done.id)
     assert not exists(store, cancelled.id)
     assert counts(store) == {"failed": 1, "running": 1, "waiting": 1}
@@ -121,17 +127,51 @@ def test_prune_keeps_what_ended_since(store: Store) -> None:
     early, late = put_and_claim(store, 2)
     settle(store, early, Done(), now=after(4.999999))
     settle(store, late, Done(), now=after(5))
-    assert store.prune(after(5), 100) == 1
+    assert prune(store, after(5)) == 1
     assert [item.id for item in store.fetch([early.id, late.id])] == [late.id]
 
 
-def test_prune_takes_the_oldest_first_and_no_more_than_asked_for(store: Store) -> None:
-    items = put_and_claim(store, 4)
-    for item, seconds in zip(items, (3, 1, 4, 2), strict=True):
-        settle(store, item, Done(), now=after(seconds))
-    assert [store.prune(after(60), 2), counts(store)] == [2, {"done": 2}]
-    assert {item.id for item in store.fetch([item.id for item in items])} == {items[0].id, items[2].id}
-    assert [store.prune(after(60), 2), store.prune(after(60), 2)] == [2, 0]
+def test_prune_walks_portion_by_portion_and_says_where_to_go_on(store: Store) -> None:
+    items = put_and_claim(store, 5)
+    settle(store, [items[0], items[3], items[4]], Done())
+    later = store.now() + timedelta(days=1)
+    assert store.prune(later, 0, 2) == (1, items[1].id)
+    assert store.prune(later, items[1].id, 2) == (1, items[3].id)
+    assert store.prune(later, items[3].id, 2) == (1, None)
+    assert store.prune(later, items[4].id, 2) == (0, None)
+    assert counts(store) == {"running": 2}
+
+
+def test_prune_stops_where_rows_are_younger_than_what_is_to_be_forgotten(store: Store) -> None:
+    items = put_and_claim(store, 3)
+    settle(store, items, Done())
+    assert store.prune(after(1), 0, 2) == (2, None), "these rows were made just now, however old they claim to be"
+
+
+def test_prune_never_takes_what_was_revived_meanwhile(store: Store, other: Store) -> None:
+    (item,) = put_and_claim(store)
+    settle(store, item, Cancel())
+    revived = decided(fetch(store, item.id), Revived(after(9)))
+    with ThreadPoolExecutor(1) as pool:
+        with store.transaction() as connection:
+            assert store.settle([revived], connection=connection) == []
+            pruning = pool.submit(prune, other, after(1))
+            wait_until_blocked(store)
+        pruning.result()
+    assert fetch(store, item.id).state == "waiting"
+
+
+def wait_until_blocked(store: Store) -> None:
+    """Until another statement waits for a lock of ours; on SQLite it then waits for its turn, sooner or later."""
+    if is_sqlite(store):
+        return
+    with psycopg.connect(store.url, autocommit=True) as connection:
+        waiting = (
+            "select count(*) from pg_locks join pg_stat_activity using (pid)"
+            " where not granted and datname = current_database()"
+        )
+        while connection.execute(waiting).fetchone() == (0,):
+            pass
 
 
 def test_prune_takes_the_records_of_the_tries_along(store: Store) -> None:
@@ -140,14 +180,14 @@ def test_prune_takes_the_records_of_the_tries_along(store: Store) -> None:
     (again,) = claim(store, now=after(60))
     settle(store, again, Done(), now=after(61))
     assert len(tries(store, item.id)) == 1
-    assert store.prune(after(100), 10) == 1
+    assert store.prune(after(100), 0, 10)[0] == 1
     assert query(store, "select count(*) from duly_attempt") == [(0,)]
 
 
 def test_an_id_is_never_given_twice(store: Store) -> None:
     (item,) = put_and_claim(store)
     settle(store, item, Done())
-    store.prune(after(1), 10)
+    store.prune(after(1), 0, 10)
     assert put(store)[0] > item.id
 
 

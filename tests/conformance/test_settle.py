@@ -173,7 +173,7 @@ def test_a_change_decided_for_waiting_is_void_once_the_item_runs(store: Store) -
 def test_an_item_that_was_pruned_refuses_its_change(store: Store) -> None:
     (item,) = put_and_claim(store)
     settle(store, item, Cancel())
-    store.prune(after(1), 10)
+    store.prune(after(1), 0, 10)
     assert settle(store, item, Done()) == [item.id]
     assert settle(store, item, Failed("busy")) == [item.id]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 
 from duly import Backoff, Duly
 from duly.clock import Clock, DatabaseClock, ManualClock
 from duly.engine.loop import Loop
-from duly.engine.pruner import BREATH, EVERY, PORTION, Pruner
+from duly.engine.pruner import BREATH, EVERY, PORTION, STEP, Pruner
 from duly.engine.rescuer import Rescuer
 from duly.errors import StoreUnavailable
 from duly.model import Done, GiveUp
@@ -98,21 +98,22 @@ def test_finished_items_are_forgotten_after_their_time_and_review_is_kept(store:
     pruner = Pruner(store, keep=100)
     assert pruner.tick(after(50)) == after(50) + EVERY
     assert exists(store, done.id)
-    pruner.tick(after(101))
+    assert pruner.tick(after(101)) == after(101) + BREATH
     assert not exists(store, done.id)
     assert exists(store, failed.id)
+    assert pruner.tick(after(102)) == after(102) + EVERY
 
 
-def test_a_long_history_is_forgotten_portion_by_portion(store: Store) -> None:
-    put(store, PORTION + 1)
-    items = []
-    while batch := claim(store):
-        items += batch
-    settle(store, items, Done())
+def test_a_long_history_is_walked_portion_by_portion(store: Store) -> None:
+    ids = put(store, PORTION + 1, due_at=after(1e9))
+    item_id = put(store)[0]
+    settle(store, claim(store), Done())
     pruner = Pruner(store, keep=100)
-    assert pruner.tick(after(200)) == after(200) + BREATH
-    assert pruner.tick(after(200)) == after(200) + EVERY
-    assert not exists(store, items[0].id)
+    now = store.now() + timedelta(days=1)
+    assert pruner.tick(now) == now + STEP, "nothing old in the first portion: go on, in no hurry"
+    assert pruner.tick(now) == now + BREATH
+    assert not exists(store, item_id)
+    assert exists(store, ids[0])
 
 
 def test_keeping_for_ever_prunes_nothing(store: Store) -> None:

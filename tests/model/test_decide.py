@@ -323,6 +323,12 @@ def test_the_first_loss_counts_and_later_ones_are_given_back_up_to_a_limit(limit
         item = claimed(item, change)
 
 
+def test_a_loss_after_a_crash_is_given_back_because_the_item_ran_in_a_process_of_its_own() -> None:
+    crashed = decide(an_item(), Crashed("9"), NOW, RULES)
+    change = decide(claimed(an_item(), crashed), Lost(), NOW, RULES)
+    assert (change.state, change.attempt, change.crashes, change.losses) == ("waiting", 1, 1, 1)
+
+
 def test_an_item_that_takes_its_worker_down_every_time_ends_in_review() -> None:
     """First the worker is lost; from then on it runs in a process of its own, which crashes."""
     item = an_item()

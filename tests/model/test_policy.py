@@ -60,7 +60,7 @@ def test_no_failure_yet_waits_like_the_first() -> None:
     [
         Backoff(),
         Backoff(factor=1),
-        Backoff(base=1e-6, factor=1 + 1e-15),
+        Backoff(base=1e-6, factor=1.5),
         Backoff(base=0),
         Backoff(cap=LONGEST, factor=1e6),
     ],

@@ -130,7 +130,7 @@ def gather(url: str, mode: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         yield "settle losses", store.plans(lambda: store.settle(losses, list({item.fence for item in lost})))
         yield "report", store.plans(lambda: store.report(items[0].id, items[0].fence, b"1"))
         yield "fetch", store.plans(lambda: store.fetch([item.id for item in items]))
-        yield "prune", store.plans(lambda: store.prune(after(-3600), 100))
+        yield "prune", store.plans(lambda: store.prune(after(-3600), 0, 100))
         yield "put", store.plans(lambda: store.put([new(key="k", due_at=after(9e6)), new(due_at=after(9e6))]))
         yield "put again", store.plans(lambda: store.put([new(key="k", due_at=after(9e6))]))
         yield "show", store.plans(lambda: store.read("show", {"id": items[0].id}))

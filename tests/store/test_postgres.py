@@ -39,7 +39,8 @@ def store(postgres_url: str) -> Iterator[Store]:
 def forget_statements(store: Store) -> None:
     """As a transaction pooler does that hands the next transaction to another server connection."""
     with store.transaction() as connection:
-        connection.execute("do $$ begin execute 'deallocate all'; end $$")  # in a form that the driver does not notice
+        # in a form that the driver does not notice
+        connection.execute("do $$ begin execute 'deallocate all'; end $$", prepare=False)
 
 
 def terminate(store: Store) -> None:

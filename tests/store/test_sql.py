@@ -7,7 +7,7 @@ from duly.store.sql import psycopg_sections, sections, to_numbered, to_psycopg
 
 # Sections that only one database needs: what the other says in Python or in another statement.
 ONLY_POSTGRES = {"now", "put", "put_one_and_tell", "tell"}
-ONLY_SQLITE = {"pick", "paused", "lease", "held", "tried"}
+ONLY_SQLITE = {"pick", "paused", "lease", "held", "tried", "old"}
 
 
 def test_both_dialects_have_the_same_sections_but_for_those_listed_here() -> None:
@@ -33,7 +33,7 @@ def test_reads_of_both_dialects_take_the_same_parameters() -> None:
     def parameters(text: str) -> set[str]:
         return set(re.findall(r"%\((\w+)\)s", to_psycopg(text)))
 
-    for name in ("survey", "expired", "page", "show", "attempts", "depth", "prune", "pause", "resume", "live"):
+    for name in ("survey", "expired", "page", "show", "attempts", "depth", "pause", "resume", "live"):
         assert parameters(sections("postgres")[name]) == parameters(sections("sqlite")[name]), name
 
 

@@ -267,6 +267,23 @@ def test_effects_in_the_handlers_transaction_commit_with_the_item(app: Duly) -> 
         assert world.item(placed).state == "done"
 
 
+def test_a_handler_that_waits_for_its_own_transaction_fails_soon(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(testing, "PATIENCE", 0.05)
+
+    @app.task
+    def ring() -> None: ...
+
+    @app.task
+    def book(attempt: Attempt) -> None:
+        attempt.connection.execute("select 1")
+        ring.put()  # without connection=attempt.connection
+
+    with testing.virtual(app) as world:
+        placed = book.put()
+        assert world.run() == 1
+        assert "write on its own connection" in str(world.item(placed).last_error)
+
+
 def test_progress_is_kept_while_an_item_waits(app: Duly) -> None:
     @app.task
     def load(attempt: Attempt) -> Snooze:

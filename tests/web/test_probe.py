@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from duly import Duly
-from duly.errors import ConfigError, StoreUnavailable
+from duly.errors import ConfigError, StoreError, StoreUnavailable
 from duly.patience import Patient
 from duly.web import probe as room
 from duly.web.probe import Probe
@@ -141,6 +141,19 @@ def test_an_absent_database_is_not_ready_and_no_secret_is_told() -> None:
         assert (status, json.loads(body)["reason"]) == (503, "the database does not answer")
         assert b"someone" not in body
         assert b"duly_store_up 0.0" in ask(probe, "/metrics")[2]
+    app.close()
+
+
+def test_a_database_that_is_broken_is_not_ready(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    app = Duly(sqlite_url)
+
+    def broken() -> None:
+        raise StoreError("/secret/place.db is damaged")
+
+    monkeypatch.setattr(app, "check", broken)
+    with Probe(app, "127.0.0.1", 0) as probe:
+        status, _, body = ask(probe, "/readyz")
+        assert (status, json.loads(body)["reason"]) == (503, "the database refuses")
     app.close()
 
 

@@ -106,6 +106,7 @@ def show(item_id: int, as_json: bool, in_utc: bool) -> None:
 
 
 def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
@@ -138,7 +139,7 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
     console.print()
     for time, what in _timeline(story):
         console.print(Text(words.full(time, now, in_utc), style="dim"))
-        console.print(Text(f"    {words.cut(what, console.width - 4)}"))
+        console.print(Padding(Text(words.cut(what, 500), overflow="fold"), (0, 0, 0, 4)))
     if item.last_error and "\n" in item.last_error:
         console.print(Text(f"\nlast error\n{item.last_error}"), overflow="fold", soft_wrap=False)
 

@@ -189,7 +189,7 @@ class _Wire(io.RawIOBase):
             self._sock.settimeout(_left(self._deadline))
             rest = rest[self._sock.send(rest) :]
 
-    def makefile(self, mode: str) -> io.BufferedReader:  # noqa: ARG002
+    def makefile(self, mode: str) -> io.BufferedReader:
         return io.BufferedReader(self)
 
     def close(self) -> None:

@@ -72,8 +72,11 @@ class Store(Protocol):
 
     def fetch(self, ids: Sequence[int]) -> list[Item]: ...
 
-    def prune(self, before: datetime, most: int) -> int:
-        """Forget items that finished before then; returns how many."""
+    def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
+        """Look at `most` items beyond this id and forget those that finished before then.
+
+        Returns how many are gone, and the id after which to go on; None at the end of what can be that old.
+        """
         ...
 
     def pause(self, queue: str, now: datetime) -> None: ...

@@ -304,8 +304,9 @@ class PostgresStore:
     def fetch(self, ids: Sequence[int]) -> list[Item]:
         return [Item(*row) for row in self._run("fetch", {"ids": _ints(ids)})]
 
-    def prune(self, before: datetime, most: int) -> int:
-        return int(self._run("prune", {"before": before, "most": most})[0][0])
+    def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
+        ((gone, go_on),) = self._run("prune", {"before": before, "after": after, "most": most})
+        return gone, go_on
 
     def pause(self, queue: str, now: datetime) -> None:
         self._run("pause", {"queue": queue, "now": now})

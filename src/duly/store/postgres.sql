@@ -14,7 +14,7 @@ select n.task, n.queue, n.args::json, coalesce(n.due_at, statement_timestamp()),
   from unnest(:tasks::text[], :queues::text[], :args::text[], :due_ats::timestamptz[], :keys::text[],
               :ranks::smallint[], :max_attempts::int[], :traces::text[])
        as n(task, queue, args, due_at, key, rank, max_attempts, trace)
-    on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
+    on conflict (task, live_key) where live_key is not null do nothing
 returning id, cast(execution_key as text), task, key
 
 -- name: put_one
@@ -22,7 +22,7 @@ returning id, cast(execution_key as text), task, key
 insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
 values (:task, :queue, cast(:args as json), coalesce(cast(:due_at as timestamptz), statement_timestamp()),
         coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace)
-    on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
+    on conflict (task, live_key) where live_key is not null do nothing
 returning id, cast(execution_key as text), task, key
 
 -- name: put_one_and_tell
@@ -31,7 +31,7 @@ with placed as (
     insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
     values (:task, :queue, cast(:args as json), coalesce(cast(:due_at as timestamptz), statement_timestamp()),
             coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace)
-        on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
+        on conflict (task, live_key) where live_key is not null do nothing
     returning id, cast(execution_key as text) as execution_key, task, key)
 select p.id, p.execution_key, p.task, p.key, pg_notify('duly', :news) from placed p
 
@@ -45,7 +45,7 @@ select pg_notify('duly', n.news) from unnest(:news::text[]) as n(news)
 -- Who holds this key now.
 select id, cast(execution_key as text), cast(args as text), planned_at
   from duly_item
- where task = :task and key = :key and key is not null and state in ('waiting', 'running')
+ where task = :task and live_key = :key and live_key is not null
 
 -- name: survey
 -- The earliest waiting item of each open queue, lane and rank: hops from group to group along the index, so its cost
@@ -53,7 +53,7 @@ select id, cast(execution_key as text), cast(args as text), planned_at
 with recursive head as (
     (select queue, lane, rank, due_at
        from duly_item
-      where state = 'waiting'
+      where is_waiting
       order by queue, lane, rank, due_at
       limit 1)
     union all
@@ -62,7 +62,7 @@ with recursive head as (
      cross join lateral (
            select i.queue, i.lane, i.rank, i.due_at
              from duly_item i
-            where i.state = 'waiting' and (i.queue, i.lane, i.rank) > (h.queue, h.lane, h.rank)
+            where i.is_waiting and (i.queue, i.lane, i.rank) > (h.queue, h.lane, h.rank)
             order by i.queue, i.lane, i.rank, i.due_at
             limit 1) n)
 select h.queue, h.lane, h.rank, h.due_at
@@ -83,7 +83,7 @@ with picked as materialized (
                 cross join lateral (
                       select i.id
                         from duly_item i
-                       where i.state = 'waiting'
+                       where i.is_waiting
                          and i.queue = s.queue and i.lane = s.lane and i.rank = r.rank
                          and i.due_at <= :now
                          and i.task = any(:tasks::text[])
@@ -181,18 +181,20 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
  where id = any(:ids::bigint[])
 
 -- name: prune
--- Forgets finished items oldest first; review waits for a person.
-with gone as (
+-- Looks at the next rows by id and forgets those that finished long enough ago; review waits for a person. Answers how
+-- many are gone and where to go on: nowhere once rows are younger than what is to be forgotten.
+with looked as materialized (
+    select id, state, finished_at, created_at from duly_item where id > :after order by id limit :most),
+gone as (
     delete from duly_item
      where id = any(array(
-           select id
-             from duly_item
-            where state in ('done', 'cancelled') and finished_at < :before
-            order by finished_at
-            limit :most
-              for update skip locked))
+           select id from looked where state in ('done', 'cancelled') and finished_at < :before))
+       -- still: it may be revived while this waits for its lock
+       and state in ('done', 'cancelled')
     returning id)
-select count(*) from gone
+select (select count(*) from gone),
+       case when (select count(*) from looked) = :most and (select max(created_at) from looked) < :before
+            then (select max(id) from looked) end
 
 -- name: pause
 insert into duly_queue (name, paused_at) values (:queue, :now)
@@ -236,7 +238,7 @@ select w.queue, w.lane, w.state, w.items, w.due, w.oldest, (q.paused_at is not n
   from (select queue, lane, state, count(*) as items, count(*) filter (where due_at <= :now) as due,
                min(due_at) as oldest
           from duly_item
-         where state = 'waiting'
+         where is_waiting
          group by queue, lane, state
         union all
         select i.queue, i.lane, i.state, count(*), 0, min(i.started_at)
@@ -246,11 +248,11 @@ select w.queue, w.lane, w.state, w.items, w.due, w.oldest, (q.paused_at is not n
         union all
         select queue, 'main', state, count(*), 0, min(finished_at)
           from duly_item
-         where state = 'failed'
+         where in_review
          group by queue, state) w
   left join duly_queue q on q.name = w.queue
 union all
 select q.name, 'main', 'waiting', 0, 0, null, true
   from duly_queue q
  where q.paused_at is not null
-   and not exists (select from duly_item i where i.queue = q.name and i.state = 'waiting')
+   and not exists (select from duly_item i where i.queue = q.name and i.is_waiting)

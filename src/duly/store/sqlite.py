@@ -309,9 +309,15 @@ class SqliteStore:
     def fetch(self, ids: Sequence[int]) -> list[Item]:
         return [Item(*_fetch_row(row)) for row in self._read("fetch", {"ids": _json(list(ids))})]
 
-    def prune(self, before: datetime, most: int) -> int:
-        with self._writing() as writer:
-            return writer.execute(self._sql["prune"], {"before": to_int(before), "most": most}).rowcount
+    def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
+        limit = to_int(before)
+        looked = self._read("old", {"after": after, "most": most})
+        old = [item_id for item_id, finished_at, _ in looked if finished_at is not None and finished_at < limit]
+        if old:
+            with self._writing() as writer:
+                writer.execute(self._sql["prune"], {"ids": _json(old)})
+        goes_on = len(looked) == most and max(created_at for _, _, created_at in looked) < limit
+        return len(old), looked[-1][0] if goes_on else None
 
     def pause(self, queue: str, now: datetime) -> None:
         with self._writing() as writer:

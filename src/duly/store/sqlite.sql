@@ -121,15 +121,18 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
   from duly_item
  where id in (select value from json_each(:ids))
 
+-- name: old
+-- The next rows by id, with when they finished if they are done or cancelled.
+select id, case when state in ('done', 'cancelled') then finished_at end, created_at
+  from duly_item
+ where id > :after
+ order by id
+ limit :most
+
 -- name: prune
--- Forgets finished items oldest first; review waits for a person.
+-- Forgets what has come to its end; review waits for a person.
 delete from duly_item
- where id in (
-       select id
-         from duly_item
-        where state in ('done', 'cancelled') and finished_at < :before
-        order by finished_at
-        limit :most)
+ where id in (select value from json_each(:ids)) and state in ('done', 'cancelled')
 
 -- name: pause
 insert into duly_queue (name, paused_at) values (:queue, :now)

@@ -134,10 +134,11 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server_version = "duly"
-    sys_version = ""
     timeout = 10  # for a peer that stays silent
     server: _Server
+
+    def version_string(self) -> str:
+        return "duly"
 
     def do_GET(self) -> None:
         self._send(*self.server.probe.answer(self.path.partition("?")[0]))

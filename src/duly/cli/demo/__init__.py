@@ -6,6 +6,7 @@ Everything else is the real thing: the worker, the reminders app, its HTTP calls
 from __future__ import annotations
 
 import logging
+import signal
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,6 +37,7 @@ def run_demo(seconds: float | None) -> None:
         app = load_app(BUILT_IN)
         stack.callback(app.close)
         worker = app.worker()
+        signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
         probe_url = stack.enter_context(probing(app))
         scene = Scene(app, provider)
         scene.play()

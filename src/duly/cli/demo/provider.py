@@ -14,7 +14,7 @@ from uuid import uuid4
 REFUSALS = {
     400: "not a phone number",
     429: "too many calls",
-    503: "all lines busy",
+    503: "line busy",
 }
 
 

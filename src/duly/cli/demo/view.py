@@ -120,7 +120,9 @@ class Screen(Lines):
             both = Table.grid(padding=(0, 4, 0, 0), expand=True)
             both.add_column(ratio=2)
             both.add_column(ratio=5)
-            both.add_row(_upcoming(upcoming[:rows], now, width), _happened(events[:rows], width, is_wide))
+            both.add_row(
+                _upcoming(upcoming[:rows], now, (width - 8) * 2 // 7), _happened(events[:rows], width, is_wide)
+            )
             return Group(self._header(), Text(), both, _gap(rows - max(len(upcoming), len(events))), footer)
         few = max(min(len(upcoming), rows // 3), 1)
         left = max(rows - few - 2, 1)
@@ -145,12 +147,13 @@ class Screen(Lines):
 
 
 def _upcoming(rows: list[Row], now: datetime, width: int) -> RenderableType:
+    room = width - 12  # the due column, and the air beside it
     table = words.table(("due", "right"), "upcoming", rows=())
     table.columns[0].min_width = 8
     for row in rows:
         again = Text(f"  try {row.attempt + 1}", style="yellow") if row.failures else Text()
         when = words.relative(row.due_at, now) if row.due_at > now else "now"
-        table.add_row(Text(when, style="cyan"), Text.assemble(words.cut(_title(row), width // 2), again))
+        table.add_row(Text(when, style="cyan"), Text.assemble(words.cut(_title(row), room - len(again)), again))
     if not rows:
         table.add_row("", Text("nothing waits", style="dim"))
     return table

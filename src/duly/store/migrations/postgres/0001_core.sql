@@ -36,21 +36,24 @@ create table duly_item (
     last_error     text,
     error_class    text,
     trace          text,                                   -- W3C traceparent of whoever put it
-    created_at     timestamptz not null default clock_timestamp()
-) with (fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
+    created_at     timestamptz not null default clock_timestamp(),
+    -- What the indexes below look at instead of the state: an update that changes none of these is a heap-only one, so
+    -- settling a success touches no index at all.
+    is_waiting     boolean     generated always as (case when state = 'waiting' then true end) stored,
+    in_review      boolean     generated always as (case when state = 'failed' then true end) stored,
+    live_key       text        collate "C"
+                               generated always as (case when state in ('waiting', 'running') then key end) stored
+) with (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
         autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_insert_scale_factor = 0.1);
 
 -- Claims and the survey of what is due: waiting rows only, so neither finished nor running rows weigh on it.
-create index duly_item_due on duly_item (queue, lane, rank, due_at, id) where state = 'waiting';
+create index duly_item_due on duly_item (queue, lane, rank, due_at, id) where is_waiting;
 
 -- One live item per task and key.
-create unique index duly_item_key on duly_item (task, key) where key is not null and state in ('waiting', 'running');
+create unique index duly_item_key on duly_item (task, live_key) where live_key is not null;
 
 -- Review.
-create index duly_item_failed on duly_item (id) where state = 'failed';
-
--- The pruner walks finished rows oldest first.
-create index duly_item_finished on duly_item (finished_at) where state in ('done', 'cancelled');
+create index duly_item_review on duly_item (id) where in_review;
 
 create table duly_lease (
     fence        bigint      generated always as identity primary key,

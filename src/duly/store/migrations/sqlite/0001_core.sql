@@ -45,9 +45,7 @@ create index duly_item_due on duly_item (queue, lane, rank, due_at, id) where st
 
 create unique index duly_item_key on duly_item (task, key) where key is not null and state in ('waiting', 'running');
 
-create index duly_item_failed on duly_item (id) where state = 'failed';
-
-create index duly_item_finished on duly_item (finished_at) where state in ('done', 'cancelled');
+create index duly_item_review on duly_item (id) where state = 'failed';
 
 create table duly_lease (
     fence        integer primary key autoincrement,
