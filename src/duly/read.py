@@ -122,9 +122,7 @@ class Read:
 
     def depths(self) -> list[Depth]:
         rows = self._store.read("depth", {"now": self._clock.now()})
-        return sorted(
-            (_depth(*row) for row in rows), key=lambda d: (d.queue, d.lane, d.state)
-        )
+        return sorted((_depth(*row) for row in rows), key=lambda d: (d.queue, d.lane, d.state))
 
 
 def _row(row: tuple[Any, ...]) -> Row:

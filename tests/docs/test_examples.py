@@ -26,7 +26,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     module = type(sys)(f"page_{page.stem}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for block in BLOCK.findall(page.read_text(encoding="utf8")):
-        exec(compile(block, page.name, "exec"), vars(module))  # noqa: S102
+        exec(compile(block, page.name, "exec"), vars(module))
     if isinstance(app := vars(module).get("app"), duly.Duly):
         app.close()
 

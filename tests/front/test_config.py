@@ -11,7 +11,8 @@ from duly.errors import ConfigError
 
 def test_the_seeds_settings_have_the_seeds_defaults_and_names() -> None:
     settings = load({})
-    assert (settings.poll_seconds, settings.concurrency, settings.retry_tries, settings.retry_base_seconds) == (60, 10, 3, 60)
+    assert (settings.poll_seconds, settings.concurrency) == (60, 10)
+    assert (settings.retry_tries, settings.retry_base_seconds) == (3, 60)
     changed = load(
         {
             "SCHEDULER_POLL_INTERVAL_SECONDS": "30",
@@ -20,7 +21,8 @@ def test_the_seeds_settings_have_the_seeds_defaults_and_names() -> None:
             "RETRY_BASE_DELAY_SECONDS": "1.5",
         }
     )
-    assert (changed.poll_seconds, changed.concurrency, changed.retry_tries, changed.retry_base_seconds) == (30, 5, 7, 1.5)
+    assert (changed.poll_seconds, changed.concurrency) == (30, 5)
+    assert (changed.retry_tries, changed.retry_base_seconds) == (7, 1.5)
 
 
 def test_code_beats_environment_beats_alias_beats_file(tmp_path: Path) -> None:

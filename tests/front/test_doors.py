@@ -29,8 +29,8 @@ BELOW: dict[str, set[str]] = {
     "outbound": {"attempt", "codec", "errors", "model"},
 }  # fmt: skip
 FRONT = {"web", "cli", "apps", "testing", "doctor"}
-# The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the database
-# is: all at run time, none when it is imported.
+# The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the
+# database is: all at run time, none when it is imported.
 LATE = {("app", "engine"), ("store", "config"), ("task", "app"), ("telemetry", "app"), ("telemetry", "task")}
 
 

@@ -101,7 +101,7 @@ def test_bad_input_in_the_middle_of_many_names_its_row_and_stores_nothing(app: D
 
 
 def test_an_unknown_task_is_named_beside_the_known_ones(app: Duly) -> None:
-    with pytest.raises(UnknownTask, match="remin.*anything, post, remind"):
+    with pytest.raises(UnknownTask, match=r"remin.*anything, post, remind"):
         app.put("remin", phone="1")
 
 

@@ -47,7 +47,7 @@ def worker(spec: str, tasks: str | None) -> None:
         stack.callback(app.close)
         one = app.worker(names)
         if _is_port_said(app):
-            stack.enter_context(probing(app))
+            stack.enter_context(probing(app, one))
         one.run()
 
 
@@ -77,14 +77,14 @@ def up(spec: str | None, demo: bool, seconds: float | None) -> None:
     with ExitStack() as stack:
         stack.callback(app.close)
         one = app.worker()
-        stack.enter_context(probing(app))
+        stack.enter_context(probing(app, one))
         app.migrate(lambda name: log.info("applied migration %s", name))
         with ending(one, seconds):
             one.run()
 
 
 @contextmanager
-def probing(app: Duly) -> Iterator[str | None]:
+def probing(app: Duly, worker: Worker) -> Iterator[str | None]:
     """Serve the probes of this process for a while; the URL, None when they are turned off."""
     settings = app.settings
     if not settings.http_port:
@@ -92,7 +92,7 @@ def probing(app: Duly) -> Iterator[str | None]:
         return
     from duly.web.probe import Probe
 
-    with Probe(app, settings.http_host, settings.http_port) as probe:
+    with Probe(app, settings.http_host, settings.http_port, worker.ailing) as probe:
         log.info("metrics and probes at %s", probe.url)
         yield probe.url
 

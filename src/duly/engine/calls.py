@@ -33,7 +33,7 @@ class Caller:
     """Calls handlers on behalf of a worker."""
 
     def __init__(self, app: Duly, report: Callable[[Item, bytes], None]) -> None:
-        self._store = app.store
+        self._store = app.observed(app.store)
         self._now = app.clock.now
         self._running = app.telemetry.watch()
         self._result_limit = app.settings.max_result_bytes
@@ -64,9 +64,11 @@ class Caller:
             with self._running(task, items):
                 value = task.handler(**args)
             verdicts = self._judge(task, items, value)
-        except Exception as error:
+        except BaseException as error:
             for attempt in attempts:
                 _roll_back(attempt, error)
+            if not isinstance(error, Exception):
+                raise
             return [failure(error)] * len(items)
         if len(attempts) == 1 and attempts[0].transaction is not None:
             return [self._settle_inside(task, attempts[0], verdicts[0])]
@@ -134,11 +136,11 @@ def failure(error: Exception) -> Outcome:
     return Failed(f"{class_name(type(error))}: {error}\n\n{''.join(frames)}".strip(), class_names(error))
 
 
-def _roll_back(attempt: Attempt, error: Exception) -> None:
+def _roll_back(attempt: Attempt, error: BaseException) -> None:
     if attempt.transaction is not None:
         stack, _ = attempt.transaction
         try:
             stack.__exit__(type(error), error, error.__traceback__)
-        except Exception as again:  # the same error, or one of the rollback: the handler's own is the one to tell
-            if again is not error:
+        except BaseException as again:  # the same error, or one of the rollback: the handler's own is the one to tell
+            if again is not error and again.__cause__ is not error:
                 error.add_note(f"and the rollback failed: {again}")

@@ -115,9 +115,11 @@ def receive_reply(pipe: BinaryIO) -> Reply | None:
 
 def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
     from duly.app import load_app
+    from duly.telemetry import set_up_logs
 
     die_with_parent()
     app = load_app(spec)
+    set_up_logs(app.settings.log_level, app.settings.log_format)
     lock = threading.Lock()
 
     def reply(message: Reply) -> None:

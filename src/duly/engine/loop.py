@@ -25,13 +25,16 @@ class Loop:
     def __init__(self, name: str, tick: Tick, clock: Clock) -> None:
         self._tick = tick
         self._clock = clock
-        self._name = name
+        self.name = name
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"duly-{name}", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def wake(self) -> None:
         """Tick soon, whatever the last tick said."""
@@ -56,9 +59,9 @@ class Loop:
                 pause = _PAUSES[min(failures, len(_PAUSES) - 1)]
                 failures += 1
                 if isinstance(error, StoreUnavailable):
-                    log.warning("%s waits %.1f s: %s", self._name, pause, error)
+                    log.warning("%s waits %.1f s: %s", self.name, pause, error)
                 else:
-                    log.exception("%s failed, goes on in %.1f s", self._name, pause)
+                    log.exception("%s failed, goes on in %.1f s", self.name, pause)
                 self._stop.wait(pause)
                 continue
             if pause > 0:

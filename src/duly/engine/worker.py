@@ -111,13 +111,19 @@ class Worker:
 
     def run(self) -> None:
         """Start, work until SIGTERM or SIGINT (or `stop`), come to rest. Call it from the main thread."""
-        self.start()
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: self.stop())
+        self.start()
         while not self._stop.wait(0.5):
             pass
         self.drain()
+
+    def ailing(self) -> str | None:
+        """What is wrong with this worker, in a few words; None when all of its loops are alive."""
+        loops = (self._claims, self._settles, self._beats, *self._chores)
+        dead = [loop.name for loop in loops if not loop.is_alive()]
+        return f"not running: {', '.join(dead)}" if dead else None
 
     def stop(self) -> None:
         """Ask the worker to come to rest; a second time: at once."""

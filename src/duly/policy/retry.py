@@ -106,4 +106,3 @@ def class_names(error: BaseException) -> tuple[str, ...]:
 def spread(seed: str) -> float:
     """A number in [0, 1) that looks random and is the same for the same seed."""
     return crc32(seed.encode()) / 2**32
-

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -56,9 +56,7 @@ class Store(Protocol):
         """Prolong the leases of `held` (fence: items); returns the items that are no longer held."""
         ...
 
-    def settle(
-        self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None
-    ) -> list[int]:
+    def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         """Apply changes and drop closed leases; returns the ids whose change was refused as stale."""
         ...
 
@@ -108,6 +106,8 @@ def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> K
             "cancel that item, wait until it ends, or choose another key",
             item_id,
         )
+    # In UTC, for in a repeated hour Python holds times of different zones for unequal.
+    planned_at = planned_at.astimezone(UTC)
     if new.due_at is not None and new.due_at != planned_at:
         return KeyConflict(
             f"{new.key!r} belongs to item {item_id} of {new.task}, planned for {planned_at.isoformat()}, "

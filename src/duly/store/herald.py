@@ -10,6 +10,7 @@ import atexit
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from duly.clock import EPOCH
@@ -58,10 +59,8 @@ class Herald:
             news, self._pending = sorted(self._pending), set()
             self._last = time.monotonic()
         if news:
-            try:
+            with suppress(Exception):
                 self._send(news)
-            except Exception:  # noqa: S110
-                pass
 
     def close(self) -> None:
         """Announce what is pending and end the thread."""

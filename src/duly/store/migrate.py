@@ -108,4 +108,3 @@ def check(store: Store) -> None:
     have, need = current(store), latest(store)
     if have < need:
         raise NotMigrated(f"the database is at migration {have}, this version of duly needs {need}: run `duly migrate`")
-

@@ -40,18 +40,9 @@ class PostgresStore:
         self._timeout = timeout
         self._listen = listen
         self._sql = psycopg_sections()
-        self._pool = ConnectionPool(
-            url,
-            connection_class=Connection,
-            min_size=0,
-            max_size=pool_size,
-            timeout=timeout,
-            num_workers=1,
-            open=False,
-            configure=self._configure,
-            kwargs={"autocommit": True, "connect_timeout": 10, "application_name": "duly", **_KEEPALIVE},
-            name="duly",
-        )
+        self._pool = self._make_pool()
+        # Handlers may hold a transaction while they put or wait for other things: they have connections of their own.
+        self._handlers = self._make_pool()
         self._prepare: bool | None = None
         self._herald = Herald(self._tell)
 
@@ -61,18 +52,34 @@ class PostgresStore:
     def close(self) -> None:
         self._herald.close()
         self._pool.close()
+        self._handlers.close()
+
+    def _make_pool(self) -> ConnectionPool[Connection]:
+        return ConnectionPool(
+            self.url,
+            connection_class=Connection,
+            min_size=0,
+            max_size=self._pool_size,
+            timeout=self._timeout,
+            num_workers=1,
+            open=False,
+            configure=self._configure,
+            kwargs={"autocommit": True, "connect_timeout": 10, "application_name": "duly", **_KEEPALIVE},
+            name="duly",
+        )
 
     def _configure(self, connection: Connection) -> None:
         connection.adapters.register_loader("json", ByteaBinaryLoader)
         connection.prepare_threshold = 3
 
     @contextmanager
-    def _connection(self) -> Iterator[Connection]:
+    def _connection(self, pool: ConnectionPool[Connection] | None = None) -> Iterator[Connection]:
         """A pooled connection; the driver's errors leave as ours."""
+        pool = pool or self._pool
         try:
-            if self._pool.closed:
-                self._pool.open()
-            with self._pool.connection() as connection:
+            if pool.closed:
+                pool.open()
+            with pool.connection() as connection:
                 yield connection
         except (errors.UndefinedTable, errors.UndefinedColumn) as error:
             raise NotMigrated(f"the database is not migrated: run `duly migrate` ({error})") from error
@@ -82,8 +89,18 @@ class PostgresStore:
             raise StoreUnavailable(f"prepared statements do not survive this pooler: {error}") from error
         except (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable) as error:
             raise StoreUnavailable(f"lost a race inside the database; it may be tried again: {error}") from error
-        except (PoolTimeout, psycopg.OperationalError) as error:
+        except PoolTimeout as error:
+            raise StoreUnavailable(f"cannot reach the database: {self._why_not()}") from error
+        except psycopg.OperationalError as error:
             raise StoreUnavailable(f"cannot reach the database: {error}") from error
+
+    def _why_not(self) -> str:
+        """The reason that a pool keeps to itself."""
+        try:
+            psycopg.connect(self.url, connect_timeout=3).close()
+        except psycopg.Error as error:
+            return str(error)
+        return f"all {self._pool_size} connections of this process are busy (pool_size)"
 
     def _run(self, name: str, parameters: Mapping[str, Any], connection: Connection | None = None) -> list[Any]:
         """The rows of one named statement."""
@@ -319,7 +336,7 @@ class PostgresStore:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        with self._connection() as connection, connection.transaction():
+        with self._connection(self._handlers) as connection, connection.transaction():
             yield connection
 
     @contextmanager

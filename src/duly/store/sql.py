@@ -16,9 +16,7 @@ def sections(dialect: str) -> dict[str, str]:
     """The statements of one dialect by name, without their comments; parameters written as :name."""
     text = (files("duly.store") / f"{dialect}.sql").read_text(encoding="utf8")
     parts = _SECTION.split(text)[1:]
-    return {
-        name: _COMMENT.sub("", body).strip() for name, body in zip(parts[0::2], parts[1::2], strict=True)
-    }
+    return {name: _COMMENT.sub("", body).strip() for name, body in zip(parts[0::2], parts[1::2], strict=True)}
 
 
 @cache

@@ -254,9 +254,7 @@ class SqliteStore:
         with self._writing() as writer:
             return self._settle(writer, changes, closed)
 
-    def _settle(
-        self, writer: sqlite3.Connection, changes: Sequence[Change], closed: Sequence[int]
-    ) -> list[int]:
+    def _settle(self, writer: sqlite3.Connection, changes: Sequence[Change], closed: Sequence[int]) -> list[int]:
         plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
         settled: set[tuple[int, int]] = set()
         for fence, group in groupby(plain, key=_fence):

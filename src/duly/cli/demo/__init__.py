@@ -38,7 +38,7 @@ def run_demo(seconds: float | None) -> None:
         stack.callback(app.close)
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
-        probe_url = stack.enter_context(probing(app))
+        probe_url = stack.enter_context(probing(app, worker))
         scene = Scene(app, provider)
         scene.play()
         stack.enter_context(ending(worker, seconds))
