@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from duly.errors import StoreUnavailable
-from duly.model import Done, Head
+from duly.model import Done, Head, Item
 from duly.store import Store, open_store
 from duly.store.base import News
 from duly.store.postgres import PostgresStore
@@ -36,9 +36,9 @@ def store(postgres_url: str) -> Iterator[Store]:
         yield one
 
 
-def forget_statements(store: Store) -> None:
+def forget_statements(store: Store, of_handlers: bool = False) -> None:
     """As a transaction pooler does that hands the next transaction to another server connection."""
-    with store.transaction() as connection:
+    with store.transaction() if of_handlers else store.migrations() as connection:
         # in a form that the driver does not notice
         connection.execute("do $$ begin execute 'deallocate all'; end $$", prepare=False)
 
@@ -73,17 +73,17 @@ def test_a_pooler_that_forgets_prepared_statements_is_survived(narrow: Store) ->
 
 def test_a_forgotten_statement_inside_a_transaction_is_unavailable_once(narrow: Store) -> None:
     items = put_and_claim(narrow, 6)
-    for item in items[:5]:
-        settle(narrow, item, Done())
-    forget_statements(narrow)
 
-    def act() -> None:
+    def act(item: Item) -> None:
         with narrow.transaction() as connection:
-            settle(narrow, items[5], Done(), connection=connection)
+            settle(narrow, item, Done(), connection=connection)
 
+    for item in items[:5]:
+        act(item)
+    forget_statements(narrow, of_handlers=True)
     with pytest.raises(StoreUnavailable, match="prepared statements"):
-        act()
-    act()
+        act(items[5])
+    act(items[5])
     assert counts(narrow) == {"done": 6}
 
 
@@ -243,3 +243,21 @@ def test_what_is_due_much_later_wakes_nobody(store: Store) -> None:
     put(store, due_at=None)
     thread.join(PATIENCE)
     assert len(claim(store, now=after(10))) == 0
+
+
+def test_a_handler_that_holds_a_transaction_does_not_take_a_connection_from_puts(narrow: Store) -> None:
+    with narrow.transaction():
+        put(narrow)
+    assert counts(narrow) == {"waiting": 1}
+
+
+def test_when_all_connections_are_busy_the_error_says_so(postgres_url: str) -> None:
+    with opened(postgres_url, pool_size=1, timeout=0.2) as store, store.transaction():
+        with pytest.raises(StoreUnavailable, match="pool_size"), store.transaction():
+            raise AssertionError("there was a second connection")
+
+
+def test_when_nobody_listens_the_error_says_so() -> None:
+    with opened("postgresql://duly@127.0.0.1:1/none", timeout=0.2) as store:
+        with pytest.raises(StoreUnavailable, match="refused"):
+            store.now()

@@ -343,8 +343,8 @@ class PostgresStore:
     def migrations(self) -> Iterator[Connection]:
         """One migrator at a time, and none that waits long for a lock while live work queues up behind it."""
         with self._connection() as connection, connection.transaction():
-            connection.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,))
-            connection.execute("set local lock_timeout = '2s'")
+            connection.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,), prepare=False)
+            connection.execute("set local lock_timeout = '2s'", prepare=False)
             yield connection
 
     def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
