@@ -11,7 +11,7 @@ import logging
 import sys
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -154,20 +154,18 @@ class Telemetry:
 
     # -- around the caller of handlers
 
-    def watch(self) -> Callable[[Task[..., Any], list[Item]], AbstractContextManager[None]]:
-        """What a caller of handlers puts around each call: the log line, and a span when tracing is set up."""
-        traced = is_tracing()
-        silent: AbstractContextManager[None] = nullcontext()
+    def speaks_of(self, task: Task[..., Any]) -> bool:
+        """Whether each try of this task has its line in the logs."""
+        return log.isEnabledFor(logging.INFO if task.is_labelled else logging.DEBUG)
 
-        def running(task: Task[..., Any], items: list[Item]) -> AbstractContextManager[None]:
+    def running(self, task: Task[..., Any], items: list[Item], traced: bool) -> AbstractContextManager[None]:
+        """Around one call of a handler: its log line, and its span when tracing is set up."""
+        if self.speaks_of(task):
             level = logging.INFO if task.is_labelled else logging.DEBUG
-            if log.isEnabledFor(level):
-                for item in items:
-                    tries = item.max_attempts or task.tries
-                    log.log(level, "Processing %s %s (attempt %s/%s)", task.label, item.id, item.attempt, tries)
-            return self._span(task, items) if traced else silent
-
-        return running
+            for item in items:
+                tries = item.max_attempts or task.tries
+                log.log(level, "Processing %s %s (attempt %s/%s)", task.label, item.id, item.attempt, tries)
+        return self._span(task, items) if traced else nullcontext()
 
     @contextmanager
     def _span(self, task: Task[..., Any], items: list[Item]) -> Iterator[None]:

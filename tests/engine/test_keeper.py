@@ -39,8 +39,8 @@ def test_it_beats_when_a_beat_is_due_and_not_before(store: Store) -> None:
 def test_a_cancelled_item_has_its_handler_stopped_at_the_next_beat(store: Store) -> None:
     hands, (one, two) = holding(store, 2)
     stopped: list[str] = []
-    one.stop = lambda: stopped.append("one")
-    two.stop = lambda: stopped.append("two")
+    one.stop = lambda _: stopped.append("one")
+    two.stop = lambda _: stopped.append("two")
     settle(store, one.items, Cancel())
     Keeper(store, hands, lease=20, beat=5).tick(after(5))
     assert stopped == ["one"]
@@ -58,7 +58,7 @@ def test_progress_is_shown_with_the_last_word_only(store: Store) -> None:
 
 
 def guard(hands: Hands, ended: list[tuple[Work, Verdicts]], hung: list[Work]) -> Guard:
-    def finish(work: Work, verdicts: Verdicts) -> None:
+    def finish(work: Work, verdicts: Verdicts, ended: float | None = None) -> None:
         if hands.take(work):
             ended.append((work, verdicts))
 
@@ -70,7 +70,7 @@ def test_a_work_past_its_deadline_fails_and_is_stopped(store: Store) -> None:
     ended: list[tuple[Work, Verdicts]] = []
     hung: list[Work] = []
     stopped: list[bool] = []
-    work.stop = lambda: stopped.append(True)
+    work.stop = lambda _: stopped.append(True)
     work.deadline = time.monotonic() - 1
     guard(hands, ended, hung).tick(after(1))
     ((who, (verdict,)),) = ended
@@ -84,7 +84,7 @@ def test_a_work_past_its_deadline_fails_and_is_stopped(store: Store) -> None:
 def test_handlers_are_stopped_before_a_lease_that_could_not_be_prolonged_ends(store: Store) -> None:
     hands, (work,) = holding(store)
     stopped: list[bool] = []
-    work.stop = lambda: stopped.append(True)
+    work.stop = lambda _: stopped.append(True)
     one = guard(hands, [], [])
     one.tick(after(17))
     assert stopped == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from duly.errors import InputError, LeaseLost
 from duly.model import Done, Failed, GiveUp, Item, Outcome, Verdict
 from duly.policy.retry import class_name, class_names
 from duly.task import Task
+from duly.telemetry import is_tracing
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -35,7 +36,8 @@ class Caller:
     def __init__(self, app: Duly, report: Callable[[Item, bytes], None]) -> None:
         self._store = app.observed(app.store)
         self._now = app.clock.now
-        self._running = app.telemetry.watch()
+        self._telemetry = app.telemetry
+        self._is_traced = is_tracing()
         self._result_limit = app.settings.max_result_bytes
         self._report = report
 
@@ -49,21 +51,30 @@ class Caller:
     async def acall(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
         """The verdicts of an async handler, one per item."""
         try:
-            args = self._arguments(task, items, self._attempts(task, items))
-            with self._running(task, items):
-                value = await task.handler(**args)
-            return self._judge(task, items, value)
+            return self.judge(task, items, await self.begin(task, items))
         except Exception as error:
             return [failure(error)] * len(items)
+
+    def begin(self, task: Task[..., Any], items: list[Item]) -> Coroutine[Any, Any, Any]:
+        """The coroutine of an async handler, ready to be awaited."""
+        args = self._arguments(task, items, self._attempts(task, items))
+        if self._is_traced or self._telemetry.speaks_of(task):
+            return self._watched(task, items, args)
+        coroutine: Coroutine[Any, Any, Any] = task.handler(**args)
+        return coroutine
+
+    async def _watched(self, task: Task[..., Any], items: list[Item], args: dict[str, Any]) -> Any:
+        with self._telemetry.running(task, items, self._is_traced):
+            return await task.handler(**args)
 
     def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
         """The verdicts of a plain handler, one per item."""
         attempts = self._attempts(task, items)
         try:
             args = self._arguments(task, items, attempts)
-            with self._running(task, items):
+            with self._telemetry.running(task, items, self._is_traced):
                 value = task.handler(**args)
-            verdicts = self._judge(task, items, value)
+            verdicts = self.judge(task, items, value)
         except BaseException as error:
             for attempt in attempts:
                 _roll_back(attempt, error)
@@ -82,10 +93,10 @@ class Caller:
             return task.batch_arguments([item.args for item in items], attempts)
         return task.arguments(items[0].args, attempts[0] if attempts else None)
 
-    def _judge(self, task: Task[..., Any], items: list[Item], value: Any) -> Verdicts:
+    def judge(self, task: Task[..., Any], items: list[Item], value: Any) -> Verdicts:
         """What the handler's answer means. A batch answers with one value per item, or with None for all is well."""
         if not task.batch:
-            return [self._verdict(value)]
+            return _ALL_WELL if value is None else [self._verdict(value)]
         if value is None:
             return [Done()] * len(items)
         if isinstance(value, Verdict):
@@ -126,6 +137,7 @@ class Caller:
 
 
 _DONE = Done()
+_ALL_WELL: Verdicts = [_DONE]
 
 
 def failure(error: Exception) -> Outcome:
@@ -134,6 +146,11 @@ def failure(error: Exception) -> Outcome:
         return error
     frames = traceback.format_exception(error, limit=-8)
     return Failed(f"{class_name(type(error))}: {error}\n\n{''.join(frames)}".strip(), class_names(error))
+
+
+def breakdown(error: BaseException) -> Outcome:
+    """SystemExit and its like in a handler are a failure of that handler, not of the worker."""
+    return Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))
 
 
 def _roll_back(attempt: Attempt, error: BaseException) -> None:

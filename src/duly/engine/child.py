@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from duly.engine.calls import SETTLED, Caller, Settled, Verdicts
+from duly.engine.calls import SETTLED, Caller, Settled, Verdicts, breakdown
 from duly.model import Cancel, Done, Failed, GiveUp, Item, NotFound, Outcome, Skip, Snooze, Throttled
 
 PR_SET_PDEATHSIG = 1
@@ -150,7 +150,7 @@ def _run(task: Any, items: list[Item], caller: Caller) -> Verdicts:
             return asyncio.run(caller.acall(task, items))
         return caller.call(task, items)
     except BaseException as error:
-        return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(items)
+        return [breakdown(error)] * len(items)
 
 
 def die_with_parent() -> None:

@@ -86,7 +86,7 @@ class Guard:
                 error = f"DeadlineExceeded: still running after {work.task.deadline:g} s"
                 self._finish(work, [Failed(error, ("duly.DeadlineExceeded", "TimeoutError"))] * len(work.items))
                 if work.stop is not None:
-                    work.stop()
+                    work.stop(work)
                 self._hung(work)
 
     def _next(self, now: datetime) -> datetime:
@@ -103,5 +103,5 @@ def drop(hands: Hands, lost: set[int]) -> None:
         if len(ours) == len(work.items) and hands.take(work):
             log.warning("%s %s is no longer ours: stopping it", work.task.label, ", ".join(str(i.id) for i in ours))
             if work.stop is not None:
-                work.stop()
+                work.stop(work)
     hands.let_go(gone)

@@ -14,10 +14,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
-from duly.engine.calls import Caller, Verdicts
+from duly.engine.calls import Caller, Verdicts, breakdown, failure
 from duly.engine.work import Hands, Work
 from duly.model import Failed, Item
 from duly.task import Task
@@ -26,7 +25,7 @@ AHEAD = 0.1  # seconds of work that may wait here
 LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker ends
 TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
 
-Finish = Callable[[Work, Verdicts], None]
+Finish = Callable[[Work, Verdicts, float], None]
 
 
 class _Ready:
@@ -176,9 +175,10 @@ class AsyncPool(_Ready):
         """One slot: run work after work, and let the others have their turn."""
         me = asyncio.current_task()
         assert me is not None
+        now = time.monotonic()
         while not self._closed:
-            until = self._loop.time() + TURN
-            while self._loop.time() < until:
+            until = now + TURN
+            while now < until:
                 try:
                     work = self._ready.popleft()
                 except IndexError:
@@ -186,31 +186,34 @@ class AsyncPool(_Ready):
                     await nothing
                     break
                 self._current[me] = work
-                work.deadline = time.monotonic() + work.task.deadline
-                work.stop = partial(self._stop_soon, me, work)
-                verdicts = await self._run(work, me)
+                work.deadline = now + work.task.deadline
+                work.stop = self._stop_soon
+                try:
+                    value = await _Apart(self._caller.begin(work.task, work.items))
+                    verdicts = self._caller.judge(work.task, work.items, value)
+                except Exception as error:
+                    verdicts = [failure(error)] * len(work.items)
+                except asyncio.CancelledError:
+                    me.uncancel()
+                    verdicts = [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
+                except BaseException as error:
+                    verdicts = [breakdown(error)] * len(work.items)
                 del self._current[me]
                 self._ended += len(work.items)
-                self._finish(work, verdicts)
+                now = time.monotonic()
+                self._finish(work, verdicts, now)
                 if not self._is_busy():
                     self._wants()
             await asyncio.sleep(0)
+            now = time.monotonic()
 
-    async def _run(self, work: Work, me: asyncio.Task[None]) -> Verdicts:
-        try:
-            return await _Apart(self._caller.acall(work.task, work.items))
-        except asyncio.CancelledError:
-            me.uncancel()
-            return [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
-        except BaseException as error:  # SystemExit in a handler is a failure of that handler, not of the worker
-            return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(work.items)
+    def _stop_soon(self, work: Work) -> None:
+        self._loop.call_soon_threadsafe(self._stop, work)
 
-    def _stop_soon(self, slot: asyncio.Task[None], work: Work) -> None:
-        self._loop.call_soon_threadsafe(self._stop, slot, work)
-
-    def _stop(self, slot: asyncio.Task[None], work: Work) -> None:
-        if self._current.get(slot) is work:  # it may have ended, and the slot gone on to another
-            slot.cancel()
+    def _stop(self, work: Work) -> None:
+        for slot, current in self._current.items():
+            if current is work:  # else it has ended, and its slot gone on to another
+                slot.cancel()
 
 
 class _Apart:
@@ -218,18 +221,17 @@ class _Apart:
 
     __slots__ = ("_coroutine",)
 
-    def __init__(self, coroutine: Coroutine[Any, Any, Verdicts]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
         self._coroutine = coroutine
 
-    def __await__(self) -> Generator[Any, Any, Verdicts]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         run, step = contextvars.copy_context().run, self._coroutine.send
         value: Any = None
         while True:
             try:
                 waits_for = run(step, value)
             except StopIteration as end:
-                verdicts: Verdicts = end.value
-                return verdicts
+                return end.value
             try:
                 value, step = (yield waits_for), self._coroutine.send
             except BaseException as error:
@@ -312,7 +314,7 @@ class ThreadPool(_Ready):
                         self._abandoned.discard(work)
                         return
                     self._ended += len(work.items)
-                self._finish(work, verdicts)
+                self._finish(work, verdicts, time.monotonic())
                 if not self._is_busy():
                     self._wants()
         finally:
@@ -338,10 +340,10 @@ class Slot:
     def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
         try:
             return contextvars.Context().run(self._caller.call, task, items)
-        except BaseException as error:  # SystemExit in a handler is a failure of that handler, not of the worker
-            return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(items)
+        except BaseException as error:
+            return [breakdown(error)] * len(items)
 
-    def stop(self) -> None:
+    def stop(self, work: Work) -> None:
         """A thread cannot be stopped; its late answer will be refused."""
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 from duly.engine.calls import Verdicts
 from duly.engine.child import Answer, Call, Ready, Report, from_wire, receive_reply, send
+from duly.engine.work import Work
 from duly.model import Crashed, Failed, Item
 from duly.task import Task
 
@@ -77,7 +78,7 @@ class ProcessSlot:
         self._drop()
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
-    def stop(self) -> None:
+    def stop(self, work: Work | None = None) -> None:
         """Kill the handler, from any thread; the slot starts another child when it needs one."""
         child = self._child
         if child is not None and child.poll() is None:

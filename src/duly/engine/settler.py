@@ -7,7 +7,6 @@ one at once. What is not written yet when a worker dies runs again: never more t
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -35,25 +34,24 @@ class Settler:
         self._store = store
         self._tasks = tasks
         self._hands = hands
-        self._outbox: deque[tuple[Item, Outcome | Settled]] = deque()
+        self._outbox: deque[tuple[Work, Verdicts, float | None]] = deque()
+        self._waiting = 0  # about how many items that are
         self._changes: list[Change] = []
         self._closed: list[int] = []
         self._since: datetime | None = None
-        self._durations: list[tuple[str, float]] = []
         self.wants: Callable[[], None] = lambda: None
         self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._outbox) + len(self._changes) + len(self._closed)
 
-    def finish(self, work: Work, verdicts: Verdicts) -> None:
+    def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None) -> None:
         """Take a finished work; from any thread. Ignored when someone else spoke for it already."""
         if self._hands.take(work):
-            self._outbox.extend(zip(work.items, verdicts, strict=True))
-            if work.stop is not None:  # it had begun
-                self._durations.append((work.task.name, time.monotonic() - work.deadline + work.task.deadline))
-            waiting = len(self._outbox)
-            if waiting <= len(verdicts) or waiting >= ENOUGH or not len(self._hands):
+            outbox = self._outbox
+            outbox.append((work, verdicts, ended))
+            self._waiting += len(verdicts)
+            if len(outbox) == 1 or self._waiting >= ENOUGH or not len(self._hands):
                 self.wants()
 
     def tick(self, now: datetime) -> datetime:
@@ -71,15 +69,7 @@ class Settler:
     def _flush(self, now: datetime) -> None:
         # Decided once and kept until written: a database that is away for a while changes nothing about the verdict.
         if not self._changes and not self._closed:
-            over: list[Item] = []
-            while self._outbox and len(over) < MOST:
-                item, outcome = self._outbox.popleft()
-                over.append(item)
-                if not isinstance(outcome, Settled):
-                    self._changes.append(self._decide(item, outcome, now))
-            self._closed = self._hands.let_go(over)
-            durations, self._durations = self._durations, []
-            self.ran(durations)
+            self._take_out(now)
         try:
             self._store.settle(self._changes, self._closed)
         except StoreUnavailable:
@@ -88,6 +78,22 @@ class Settler:
             log.exception("a batch of results could not be written; writing them one by one")
             self._settle_one_by_one(now)
         self._changes, self._closed = [], []
+
+    def _take_out(self, now: datetime) -> None:
+        """Decide what waits in the outbox."""
+        over: list[Item] = []
+        durations: list[tuple[str, float]] = []
+        while self._outbox and len(over) < MOST:
+            work, verdicts, ended = self._outbox.popleft()
+            over.extend(work.items)
+            if ended is not None:
+                durations.append((work.task.name, ended - work.deadline + work.task.deadline))
+            for item, verdict in zip(work.items, verdicts, strict=True):
+                if not isinstance(verdict, Settled):
+                    self._changes.append(self._decide(item, verdict, now))
+        self._waiting = len(self._outbox)
+        self._closed = self._hands.let_go(over)
+        self.ran(durations)
 
     def _settle_one_by_one(self, now: datetime) -> None:
         """One row that the database refuses must not hold the others back, nor stay running for ever."""

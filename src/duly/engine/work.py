@@ -20,7 +20,7 @@ class Work:
         self.task = task
         self.items = items
         self.deadline = float("inf")  # on the monotonic clock; set when it starts
-        self.stop: Callable[[], None] | None = None  # set when it starts
+        self.stop: Callable[[Work], None] | None = None  # set when it starts
 
 
 class Lease:

@@ -162,7 +162,7 @@ class Worker:
             # Spoken for first, so that the end of a stopped handler is not taken for its verdict.
             self._settler.finish(work, [Released()] * len(work.items))
             if work.stop is not None:
-                work.stop()
+                work.stop(work)
 
     def _settle_rest(self) -> None:
         give_up = time.monotonic() + self.app.settings.store_timeout_seconds
