@@ -58,7 +58,7 @@ def test_progress_is_shown_with_the_last_word_only(store: Store) -> None:
 
 
 def guard(hands: Hands, ended: list[tuple[Work, Verdicts]], hung: list[Work]) -> Guard:
-    def finish(work: Work, verdicts: Verdicts, ended: float | None = None) -> None:
+    def finish(work: Work, verdicts: Verdicts) -> None:
         if hands.take(work):
             ended.append((work, verdicts))
 

@@ -252,12 +252,18 @@ def test_a_handler_that_holds_a_transaction_does_not_take_a_connection_from_puts
 
 
 def test_when_all_connections_are_busy_the_error_says_so(postgres_url: str) -> None:
-    with opened(postgres_url, pool_size=1, timeout=0.2) as store, store.transaction():
-        with pytest.raises(StoreUnavailable, match="pool_size"), store.transaction():
-            raise AssertionError("there was a second connection")
+    with (
+        opened(postgres_url, pool_size=1, timeout=0.2) as store,
+        store.transaction(),
+        pytest.raises(StoreUnavailable, match="pool_size"),
+        store.transaction(),
+    ):
+        raise AssertionError("there was a second connection")
 
 
 def test_when_nobody_listens_the_error_says_so() -> None:
-    with opened("postgresql://duly@127.0.0.1:1/none", timeout=0.2) as store:
-        with pytest.raises(StoreUnavailable, match="refused"):
-            store.now()
+    with (
+        opened("postgresql://duly@127.0.0.1:1/none", timeout=0.2) as store,
+        pytest.raises(StoreUnavailable, match="refused"),
+    ):
+        store.now()
