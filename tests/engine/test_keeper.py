@@ -100,3 +100,14 @@ def test_it_comes_back_in_time_for_the_nearest_deadline(store: Store) -> None:
     assert guard(hands, [], []).tick(NOW) <= after(0.2)
     work.deadline = float("inf")
     assert guard(hands, [], []).tick(NOW) == after(0.5)
+
+
+def test_with_nothing_in_hand_they_rest_until_someone_fills_it(store: Store) -> None:
+    hands = Hands()
+    assert guard(hands, [], []).tick(NOW) > after(600)
+    assert Keeper(store, hands, lease=20, beat=5).tick(NOW) > after(600)
+    woken: list[bool] = []
+    hands.filled = lambda: woken.append(True)
+    put(store)
+    hands.lease(claim(store), NOW, NOW + LEASE)
+    assert woken == [True]

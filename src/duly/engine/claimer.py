@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from duly.clock import EPOCH
 from duly.engine.shares import share_out
 from duly.engine.work import Hands
 from duly.model import Head, Item, Lane
@@ -20,6 +21,8 @@ from duly.store.base import News, Store
 Group = tuple[str, Lane, int]
 
 BARREN = timedelta(milliseconds=50)
+# After a claim that emptied a group, look for what comes next there, once for all claims of this while.
+LATER = timedelta(milliseconds=100)
 
 
 class Pool(Protocol):
@@ -41,11 +44,13 @@ class Outlook:
         self.pool = pool
         self._longest = longest
         self._heads: dict[Group, datetime] = {}
+        self._seen: dict[Group, datetime] = {}  # the heads of the last survey
         self._barren: dict[Group, tuple[datetime, timedelta]] = {}
 
     def surveyed(self, heads: Sequence[Head]) -> None:
         served = {head.queue for head in heads if self.pool.serves(head.queue)}
-        self._heads = {(head.queue, head.lane, head.rank): head.due_at for head in heads if head.queue in served}
+        self._seen = {(head.queue, head.lane, head.rank): head.due_at for head in heads if head.queue in served}
+        self._heads = dict(self._seen)
         self._barren = {group: wait for group, wait in self._barren.items() if group in self._heads}
 
     def heard(self, head: Head) -> None:
@@ -69,6 +74,8 @@ class Outlook:
 
     def exhausted(self, group: Group, got_any: bool, now: datetime) -> None:
         self._heads.pop(group, None)
+        if group in self._seen and self._seen[group] > now:
+            self._heads[group] = self._seen[group]  # what was put since is gone; what was to come then still is
         if got_any:
             self._barren.pop(group, None)
         else:
@@ -97,7 +104,7 @@ class Claimer:
         self._poll = timedelta(seconds=poll)
         self._is_swamped = is_swamped
         self._look = True
-        self._look_at: datetime | None = None
+        self._look_at = EPOCH
         self._turn = 0
         self._stopped = False
         self.heard: Callable[[], None] = lambda: None
@@ -120,13 +127,11 @@ class Claimer:
             return now + self._poll
         if self._is_swamped():
             return now + BARREN
-        if self._look or self._look_at is None or self._look_at <= now:
+        if self._look or self._look_at <= now:
             self._survey(now)
         for outlook in self._outlooks:
             while (room := outlook.pool.room()) > 0 and not self._stopped and self._claim(outlook, room, now):
                 pass
-        if self._look:
-            self._survey(now)
         return self._next(now)
 
     def _survey(self, now: datetime) -> None:
@@ -153,14 +158,15 @@ class Claimer:
                 raise
         got = Counter((item.queue, item.lane) for item in items)
         short = [share for share in shares if got[share.queue, share.lane] < share.limit]
+        if short:
+            self._look_at = min(self._look_at, now + LATER)
         for share in short:
-            self._look = True
             for rank in share.ranks:
                 outlook.exhausted((share.queue, share.lane, rank), got[share.queue, share.lane] > 0, now)
         return len(short) < len(shares)
 
     def _next(self, now: datetime) -> datetime:
-        times = [now + self._poll]
+        times = [self._look_at]
         for outlook in self._outlooks:
             next_at = outlook.next_at()
             if next_at is not None and outlook.pool.room() > 0:  # a pool that gets room wakes us

@@ -20,6 +20,8 @@ from duly.store.base import Store
 log = logging.getLogger("duly.engine")
 
 REPORT_EVERY = timedelta(seconds=1)
+# With nothing in hand there is nothing to do: whoever fills the hands wakes both.
+IDLE = timedelta(hours=1)
 
 
 class Keeper:
@@ -39,7 +41,10 @@ class Keeper:
         if due:
             self._prolong(due, now)
         self._write_reports()
-        beats = (lease.beaten_at + self._beat for lease in self._hands.held().values())
+        leases = self._hands.held()
+        if not leases and not self._reports:
+            return now + IDLE
+        beats = (lease.beaten_at + self._beat for lease in leases.values())
         return min(min(beats, default=now + self._beat), now + REPORT_EVERY)
 
     def _prolong(self, due: dict[int, Lease], now: datetime) -> None:
@@ -90,6 +95,8 @@ class Guard:
                 self._hung(work)
 
     def _next(self, now: datetime) -> datetime:
+        if not self._hands.held() and not len(self._hands):
+            return now + IDLE
         nearest = min((work.deadline for work in self._hands.works()), default=float("inf")) - time.monotonic()
         return now + timedelta(seconds=max(min(nearest, 0.5), 0.0))
 

@@ -39,6 +39,7 @@ class Hands:
         self._works: dict[int, Work] = {}
         self._leases: dict[int, Lease] = {}
         self._lock = threading.Lock()
+        self.filled: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         return len(self._works)
@@ -56,7 +57,10 @@ class Hands:
 
     def lease(self, items: list[Item], claimed_at: datetime, lease_until: datetime) -> None:
         with self._lock:
+            was_empty = not self._leases
             self._leases[items[0].fence] = Lease(items, claimed_at, lease_until)
+        if was_empty:
+            self.filled()
 
     def let_go(self, items: Iterable[Item]) -> list[int]:
         """These items are over; returns the fences that have nothing left under them."""

@@ -82,8 +82,10 @@ class Worker:
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
+        self._guards = Loop("guard", self._guard.tick, self._clock)
+        self._hands.filled = self._watch_over
         self._chores = [
-            Loop("guard", self._guard.tick, self._clock),
+            self._guards,
             Loop("rescuer", self._rescuer.tick, self._clock),
             Loop("pruner", self._pruner.tick, self._clock),
             Loop("clock", self._measure, self._clock),
@@ -115,8 +117,7 @@ class Worker:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: self.stop())
         self.start()
-        while not self._stop.wait(0.5):
-            pass
+        self._stop.wait()
         self.drain()
 
     def ailing(self) -> str | None:
@@ -229,6 +230,10 @@ class Worker:
             tasks, queues, settings.cpu_slots if apart else settings.concurrency, most,
             slots=slot, apart=apart, hands=self._hands, finish=self._settler.finish, wants=self._more,
         )  # fmt: skip
+
+    def _watch_over(self) -> None:
+        self._beats.wake()
+        self._guards.wake()
 
     def _more(self) -> None:
         self._claims.wake()

@@ -357,7 +357,7 @@ class PostgresStore:
                     ear.execute("listen duly")
                     tell(None)
                     while not stop.is_set():
-                        for note in ear.notifies(timeout=1.0):
+                        for note in ear.notifies(timeout=2.5):
                             tell(head_of(note.payload))
                             if stop.is_set():
                                 break
