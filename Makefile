@@ -29,8 +29,8 @@ lint: setup  ## check style, format and types
 bench: setup postgres  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench
 
-chaos: setup postgres  ## set up, then run only the tests that kill processes
-	@$(PYTHON) tools/test chaos -x
+chaos: setup postgres  ## set up, then run the long crash tests: default leases, minutes of silence (some 8 minutes)
+	@$(PYTHON) tools/test chaos -x -s
 
 clean:  ## remove .venv, caches and everything else that was made here
 	rm -rf .venv .scratch .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* dist

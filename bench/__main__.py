@@ -18,6 +18,7 @@ import psycopg
 from bench import measure
 from bench.cluster import Server, cluster
 from bench.contenders import DEFAULT_ORDER, Contender, contenders
+from bench.floor import probe
 from bench.report import Results, tables
 from bench.setup import SCRATCH, ensure_peers
 from bench.stage import ContractError
@@ -48,12 +49,16 @@ def main() -> None:
     options = parse()
     everyone = choose(options.peers)
     chosen = choose_measures(options)
+    floors: list[dict[str, float]] = []
     begun = time.monotonic()
     results: Results = {name: {} for name in chosen}
     failures: list[str] = []
     with cluster() as server:
         # Interleaved: what slows the machine for a while slows everyone, not whoever came last.
         for run in range(1, options.runs + 1):
+            if options.measures is None or "floor" in options.measures.split(","):
+                floors.append(probe(server, options.items))
+                print(f"run {run}/{options.runs}  floor  {describe(floors[-1])}", flush=True)
             for name, take in chosen.items():
                 for contender in everyone:
                     step = f"run {run}/{options.runs}  {name:12}  {contender.name:13}"
@@ -70,6 +75,11 @@ def main() -> None:
                     if options.json:
                         save(options, server, results, failures)
     print("\n" + tables(results, everyone))
+    if floors:
+        print("\nfloor: bare SQL on the same cluster")
+        for name in floors[0]:
+            values = sorted(floor[name] for floor in floors)
+            print(f"  {name:22} {values[len(values) // 2]:>12,.0f}   {values[0]:,.0f} - {values[-1]:,.0f}")
     if failures:
         print("\nfailed:\n" + "\n".join(failures), file=sys.stderr)
         raise SystemExit(1)
@@ -78,7 +88,7 @@ def main() -> None:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="duly and its peers side by side")
     parser.add_argument("--peers", help=f"comma-separated, the first is the yardstick; of {', '.join(DEFAULT_ORDER)}")
-    parser.add_argument("--measures", help="comma-separated; all but the seeded drains when left out")
+    parser.add_argument("--measures", help="comma-separated, `floor` for bare SQL; all when left out")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--items", type=int, default=100_000, help="jobs in a bulk put and in a drain")
     parser.add_argument("--singles", type=int, default=2_000, help="puts in single-put")
@@ -102,12 +112,12 @@ def choose(peers: str | None) -> list[Contender]:
 def choose_measures(options: argparse.Namespace) -> dict[str, Measure]:
     known = measures(options)
     if options.measures is None:
-        seeded = {"drain-future", "drain-done", "drain-both"}
-        return {name: take for name, take in known.items() if name not in seeded}
-    unknown = set(options.measures.split(",")) - set(known)
+        return known
+    names = [name for name in options.measures.split(",") if name != "floor"]
+    unknown = set(names) - set(known)
     if unknown:
-        raise SystemExit(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}")
-    return {name: known[name] for name in options.measures.split(",")}
+        raise SystemExit(f"unknown: {', '.join(unknown)}; there are {', '.join(known)}, floor")
+    return {name: known[name] for name in names}
 
 
 def describe(figures: dict[str, Any]) -> str:

@@ -36,32 +36,37 @@ def longest_stuck(ours: Fleet) -> timedelta:
     return max((now - lease for lease in leases if lease is not None), default=timedelta())
 
 
-def test_twenty_kills_lose_nothing_and_leave_no_row_stuck(database_url: str, tmp_path: Path) -> None:
-    choose = random.Random(7)
-    with fleet(database_url, tmp_path, **QUICK) as ours:
-        ours.app.store.load(workload.tasks["mark"].new({"n": n}) for n in range(ITEMS))
-        stuck = timedelta()
-        # Not paced by a clock: the next kill falls when about a twentieth more of the work has been seen.
-        for kill in range(1, KILLS + 1):
-            while len(ours.workers) < 4:
-                ours.start()
-            goal = ITEMS * kill // (KILLS + 1)
-            until(lambda goal=goal: len(ours.lines("marks")) >= goal or ours.states()["done"] == ITEMS, 120)
-            ours.kill_one(choose)
-            stuck = max(stuck, longest_stuck(ours))
+def kill_while_draining(ours: Fleet, choose: random.Random, items: int, kills: int) -> tuple[timedelta, int]:
+    """Four workers drain items while one after another is killed; how long a row was stuck, how many effects repeated."""
+    ours.app.store.load(workload.tasks["mark"].new({"n": n}) for n in range(items))
+    stuck = timedelta()
+    # Not paced by a clock: the next kill falls when about a twentieth more of the work has been seen.
+    for kill in range(1, kills + 1):
         while len(ours.workers) < 4:
             ours.start()
+        goal = items * kill // (kills + 1)
+        until(lambda goal=goal: len(ours.lines("marks")) >= goal or ours.states()["done"] == items, 120)
+        ours.kill_one(choose)
+        stuck = max(stuck, longest_stuck(ours))
+    while len(ours.workers) < 4:
+        ours.start()
 
-        def all_done() -> bool:
-            nonlocal stuck
-            stuck = max(stuck, longest_stuck(ours))
-            return ours.states() == {"done": ITEMS}
+    def all_done() -> bool:
+        nonlocal stuck
+        stuck = max(stuck, longest_stuck(ours))
+        return ours.states() == {"done": items}
 
-        until(all_done, 120, lambda: (ours.states(), ours.logs()[-3000:]))
-        ours.stop()
-        marks = ours.per_key("marks")
-        assert len(marks) == ITEMS, "an effect is missing"
-        assert {row.execution_key for row in ours.app.read.pages()} == set(marks), "an effect has a key of no item"
+    until(all_done, 120, lambda: (ours.states(), ours.logs()[-3000:]))
+    ours.stop()
+    marks = ours.per_key("marks")
+    assert len(marks) == items, "an effect is missing"
+    assert {row.execution_key for row in ours.app.read.pages()} == set(marks), "an effect has a key of no item"
+    return stuck, sum(marks.values()) - items
+
+
+def test_twenty_kills_lose_nothing_and_leave_no_row_stuck(database_url: str, tmp_path: Path) -> None:
+    with fleet(database_url, tmp_path, **QUICK) as ours:
+        stuck, _ = kill_while_draining(ours, random.Random(7), ITEMS, KILLS)
         assert stuck < timedelta(seconds=5)
 
 

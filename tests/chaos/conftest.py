@@ -1,0 +1,5 @@
+"""The long forms of the crash tests, with the default settings. `make chaos` runs them; `make test` has their short forms."""
+
+import os
+
+collect_ignore_glob = [] if os.environ.get("DULY_CHAOS") else ["test_*.py"]
