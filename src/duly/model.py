@@ -82,12 +82,17 @@ class Head(Struct, frozen=True, gc=False):
 
 
 class Share(Struct, frozen=True, gc=False):
-    """How many items a claim may take from one queue and lane, and its ranks, best first."""
+    """How many items a claim may take from one queue and lane, and its ranks, best first.
+
+    `floors`, one per rank, say from which due time on to look: what lies before was claimed already, but a database may
+    have to step over its remains one by one. Without them a claim looks from the beginning.
+    """
 
     queue: str
     lane: Lane
     ranks: tuple[int, ...]
     limit: int
+    floors: tuple[datetime, ...] = ()
 
 
 class Verdict(Exception):

@@ -1,4 +1,4 @@
-"""The long forms of the crash tests, with the default settings. `make chaos` runs them; `make test` has their short forms."""
+"""The long forms of the crash tests, with default settings: `make chaos`. `make test` has their short forms."""
 
 import os
 

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 import pytest
 
+from duly.clock import EPOCH
 from duly.engine.claimer import Claimer
 from duly.engine.work import Hands
-from duly.model import Done, Head, Item
+from duly.model import Done, Head, Item, Share
 from duly.store import Store
 from tests.support import NOW, after, fetch, put, settle
 
@@ -201,3 +202,53 @@ def test_a_stopped_or_swamped_claimer_claims_nothing(store: Store) -> None:
     assert swamped.tick(NOW) < after(1)
     assert pool.items == []
     assert fetch(store, item_id).state == "waiting"
+
+
+def test_a_backlog_is_not_passed_over_for_the_newest(store: Store) -> None:
+    old = put(store, 15, due_at=after(-86_400))
+    pool = Basket(room=10)
+    one = claimer(store, pool)
+    one.tick(NOW)
+    put(store, due_at=NOW)
+    one.hear(Head("ring", "main", 0, EPOCH))
+    pool.size = 100
+    one.tick(after(0.01))
+    one.tick(after(0.2))
+    assert {item.id for item in pool.items} >= set(old)
+    assert len(pool.items) == 16
+
+
+def test_a_put_that_is_told_while_a_claim_is_under_way_is_not_forgotten(store: Store, other: Store) -> None:
+    put(store)
+    pool = Basket()
+    one = claimer(store, pool)
+
+    class Late(Basket):
+        def begin(self, items: list[Item]) -> None:
+            super().begin(items)
+            if len(self.items) == 1:  # after the claim saw the table, before it is over
+                put(other, due_at=NOW)
+                one.hear(Head("ring", "main", 0, EPOCH))
+
+    pool = Late()
+    one = claimer(store, pool)
+    one.tick(NOW)
+    one.tick(NOW)
+    assert len(pool.items) == 2
+
+
+def test_what_was_claimed_already_is_not_walked_over_again(store: Store) -> None:
+    put(store, 3, due_at=after(-30))
+    put(store, 3, due_at=after(-20))
+    pool = Basket(room=3)
+    one = claimer(store, pool)
+    shares: list[Share] = []
+    claim = store.claim
+    store.claim = lambda given, *rest: shares.extend(given) or claim(given, *rest)  # type: ignore[method-assign]
+    one.tick(NOW)
+    pool.size = 6
+    one.tick(NOW)
+    assert [share.floors for share in shares] == [(after(-30),), (after(-30),)]
+    pool.size = 9
+    one.tick(NOW)
+    assert shares[-1].floors == (after(-20),)

@@ -20,8 +20,8 @@ def test_queues_get_equal_parts() -> None:
 def test_retries_get_a_quarter_beside_fresh_work_and_all_of_it_alone() -> None:
     both = share_out([head("a"), head("a", "retry")], 8)
     assert [(share.lane, share.limit) for share in both] == [("main", 6), ("retry", 2)]
-    assert share_out([head("a", "retry")], 8) == [Share("a", "retry", (0,), 8)]
-    assert share_out([head("a")], 8) == [Share("a", "main", (0,), 8)]
+    assert share_out([head("a", "retry")], 8) == [Share("a", "retry", (0,), 8, (NOW,))]
+    assert share_out([head("a")], 8) == [Share("a", "main", (0,), 8, (NOW,))]
 
 
 def test_better_ranks_come_first_inside_a_share() -> None:

@@ -37,7 +37,7 @@ def longest_stuck(ours: Fleet) -> timedelta:
 
 
 def kill_while_draining(ours: Fleet, choose: random.Random, items: int, kills: int) -> tuple[timedelta, int]:
-    """Four workers drain items while one after another is killed; how long a row was stuck, how many effects repeated."""
+    """Four workers drain items while they are killed; how long a row was stuck, and how many effects repeated."""
     ours.app.store.load(workload.tasks["mark"].new({"n": n}) for n in range(items))
     stuck = timedelta()
     # Not paced by a clock: the next kill falls when about a twentieth more of the work has been seen.

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from duly.model import Done, Failed, Lost
+from duly.model import Done, Failed, Item, Lost, Share
 from duly.store.migrate import migrate
 from duly.store.postgres import PostgresStore
 from tests.store.seeded import DUE, LEASES, SEED, SHARES
@@ -182,3 +182,27 @@ def test_millions_of_other_rows_do_not_slow_a_worker(
     assert sum(map(touched, reads)) <= most_rows, json.dumps(told, indent=1)
     assert sum(touched(node) for node in every if "Sort" in node["Node Type"]) <= most_rows
     assert sum(plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for plan in told) <= most_blocks
+
+
+def test_a_long_transaction_elsewhere_does_not_slow_claims(postgres_url: str) -> None:
+    """Its snapshot keeps the remains of every claimed row; claims start behind them."""
+    store = Explained(postgres_url, "custom")
+    try:
+        with psycopg.connect(postgres_url) as elsewhere:
+            elsewhere.execute("set transaction isolation level repeatable read")
+            elsewhere.execute("select count(*) from duly_item")
+            store.load(new(due_at=after(n * 0.001)) for n in range(20_000))
+            share = Share("ring", "main", (0,), 1_000, (NOW,))
+            blocks = []
+            for _ in range(15):
+                claimed: list[Item] = []
+                act = partial(store.claim, [share], ["ring"], "w1", after(60), after(80))
+                (plan,) = store.plans(lambda act=act, claimed=claimed: claimed.extend(act()))
+                reads = [node for node in nodes(plan) if node.get("Index Name") == "duly_item_due"]
+                blocks.append(sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in reads))
+                assert len(claimed) == 1_000
+                store.settle([decided(item, Done()) for item in claimed], [claimed[0].fence])
+                share = Share("ring", "main", (0,), 1_000, (claimed[-1].due_at,))
+        assert max(blocks[5:]) < 2 * max(blocks[:5]), blocks
+    finally:
+        store.close()

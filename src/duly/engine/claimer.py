@@ -7,6 +7,7 @@ belongs to someone else at this moment; it is left alone for a growing while.
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -21,6 +22,7 @@ from duly.store.base import News, Store
 Group = tuple[str, Lane, int]
 
 BARREN = timedelta(milliseconds=50)
+NEWEST = timedelta(seconds=60)
 # After a claim that emptied a group, look for what comes next there, once for all claims of this while.
 LATER = timedelta(milliseconds=100)
 
@@ -46,24 +48,35 @@ class Outlook:
         self._heads: dict[Group, datetime] = {}
         self._seen: dict[Group, datetime] = {}  # the heads of the last survey
         self._barren: dict[Group, tuple[datetime, timedelta]] = {}
+        self.fresh: set[Group] = set()  # told of, and due since a moment ago
+        self.news = 0  # how often it was told of something
 
     def surveyed(self, heads: Sequence[Head]) -> None:
+        self.fresh.clear()
         served = {head.queue for head in heads if self.pool.serves(head.queue)}
         self._seen = {(head.queue, head.lane, head.rank): head.due_at for head in heads if head.queue in served}
         self._heads = dict(self._seen)
         self._barren = {group: wait for group, wait in self._barren.items() if group in self._heads}
 
     def heard(self, head: Head) -> None:
-        if self.pool.serves(head.queue):
-            group = (head.queue, head.lane, head.rank)
+        if not self.pool.serves(head.queue):
+            return
+        group = (head.queue, head.lane, head.rank)
+        if head.due_at == EPOCH:
+            self.fresh.add(group)
+        else:
             self._heads[group] = min(head.due_at, self._heads.get(group, head.due_at))
-            self._barren.pop(group, None)
+        self._barren.pop(group, None)
+        self.news += 1
 
     def due(self, now: datetime) -> list[Head]:
-        return [Head(*group, due_at) for group, due_at in self._times() if due_at <= now]
+        """The heads of what is due; what is only known to be due since a moment ago is looked for among the newest."""
+        known = {group: self._heads[group] for group, at in self._times() if at <= now and group in self._heads}
+        newest = {group: now - NEWEST for group in list(self.fresh)}
+        return [Head(*group, due_at) for group, due_at in {**newest, **known}.items()]
 
     def next_at(self) -> datetime | None:
-        return min((due_at for _, due_at in self._times()), default=None)
+        return EPOCH if self.fresh else min((at for _, at in self._times()), default=None)
 
     def _times(self) -> list[tuple[Group, datetime]]:
         """When to ask each group: when it is due, or later when it gave nothing."""
@@ -72,7 +85,13 @@ class Outlook:
             for group, due_at in list(self._heads.items())
         ]
 
+    def claimed(self, items: Sequence[Item]) -> None:
+        """What is left of these items' groups is due no earlier than the last of them."""
+        for item in items:
+            self._heads[item.queue, item.lane, item.rank] = item.due_at
+
     def exhausted(self, group: Group, got_any: bool, now: datetime) -> None:
+        self.fresh.discard(group)
         self._heads.pop(group, None)
         if group in self._seen and self._seen[group] > now:
             self._heads[group] = self._seen[group]  # what was put since is gone; what was to come then still is
@@ -105,6 +124,7 @@ class Claimer:
         self._is_swamped = is_swamped
         self._look = True
         self._look_at = EPOCH
+        self._later = LATER
         self._turn = 0
         self._stopped = False
         self.heard: Callable[[], None] = lambda: None
@@ -137,7 +157,10 @@ class Claimer:
     def _survey(self, now: datetime) -> None:
         self._look = False
         self._look_at = now + self._poll
+        begun = time.monotonic()
         heads = self._store.survey()
+        # Where a look is costly, it is taken more rarely.
+        self._later = max(LATER, timedelta(seconds=20 * (time.monotonic() - begun)))
         for outlook in self._outlooks:
             outlook.surveyed(heads)
 
@@ -147,6 +170,7 @@ class Claimer:
         if not shares:
             return False
         self._turn += 1
+        news = outlook.news
         lease_until = now + self._lease
         items = self._store.claim(shares, outlook.pool.tasks, self._worker, now, lease_until)
         if items:
@@ -156,10 +180,13 @@ class Claimer:
             except BaseException:
                 self._hands.let_go(items)  # so that the lease runs out and someone else has them
                 raise
+        outlook.claimed(items)
         got = Counter((item.queue, item.lane) for item in items)
         short = [share for share in shares if got[share.queue, share.lane] < share.limit]
         if short:
-            self._look_at = min(self._look_at, now + LATER)
+            self._look_at = min(self._look_at, now + self._later)
+        if news != outlook.news:  # told while the claim was under way, perhaps too late for it
+            self._look = True
         for share in short:
             for rank in share.ranks:
                 outlook.exhausted((share.queue, share.lane, rank), got[share.queue, share.lane] > 0, now)

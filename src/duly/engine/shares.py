@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from operator import attrgetter
 
 from duly.model import Head, Lane, Share
 
@@ -17,10 +18,10 @@ def share_out(due: Iterable[Head], room: int, turn: int = 0) -> list[Share]:
     Fresh work takes most of a queue's share and retries a quarter; either takes all of it when the other has nothing
     due. When there are more queues than room, `turn` moves who is served, so that everybody is, in turn.
     """
-    ranks: dict[tuple[str, Lane], list[int]] = defaultdict(list)
-    for head in due:
-        ranks[head.queue, head.lane].append(head.rank)
-    queues = sorted({queue for queue, _ in ranks})
+    heads: dict[tuple[str, Lane], list[Head]] = defaultdict(list)
+    for head in sorted(due, key=attrgetter("rank", "due_at")):
+        heads[head.queue, head.lane].append(head)
+    queues = sorted({queue for queue, _ in heads})
     if not queues or room <= 0:
         return []
     start = turn % len(queues)
@@ -29,14 +30,19 @@ def share_out(due: Iterable[Head], room: int, turn: int = 0) -> list[Share]:
     shares = []
     for place, queue in enumerate(queues):
         quota = base + (place < extra)
-        fresh, retries = ranks.get((queue, "main")), ranks.get((queue, "retry"))
+        fresh, retries = heads.get((queue, "main")), heads.get((queue, "retry"))
         for_retries = quota
         if fresh and retries:
             # With room for one only, the turn decides between the lanes.
             for_retries = max(quota // RETRY_PART, 1) if quota > 1 else int(turn % RETRY_PART == 0)
         if fresh and (quota > for_retries or not retries):
             limit = quota - for_retries if retries else quota
-            shares.append(Share(queue, "main", tuple(sorted(fresh)), limit))
+            shares.append(_share(fresh, limit))
         if retries and for_retries:
-            shares.append(Share(queue, "retry", tuple(sorted(retries)), for_retries))
+            shares.append(_share(retries, for_retries))
     return shares
+
+
+def _share(heads: list[Head], limit: int) -> Share:
+    ranks, floors = tuple(head.rank for head in heads), tuple(head.due_at for head in heads)
+    return Share(heads[0].queue, heads[0].lane, ranks, limit, floors)

@@ -20,6 +20,7 @@ from psycopg import errors
 from psycopg.types.string import ByteaBinaryLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from duly.clock import EPOCH
 from duly.errors import NotMigrated, StoreUnavailable, WrongState
 from duly.model import Change, Head, Item, NewItem, Placed, Share
 from duly.store.base import News, chunks, claimed_items, conflict, expired_items, item_parameters, key_parameters
@@ -214,6 +215,7 @@ class PostgresStore:
         self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
     ) -> list[Item]:
         places = [(place, rank) for place, share in enumerate(shares) for rank in share.ranks]
+        floors = [floor for share in shares for floor in share.floors or [EPOCH] * len(share.ranks)]
         rows = self._run(
             "claim",
             {
@@ -223,6 +225,7 @@ class PostgresStore:
                 "places": _ints(range(len(shares))),
                 "rank_places": _ints([place for place, _ in places]),
                 "ranks": _ints([rank for _, rank in places]),
+                "floors": floors,
                 "tasks": list(tasks),
                 "worker": worker,
                 "now": now,

@@ -78,13 +78,13 @@ with picked as materialized (
       from unnest(:queues::text[], :lanes::text[], :limits::int[], :places::int[]) as s(queue, lane, quota, place)
      cross join lateral (
            select ranked.id, ranked.ctid
-             from unnest(:rank_places::int[], :ranks::smallint[]) as r(place, rank)
+             from unnest(:rank_places::int[], :ranks::smallint[], :floors::timestamptz[]) as r(place, rank, since)
             cross join lateral (
                   select i.id, i.ctid
                     from duly_item i
                    where i.is_waiting
                      and i.queue = s.queue and i.lane = s.lane and i.rank = r.rank
-                     and i.due_at <= :now
+                     and i.due_at between r.since and :now
                      and i.task = any(:tasks::text[])
                    order by i.due_at, i.id
                    limit s.quota

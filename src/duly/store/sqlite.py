@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from itertools import groupby
+from itertools import groupby, zip_longest
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -223,12 +223,13 @@ class SqliteStore:
 
     def _pick(self, writer: sqlite3.Connection, share: Share, tasks: str, now: int) -> list[int]:
         ids: list[int] = []
-        for rank in share.ranks:
+        for rank, floor in zip_longest(share.ranks, share.floors, fillvalue=EPOCH):
             room = share.limit - len(ids)
             if room <= 0:
                 break
             parameters = {
-                "queue": share.queue, "lane": share.lane, "rank": rank, "now": now, "tasks": tasks, "most": room,
+                "queue": share.queue, "lane": share.lane, "rank": rank, "since": to_int(floor), "now": now,
+                "tasks": tasks, "most": room,
             }  # fmt: skip
             ids.extend(row[0] for row in writer.execute(self._sql["pick"], parameters))
         return ids

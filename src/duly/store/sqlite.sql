@@ -48,7 +48,8 @@ select i.queue, i.lane, i.rank, i.due_at
 -- Due items of one queue, lane and rank, earliest first.
 select i.id
   from duly_item i
- where i.state = 'waiting' and i.queue = :queue and i.lane = :lane and i.rank = :rank and i.due_at <= :now
+ where i.state = 'waiting' and i.queue = :queue and i.lane = :lane and i.rank = :rank
+   and i.due_at between :since and :now
    and i.task in (select value from json_each(:tasks))
  order by i.due_at, i.id
  limit :most
