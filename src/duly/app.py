@@ -248,6 +248,8 @@ class Duly:
         if self._store is not None:
             self._store.close()
             self._store = None
+            if isinstance(self._clock, DatabaseClock):
+                self._clock = None
 
 
 def load_app(spec: str) -> Duly:

@@ -129,9 +129,9 @@ class Throttled(Snooze):
 class _Reasoned(Verdict):
     __match_args__ = ("reason",)
 
-    def __init__(self, reason: str = "") -> None:
+    def __init__(self, reason: object = "") -> None:
         super().__init__(reason)
-        self.reason = reason
+        self.reason = cut(str(reason))
 
 
 class Skip(_Reasoned):

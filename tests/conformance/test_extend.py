@@ -51,10 +51,17 @@ def test_other_leases_stay_as_they_are(store: Store) -> None:
     assert leases(store)[theirs[0].fence][1] == NOW + LEASE
 
 
-def test_an_expired_lease_is_refused_and_stays_expired(store: Store) -> None:
-    items = put_and_claim(store, 2)
-    assert sorted(store.extend(held(items), after(20), after(40))) == [item.id for item in items]
-    assert [until for _, until, _ in leases(store).values()] == [after(20)]
+def test_a_lease_that_ran_out_unnoticed_is_prolonged_all_the_same(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    assert store.extend({item.fence: [item.id]}, after(30), after(50)) == []
+    assert store.expired(after(40), 10) == ([], [])
+
+
+def test_a_lease_that_was_taken_over_is_not_prolonged(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    found, _ = store.expired(after(21), 10)
+    store.settle([decided(each, Lost(), after(21)) for each in found], [item.fence])
+    assert store.extend({item.fence: [item.id]}, after(22), after(42)) == [item.id]
 
 
 def test_a_lease_holds_until_its_last_microsecond(store: Store) -> None:

@@ -16,6 +16,13 @@ gate = threading.Event()
 color: contextvars.ContextVar[str] = contextvars.ContextVar("color", default="none")
 
 
+class Mute(Exception):
+    """An error that fails to say what it is, as many do."""
+
+    def __str__(self) -> str:
+        raise AttributeError("response")
+
+
 @dataclass
 class Product:
     sku: str
@@ -117,6 +124,28 @@ def tasks_on(app: Duly) -> Duly:
     @app.task(cpu=True)
     def apart(n: int) -> int:
         return n + 1
+
+    @app.task(cpu=True)
+    def odd(kind: str) -> Any:
+        if kind == "surrogate":
+            raise ValueError("\udcff")
+        return NotFound(404)
+
+    @app.task
+    def mute() -> None:
+        raise Mute
+
+    @app.task
+    async def amute() -> None:
+        raise Mute
+
+    @app.task
+    def note() -> None:
+        seen["noted"].append(True)
+
+    @app.task
+    async def note_async() -> None:
+        seen["noted"].append(True)
 
     return app
 

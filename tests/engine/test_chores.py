@@ -39,7 +39,7 @@ def rescuer(store: Store, clock: Clock | None = None, swept: Callable[[], None] 
     @app.task(retry=Backoff(base=60, tries=3))
     def ring() -> None: ...
 
-    return Rescuer(store, app.tasks, clock or ManualClock(NOW), sweep=5, lease=20, swept=swept)
+    return Rescuer(store, app.tasks, clock or ManualClock(NOW), sweep=5, settle_down=80, swept=swept)
 
 
 def test_the_work_of_a_dead_worker_is_given_back_and_says_what_happened(store: Store) -> None:

@@ -171,9 +171,11 @@ def test_claimed_items_are_held_under_their_lease(store: Store) -> None:
     pool = Basket()
     claimer(store, pool, hands=hands).tick(NOW)
     (fence,) = {item.fence for item in pool.items}
-    assert hands.held()[fence].lease_until == after(LEASE)
+    assert hands.held()[fence].beaten_at == NOW
     settle(store, pool.items, Done())
-    assert hands.let_go(pool.items) == [fence]
+    assert hands.closing(pool.items[:1]) == []
+    assert hands.closing(pool.items) == [fence]
+    hands.let_go(pool.items)
     assert hands.held() == {}
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from duly.engine.work import Hands, Work
 from duly.errors import StoreUnavailable
 from duly.model import Change, Done, Failed, Outcome
 from duly.store import Store
-from tests.support import LEASE, NOW, after, claim, fetch, leases, put, settle, show
+from tests.support import NOW, after, claim, fetch, leases, put, settle, show
 
 
 def desk(store: Store, count: int = 1) -> tuple[Settler, Hands, list[Work]]:
@@ -24,7 +25,7 @@ def desk(store: Store, count: int = 1) -> tuple[Settler, Hands, list[Work]]:
     put(store, count)
     items = claim(store)
     hands = Hands()
-    hands.lease(items, NOW, NOW + LEASE)
+    hands.lease(items, NOW, time.monotonic() + 20)
     works = [Work(ring, [item]) for item in items]
     hands.hold(works)
     return Settler(store, app.tasks, hands), hands, works
@@ -121,7 +122,7 @@ def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> No
     put(store)
     items = claim(store)
     hands = Hands()
-    hands.lease(items, NOW, NOW + LEASE)
+    hands.lease(items, NOW, time.monotonic() + 20)
     work = Work(ring, items)
     hands.hold([work])
     settler = Settler(store, app.tasks, hands)

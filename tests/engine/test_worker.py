@@ -8,15 +8,25 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from duly import Duly
+from duly.engine.keeper import drop
+from duly.engine.work import Hands, Work
 from duly.engine.worker import Worker
 from duly.errors import ConfigError, NotMigrated
+from duly.model import Item
 from duly.read import Row
 from tests.engine import apps
 from tests.engine.apps import seen, tasks_on
 from tests.process.fleet import until
+from tests.support import NOW
 
+ITEM = Item(
+    id=7, task="tick", queue="tick", lane="main", rank=0, state="running", planned_at=NOW, due_at=NOW, key=None,
+    execution_key="k", args=b"{}", attempt=1, max_attempts=None, failures=0, crashes=0, losses=0, fence=1,
+    claimed_by="w", started_at=NOW, trace=None,
+)  # fmt: skip
 QUICK = {"lease_seconds": 2, "beat_seconds": 0.2, "sweep_seconds": 0.2, "drain_seconds": 0.2}
 
 
@@ -196,6 +206,49 @@ def test_a_suspect_is_run_apart_and_finishes(app: Duly) -> None:
         worker.drain()
     assert (row.state, row.result) == ("done", "made it")
     assert seen["flaky"] == [], "it ran in this process"
+
+
+def test_an_error_that_cannot_be_told_costs_no_slot(app: Duly, worker: Worker) -> None:
+    ids = [app.put("mute", tries=1).id for _ in range(15)] + [app.put("amute", tries=1).id for _ in range(15)]
+    assert {ended(app, item_id).state for item_id in ids} == {"failed"}
+    assert ended(app, app.put("tick").id).state == "done"
+    assert ended(app, app.put("answer", kind="dict").id).state == "done"
+
+
+def test_a_cpu_handler_may_answer_anything_without_losing_its_process(app: Duly, worker: Worker) -> None:
+    assert ended(app, app.put("odd", kind="not_found").id).outcome == "not_found"
+    assert ended(app, app.put("odd", kind="surrogate", tries=1).id).error_class == "ValueError"
+    assert ended(app, app.put("apart", n=1).id).result == 2
+
+
+@pytest.mark.parametrize("kind", ["async", "thread"])
+def test_a_work_that_is_taken_away_before_it_begins_is_never_run(app: Duly, kind: str) -> None:
+    first, second = ("wait", "note_async") if kind == "async" else ("steps", "note")
+    worker = Worker(app, tasks=[first, second])
+    worker._hands.lease([ITEM], NOW, float("inf"))
+    (pool,) = [each for each in worker._pools if first in each.tasks]
+    pool.size = 1
+    pool.start()
+    pool.begin([replace(ITEM, id=1, task=first), replace(ITEM, id=2, task=second)])
+    until(lambda: seen["began"])
+    drop(worker._hands, {2})
+    drop(worker._hands, {1})
+    apps.gate.set()
+    until(lambda: pool._begun == pool._ended)
+    pool.close()
+    assert seen["noted"] == []
+
+
+def test_an_item_that_comes_back_to_the_same_worker_is_another_work() -> None:
+    app = tasks_on(Duly("sqlite:///unused.db"))
+    item = Item(
+        7, "tick", "tick", "main", 0, "running", NOW, NOW, None, "k", b"{}", 1, None, 0, 0, 0, 1, "w", NOW, None
+    )
+    old, new = Work(app.tasks["tick"], [item]), Work(app.tasks["tick"], [replace(item, fence=2)])
+    hands = Hands()
+    hands.hold([new])
+    assert not hands.take(old)
+    assert hands.take(new)
 
 
 def test_prefetched_items_go_back_untouched_when_a_worker_stops(app: Duly) -> None:

@@ -12,8 +12,8 @@ from msgspec import Struct
 from duly import codec
 from duly.attempt import Attempt
 from duly.decide import decide
-from duly.errors import InputError, LeaseLost
-from duly.model import Done, Failed, GiveUp, Item, Outcome, Verdict
+from duly.errors import DulyError, InputError, LeaseLost
+from duly.model import Done, Failed, GiveUp, Item, Outcome, Verdict, cut
 from duly.policy.retry import class_name, class_names
 from duly.task import Task
 from duly.telemetry import is_tracing
@@ -128,6 +128,10 @@ class Caller:
         stack, connection = attempt.transaction
         try:
             with stack:
+                if getattr(connection, "in_transaction", True) is False:
+                    raise DulyError(
+                        "the handler ended the transaction of attempt.connection itself; leave that to duly"
+                    )
                 change = decide(attempt.item, verdict, self._now(), task.rules)
                 if self._store.settle([change], connection=connection):
                     raise LeaseLost(f"item {attempt.id} was given to another worker; its effects are rolled back")
@@ -144,13 +148,21 @@ def failure(error: Exception) -> Outcome:
     """The outcome that an exception means."""
     if isinstance(error, Verdict):
         return error
-    frames = traceback.format_exception(error, limit=-8)
-    return Failed(f"{class_name(type(error))}: {error}\n\n{''.join(frames)}".strip(), class_names(error))
+    frames = "".join(traceback.format_exception(error, limit=-8))
+    return Failed(cut(f"{class_name(type(error))}: {_words(error)}\n\n{frames}".strip()), class_names(error))
 
 
 def breakdown(error: BaseException) -> Outcome:
     """SystemExit and its like in a handler are a failure of that handler, not of the worker."""
-    return Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))
+    return Failed(cut(f"{type(error).__name__}: {_words(error)}"), (type(error).__name__,))
+
+
+def _words(error: BaseException) -> str:
+    """What an exception says, even if it cannot."""
+    try:
+        return str(error)
+    except Exception as again:
+        return f"(its text cannot be had: {type(again).__name__})"
 
 
 def _roll_back(attempt: Attempt, error: BaseException) -> None:

@@ -141,7 +141,10 @@ def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
     reply(Ready())
     while True:
         call = waiting.get()
-        reply(Answer([to_wire(outcome) for outcome in _run(app.tasks[call.task], call.items, caller)]))
+        try:
+            reply(Answer([to_wire(outcome) for outcome in _run(app.tasks[call.task], call.items, caller)]))
+        except Exception as error:
+            reply(Answer([to_wire(breakdown(error))] * len(call.items)))
 
 
 def _run(task: Any, items: list[Item], caller: Caller) -> Verdicts:
@@ -163,9 +166,10 @@ def die_with_parent() -> None:
 
 def main() -> None:
     spec, read_fd, write_fd = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # A terminal's Ctrl-C goes to the whole group; the parent decides what becomes of us.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # A terminal's Ctrl-C goes to the whole group; the parent decides what becomes of us. Handlers, not SIG_IGN, which
+    # whatever the user's code starts would inherit.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: None)
     serve(spec, os.fdopen(read_fd, "rb"), os.fdopen(write_fd, "wb"))
 
 

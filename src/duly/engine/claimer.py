@@ -14,15 +14,17 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from duly.clock import EPOCH
+from duly.decide import UNKNOWN, decide
 from duly.engine.shares import share_out
 from duly.engine.work import Hands
-from duly.model import Head, Item, Lane
+from duly.model import Head, Item, Lane, Released
 from duly.store.base import News, Store
 
 Group = tuple[str, Lane, int]
 
 BARREN = timedelta(milliseconds=50)
 NEWEST = timedelta(seconds=60)
+NEVER_BARREN = (EPOCH, timedelta())
 # After a claim that emptied a group, look for what comes next there, once for all claims of this while.
 LATER = timedelta(milliseconds=100)
 
@@ -72,7 +74,7 @@ class Outlook:
     def due(self, now: datetime) -> list[Head]:
         """The heads of what is due; what is only known to be due since a moment ago is looked for among the newest."""
         known = {group: self._heads[group] for group, at in self._times() if at <= now and group in self._heads}
-        newest = {group: now - NEWEST for group in list(self.fresh)}
+        newest = dict.fromkeys(list(self.fresh), now - NEWEST)
         return [Head(*group, due_at) for group, due_at in {**newest, **known}.items()]
 
     def next_at(self) -> datetime | None:
@@ -80,10 +82,8 @@ class Outlook:
 
     def _times(self) -> list[tuple[Group, datetime]]:
         """When to ask each group: when it is due, or later when it gave nothing."""
-        return [
-            (group, max(due_at, self._barren[group][0]) if group in self._barren else due_at)
-            for group, due_at in list(self._heads.items())
-        ]
+        heads = list(self._heads.items())
+        return [(group, max(due_at, self._barren.get(group, NEVER_BARREN)[0])) for group, due_at in heads]
 
     def claimed(self, items: Sequence[Item]) -> None:
         """What is left of these items' groups is due no earlier than the last of them."""
@@ -156,13 +156,20 @@ class Claimer:
 
     def _survey(self, now: datetime) -> None:
         self._look = False
-        self._look_at = now + self._poll
+        news = [outlook.news for outlook in self._outlooks]
         begun = time.monotonic()
-        heads = self._store.survey()
+        try:
+            heads = self._store.survey()
+        except BaseException:
+            self._look = True
+            raise
+        self._look_at = now + self._poll
         # Where a look is costly, it is taken more rarely.
         self._later = max(LATER, timedelta(seconds=20 * (time.monotonic() - begun)))
-        for outlook in self._outlooks:
+        for outlook, before in zip(self._outlooks, news, strict=True):
             outlook.surveyed(heads)
+            if outlook.news != before:  # told while the survey was under way, perhaps too late for it
+                self._look = True
 
     def _claim(self, outlook: Outlook, room: int, now: datetime) -> bool:
         """Claim once for this pool; whether it is worth another go."""
@@ -171,10 +178,12 @@ class Claimer:
             return False
         self._turn += 1
         news = outlook.news
-        lease_until = now + self._lease
-        items = self._store.claim(shares, outlook.pool.tasks, self._worker, now, lease_until)
-        if items:
-            self._hands.lease(items, now, lease_until)
+        ends = time.monotonic() + self._lease.total_seconds()
+        items = self._store.claim(shares, outlook.pool.tasks, self._worker, now, now + self._lease)
+        if items and self._stopped:
+            self._give_back(items, now)
+        elif items:
+            self._hands.lease(items, now, ends)
             try:
                 outlook.pool.begin(items)
             except BaseException:
@@ -191,6 +200,10 @@ class Claimer:
             for rank in share.ranks:
                 outlook.exhausted((share.queue, share.lane, rank), got[share.queue, share.lane] > 0, now)
         return len(short) < len(shares)
+
+    def _give_back(self, items: list[Item], now: datetime) -> None:
+        """The worker was stopped while this claim was under way."""
+        self._store.settle([decide(item, Released(), now, UNKNOWN) for item in items], [items[0].fence])
 
     def _next(self, now: datetime) -> datetime:
         times = [self._look_at]

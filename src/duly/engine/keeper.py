@@ -49,9 +49,10 @@ class Keeper:
 
     def _prolong(self, due: dict[int, Lease], now: datetime) -> None:
         lease_until = now + self._lease
+        ends = time.monotonic() + self._lease.total_seconds()
         lost = self._store.extend({fence: tuple(lease.open) for fence, lease in due.items()}, now, lease_until)
         for lease in due.values():
-            lease.beaten_at, lease.lease_until = now, lease_until
+            lease.beaten_at, lease.ends = now, ends
         if lost:
             drop(self._hands, set(lost))
 
@@ -67,18 +68,18 @@ class Guard:
         hands: Hands,
         *,
         lease: float,
-        finish: Callable[[Work, Verdicts], None],
+        finish: Callable[..., bool],
         hung: Callable[[Work], None],
     ) -> None:
         self._hands = hands
         # Stop handlers while there is still time for them to end before someone else may start.
-        self._margin = timedelta(seconds=lease / 10)
+        self._margin = lease / 10
         self._finish = finish
         self._hung = hung
 
     def tick(self, now: datetime) -> datetime:
         self._end_overdue()
-        ending = {fence for fence, lease in self._hands.held().items() if lease.lease_until - self._margin <= now}
+        ending = {fence for fence, lease in self._hands.held().items() if lease.ends - self._margin <= time.monotonic()}
         if ending:
             log.error("could not prolong %d leases in time: stopping their handlers", len(ending))
             drop(self._hands, {item.id for work in self._hands.works() for item in work.items if item.fence in ending})
@@ -89,10 +90,9 @@ class Guard:
         for work in self._hands.works():
             if work.deadline <= time.monotonic():
                 error = f"DeadlineExceeded: still running after {work.task.deadline:g} s"
-                self._finish(work, [Failed(error, ("duly.DeadlineExceeded", "TimeoutError"))] * len(work.items))
-                if work.stop is not None:
-                    work.stop(work)
-                self._hung(work)
+                verdicts: Verdicts = [Failed(error, ("duly.DeadlineExceeded", "TimeoutError"))] * len(work.items)
+                if self._finish(work, verdicts, stop=True):
+                    self._hung(work)
 
     def _next(self, now: datetime) -> datetime:
         if not self._hands.held() and not len(self._hands):

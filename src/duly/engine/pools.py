@@ -17,6 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from duly.engine.calls import Caller, Verdicts, breakdown, failure
+from duly.engine.processes import ProcessSlot
 from duly.engine.work import Hands, Work
 from duly.model import Failed, Item
 from duly.task import Task
@@ -25,7 +26,7 @@ AHEAD = 0.1  # seconds of work that may wait here
 LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker ends
 TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
 
-Finish = Callable[[Work, Verdicts, float], None]
+Finish = Callable[[Work, Verdicts, float], bool]
 
 
 class _Ready:
@@ -33,7 +34,8 @@ class _Ready:
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], known_queues: frozenset[str], size: int, most: int) -> None:
         self.tasks: Sequence[str] = list(tasks)
-        self.isolate: Callable[[list[Item]], None] | None = None
+        self.isolate: Callable[[list[Work]], None] | None = None
+        self._counts = threading.Lock()
         self._tasks = tasks
         self._queues = frozenset(task.queue for task in tasks.values())
         self._known_queues = known_queues
@@ -43,6 +45,7 @@ class _Ready:
         self._ready: deque[Work] = deque()
         self._begun = 0
         self._ended = 0
+        self._wants: Callable[[], None] = lambda: None
         self._seen = (time.monotonic(), 0)
         self._ahead = 0
         self._low = 0
@@ -91,13 +94,20 @@ class _Ready:
 
     def _accept(self, items: list[Item]) -> list[Work]:
         """The works to run here; items that took a process down before are run apart, where they hurt nobody."""
+        self._begun += len(items)
         if self.isolate is not None:
             suspects = [item for item in items if item.crashes]
             if suspects:
-                self.isolate(suspects)
                 items = [item for item in items if not item.crashes]
-        self._begun += len(items)
+                self.isolate([Work(self._tasks[item.task], [item], over=self._over) for item in suspects])
         return list(self._cut(items))
+
+    def _over(self, work: Work) -> None:
+        """One work less in hand, wherever it ran."""
+        with self._counts:
+            self._ended += len(work.items)
+        if not self._is_busy():
+            self._wants()
 
 
 class AsyncPool(_Ready):
@@ -165,7 +175,9 @@ class AsyncPool(_Ready):
         self._ready.extend(works)
         for _ in works:
             if self._idle:
-                self._idle.pop().set_result(None)
+                sleeper = self._idle.pop()
+                if not sleeper.done():
+                    sleeper.set_result(None)
             elif len(self._slots) < self.size:
                 self._slots.append(self._loop.create_task(self._serve()))
             else:
@@ -175,37 +187,45 @@ class AsyncPool(_Ready):
         """One slot: run work after work, and let the others have their turn."""
         me = asyncio.current_task()
         assert me is not None
-        now = time.monotonic()
         while not self._closed:
-            until = now + TURN
-            while now < until:
-                try:
-                    work = self._ready.popleft()
-                except IndexError:
-                    self._idle.append(nothing := self._loop.create_future())
-                    await nothing
-                    break
-                self._current[me] = work
-                work.deadline = now + work.task.deadline
-                work.stop = self._stop_soon
-                try:
-                    value = await _Apart(self._caller.begin(work.task, work.items))
-                    verdicts = self._caller.judge(work.task, work.items, value)
-                except Exception as error:
-                    verdicts = [failure(error)] * len(work.items)
-                except asyncio.CancelledError:
+            try:
+                await self._take_turn(me)
+            except asyncio.CancelledError:  # a cancellation that came too late for its work
+                while me.cancelling():
                     me.uncancel()
-                    verdicts = [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
-                except BaseException as error:
-                    verdicts = [breakdown(error)] * len(work.items)
-                del self._current[me]
-                self._ended += len(work.items)
-                now = time.monotonic()
-                self._finish(work, verdicts, now)
-                if not self._is_busy():
-                    self._wants()
-            await asyncio.sleep(0)
+
+    async def _take_turn(self, me: asyncio.Task[None]) -> None:
+        now = time.monotonic()
+        until = now + TURN
+        while now < until and not self._closed:
+            try:
+                work = self._ready.popleft()
+            except IndexError:
+                self._idle.append(nothing := self._loop.create_future())
+                await nothing
+                return
+            if not self._hands.holds(work):  # taken away before it began
+                self._over(work)
+                continue
+            self._current[me] = work
+            work.deadline = now + work.task.deadline
+            work.stop = self._stop_soon
+            try:
+                value = await _Apart(self._caller.begin(work.task, work.items))
+                verdicts = self._caller.judge(work.task, work.items, value)
+            except Exception as error:
+                verdicts = [failure(error)] * len(work.items)
+            except asyncio.CancelledError:
+                verdicts = [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
+            except BaseException as error:
+                verdicts = [breakdown(error)] * len(work.items)
+            while me.cancelling():  # also when the handler swallowed it: the next work starts with a clean sheet
+                me.uncancel()
+            del self._current[me]
             now = time.monotonic()
+            self._finish(work, verdicts, now)
+            self._over(work)
+        await asyncio.sleep(0)
 
     def _stop_soon(self, work: Work) -> None:
         self._loop.call_soon_threadsafe(self._stop, work)
@@ -239,7 +259,7 @@ class _Apart:
 
 
 class ThreadPool(_Ready):
-    """Plain handlers, each slot a thread. `call` may hand the work to a child process of the slot."""
+    """Plain handlers, each slot a thread; a slot may hand its works to a child process."""
 
     def __init__(
         self,
@@ -248,21 +268,21 @@ class ThreadPool(_Ready):
         size: int,
         most: int,
         *,
-        slots: Callable[[], Slot],
+        slots: Callable[[], Slot | ProcessSlot],
         apart: bool,
         hands: Hands,
         finish: Finish,
         wants: Callable[[], None],
     ) -> None:
         super().__init__(tasks, known_queues, size, most)
+        self._wants = wants
         self._slots = slots
         self.apart = apart  # its slots are processes
         self._hands = hands
         self._finish = finish
-        self._wants = wants
         self._lock = threading.Condition()
         self._threads = 0
-        self._abandoned: set[Work] = set()
+        self._running: set[Work] = set()
         self._idle = 0
         self._closed = False
 
@@ -275,17 +295,19 @@ class ThreadPool(_Ready):
             self._lock.notify_all()
 
     def begin(self, items: list[Item]) -> None:
-        works = self._accept(items)
+        self.add(self._accept(items))
+
+    def add(self, works: list[Work]) -> None:
         self._hands.hold(works)
         with self._lock:
             self._ready.extend(works)
-            for _ in range(min(len(works) - self._idle, self.size - self._threads)):
+            for _ in range(min(len(self._ready) - self._idle, self.size - self._threads)):
                 self._spawn()
             self._lock.notify(len(works))
 
     def _spawn(self) -> None:
-        self._threads += 1
         threading.Thread(target=self._serve, name="duly-slot", daemon=True).start()
+        self._threads += 1
 
     def unstarted(self) -> list[Work]:
         with self._lock:
@@ -294,13 +316,14 @@ class ThreadPool(_Ready):
         return works
 
     def abandon(self, work: Work) -> None:
-        """A handler hangs in its thread past its deadline: let another thread have its slot."""
+        """A handler hangs in its thread past its deadline: let another thread have its place."""
         with self._lock:
-            self._abandoned.add(work)
-            self._ended += len(work.items)
+            if work not in self._running or self.apart:  # ended just now, or its process was killed
+                return
+            self._running.discard(work)
             self._threads -= 1
             self._spawn()
-        self._wants()
+        self._done(work)
 
     def _serve(self) -> None:
         slot = self._slots()
@@ -308,27 +331,37 @@ class ThreadPool(_Ready):
             while (work := self._next()) is not None:
                 work.deadline = time.monotonic() + work.task.deadline
                 work.stop = slot.stop
-                verdicts = slot.call(work.task, work.items)
+                try:
+                    verdicts = slot.call(work)
+                except BaseException as error:
+                    verdicts = [breakdown(error)] * len(work.items)
                 with self._lock:
-                    if work in self._abandoned:  # it hung, and another thread has this one's place
-                        self._abandoned.discard(work)
+                    if work not in self._running:  # it hung, and another thread has this one's place
                         return
-                    self._ended += len(work.items)
+                    self._running.discard(work)
                 self._finish(work, verdicts, time.monotonic())
-                if not self._is_busy():
-                    self._wants()
+                self._done(work)
         finally:
             slot.close()
 
+    def _done(self, work: Work) -> None:
+        (work.over or self._over)(work)
+
     def _next(self) -> Work | None:
-        with self._lock:
-            while not self._ready:
-                if self._closed:
-                    return None
-                self._idle += 1
-                self._lock.wait()
-                self._idle -= 1
-            return self._ready.popleft()
+        """The next work that is still to be done; None when the pool is closed."""
+        while True:
+            with self._lock:
+                while not self._ready:
+                    if self._closed:
+                        return None
+                    self._idle += 1
+                    self._lock.wait()
+                    self._idle -= 1
+                work = self._ready.popleft()
+                if self._hands.holds(work):
+                    self._running.add(work)
+                    return work
+            self._done(work)
 
 
 class Slot:
@@ -337,11 +370,8 @@ class Slot:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
-    def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
-        try:
-            return contextvars.Context().run(self._caller.call, task, items)
-        except BaseException as error:
-            return [breakdown(error)] * len(items)
+    def call(self, work: Work) -> Verdicts:
+        return contextvars.Context().run(self._caller.call, work.task, work.items)
 
     def stop(self, work: Work) -> None:
         """A thread cannot be stopped; its late answer will be refused."""

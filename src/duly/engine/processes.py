@@ -8,13 +8,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from duly.engine.calls import Verdicts
 from duly.engine.child import Answer, Call, Ready, Report, from_wire, receive_reply, send
 from duly.engine.work import Work
 from duly.model import Crashed, Failed, Item
-from duly.task import Task
 
 
 class ProcessSlot:
@@ -24,26 +23,33 @@ class ProcessSlot:
         self._child: subprocess.Popen[bytes] | None = None
         self._calls: BinaryIO | None = None
         self._replies: BinaryIO | None = None
+        self._work: Work | None = None
 
-    def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
-        if not self._is_up():
-            return [Failed(f"cannot start a process for this: it {self._end()}", ("duly.NoProcess",))] * len(items)
-        verdicts = self._ask(task, items)
-        return verdicts or [Crashed(f"the process that ran this {self._end()}")] * len(items)
+    def call(self, work: Work) -> Verdicts:
+        self._work = work
+        try:
+            if not self._is_up():
+                error = f"cannot start a process for this: it {self._end()}"
+                return [Failed(error, ("duly.NoProcess",))] * len(work.items)
+            verdicts = self._ask(work)
+            return verdicts or [Crashed(f"the process that ran this {self._end()}")] * len(work.items)
+        finally:
+            self._work = None
 
-    def _ask(self, task: Task[..., Any], items: list[Item]) -> Verdicts | None:
+    def _ask(self, work: Work) -> Verdicts | None:
         """The child's verdicts; None when it died."""
         assert self._calls is not None
         assert self._replies is not None
-        by_id = {item.id: item for item in items}
+        by_id = {item.id: item for item in work.items}
         try:
-            send(self._calls, Call(task.name, items))
+            send(self._calls, Call(work.task.name, work.items))
             while True:
                 match receive_reply(self._replies):
                     case Answer(verdicts):
                         return [from_wire(verdict) for verdict in verdicts]
                     case Report(item_id, progress):
-                        self._report(by_id[item_id], progress)
+                        if item_id in by_id:  # else a thread of an earlier handler still talks
+                            self._report(by_id[item_id], progress)
                     case _:
                         return None
         except BrokenPipeError:
@@ -61,32 +67,42 @@ class ProcessSlot:
     def _start(self) -> None:
         their_in, our_out = os.pipe()
         our_in, their_out = os.pipe()
-        self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            [sys.executable, "-m", "duly.engine.child", self._spec, str(their_in), str(their_out)],
-            pass_fds=(their_in, their_out),
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-        )
-        os.close(their_in)
-        os.close(their_out)
         self._calls, self._replies = os.fdopen(our_out, "wb"), os.fdopen(our_in, "rb")
+        try:
+            self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                [sys.executable, "-m", "duly.engine.child", self._spec, str(their_in), str(their_out)],
+                pass_fds=(their_in, their_out),
+                stdin=subprocess.DEVNULL,
+                process_group=0,  # so that whatever the handler started can be killed with it
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            )
+        finally:
+            os.close(their_in)
+            os.close(their_out)
 
     def _end(self) -> str:
         """How the child ended."""
         assert self._child is not None
         code = self._child.wait()
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._child.pid, signal.SIGKILL)  # what it left behind
         self._drop()
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
-    def stop(self, work: Work | None = None) -> None:
-        """Kill the handler, from any thread; the slot starts another child when it needs one."""
-        child = self._child
-        if child is not None and child.poll() is None:
-            child.kill()
+    def stop(self, work: Work) -> None:
+        """Kill the handler of this work, from any thread; the slot starts another child when it needs one."""
+        if self._work is work:
+            self._kill()
 
     def close(self) -> None:
-        self.stop()
+        self._kill()
         self._drop()
+
+    def _kill(self) -> None:
+        child = self._child
+        if child is not None and child.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
 
     def _drop(self) -> None:
         for pipe in (self._calls, self._replies):

@@ -12,7 +12,7 @@ from duly.store.base import Store
 
 PORTION = 2_000
 EVERY = timedelta(seconds=60)
-STEP = timedelta(seconds=10)
+STEP = timedelta(seconds=1)
 BREATH = timedelta(milliseconds=100)
 
 

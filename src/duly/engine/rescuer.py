@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duly.clock import Clock
-from duly.decide import UNKNOWN, decide
+from duly.engine.settler import ruling
 from duly.model import Lost
 from duly.store.base import Store
 from duly.task import Task
@@ -27,25 +27,22 @@ class Rescuer:
         clock: Clock,
         *,
         sweep: float,
-        lease: float,
+        settle_down: float,
         swept: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._tasks = tasks
         self._clock = clock
         self._sweep = timedelta(seconds=sweep)
-        self._lease = lease
+        self._settle_down = settle_down
         self._swept = swept
 
     def tick(self, now: datetime) -> datetime:
-        # After a jump of the clock every lease may look old: first let their owners prolong them by the new time.
-        if self._clock.steady_for() < self._lease:
+        # After a jump of the clock every lease may look old: first let all their owners see the new time and prolong.
+        if self._clock.steady_for() < self._settle_down:
             return now + self._sweep
         items, empty = self._store.expired(now, PORTION)
-        changes = []
-        for item in items:
-            task = self._tasks.get(item.task)
-            changes.append(decide(item, Lost(), now, task.rules if task else UNKNOWN))
+        changes = [ruling(self._tasks, item, Lost(), now) for item in items]
         if changes:
             refused = set(self._store.settle(changes))
             # A lease whose owner came back in time stays; the others have nothing left under them now.

@@ -35,9 +35,9 @@ class Settler:
         self._tasks = tasks
         self._hands = hands
         self._outbox: deque[tuple[Work, Verdicts, float | None]] = deque()
-        self._waiting = 0  # about how many items that are
         self._changes: list[Change] = []
         self._closed: list[int] = []
+        self._over: list[Item] = []
         self._since: datetime | None = None
         self.wants: Callable[[], None] = lambda: None
         self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
@@ -45,14 +45,20 @@ class Settler:
     def __len__(self) -> int:
         return len(self._outbox) + len(self._changes) + len(self._closed)
 
-    def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None) -> None:
-        """Take a finished work; from any thread. Ignored when someone else spoke for it already."""
-        if self._hands.take(work):
-            outbox = self._outbox
-            outbox.append((work, verdicts, ended))
-            self._waiting += len(verdicts)
-            if len(outbox) == 1 or self._waiting >= ENOUGH or not len(self._hands):
-                self.wants()
+    def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
+        """Take a finished work, from any thread; False when someone else spoke for it already.
+
+        With `stop` its handler is told to stop before anyone else may start: its own end is then nobody's verdict.
+        """
+        if not self._hands.take(work):
+            return False
+        if stop and work.stop is not None:
+            work.stop(work)
+        outbox = self._outbox
+        outbox.append((work, verdicts, ended))
+        if len(outbox) == 1 or len(outbox) >= ENOUGH or not len(self._hands):
+            self.wants()
+        return True
 
     def tick(self, now: datetime) -> datetime:
         if not self:
@@ -77,7 +83,9 @@ class Settler:
         except Exception:
             log.exception("a batch of results could not be written; writing them one by one")
             self._settle_one_by_one(now)
-        self._changes, self._closed = [], []
+        # Their leases are kept alive until the verdicts are written, so that nobody runs again what is done.
+        self._hands.let_go(self._over)
+        self._changes, self._closed, self._over = [], [], []
 
     def _take_out(self, now: datetime) -> None:
         """Decide what waits in the outbox."""
@@ -90,9 +98,9 @@ class Settler:
                 durations.append((work.task.name, ended - work.deadline + work.task.deadline))
             for item, verdict in zip(work.items, verdicts, strict=True):
                 if not isinstance(verdict, Settled):
-                    self._changes.append(self._decide(item, verdict, now))
-        self._waiting = len(self._outbox)
-        self._closed = self._hands.let_go(over)
+                    self._changes.append(ruling(self._tasks, item, verdict, now))
+        self._over = over
+        self._closed = self._hands.closing(over)
         self.ran(durations)
 
     def _settle_one_by_one(self, now: datetime) -> None:
@@ -107,14 +115,20 @@ class Settler:
                 log.exception("%s %s: its result cannot be written; to review", change.task, change.id)
                 reason = f"its result could not be written: {type(error).__name__}"
                 plain = replace(change, state="failed", outcome="gave_up", finished_at=now, result=None, error=reason)
-                self._store.settle([replace(plain, error_class=None, tried=None)])
+                try:
+                    self._store.settle([replace(plain, error_class=None, tried=None)])
+                except StoreUnavailable:
+                    raise
+                except Exception:  # its lease will run out, and a person will see it crash into review
+                    log.exception("%s %s: not even that can be written", change.task, change.id)
         self._store.settle([], self._closed)
 
-    def _decide(self, item: Item, outcome: Outcome, now: datetime) -> Change:
-        task = self._tasks.get(item.task)
-        rules = task.rules if task else UNKNOWN
-        try:
-            return decide(item, outcome, now, rules)
-        except Exception as error:  # a policy of the user's own may raise; the item must not stay running for that
-            log.exception("%s %s: its retry policy failed", item.task, item.id)
-            return decide(item, GiveUp(f"the retry policy failed: {error!r}"), now, UNKNOWN)
+
+def ruling(tasks: Mapping[str, Task[..., Any]], item: Item, outcome: Outcome, now: datetime) -> Change:
+    """What `decide` makes of this outcome by the rules of the item's task, which may be unknown here."""
+    task = tasks.get(item.task)
+    try:
+        return decide(item, outcome, now, task.rules if task else UNKNOWN)
+    except Exception as error:  # a policy of the user's own may raise; the item must not stay running for that
+        log.exception("%s %s: its retry policy failed", item.task, item.id)
+        return decide(item, GiveUp(f"the retry policy failed: {error!r}"), now, UNKNOWN)

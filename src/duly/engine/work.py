@@ -14,29 +14,32 @@ from duly.task import Task
 class Work:
     """One call of a handler: one item, or a batch of them."""
 
-    __slots__ = ("deadline", "items", "stop", "task")
+    __slots__ = ("deadline", "items", "key", "over", "stop", "task")
 
-    def __init__(self, task: Task[..., Any], items: list[Item]) -> None:
+    def __init__(self, task: Task[..., Any], items: list[Item], over: Callable[[Work], None] | None = None) -> None:
         self.task = task
         self.items = items
+        # An item that was lost and claimed again here is another work: the fence tells them apart.
+        self.key = (items[0].id, items[0].fence)
+        self.over = over  # tells the pool that claimed it, when another runs it
         self.deadline = float("inf")  # on the monotonic clock; set when it starts
         self.stop: Callable[[Work], None] | None = None  # set when it starts
 
 
 class Lease:
-    __slots__ = ("beaten_at", "lease_until", "open")
+    __slots__ = ("beaten_at", "ends", "open")
 
-    def __init__(self, items: Iterable[Item], claimed_at: datetime, lease_until: datetime) -> None:
+    def __init__(self, items: Iterable[Item], beaten_at: datetime, ends: float) -> None:
         self.open = {item.id for item in items}
-        self.beaten_at = claimed_at
-        self.lease_until = lease_until
+        self.beaten_at = beaten_at
+        self.ends = ends  # on the monotonic clock, which no one can set
 
 
 class Hands:
     """The works and leases of one worker. Whoever takes a work out of here speaks for its items: exactly one does."""
 
     def __init__(self) -> None:
-        self._works: dict[int, Work] = {}
+        self._works: dict[tuple[int, int], Work] = {}
         self._leases: dict[int, Lease] = {}
         self._lock = threading.Lock()
         self.filled: Callable[[], None] = lambda: None
@@ -46,25 +49,36 @@ class Hands:
 
     def hold(self, works: Iterable[Work]) -> None:
         for work in works:
-            self._works[work.items[0].id] = work
+            self._works[work.key] = work
+
+    def holds(self, work: Work) -> bool:
+        """Whether this work is still to be done here."""
+        return work.key in self._works
 
     def take(self, work: Work) -> bool:
         """Whether the caller is the one to speak for this work."""
-        return self._works.pop(work.items[0].id, None) is not None
+        return self._works.pop(work.key, None) is not None
 
     def works(self) -> list[Work]:
         return list(self._works.values())
 
-    def lease(self, items: list[Item], claimed_at: datetime, lease_until: datetime) -> None:
+    def lease(self, items: list[Item], claimed_at: datetime, ends: float) -> None:
         with self._lock:
             was_empty = not self._leases
-            self._leases[items[0].fence] = Lease(items, claimed_at, lease_until)
+            self._leases[items[0].fence] = Lease(items, claimed_at, ends)
         if was_empty:
             self.filled()
 
-    def let_go(self, items: Iterable[Item]) -> list[int]:
-        """These items are over; returns the fences that have nothing left under them."""
-        closed = []
+    def closing(self, items: Iterable[Item]) -> list[int]:
+        """The fences that will have nothing left under them once these items are over."""
+        ending: dict[int, set[int]] = {}
+        for item in items:
+            ending.setdefault(item.fence, set()).add(item.id)
+        with self._lock:
+            return [fence for fence, ids in ending.items() if fence in self._leases and self._leases[fence].open <= ids]
+
+    def let_go(self, items: Iterable[Item]) -> None:
+        """These items are over: their leases end with the last of them."""
         with self._lock:
             for item in items:
                 lease = self._leases.get(item.fence)
@@ -72,8 +86,6 @@ class Hands:
                     lease.open.discard(item.id)
                     if not lease.open:
                         del self._leases[item.fence]
-                        closed.append(item.fence)
-        return closed
 
     def forget(self, fences: Iterable[int]) -> None:
         """These leases are lost, whatever was under them."""

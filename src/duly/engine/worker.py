@@ -52,6 +52,7 @@ class Worker:
         chosen = {name: app.task_named(name) for name in tasks} if tasks is not None else dict(app.tasks)
         if not chosen:
             raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
+        self._tasks = chosen
         self._hands = Hands()
         # The keeper has a store, and so a connection, of its own.
         self._keeper_store = app.observed(app.store.twin())
@@ -62,7 +63,7 @@ class Worker:
             self._hands, lease=settings.lease_seconds, finish=self._settler.finish, hung=self._replace_hung
         )
         self._caller = Caller(app, self._keeper.report)
-        self._resting: list[AsyncPool | ThreadPool] = []  # all pools, also the one that claims nothing itself
+        self._every_pool: list[AsyncPool | ThreadPool] = []  # also the one that claims nothing itself
         self._pools = self._make_pools(chosen)
         self._claimer = Claimer(
             self._store,
@@ -75,7 +76,8 @@ class Worker:
             is_swamped=lambda: len(self._settler) > BACKLOG,
         )
         self._rescuer = Rescuer(
-            self._store, app.tasks, self._clock, sweep=settings.sweep_seconds, lease=settings.lease_seconds,
+            self._store, app.tasks, self._clock, sweep=settings.sweep_seconds,
+            settle_down=settings.lease_seconds + MEASURE_EVERY.total_seconds(),
             swept=lambda: self._claimer.hear(None),
         )  # fmt: skip
         self._pruner = Pruner(self._store, settings.keep_seconds)
@@ -109,7 +111,7 @@ class Worker:
         threading.Thread(
             target=self._keeper_store.watch, args=(self._claimer.hear, self._watch_stop), name="duly-watch", daemon=True
         ).start()
-        log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self.app.tasks)})
+        log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self._tasks)})
 
     def run(self) -> None:
         """Start, work until SIGTERM or SIGINT (or `stop`), come to rest. Call it from the main thread."""
@@ -138,7 +140,7 @@ class Worker:
         self._watch_stop.set()
         self._claims.stop()
         self._claims.join(5)
-        self._give_back([work for pool in self._resting for work in pool.unstarted()])
+        self._give_back([work for pool in self._every_pool for work in pool.unstarted()])
         give_up = time.monotonic() + self.app.settings.drain_seconds
         if len(self._hands):
             log.info("stopping: waiting up to %g s for running handlers", self.app.settings.drain_seconds)
@@ -151,7 +153,7 @@ class Worker:
         self._settle_rest()
         for loop in (self._beats, self._settles, *self._chores):
             loop.stop()
-        for pool in self._resting:
+        for pool in self._every_pool:
             pool.close()
         for loop in (self._beats, self._settles, *self._chores):
             loop.join(5)
@@ -160,10 +162,7 @@ class Worker:
 
     def _give_back(self, works: list[Work]) -> None:
         for work in works:
-            # Spoken for first, so that the end of a stopped handler is not taken for its verdict.
-            self._settler.finish(work, [Released()] * len(work.items))
-            if work.stop is not None:
-                work.stop(work)
+            self._settler.finish(work, [Released()] * len(work.items), stop=True)
 
     def _settle_rest(self) -> None:
         give_up = time.monotonic() + self.app.settings.store_timeout_seconds
@@ -176,8 +175,8 @@ class Worker:
             )
 
     def _replace_hung(self, work: Work) -> None:
-        for pool in self._pools:
-            if isinstance(pool, ThreadPool) and work.task.name in pool.tasks and work.task.kind == "thread":
+        for pool in self._every_pool:
+            if isinstance(pool, ThreadPool):
                 pool.abandon(work)
 
     def _measure(self, now: datetime) -> datetime:
@@ -210,9 +209,9 @@ class Worker:
             apart = self._threads(tasks, frozenset(), True, settings.claim_most)
             for pool in pools:
                 if not (isinstance(pool, ThreadPool) and pool.apart):
-                    pool.isolate = apart.begin
-            self._resting.append(apart)
-        self._resting.extend(pools)
+                    pool.isolate = apart.add
+            self._every_pool.append(apart)
+        self._every_pool.extend(pools)
         return pools
 
     def _threads(self, tasks: dict[str, Task[..., Any]], queues: frozenset[str], apart: bool, most: int) -> ThreadPool:

@@ -1,8 +1,8 @@
 """The contract of a store: the durable table of due work, narrow and plural.
 
-Lists go in and lists come out; each method is one transaction. A store keeps time for nobody: `now` is an argument, and
-`now()` only reads the database's clock for whoever does. It decides nothing: it applies changes that `decide` made, if
-the item is still in the state and under the fence they were made for.
+Lists go in and lists come out; each item's change is atomic, and so is each put. A store keeps time for nobody: `now`
+is an argument, and `now()` only reads the database's clock for whoever does. It decides nothing: it applies changes
+that `decide` made, if the item is still in the state and under the fence they were made for.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class Store(Protocol):
         ...
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
-        """Prolong the leases of `held` (fence: items); returns the items that are no longer held."""
+        """Prolong the leases of `held` (fence: items); returns the items that are no longer held.
+
+        A lease that ran out unnoticed is prolonged too: whoever takes it over changes its items first.
+        """
         ...
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:

@@ -1,7 +1,7 @@
 """The store on PostgreSQL: any number of machines, any number of workers.
 
-Every method is one statement from postgres.sql on a pooled connection in autocommit, so it works behind a transaction
-pooler too. Nothing depends on session state: no session locks, no temporary tables, no SET.
+Nearly every method is one statement from postgres.sql on a pooled connection in autocommit, so it works behind a
+transaction pooler too. Nothing depends on session state: no session locks, no temporary tables, no SET.
 """
 
 from __future__ import annotations
@@ -33,6 +33,15 @@ MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transact
 
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
 
+# Lost races inside the database, and a server that is a standby for the moment.
+_PASSING = (
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.LockNotAvailable,
+    errors.ReadOnlySqlTransaction,
+)
+_UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.ProtocolViolation)
+
 
 class PostgresStore:
     def __init__(self, url: str, pool_size: int = 10, timeout: float = 30.0, listen: bool = True) -> None:
@@ -44,7 +53,8 @@ class PostgresStore:
         self._pool = self._make_pool()
         # Handlers may hold a transaction while they put or wait for other things: they have connections of their own.
         self._handlers = self._make_pool()
-        self._prepare: bool | None = None
+        # Behind a transaction pooler, where there is no LISTEN, prepared statements belong to someone else's session.
+        self._prepare: bool | None = None if listen else False
         self._herald = Herald(self._tell)
 
     def twin(self) -> PostgresStore:
@@ -84,12 +94,12 @@ class PostgresStore:
                 yield connection
         except (errors.UndefinedTable, errors.UndefinedColumn) as error:
             raise NotMigrated(f"the database is not migrated: run `duly migrate` ({error})") from error
-        except (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement) as error:
+        except _UNPREPARED as error:
             # A pooler that hands each transaction to another server connection: go on without prepared statements.
             self._prepare = False
             raise StoreUnavailable(f"prepared statements do not survive this pooler: {error}") from error
-        except (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable) as error:
-            raise StoreUnavailable(f"lost a race inside the database; it may be tried again: {error}") from error
+        except _PASSING as error:
+            raise StoreUnavailable(f"not now, but it may be tried again: {error}") from error
         except PoolTimeout as error:
             raise StoreUnavailable(f"cannot reach the database: {self._why_not()}") from error
         except psycopg.OperationalError as error:
@@ -111,7 +121,7 @@ class PostgresStore:
             with self._connection() as own:
                 return self._rows(own, name, parameters)
         except StoreUnavailable as error:
-            if not isinstance(error.__cause__, errors.InvalidSqlStatementName | errors.DuplicatePreparedStatement):
+            if not isinstance(error.__cause__, _UNPREPARED):
                 raise
         # The statement never ran, so running it again is safe.
         with self._connection() as own:

@@ -104,11 +104,11 @@ returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key::t
           failures, crashes, losses, fence, trace
 
 -- name: extend
--- Prolongs the leases that still hold; returns the items that are no longer this worker's.
+-- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's.
 with kept as (
     update duly_lease
        set lease_until = :lease_until
-     where fence = any(:fences::bigint[]) and lease_until > :now
+     where fence = any(:fences::bigint[])
     returning fence)
 select h.id
   from unnest(:ids::bigint[], :item_fences::bigint[]) as h(id, fence)

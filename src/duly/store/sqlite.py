@@ -1,8 +1,8 @@
 """The store in one SQLite file: embedded, for any number of threads and processes of one host.
 
-One writer connection per store, explicit BEGIN IMMEDIATE, WAL, synchronous=FULL. Writers of all processes queue on a
-lock file beside the database, which the kernel hands over at once and frees when its holder dies; SQLite's own busy
-handler would sleep and poll. Under that lock only is the WAL checkpointed: before 3.51.3, two checkpoints at once can
+One writer connection per store, explicit BEGIN IMMEDIATE, WAL, synchronous=FULL. Writers of all processes take turns by
+a lock file beside the database, which is free again when its holder dies; SQLite's own busy handler sleeps for up to a
+tenth of a second at a time. Under that lock only is the WAL checkpointed: before 3.51.3, two checkpoints at once can
 corrupt it.
 """
 
@@ -94,12 +94,28 @@ class SqliteStore:
         try:
             turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                fcntl.flock(turn, fcntl.LOCK_EX)
+                self._wait_for(turn)
                 yield
             finally:
+                # Released by word, not by the close alone: a process forked meanwhile has the same lock open.
+                fcntl.flock(turn, fcntl.LOCK_UN)
                 os.close(turn)
         finally:
             ours.release()
+
+    def _wait_for(self, turn: int) -> None:
+        """Take the lock between processes, but do not wait for ever."""
+        give_up = time.monotonic() + self._timeout
+        while True:
+            try:
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() > give_up:
+                    raise StoreUnavailable(
+                        f"{self.path}: another process has been writing for {self._timeout:g} seconds and more"
+                    ) from None
+                time.sleep(0.001)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -168,9 +184,11 @@ class SqliteStore:
 
     def load(self, new: Iterable[NewItem]) -> int:
         fresh = 0
+        # Read to the end first: the rows may come slowly, or from code that puts, and everybody waits for a writer.
+        ready = list(chunks(new, 5_000))
         with self._writing() as writer:
             now = to_int(self.now())
-            for chunk in chunks(new, 5_000):
+            for chunk in ready:
                 if any(item.key is not None for item in chunk):
                     fresh += sum(self._put_one(writer, item).fresh for item in chunk)
                     continue

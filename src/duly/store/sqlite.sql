@@ -69,10 +69,10 @@ returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key, a
           crashes, losses, fence, trace
 
 -- name: extend
--- Prolongs the leases that still hold.
+-- Prolongs the leases that nobody has taken over.
 update duly_lease
    set lease_until = :lease_until
- where fence in (select value from json_each(:fences)) and lease_until > :now
+ where fence in (select value from json_each(:fences))
 returning fence
 
 -- name: held
