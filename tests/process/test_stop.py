@@ -46,3 +46,13 @@ def test_a_second_signal_releases_at_once(database_url: str, tmp_path: Path) -> 
         assert worker.wait(30) == 0
         row = item(ours, running)
         assert (row.state, row.attempt) == ("waiting", 0)
+
+
+def test_a_thread_that_nobody_can_stop_does_not_keep_a_stopped_worker_alive(database_url: str, tmp_path: Path) -> None:
+    with fleet(database_url, tmp_path, drain_seconds=0.2) as ours:
+        running = put(ours, "ponder", seconds=600.0)
+        ours.start()
+        until(lambda: ours.lines("began"))
+        ours.workers[0].terminate()
+        assert ours.workers[0].wait(30) == 0
+        assert item(ours, running).state == "waiting"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import os
 import time
@@ -31,6 +32,13 @@ def linger(seconds: float, attempt: Attempt) -> None:
     note("began", f"{attempt.key} {attempt.number} {os.getpid()}")
     time.sleep(seconds)
     note("ended", f"{attempt.key} {attempt.number} {os.getpid()}")
+
+
+@app.task
+async def ponder(seconds: float, attempt: Attempt) -> None:
+    """Waits in a thread that nobody can stop."""
+    note("began", f"{attempt.key} {attempt.number} {os.getpid()}")
+    await asyncio.to_thread(time.sleep, seconds)
 
 
 @app.task

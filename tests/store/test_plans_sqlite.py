@@ -24,7 +24,7 @@ pytestmark = pytest.mark.xdist_group("plans-sqlite")
 # What the store passes to each statement; the values do not matter to the plan.
 STATEMENTS: dict[str, dict[str, Any]] = {
     "survey": {"most": 10_000},
-    "pick": {"queue": "q1", "lane": "main", "rank": 0, "now": to_int(NOW), "tasks": '["ring"]', "most": 10},
+    "pick": {"queue": "q1", "lane": "main", "rank": 0, "since": 0, "now": to_int(NOW), "tasks": '["ring"]', "most": 10},
     "claim": {"ids": "[1,2]", "fence": 7, "worker": "w1", "now": to_int(NOW)},
     "held": {"ids": "[1,2]"},
     "settle_done": {"ids": "[1,2]", "fence": 7, "finished_at": to_int(NOW)},

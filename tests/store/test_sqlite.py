@@ -1,15 +1,18 @@
 """What only SQLite has to prove: one file, many processes, a WAL that does not grow for ever."""
 
+import fcntl
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from duly.errors import StoreError, StoreUnavailable
+from duly.model import NewItem
 from duly.store.migrate import migrate
-from tests.support import claim, counts, opened, put, query
+from tests.support import claim, counts, new, opened, put, query
 
 
 def test_the_wal_does_not_grow_for_ever(sqlite_url: str) -> None:
@@ -123,3 +126,27 @@ def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:
         ):
             with pytest.raises(StoreError, match=r"duly\.db"):
                 act()
+
+
+def test_a_process_that_writes_for_ever_is_not_waited_for_for_ever(sqlite_url: str) -> None:
+    with opened(sqlite_url, timeout=0.1) as store:
+        put(store)
+        with open(f"{sqlite_url.removeprefix('sqlite:///')}-lock") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)  # as another process has it
+            with pytest.raises(StoreUnavailable, match="another process"):
+                put(store)
+        put(store)
+    with opened(sqlite_url) as store:
+        assert counts(store) == {"waiting": 2}
+
+
+def test_rows_may_come_from_code_that_puts(sqlite_url: str) -> None:
+    with opened(sqlite_url, timeout=1) as store:
+
+        def rows() -> Iterator[NewItem]:
+            for _ in range(3):
+                put(store)
+                yield new()
+
+        assert store.load(rows()) == 3
+        assert counts(store) == {"waiting": 6}

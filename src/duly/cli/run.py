@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -49,6 +50,16 @@ def worker(spec: str, tasks: str | None) -> None:
         if _is_port_said(app):
             stack.enter_context(probing(app, one))
         one.run()
+    _leave()
+
+
+def _leave() -> None:
+    """End the process now: handlers that were given back may still sit in threads that an exit would wait for."""
+    main = threading.main_thread()
+    if any(not thread.daemon and thread is not main for thread in threading.enumerate()):
+        log.warning("leaving handlers behind that did not stop")
+        logging.shutdown()
+        os._exit(0)
 
 
 @click.command(short_help="Migrate, work and answer probes, in one process.")
