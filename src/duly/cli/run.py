@@ -54,9 +54,8 @@ def worker(spec: str, tasks: str | None) -> None:
 
 
 def _leave() -> None:
-    """End the process now: handlers that were given back may still sit in threads that an exit would wait for."""
-    main = threading.main_thread()
-    if any(not thread.daemon and thread is not main for thread in threading.enumerate()):
+    """End the process now: handlers that were given back may still sit in executors, which an exit would wait for."""
+    if any(thread.name.startswith(("asyncio_", "ThreadPoolExecutor")) for thread in threading.enumerate()):
         log.warning("leaving handlers behind that did not stop")
         logging.shutdown()
         os._exit(0)
