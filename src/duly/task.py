@@ -78,12 +78,12 @@ class Task(Generic[P, R]):
         caller's own, to put inside the caller's transaction.
         """
         connection = args.pop("connection", None)
-        return self.app.place(self.new(args), connection)
+        return self.app.place(self.new(args, self.app.telemetry.traceparent()), connection)
 
     async def aput(self, **args: Any) -> Placed:
         """`put` for async callers; `connection` may be an async one (asyncpg, psycopg, SQLAlchemy)."""
         connection = args.pop("connection", None)
-        return await self.app.aplace(self.new(args), connection)
+        return await self.app.aplace(self.new(args, self.app.telemetry.traceparent()), connection)
 
     def put_many(self, rows: Iterable[Mapping[str, Any]], **common: Any) -> int:
         """Put any number of argument mappings, streamed, all or none; returns how many are new.
@@ -116,7 +116,7 @@ class Task(Generic[P, R]):
             key=None if key is None else _checked_key(key),
             rank=self.rank if rank is None else _checked_rank(rank),
             max_attempts=None if tries is None else _checked_tries(tries),
-            trace=trace or self.app.telemetry.traceparent(),
+            trace=trace,
         )
 
     # -- out

@@ -31,6 +31,5 @@ def open_store(url: str, *, timeout: float = 30.0, pool_size: int = 10, listen: 
             raise ConfigError(f"database_url: PostgreSQL needs `pip install duly[postgres]` ({error})") from error
 
         return PostgresStore(url, pool_size, timeout, listen)
-    raise ConfigError(
-        f"database_url: {scheme or ('a connection string' if '=' in url else url)!r} is not known; use sqlite:///file.db or postgresql://…"
-    )
+    shown = scheme or ("a connection string" if "=" in url else url)  # which may hold a password
+    raise ConfigError(f"database_url: {shown!r} is not known; use sqlite:///file.db or postgresql://…")

@@ -202,14 +202,19 @@ class PostgresStore:
         news: set[str] = set()
         with self._connection() as connection, connection.transaction():
             now = self._run("now", {}, connection)[0][0]
-            for chunk in chunks(new, 5_000):
-                news.update(each for item in chunk if (each := news_of(item)))
-                if any(item.key is not None for item in chunk):
-                    fresh += sum(placed.fresh for placed in self._put_many(connection, chunk))
-                else:
-                    with connection.cursor().copy(self._sql["load"]) as copy:
+            rows = chunks(new, 1_000)
+            for has_keys, group in groupby(rows, key=lambda chunk: any(item.key is not None for item in chunk)):
+                if has_keys:
+                    for chunk in group:
+                        news.update(each for item in chunk if (each := news_of(item)))
+                        fresh += sum(placed.fresh for placed in self._put_many(connection, chunk))
+                    continue
+                # One COPY for all chunks in a row: the server reads while the next rows are made.
+                with connection.cursor().copy(self._sql["load"]) as copy:
+                    for chunk in group:
+                        news.update(each for item in chunk if (each := news_of(item)))
                         copy.write(_copy_text(chunk, now))
-                    fresh += len(chunk)
+                        fresh += len(chunk)
         self._herald.trail(news)
         return fresh
 
