@@ -115,7 +115,8 @@ async function query(dsn, sql, values = []) {
 async function seed(dsn, sql, n) {
   if (!sql) return UNSUPPORTED;
   await query(dsn, sql, [n]);
-  // Rows that have stood in a real store for days have been vacuumed and analysed long since.
+  // Rows that have stood in a real store for days have been vacuumed, analysed and written to disk long since.
   await query(dsn, "vacuum analyze");
+  await query(dsn, "checkpoint");
   return { n };
 }

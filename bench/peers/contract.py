@@ -161,7 +161,8 @@ def seed(dsn: str, sql: str, n: int) -> dict[str, int]:
 
     with psycopg.connect(dsn, cursor_factory=psycopg.ClientCursor) as connection:
         connection.execute(sql, {"n": n})
-    # Rows that have stood in a real store for days have been vacuumed and analysed long since.
+    # Rows that have stood in a real store for days have been vacuumed, analysed and written to disk long since.
     with psycopg.connect(dsn, autocommit=True) as connection:
         connection.execute("vacuum analyze")
+        connection.execute("checkpoint")
     return {"n": n}
