@@ -55,9 +55,17 @@ class Fleet:
         for worker in self.workers:
             worker.send_signal(signal.SIGCONT)
             worker.terminate()
-        codes = [worker.wait(60) for worker in self.workers]
+        codes = [self._end_of(worker) for worker in self.workers]
         self.workers.clear()
         return codes
+
+    def _end_of(self, worker: subprocess.Popen[bytes]) -> int:
+        try:
+            return worker.wait(45)
+        except subprocess.TimeoutExpired:
+            worker.send_signal(signal.SIGUSR1)  # it writes its stacks into its log
+            time.sleep(1)
+            raise AssertionError(f"a worker does not stop:\n{self.logs()[-6000:]}") from None
 
     def logs(self) -> str:
         return "\n".join(path.read_text(errors="replace") for path in sorted(self.folder.glob("worker-*.log")))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -43,6 +45,7 @@ def worker(spec: str, tasks: str | None) -> None:
 
     app = load_app(spec)
     _set_up_logs(app)
+    faulthandler.register(signal.SIGUSR1)
     names = [name.strip() for name in tasks.split(",") if name.strip()] if tasks else None
     with ExitStack() as stack:
         stack.callback(app.close)

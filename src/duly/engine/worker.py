@@ -95,6 +95,7 @@ class Worker:
         self._settler.wants = self._settles.wake
         self._settler.ran = app.telemetry.ran
         self._claimer.heard = self._claims.wake
+        self._signals = 0
         self._stop = threading.Event()
         self._hurry = threading.Event()
         self._watch_stop = threading.Event()
@@ -117,10 +118,15 @@ class Worker:
         """Start, work until SIGTERM or SIGINT (or `stop`), come to rest. Call it from the main thread."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, lambda *_: self.stop())
+                signal.signal(number, self._on_signal)
         self.start()
-        self._stop.wait()
+        while not (self._signals or self._stop.is_set()):
+            time.sleep(0.1)
         self.drain()
+
+    def _on_signal(self, *_: object) -> None:
+        # Nothing but a count: whatever takes a lock here could wait for the very thread that it interrupted.
+        self._signals += 1
 
     def ailing(self) -> str | None:
         """What is wrong with this worker, in a few words; None when all of its loops are alive."""
@@ -144,8 +150,8 @@ class Worker:
         give_up = time.monotonic() + self.app.settings.drain_seconds
         if len(self._hands):
             log.info("stopping: waiting up to %g s for running handlers", self.app.settings.drain_seconds)
-        while len(self._hands) and time.monotonic() < give_up and not self._hurry.wait(0.02):
-            pass
+        while len(self._hands) and time.monotonic() < give_up and not (self._hurry.is_set() or self._signals > 1):
+            time.sleep(0.02)
         left = self._hands.works()
         if left:
             log.warning("stopping: giving back %d attempts that did not finish", sum(len(w.items) for w in left))

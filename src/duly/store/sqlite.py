@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import queue
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import groupby, zip_longest
 from operator import attrgetter
@@ -92,9 +93,8 @@ class SqliteStore:
                 "inside one, write on its own connection"
             )
         try:
-            turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            turn = self._turn()
             try:
-                self._wait_for(turn)
                 yield
             finally:
                 # Released by word, not by the close alone: a process forked meanwhile has the same lock open.
@@ -103,19 +103,32 @@ class SqliteStore:
         finally:
             ours.release()
 
-    def _wait_for(self, turn: int) -> None:
-        """Take the lock between processes, but do not wait for ever."""
-        give_up = time.monotonic() + self._timeout
-        while True:
-            try:
-                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return
-            except BlockingIOError:
-                if time.monotonic() > give_up:
-                    raise StoreUnavailable(
-                        f"{self.path}: another process has been writing for {self._timeout:g} seconds and more"
-                    ) from None
-                time.sleep(0.001)
+    def _turn(self) -> int:
+        """The lock between processes: in the kernel's queue for it, but not for ever."""
+        turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with suppress(BlockingIOError):
+            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return turn
+        # A wait in the kernel has no end of its own, so a thread waits, and keeps the file if nobody waits for it.
+        taken: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        over = threading.Lock()
+
+        def wait() -> None:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            if over.acquire(blocking=False):
+                taken.put(True)
+            else:
+                os.close(turn)
+
+        threading.Thread(target=wait, name="duly-turn", daemon=True).start()
+        try:
+            taken.get(timeout=self._timeout)
+        except queue.Empty:
+            if over.acquire(blocking=False):
+                raise StoreUnavailable(
+                    f"{self.path}: another process has been writing for {self._timeout:g} seconds and more"
+                ) from None
+        return turn
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
