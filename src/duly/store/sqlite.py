@@ -124,7 +124,7 @@ class SqliteStore:
         try:
             taken.get(timeout=self._timeout)
         except queue.Empty:
-            if over.acquire(blocking=False):
+            if over.acquire(blocking=False):  # pragma: no branch - else it came at the last moment
                 raise StoreUnavailable(
                     f"{self.path}: another process has been writing for {self._timeout:g} seconds and more"
                 ) from None
