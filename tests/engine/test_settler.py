@@ -106,6 +106,46 @@ def test_a_result_that_the_database_refuses_goes_to_review_and_holds_nobody_back
     assert leases(store) == {}
 
 
+def test_an_item_that_cannot_be_written_at_all_keeps_its_lease_and_is_rescued(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settler, hands, (bad, good) = desk(store, 2)
+    real = store.settle
+
+    def stubborn(changes: list[Change], *rest: Any) -> list[int]:
+        if any(change.id == bad.items[0].id for change in changes):
+            raise ValueError("never")
+        return real(changes, *rest)
+
+    monkeypatch.setattr(store, "settle", stubborn)
+    settler.finish(bad, [Done(b'"strange"')])
+    settler.finish(good, [Done()])
+    settler.tick(NOW)
+    assert hands.held() == {}, "nobody prolongs its lease"
+    items, _ = store.expired(after(21), 10)
+    assert [item.id for item in items] == [bad.items[0].id]
+
+
+def test_what_was_settled_inside_is_let_go_even_if_the_database_goes_away_then(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settler, hands, (inside, other) = desk(store, 2)
+    settler.finish(inside, [SETTLED])
+    real = store.settle
+
+    def away(*_: Any) -> list[int]:
+        raise StoreUnavailable("gone fishing")
+
+    monkeypatch.setattr(store, "settle", away)
+    with pytest.raises(StoreUnavailable):
+        settler.tick(settler.tick(NOW))
+    monkeypatch.setattr(store, "settle", real)
+    settler.finish(other, [Done()])
+    settler.tick(after(5))
+    settler.tick(after(5))
+    assert hands.held() == {}
+
+
 def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> None:
     class Moody:
         def tries_for(self, classes: tuple[str, ...]) -> int:

@@ -43,7 +43,7 @@ class Settler:
         self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
 
     def __len__(self) -> int:
-        return len(self._outbox) + len(self._changes) + len(self._closed)
+        return len(self._outbox) + len(self._over)
 
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
         """Take a finished work, from any thread; False when someone else spoke for it already.
@@ -74,7 +74,7 @@ class Settler:
 
     def _flush(self, now: datetime) -> None:
         # Decided once and kept until written: a database that is away for a while changes nothing about the verdict.
-        if not self._changes and not self._closed:
+        if not self._over:
             self._take_out(now)
         try:
             self._store.settle(self._changes, self._closed)
@@ -105,6 +105,7 @@ class Settler:
 
     def _settle_one_by_one(self, now: datetime) -> None:
         """One row that the database refuses must not hold the others back, nor stay running for ever."""
+        unwritten: set[int] = set()
         for place, change in enumerate(self._changes):
             try:
                 self._store.settle([change])
@@ -121,7 +122,8 @@ class Settler:
                     raise
                 except Exception:  # its lease will run out, and a person will see it crash into review
                     log.exception("%s %s: not even that can be written", change.task, change.id)
-        self._store.settle([], self._closed)
+                    unwritten.add(change.fence)
+        self._store.settle([], [fence for fence in self._closed if fence not in unwritten])
 
 
 def ruling(tasks: Mapping[str, Task[..., Any]], item: Item, outcome: Outcome, now: datetime) -> Change:
