@@ -26,6 +26,11 @@ class Request:
 Answer = Callable[["Desk"], None]
 
 
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # socketserver's 5 makes the kernel reset some of many callers at once
+
+
 class Provider:
     """Records what arrives and answers as it was told to, then well. A key that it saw before makes no second call."""
 
@@ -36,8 +41,7 @@ class Provider:
         self.let_down = threading.Event()  # someone hung up on an answer that was under way
         self._answers = deque(answers)
         self._lock = threading.Lock()
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Desk", (Desk,), {"provider": self}))
-        self._server.daemon_threads = True
+        self._server = _Server(("127.0.0.1", 0), type("Desk", (Desk,), {"provider": self}))
         scheme = "http"
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
