@@ -43,9 +43,8 @@ class Contender:
 
 
 def contenders(peer_commands: dict[str, list[str]]) -> dict[str, Contender]:
-    """Everyone who is present, in default order; duly only when its program has been written."""
+    """Everyone who is present, in default order."""
     commands = dict(peer_commands)
-    own = PEERS / "duly_peer.py"
-    if own.exists():
-        commands["duly"] = commands["duly-sqlite"] = [str(REPOSITORY / ".venv/bin/python"), str(own)]
+    for name in ("duly", "duly-sqlite"):
+        commands[name] = [str(REPOSITORY / ".venv/bin/python"), str(PEERS / f"{name.replace('-', '_')}_peer.py")]
     return {name: Contender(name, tuple(commands[name])) for name in DEFAULT_ORDER if name in commands}
