@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import os
 import threading
+import time
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from duly import Attempt, Backoff, Cancel, Duly, GiveUp, NotFound, Skip, Snooze, Throttled
+from duly import NEVER, Attempt, Backoff, Cancel, Duly, GiveUp, NotFound, Skip, Snooze, Throttled
 
 seen: dict[str, list[Any]] = defaultdict(list)
 gate = threading.Event()
@@ -55,6 +57,21 @@ def tasks_on(app: Duly) -> Duly:
         if raised:
             raise outcome
         return outcome
+
+    @app.task(deadline=0.3, retry=NEVER)
+    async def block() -> None:
+        seen["began"].append("block")
+        gate.wait(30)
+
+    @app.task
+    async def note_later() -> None:
+        seen["noted"].append("later")
+
+    @app.task(cpu=True, retry=NEVER)
+    def orphan() -> None:
+        if not os.fork():
+            time.sleep(600)
+        os._exit(3)
 
     @app.task
     async def wait(attempt: Attempt) -> None:

@@ -263,6 +263,32 @@ def test_prefetched_items_go_back_untouched_when_a_worker_stops(app: Duly) -> No
     assert len(seen["began"]) == 10, "it ran more at once than it was told to"
 
 
+def test_what_waits_behind_a_blocked_event_loop_goes_to_others(app: Duly) -> None:
+    worker = Worker(app, tasks=["block", "note_later"])
+    (pool,) = worker._pools
+    pool.size = 1
+    stuck = app.put("block", rank=0).id
+    worker.start()
+    until(lambda: seen["began"])
+    waiting = [app.put("note_later").id for _ in range(5)]
+    assert ended(app, stuck).error_class == "duly.DeadlineExceeded"
+    until(worker.ailing)
+    other = Worker(app, tasks=["note_later"])
+    other.start()
+    assert {ended(app, item_id).attempt for item_id in waiting} == {1}
+    apps.gate.set()
+    until(lambda: worker.ailing() is None)
+    assert pool.room() > 0
+    for one in (worker, other):
+        one.stop()
+        one.drain()
+
+
+def test_a_child_that_dies_takes_what_it_forked_along(app: Duly, worker: Worker) -> None:
+    item_id = app.put("orphan", tries=1).id
+    assert "exit code 3" in str(ended(app, item_id).last_error)
+
+
 def test_a_worker_without_tasks_or_schema_says_what_to_do(blank_url: str, database_url: str) -> None:
     with pytest.raises(ConfigError, match="no tasks"):
         Worker(Duly(database_url))

@@ -24,6 +24,7 @@ from duly.task import Task
 
 AHEAD = 0.1  # seconds of work that may wait here
 LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker ends
+ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers
 TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
 
 Finish = Callable[[Work, Verdicts, float], bool]
@@ -138,6 +139,7 @@ class AsyncPool(_Ready):
         self._current: dict[asyncio.Task[None], Work] = {}
         self._idle: list[asyncio.Future[None]] = []
         self._closed = False
+        self._answered: threading.Event | None = None  # asked of a loop that did not answer in time
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="duly-async", daemon=True)
 
@@ -152,7 +154,28 @@ class AsyncPool(_Ready):
     def begin(self, items: list[Item]) -> None:
         works = self._accept(items)
         self._hands.hold(works)
-        self._loop.call_soon_threadsafe(self._add, works)
+        self._ready.extend(works)
+        self._loop.call_soon_threadsafe(self._start_on, len(works))
+
+    def room(self) -> int:
+        return 0 if self.is_blocked() else super().room()
+
+    def is_blocked(self) -> bool:
+        """Whether a handler keeps the whole loop, past its deadline."""
+        return self._answered is not None and not self._answered.is_set()
+
+    def abandon(self, work: Work) -> list[Work]:
+        """A handler is past its deadline. If it holds the loop itself, what waits behind it is given up."""
+        if not self.is_blocked():
+            answered = threading.Event()
+            self._loop.call_soon_threadsafe(answered.set)
+            if answered.wait(ANSWERS):
+                return []
+            self._answered = answered
+        waiting = self.unstarted()
+        for each in waiting:
+            self._over(each)
+        return waiting
 
     def unstarted(self) -> list[Work]:
         """Give up whatever has not begun."""
@@ -171,9 +194,8 @@ class AsyncPool(_Ready):
             self._loop.run_until_complete(asyncio.wait(self._slots, timeout=LAST_WORDS))
         self._loop.close()
 
-    def _add(self, works: list[Work]) -> None:
-        self._ready.extend(works)
-        for _ in works:
+    def _start_on(self, works: int) -> None:
+        for _ in range(works):
             if self._idle:
                 sleeper = self._idle.pop()
                 if not sleeper.done():
@@ -315,15 +337,16 @@ class ThreadPool(_Ready):
             self._ready.clear()
         return works
 
-    def abandon(self, work: Work) -> None:
+    def abandon(self, work: Work) -> list[Work]:
         """A handler hangs in its thread past its deadline: let another thread have its place."""
         with self._lock:
             if work not in self._running or self.apart:  # ended just now, or its process was killed
-                return
+                return []
             self._running.discard(work)
             self._threads -= 1
             self._spawn()
         self._done(work)
+        return []
 
     def _serve(self) -> None:
         slot = self._slots()

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO
@@ -79,13 +80,12 @@ class ProcessSlot:
         finally:
             os.close(their_in)
             os.close(their_out)
+        threading.Thread(target=_clear_up, args=(self._child,), name="duly-child", daemon=True).start()
 
     def _end(self) -> str:
         """How the child ended."""
         assert self._child is not None
         code = self._child.wait()
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._child.pid, signal.SIGKILL)  # what it left behind
         self._drop()
         return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
@@ -112,3 +112,10 @@ class ProcessSlot:
         if self._child is not None:
             self._child.wait()
         self._child = self._calls = self._replies = None
+
+
+def _clear_up(child: subprocess.Popen[bytes]) -> None:
+    """Ends with the child what it forked: those hold its pipes, so the slot would wait for a dead child's answer."""
+    child.wait()
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)

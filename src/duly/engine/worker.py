@@ -129,10 +129,14 @@ class Worker:
         self._signals += 1
 
     def ailing(self) -> str | None:
-        """What is wrong with this worker, in a few words; None when all of its loops are alive."""
+        """What is wrong with this worker, in a few words; None when it can do its work."""
         loops = (self._claims, self._settles, self._beats, *self._chores)
         dead = [loop.name for loop in loops if not loop.is_alive()]
-        return f"not running: {', '.join(dead)}" if dead else None
+        if dead:
+            return f"not running: {', '.join(dead)}"
+        if any(isinstance(pool, AsyncPool) and pool.is_blocked() for pool in self._pools):
+            return "an async handler blocks the event loop past its deadline"
+        return None
 
     def stop(self) -> None:
         """Ask the worker to come to rest; a second time: at once."""
@@ -182,8 +186,8 @@ class Worker:
 
     def _replace_hung(self, work: Work) -> None:
         for pool in self._every_pool:
-            if isinstance(pool, ThreadPool):
-                pool.abandon(work)
+            if work.task.name in pool.tasks:
+                self._give_back(pool.abandon(work))
 
     def _measure(self, now: datetime) -> datetime:
         moved = self._clock.measure()
