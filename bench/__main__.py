@@ -28,7 +28,10 @@ Measure = Callable[[Contender, Server], dict[str, Any]]
 
 def measures(options: argparse.Namespace) -> dict[str, Measure]:
     def per_item(function: Callable[..., dict[str, Any]], **settings: int) -> Measure:
-        return lambda contender, server: function(contender, server, contender.share_of(options.items), **settings)
+        is_seeded = bool({"future", "done"} & settings.keys())
+        return lambda contender, server: function(
+            contender, server, contender.share_of(options.items, is_seeded), **settings
+        )
 
     seeded = options.seeded
     return {

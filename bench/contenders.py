@@ -12,6 +12,8 @@ PEERS = Path(__file__).resolve().parent / "peers"
 ON_SQLITE = {"huey", "duly-sqlite"}
 
 AT_MOST = {"oban": 20_000, "procrastinate": 5_000}
+# Among a million rows that stand by, some take seconds for each job.
+AT_MOST_SEEDED = {"oban": 5_000, "procrastinate": 200}
 
 DEFAULT_ORDER = (
     "duly",
@@ -33,9 +35,9 @@ class Contender:
     name: str
     command: tuple[str, ...]
 
-    def share_of(self, items: int) -> int:
+    def share_of(self, items: int, is_seeded: bool = False) -> int:
         """How many of so many items this one gets: the slow ones settle on their rate with fewer."""
-        return min(items, AT_MOST.get(self.name, items))
+        return min(items, (AT_MOST_SEEDED if is_seeded else AT_MOST).get(self.name, items))
 
     @property
     def on_sqlite(self) -> bool:
