@@ -3,8 +3,21 @@
 from duly.app import Duly
 from duly.attempt import Attempt
 from duly.errors import DulyError, InputError, KeyConflict
-from duly.model import Cancel, GiveUp, NotFound, Placed, Skip, Snooze, Throttled
-from duly.policy import NEVER, Backoff, ByError
+from duly.model import Cancel, Fingerprint, GiveUp, NotFound, Placed, Skip, Snooze, Throttled
+from duly.policy import (
+    NEVER,
+    Backoff,
+    ByError,
+    Cron,
+    Daily,
+    Every,
+    Limit,
+    Monthly,
+    Slots,
+    Weekly,
+    Windows,
+    Yearly,
+)
 
 __version__ = "0.1.0"
 
@@ -14,14 +27,24 @@ __all__ = [
     "Backoff",
     "ByError",
     "Cancel",
+    "Cron",
+    "Daily",
     "Duly",
     "DulyError",
+    "Every",
+    "Fingerprint",
     "GiveUp",
     "InputError",
     "KeyConflict",
+    "Limit",
+    "Monthly",
     "NotFound",
     "Placed",
     "Skip",
+    "Slots",
     "Snooze",
     "Throttled",
+    "Weekly",
+    "Windows",
+    "Yearly",
 ]

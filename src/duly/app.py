@@ -7,18 +7,21 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
+from duly import codec
 from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, load
 from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
 from duly.model import Cancel, NewItem, Outcome, Placed, Revived
+from duly.policy.limits import Limit, parse_limit
 from duly.policy.retry import Backoff, Retry
 from duly.read import Read
+from duly.schedules import Schedules
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
@@ -51,6 +54,7 @@ class Duly:
         self._clock = clock
         self._opening = threading.Lock()
         self.telemetry = Telemetry(self)
+        self.schedules = Schedules(self)
 
     # -- tasks
 
@@ -70,6 +74,9 @@ class Duly:
         batch: int | None = None,
         rank: int = 0,
         crash_limit: int | None = None,
+        breaker: int | None = None,
+        limits: Sequence[Limit] | Limit = (),
+        backlog: str | None = None,
         label: str | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
@@ -78,7 +85,9 @@ class Duly:
 
         name: default the function's. queue: default the name. retry: when to try again. deadline: seconds after which
         a try is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once.
-        rank: lower runs first. crash_limit: crashes before review. label: the noun that logs use.
+        rank: lower runs first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is
+        deactivated. limits: how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed
+        work is made up. label: the noun that logs use.
         """
         if handler is not None:
             return self._register(handler, **policies)
@@ -96,6 +105,9 @@ class Duly:
         batch: int | None = None,
         rank: int = 0,
         crash_limit: int | None = None,
+        breaker: int | None = None,
+        limits: Sequence[Limit] | Limit = (),
+        backlog: str | None = None,
         label: str | None = None,
     ) -> Task[P, R]:
         settings = self.settings
@@ -112,6 +124,7 @@ class Duly:
         rules = Rules(
             retry=retry or Backoff(base=settings.retry_base_seconds, tries=settings.retry_tries),
             crash_limit=crash_limit or settings.crash_limit,
+            breaker=_checked_breaker(breaker),
         )
         task: Task[P, R] = Task(
             self,
@@ -124,6 +137,8 @@ class Duly:
             batch=batch,
             rank=rank,
             label=label,
+            limits=(limits,) if isinstance(limits, Limit) else limits,
+            backlog=None if backlog is None else _pace(backlog),
         )
         self.tasks[name] = task
         return task
@@ -228,6 +243,18 @@ class Duly:
     def read(self) -> Read:
         return Read(self.store, self.clock)
 
+    def set_limit(self, name: str, limit: str | None, actor: str = "local") -> None:
+        """Change a limit while everything runs: `2/1m`, `4`, or None for what the code says."""
+        most, per = (None, None) if limit is None else parse_limit(limit)
+        self.store.write("set_meter", {"name": checked_name("limit", name), "most": most, "per": per})
+        self.note(actor, "limit.set", f"limit:{name}", {"limit": limit})
+
+    def note(self, actor: str, action: str, subject: str, details: Mapping[str, Any]) -> None:
+        """Write a line of the audit log."""
+        text = codec.encode(details).decode()
+        given = {"now": self.clock.now(), "actor": actor, "action": action, "subject": subject, "details": text}
+        self.store.write("write_note", given)
+
     def observed(self, store: Store) -> Store:
         return self.telemetry.observe(store)
 
@@ -250,6 +277,22 @@ class Duly:
             self._store = None
             if isinstance(self._clock, DatabaseClock):
                 self._clock = None
+
+
+def _checked_breaker(breaker: Any) -> int | None:
+    if breaker is not None and (isinstance(breaker, bool) or not isinstance(breaker, int) or breaker < 1):
+        raise InputError("breaker", f"must be a whole number of failures, at least 1, got {breaker!r}")
+    return breaker
+
+
+def _pace(text: str) -> Limit:
+    try:
+        most, per = parse_limit(text)
+    except ValueError as error:
+        raise InputError("backlog", str(error)) from None
+    if per is None:
+        raise InputError("backlog", f"must be like 100/s, got {text!r}")
+    return Limit("backlog", most, per=per)
 
 
 def load_app(spec: str) -> Duly:

@@ -60,6 +60,16 @@ class Attempt:
         return self.item.planned_at.astimezone(UTC)
 
     @property
+    def schedule_id(self) -> int | None:
+        """The schedule that made this item, if one did."""
+        return self.item.schedule_id
+
+    @property
+    def fingerprint(self) -> str | None:
+        """What its schedule last saw, for handlers that return a `Fingerprint`."""
+        return self.item.fingerprint
+
+    @property
     def lateness(self) -> timedelta:
         """How long after `due_at` it was started."""
         started_at = self.item.started_at or self.item.due_at

@@ -30,16 +30,20 @@ from duly.model import (
     Change,
     Crashed,
     Done,
+    Expired,
     Failed,
+    Fingerprint,
     GiveUp,
     Item,
     Lost,
+    Member,
     NotFound,
     Outcome,
     Released,
     Revived,
     Skip,
     Snooze,
+    Superseded,
     Throttled,
     Tried,
     cut,
@@ -53,7 +57,11 @@ class Rules(Struct, frozen=True):
     retry: Retry = Backoff()
     crash_limit: int = 3
     loss_limit: int = 10
+    breaker: int | None = None  # failures in a row after which a schedule is deactivated
 
+
+# The last of the ranks that a put may ask for.
+LAST_RANK = 100
 
 # For items of a task that this process does not know: never give up on what others may know how to run.
 UNKNOWN = Rules(retry=Backoff(base=60, tries=1_000_000))
@@ -63,7 +71,7 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
     """The change that this outcome makes; raises WrongState when the item cannot take it."""
     match item.state, outcome:
         case "running", Done(result):
-            return _finish(item, now, "done", result)
+            return _succeed(_finish(item, now, "done", result), item, now)
         case "running", Skip():
             return _finish(item, now, "skipped", error=outcome.reason)
         case "running", NotFound():
@@ -74,16 +82,23 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
             return _wait(item, now + timedelta(seconds=outcome.delay), "snoozed")
         case "running", Released():
             return _wait(item, item.due_at, "released")
+        case "running", Fingerprint():
+            return _compare(item, outcome, now)
+        case "running", Expired():
+            late = f"not started: it expired at {item.expires_at}"
+            return replace(_finish(item, now, "expired", error=late), attempt=max(item.attempt - 1, 0))
         case "running", Failed():
             return _fail(item, outcome, now, rules)
         case "running", GiveUp():
             change = _keep(item, "gave_up", now, outcome.reason, "duly.GiveUp")
-            return _review(replace(change, failures=item.failures + 1), now)
+            return _blame(_review(replace(change, failures=item.failures + 1), now), item, now, rules)
         case "running", Crashed():
             change = _keep(item, "crashed", now, outcome.error, "duly.Crashed")
             return _crash(replace(change, crashes=item.crashes + 1), item, now, rules)
         case "running", Lost():
             return _lose(item, now, rules)
+        case "waiting", Superseded():
+            return replace(_still(item, "superseded"), state="cancelled", finished_at=now)
         case (("waiting" | "running"), Cancel()):
             return replace(_still(item, "cancelled"), state="cancelled", finished_at=now, error=outcome.reason or None)
         case "waiting", Revived():
@@ -109,9 +124,44 @@ def _fail(item: Item, failed: Failed, now: datetime, rules: Rules) -> Change:
     failures = item.failures + 1
     change = replace(_keep(item, "failed", now, failed.error, error_class), failures=failures)
     if item.attempt >= (item.max_attempts or rules.retry.tries_for(failed.classes)):
-        return _review(change, now)
-    delay = rules.retry.delay_for(failures, failed.classes, item.execution_key)
-    return replace(change, due_at=now + timedelta(seconds=delay))
+        change = _review(change, now)
+    else:
+        due_at = rules.retry.next_at(now, failures, failed.classes, item.execution_key)
+        change = replace(change, due_at=due_at)
+        if rules.retry.has_windows:
+            # In a window, whoever failed less goes first: the rank says so, and is the first thing a claim looks at.
+            step = item.failures_in_a_row + 1 if item.lane == "main" else 1
+            change = replace(change, rank=min(item.rank + step, LAST_RANK))
+    return _blame(change, item, now, rules)
+
+
+def _blame(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
+    """A failure by its own doing also counts for the schedule it came from, and may deactivate it."""
+    if item.schedule_id is None:
+        return change
+    failures = item.failures_in_a_row + 1
+    is_broken = rules.breaker is not None and failures >= rules.breaker
+    member = Member(item.schedule_id, failures, now, error=change.error, is_broken=is_broken)
+    return replace(_review(change, now) if is_broken else change, member=member)
+
+
+def _succeed(change: Change, item: Item, now: datetime) -> Change:
+    if item.schedule_id is None:
+        return change
+    return replace(change, member=Member(item.schedule_id, 0, now, is_success=True))
+
+
+def _compare(item: Item, seen: Fingerprint, now: datetime) -> Change:
+    is_unchanged = seen.value == item.fingerprint
+    change = _finish(item, now, "unchanged" if is_unchanged else "done", seen.result)
+    change = replace(change, then=() if is_unchanged else seen.then)
+    if item.schedule_id is None:
+        return change
+    member = Member(
+        item.schedule_id, 0, now,
+        is_success=True, is_unchanged=is_unchanged, fingerprint=seen.value, keep=seen.keep,
+    )  # fmt: skip
+    return replace(change, member=member)
 
 
 def _lose(item: Item, now: datetime, rules: Rules) -> Change:
@@ -121,15 +171,17 @@ def _lose(item: Item, now: datetime, rules: Rules) -> Change:
     if item.crashes == 0:
         return _crash(replace(change, crashes=1), item, now, rules)
     if change.losses >= rules.loss_limit:
-        return _review(change, now)
-    return replace(change, attempt=max(item.attempt - 1, 0), due_at=now)
+        return _blame(_review(change, now), item, now, rules)
+    lane = item.lane if rules.retry.has_windows else change.lane
+    return replace(change, attempt=max(item.attempt - 1, 0), due_at=now, lane=lane)
 
 
 def _crash(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
     tries = item.max_attempts or rules.retry.tries_for(())
     if change.crashes >= rules.crash_limit or item.attempt >= tries:
-        return _review(change, now)
-    return replace(change, due_at=now)
+        return _blame(_review(change, now), item, now, rules)
+    # Windows are for what failed by its own doing; whoever was torn from its work goes on with it.
+    return replace(change, due_at=now, lane=item.lane if rules.retry.has_windows else change.lane)
 
 
 def _finish(item: Item, now: datetime, label: str, result: bytes | None = None, error: str = "") -> Change:

@@ -6,8 +6,9 @@ applies it if the item is still in the state and under the fence that the change
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -44,6 +45,15 @@ class Item(Struct, frozen=True, gc=False):
     claimed_by: str | None
     started_at: datetime | None
     trace: str | None
+    schedule_id: int | None = None
+    streak: int | None = None  # failures in a row of its schedule when it was made
+    fingerprint: str | None = None  # what its schedule last saw when it was made
+    expires_at: datetime | None = None  # not to be started after this
+
+    @property
+    def failures_in_a_row(self) -> int:
+        """Of its schedule, over days; of the item itself when it has none."""
+        return (self.streak or 0) + self.failures
 
     @property
     def attempt_key(self) -> str:
@@ -62,6 +72,7 @@ class NewItem(Struct, frozen=True, gc=False):
     rank: int = 0
     max_attempts: int | None = None
     trace: str | None = None
+    expires_at: datetime | None = None
 
 
 class Placed(Struct, frozen=True, gc=False):
@@ -93,6 +104,21 @@ class Share(Struct, frozen=True, gc=False):
     ranks: tuple[int, ...]
     limit: int
     floors: tuple[datetime, ...] = ()
+    is_fresh: bool = False  # the part of a backlog's queue that is for what has just become due
+
+
+class Meter(Struct, frozen=True, gc=False):
+    """A counter that a claim must have room on, over the whole fleet. `most` may have been changed by a person.
+
+    `per` seconds: at most `most` calls in any window that long. `since`: at most `most` items since then, more from
+    `until` on. Neither: at most `most` calls at the same time.
+    """
+
+    name: str
+    most: int
+    per: float | None = None
+    since: datetime | None = None
+    until: datetime | None = None
 
 
 class Verdict(Exception):
@@ -150,6 +176,23 @@ class GiveUp(_Reasoned):
     """Retrying cannot help: to review at once."""
 
 
+class Fingerprint(Verdict):
+    """Done, and this is what the subject looks like now. The same as last time: labelled `unchanged`, no follow-up.
+
+    `result` is kept on the item, `keep` on its schedule; `then` (items from `task.new`) is put with the settle if
+    something changed.
+    """
+
+    __match_args__ = ("value",)
+
+    def __init__(self, value: str, *, result: Any = None, keep: Any = None, then: Sequence[NewItem] = ()) -> None:
+        super().__init__(value, result, keep, tuple(then))
+        self.value = cut(str(value), 500)
+        self.result = result
+        self.keep = keep
+        self.then = tuple(then)
+
+
 class Done(Struct, frozen=True, gc=False):
     """The handler returned. `result` is its JSON text, None when it returned nothing."""
 
@@ -173,6 +216,14 @@ class Lost(Struct, frozen=True, gc=False):
     """The lease ran out: its worker vanished, or could not tell that it lives."""
 
 
+class Superseded(Struct, frozen=True, gc=False):
+    """A newer occurrence takes the place of one that still waits."""
+
+
+class Expired(Struct, frozen=True, gc=False):
+    """Too late to be worth starting."""
+
+
 class Released(Struct, frozen=True, gc=False):
     """A worker that shuts down gives the attempt back."""
 
@@ -183,7 +234,7 @@ class Revived(Struct, frozen=True, gc=False):
     due_at: datetime
 
 
-Outcome: TypeAlias = Done | Failed | Verdict | Crashed | Lost | Released | Revived
+Outcome: TypeAlias = Done | Failed | Verdict | Crashed | Lost | Released | Revived | Superseded | Expired
 
 
 class Tried(Struct, frozen=True, gc=False):
@@ -197,6 +248,20 @@ class Tried(Struct, frozen=True, gc=False):
     outcome: str
     error: str | None
     error_class: str | None
+
+
+class Member(Struct, frozen=True, gc=False):
+    """What the end of a try means for the schedule that its item came from."""
+
+    schedule_id: int
+    failures: int  # in a row, from now on
+    at: datetime
+    error: str | None = None
+    is_success: bool = False
+    is_broken: bool = False  # too many failures in a row: deactivated until a person says otherwise
+    is_unchanged: bool = False
+    fingerprint: str | None = None
+    keep: bytes | None = None
 
 
 class Change(Struct, frozen=True, gc=False):
@@ -221,11 +286,92 @@ class Change(Struct, frozen=True, gc=False):
     tried: Tried | None = None
     # Only while the lease is still expired at this time: a worker that came back in time keeps its item.
     expired_at: datetime | None = None
+    rank: int | None = None  # None: as it was
+    member: Member | None = None
+    then: tuple[NewItem, ...] = ()
 
     @property
     def is_plain_success(self) -> bool:
         """Done with nothing to keep: the common end, which stores settle by the thousand."""
-        return self.outcome == "done" and self.result is None
+        return self.outcome == "done" and self.result is None and self.member is None and not self.then
+
+
+CatchUp = Literal["all", "latest", "skip"]
+Overlap = Literal["allow", "skip", "supersede"]
+
+
+class NewSchedule(Struct, frozen=True, gc=False):
+    """What creating a schedule writes. `ring` and `slots`: a seat among so many is found when it joins."""
+
+    task: str
+    key: str
+    queue: str
+    args: bytes
+    rule: str
+    zone: str
+    next_at: datetime | None
+    rank: int = 0
+    catch_up: CatchUp = "latest"
+    max_lateness: float | None = None
+    overlap: Overlap = "allow"
+    ring: str | None = None
+    slots: int | None = None
+    is_declared: bool = False
+
+
+class Schedule(Struct, frozen=True, gc=False):
+    """A recurrence that makes items, as a row. `rule` is its text; `next_at` None: nothing to come."""
+
+    id: int
+    task: str
+    key: str
+    queue: str
+    rank: int
+    args: bytes
+    rule: str
+    zone: str
+    catch_up: CatchUp
+    max_lateness: float | None
+    overlap: Overlap
+    ring: str | None
+    slot: int | None
+    is_declared: bool
+    next_at: datetime | None
+    paused_at: datetime | None
+    broken_at: datetime | None
+    failures: int  # in a row
+    last_at: datetime | None  # the last occurrence that became an item
+    last_item: int | None
+    last_success_at: datetime | None
+    last_error: str | None
+    fingerprint: str | None
+    unchanged: int
+    skipped: int
+    keep: bytes | None
+    created_at: datetime
+
+    @property
+    def is_active(self) -> bool:
+        return self.paused_at is None and self.broken_at is None
+
+
+class Note(Struct, frozen=True, gc=False):
+    """A line of the audit log: who did what to whom."""
+
+    actor: str
+    action: str
+    subject: str
+    details: bytes = b"{}"
+
+
+class Revision(Struct, frozen=True, gc=False):
+    """What becomes of a schedule: its new values, the occurrences that become items, and what goes with it."""
+
+    schedule: Schedule
+    occurrences: tuple[datetime, ...] = ()
+    changes: tuple[Change, ...] = ()
+    notes: tuple[Note, ...] = ()
+    is_removed: bool = False
 
 
 def cut(text: str, limit: int = ERROR_LIMIT) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -16,16 +17,19 @@ from duly.attempt import Attempt
 from duly.decide import Rules
 from duly.errors import InputError
 from duly.model import NewItem, Placed
+from duly.policy.limits import Limit
+from duly.policy.recur import Rule, Slots
 
 if TYPE_CHECKING:
     from duly.app import Duly
+    from duly.schedules import Declaration
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Kind = Literal["async", "thread", "cpu"]
 
-OPTIONS = ("at", "delay", "key", "rank", "tries", "connection")
+OPTIONS = ("at", "delay", "key", "rank", "tries", "max_lateness", "connection")
 NAME = re.compile(r"[\w.:@/+-]+( [\w.:@/+-]+)*")
 KEY_LIMIT = 500
 RANKS = range(-100, 101)
@@ -45,6 +49,8 @@ class Task(Generic[P, R]):
         batch: int | None,
         rank: int,
         label: str | None,
+        limits: Sequence[Limit] = (),
+        backlog: Limit | None = None,
     ) -> None:
         self.app = app
         self.handler = handler
@@ -53,14 +59,19 @@ class Task(Generic[P, R]):
         self.rules = rules
         self.deadline = deadline
         self.batch = batch
-        self.rank = _checked_rank(rank)
+        self.rank = checked_rank(rank)
         self.label = label or name
         self.is_labelled = label is not None
         self.is_async = inspect.iscoroutinefunction(handler)
         if cpu and self.is_async:
             raise InputError("cpu", f"{name} is async def; a cpu task runs in a process of its own and is plain def")
         self.kind: Kind = "async" if self.is_async else "cpu" if cpu else "thread"
+        self.limits = tuple(limits)
+        self.backlog = backlog
         self._read_signature()
+        for limit in self.limits:
+            if limit.by is not None and not self._open_ended and limit.by not in self._shape.__struct_fields__:
+                raise InputError("limits", f"{limit.name}: {self.name} has no argument {limit.by!r}")
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
@@ -74,8 +85,8 @@ class Task(Generic[P, R]):
     def put(self, **args: Any) -> Placed:
         """Make this happen: now, or `at` a time, or after a `delay`; once per `key`. Returns when it is durable.
 
-        Options beside the handler's own arguments: at, delay, key, rank (lower runs first), tries, and connection, the
-        caller's own, to put inside the caller's transaction.
+        Options beside the handler's own arguments: at, delay, key, rank (lower runs first), tries, max_lateness (not
+        worth starting later), and connection, the caller's own, to put inside the caller's transaction.
         """
         connection = args.pop("connection", None)
         return self.app.place(self.new(args, self.app.telemetry.traceparent()), connection)
@@ -108,16 +119,43 @@ class Task(Generic[P, R]):
         at, delay = args.pop("at", None), args.pop("delay", None)
         due_at = when(at, delay, self.app.clock.now) if at is not None or delay is not None else self.app.clock.stamp()
         key, rank, tries = args.pop("key", None), args.pop("rank", None), args.pop("tries", None)
+        lateness = args.pop("max_lateness", None)
         return NewItem(
             task=self.name,
-            queue=self.queue,
-            args=codec.check(args, self._shape, self.app.settings.max_args_bytes, self._open_ended),
+            queue=self.queue_for(args),
+            args=self.checked_args(args),
             due_at=due_at,
-            key=None if key is None else _checked_key(key),
-            rank=self.rank if rank is None else _checked_rank(rank),
+            key=None if key is None else checked_key(key),
+            rank=self.rank if rank is None else checked_rank(rank),
             max_attempts=None if tries is None else _checked_tries(tries),
             trace=trace,
+            expires_at=None if lateness is None else (due_at or self.app.clock.now()) + checked_lateness(lateness),
         )
+
+    def checked_args(self, args: dict[str, Any]) -> bytes:
+        """Arguments as the JSON text that a row keeps."""
+        return codec.check(args, self._shape, self.app.settings.max_args_bytes, self._open_ended)
+
+    def queue_for(self, args: Mapping[str, Any]) -> str:
+        """Its queue; with a limit per value of an argument, each value has its own, so that none waits for others."""
+        by = next((limit.by for limit in self.limits if limit.by), None)
+        if by is None or by not in args:
+            return self.queue
+        value = str(args[by])
+        if not NAME.fullmatch(value) or len(value) > 80:
+            value = sha256(value.encode()).hexdigest()[:32]
+        return f"{self.queue}/{value}"
+
+    # -- schedules
+
+    def every(self, rule: Rule | Slots | str, *, key: str | None = None, **options: Any) -> Declaration:
+        """Make this happen again and again, by a rule such as `Daily("09:00")`, `"*/5 * * * *"` or `Slots(24)`.
+
+        Without a key it is part of the code: written when a worker starts, changed and removed as the code changes.
+        With one it is a row like any other, which stays until someone removes it. Options: zone (UTC), catch_up
+        (latest, all, skip), max_lateness, overlap (allow, skip, supersede), rank; the rest are the handler's arguments.
+        """
+        return self.app.schedules.declare(self, rule, key, options)
 
     # -- out
 
@@ -224,7 +262,18 @@ def checked_name(field: str, name: Any) -> str:
     return name
 
 
-def _checked_key(key: Any) -> str:
+def checked_lateness(given: Any) -> timedelta:
+    lateness = given if isinstance(given, timedelta) else timedelta(seconds=given) if _is_number(given) else None
+    if lateness is None or not timedelta(0) <= lateness <= timedelta(days=36_500):
+        raise InputError("max_lateness", f"must be a number of seconds or a timedelta, got {given!r:.80}")
+    return lateness
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 3.2e9
+
+
+def checked_key(key: Any) -> str:
     if not isinstance(key, str) or not key.strip():
         raise InputError("key", f"must be text that is not empty, got {key!r:.80}")
     if len(key) > KEY_LIMIT:
@@ -238,7 +287,7 @@ def _checked_key(key: Any) -> str:
     return key
 
 
-def _checked_rank(rank: Any) -> int:
+def checked_rank(rank: Any) -> int:
     if isinstance(rank, bool) or not isinstance(rank, int) or rank not in RANKS:
         raise InputError("rank", f"must be a whole number from {RANKS[0]} (first) to {RANKS[-1]} (last), got {rank!r}")
     return rank

@@ -78,6 +78,7 @@ class Telemetry:
         self._finished: Counter[tuple[str, str]] = Counter()
         self._retried: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
+        self._limited: Counter[str] = Counter()
         self._lateness = Histogram(LATENESS)
         self._duration = Histogram(DURATION)
         self._ask = Patient(lambda: (app.read.depths(), app.clock.now()), PATIENCE)
@@ -100,6 +101,9 @@ class Telemetry:
             for item, lateness in zip(items, latenesses, strict=True):
                 if lateness > late:
                     self._log_late(item, now, lateness)
+
+    def limited(self, share: Share) -> None:
+        self._limited[share.queue] += 1
 
     def _log_late(self, item: Item, now: datetime, lateness: float) -> None:
         log.warning(
@@ -206,6 +210,7 @@ class Telemetry:
         yield _counter("duly_finished_items", "Items that came to an end.", ["task", "state"], self._finished)
         yield _counter("duly_retries", "Retries scheduled (retry rate).", ["task"], self._retried)
         yield _counter("duly_refused_results", "Late results of stale attempts.", ["task"], self._refused)
+        yield _counter("duly_limited_claims", "Claims that a limit had no room for.", ["queue"], self._limited)
         contended = Counter({(): self._claims["empty"]})
         yield _counter("duly_contended_claims", "Claims that found the due work taken already.", [], contended)
         yield self._lateness.family("duly_lateness_seconds", "How long after its due time an item was started.")
@@ -256,6 +261,16 @@ class Observed:
         items = self._store.claim(shares, tasks, worker, now, lease_until)
         self._telemetry.claimed(shares, items, now)
         return items
+
+    def claim_metered(
+        self, share: Share, tasks: Sequence[str], worker: str, now: datetime, *more: Any
+    ) -> tuple[list[Item], int, datetime | None]:
+        items, calls, until = self._store.claim_metered(share, tasks, worker, now, *more)
+        if items:
+            self._telemetry.claimed([share], items, now)
+        else:
+            self._telemetry.limited(share)
+        return items, calls, until
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         refused = self._store.settle(changes, closed, connection)

@@ -33,6 +33,8 @@ from duly.app import Duly
 from duly.clock import ManualClock
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
+from duly.engine.metering import metering_of, meters_of, prefixes_of
+from duly.engine.recurrer import Recurrer
 from duly.engine.settler import Settler
 from duly.engine.work import Hands, Work
 from duly.errors import DulyError, InputError
@@ -95,15 +97,18 @@ class World:
         self._caller = Caller(app, self._report)
         self._runner = runner
         self._reports: dict[int, tuple[Item, bytes]] = {}
+        self._recurrer = Recurrer(self._store, sweep=app.settings.sweep_seconds)
+        self._held: datetime | None = None  # when a limit has room again
         self._attempts = 0
         self._begun = 0
+        app.schedules.reconcile()
 
     # -- time
 
     def run(self) -> int:
         """Run everything that is due now, and what that makes due now; returns the number of attempts."""
         self._begun = self._attempts
-        while self._round():
+        while self._recur() or self._round():
             pass
         return self._attempts - self._begun
 
@@ -129,8 +134,10 @@ class World:
         return attempts
 
     def _next(self) -> datetime | None:
-        """The next due time; what is due and still waits now has nobody to run it."""
-        return min((head.due_at for head in self._store.survey() if head.due_at > self.clock.now()), default=None)
+        """When something happens next; what is due and still waits now waits for a limit, or has nobody to run it."""
+        times = [head.due_at for head in self._store.survey()]
+        times += [time for time in (self._recurrer.next_at(), self._held) if time is not None]
+        return min((time for time in times if time > self.clock.now()), default=None)
 
     # -- looks
 
@@ -143,17 +150,26 @@ class World:
 
     # -- the engine, without its threads
 
+    def _recur(self) -> bool:
+        """Make items of the schedules that are due now; whether there were any."""
+        now = self.clock.now()
+        return self._recurrer.tick(now) <= now
+
     def _round(self) -> int:
         """Claim until nothing comes; a new claimer each time, for this world has no rivals to be patient with."""
         before = self._attempts
-        sizes = sorted({task.batch or 0 for task in self.app.tasks.values()})
-        pools = [_Inline(self, size) for size in sizes]
+        shapes: dict[Any, list[Task[..., Any]]] = {}
+        for task in self.app.tasks.values():
+            shapes.setdefault((task.batch or 1, metering_of(task)), []).append(task)
+        pools = [_Inline(self, tasks) for tasks in shapes.values()]
         settings = self.app.settings
         claimer = Claimer(
             self._store, pools, self._hands, "virtual",
             lease=settings.lease_seconds, poll=settings.poll_seconds, sweep=settings.sweep_seconds,
+            fresh_now=self.clock.now,
         )  # fmt: skip
         claimer.tick(self.clock.now())
+        self._held = claimer.held_until(self.clock.now())
         return self._attempts - before
 
     def _do(self, work: Work) -> None:
@@ -187,21 +203,27 @@ class World:
 class _Inline:
     """A pool of one: takes an item, or one batch, and has done it when `begin` returns."""
 
-    def __init__(self, world: World, batch: int) -> None:
+    def __init__(self, world: World, tasks: list[Task[..., Any]]) -> None:
         self._world = world
-        self._room = batch or 1
-        self._queues = {task.queue for task in world.app.tasks.values() if (task.batch or 0) == batch}
-        self.tasks: Sequence[str] = [task.name for task in world.app.tasks.values() if (task.batch or 0) == batch]
+        self._named = {task.name: task for task in tasks}
+        self._queues = {task.queue for task in tasks}
+        self._prefixes = prefixes_of(tasks)
+        self.batch = tasks[0].batch or 1
+        self.meters = meters_of(tasks)
+        self.tasks: Sequence[str] = list(self._named)
 
     def serves(self, queue: str) -> bool:
-        return queue in self._queues
+        return queue in self._queues or (bool(self._prefixes) and queue.startswith(self._prefixes))
 
     def room(self) -> int:
-        return self._room
+        return self.batch
 
-    def begin(self, items: list[Item]) -> None:
+    def free_calls(self) -> int:
+        return 1
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
         by_task: dict[str, list[Item]] = {}
         for item in items:
             by_task.setdefault(item.task, []).append(item)
         for name, same in by_task.items():
-            self._world._do(Work(self._world.app.tasks[name], same))
+            self._world._do(Work(self._named[name], same))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -148,10 +149,12 @@ def test_what_was_settled_inside_is_let_go_even_if_the_database_goes_away_then(
 
 def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> None:
     class Moody:
+        has_windows = False
+
         def tries_for(self, classes: tuple[str, ...]) -> int:
             return 3
 
-        def delay_for(self, failures: int, classes: tuple[str, ...], seed: str) -> float:
+        def next_at(self, now: datetime, failures: int, classes: tuple[str, ...], seed: str) -> datetime:
             raise ZeroDivisionError
 
     app = Duly(store=store)

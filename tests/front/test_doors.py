@@ -11,27 +11,32 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "model": set(),
-    "policy": set(),
+    "policy": {"model"},
     "clock": set(),
     "config": {"errors"},
     "codec": {"errors"},
     "decide": {"errors", "model", "policy"},
-    "store": {"clock", "errors", "model"},
+    "advance": {"decide", "errors", "model", "policy"},
+    "store": {"clock", "errors", "model", "policy"},
     "attempt": {"codec", "errors", "model"},
     "read": {"clock", "codec", "errors", "model", "store"},
-    "task": {"attempt", "codec", "decide", "errors", "model"},
+    "task": {"attempt", "codec", "decide", "errors", "model", "policy"},
+    "schedules": {"advance", "codec", "errors", "model", "policy", "task"},
     "patience": {"errors"},
     "telemetry": {"errors", "model", "patience", "store"},
-    "app": {"clock", "config", "decide", "errors", "model", "policy", "read", "store", "task", "telemetry"},
+    "app": {
+        "clock", "codec", "config", "decide", "errors", "model", "policy", "read", "schedules", "store", "task",
+        "telemetry",
+    },
     "engine": {
-        "app", "attempt", "clock", "codec", "decide", "errors", "model", "policy", "store", "task", "telemetry",
+        "advance", "app", "attempt", "clock", "codec", "decide", "errors", "model", "policy", "store", "task", "telemetry",
     },
     "outbound": {"attempt", "codec", "errors", "model"},
 }  # fmt: skip
 FRONT = {"web", "cli", "apps", "testing", "doctor"}
 # The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the
 # database is: all at run time, none when it is imported.
-LATE = {("app", "engine"), ("store", "config"), ("task", "app"), ("telemetry", "app"), ("telemetry", "task")}
+LATE = {("app", "engine"), ("store", "config"), ("schedules", "app"), ("task", "app"), ("task", "schedules"), ("telemetry", "app"), ("telemetry", "task")}
 
 
 def rooms() -> dict[str, set[str]]:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from duly.policy import NEVER, Backoff, ByError, Retry
 from duly.policy.retry import LONGEST, class_name, class_names, spread
+from tests.support import NOW
 
 
 class Busy(Exception):
@@ -26,7 +27,7 @@ def delays(policy: Backoff, count: int = 5) -> list[float]:
 def test_the_delays_of_the_reminders_are_a_minute_then_two_then_four() -> None:
     policy = Backoff(base=60, factor=2, tries=3)
     assert delays(policy, 3) == [60, 120, 240]
-    assert [policy.delay_for(failures, (), "seed") for failures in (1, 2, 3)] == [60, 120, 240]
+    assert [policy.delay_for(failures, "seed") for failures in (1, 2, 3)] == [60, 120, 240]
     assert policy.tries_for(("my.Error",)) == 3
 
 
@@ -68,7 +69,7 @@ def test_no_failure_yet_waits_like_the_first() -> None:
 )
 def test_a_billion_failures_overflow_nothing(policy: Backoff, failures: int) -> None:
     assert policy.delay(failures) == (policy.cap if policy.base and policy.factor > 1 else policy.base)
-    timedelta(seconds=policy.delay_for(failures, (), "seed"))
+    timedelta(seconds=policy.delay_for(failures, "seed"))
 
 
 @settings(derandomize=True, max_examples=300, deadline=None)
@@ -85,13 +86,13 @@ def test_a_billion_failures_overflow_nothing(policy: Backoff, failures: int) -> 
 )
 def test_delays_never_shrink_and_stay_within_bounds(policy: Backoff, failures: int, seed: str) -> None:
     assert 0 <= policy.delay(failures) <= policy.delay(failures + 1) <= policy.cap
-    assert policy.delay(failures) <= policy.delay_for(failures, (), seed) <= policy.cap + policy.jitter
+    assert policy.delay(failures) <= policy.delay_for(failures, seed) <= policy.cap + policy.jitter
 
 
 def test_jitter_spreads_and_is_the_same_for_the_same_try() -> None:
     policy = Backoff(base=60, factor=1, jitter=10)
-    found = [policy.delay_for(1, (), str(n)) for n in range(1000)]
-    assert found == [policy.delay_for(1, (), str(n)) for n in range(1000)]
+    found = [policy.delay_for(1, str(n)) for n in range(1000)]
+    assert found == [policy.delay_for(1, str(n)) for n in range(1000)]
     assert min(found) >= 60
     assert max(found) < 70
     assert sum(delay < 65 for delay in found) in range(400, 600)
@@ -121,7 +122,7 @@ def test_an_error_is_found_by_its_class() -> None:
     policy = ByError({Busy: FAST})
     assert policy.policy_for(class_names(Busy())) is FAST
     assert policy.tries_for(class_names(Busy())) == 9
-    assert policy.delay_for(1, class_names(Busy()), "seed") == 1
+    assert policy.next_at(NOW, 1, class_names(Busy()), "seed") == NOW + timedelta(seconds=1)
 
 
 def test_an_error_is_found_by_its_base_class_and_the_nearest_wins() -> None:

@@ -13,7 +13,7 @@ from duly import codec
 from duly.attempt import Attempt
 from duly.decide import decide
 from duly.errors import DulyError, InputError, LeaseLost
-from duly.model import Done, Failed, GiveUp, Item, Outcome, Verdict, cut
+from duly.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Verdict, cut
 from duly.policy.retry import class_name, class_names
 from duly.task import Task
 from duly.telemetry import is_tracing
@@ -100,26 +100,42 @@ class Caller:
         if value is None:
             return [Done()] * len(items)
         if isinstance(value, Verdict):
-            return [value] * len(items)
+            return [self._verdict(value)] * len(items)
         if not isinstance(value, list | tuple) or len(value) != len(items):
             got = len(value) if isinstance(value, list | tuple) else type(value).__name__
             raise InputError("return", f"a batch handler answers one outcome per item: {len(items)} wanted, got {got}")
-        return [failure(each) if isinstance(each, Exception) else self._verdict(each) for each in value]
+        return [self._verdict(each) if not _is_error(each) else failure(each) for each in value]
 
     def _verdict(self, value: Any) -> Outcome:
         if value is None:
             return _DONE
+        if isinstance(value, Fingerprint):
+            return self._fingerprint(value)
         if isinstance(value, Verdict):
             return value
+        text = self._kept("result", value)
+        return text if isinstance(text, GiveUp) else Done(text)
+
+    def _fingerprint(self, seen: Fingerprint) -> Outcome:
+        """The same with its values as the JSON text that rows keep."""
+        kept: dict[str, bytes | None] = {}
+        for name, value in (("result", seen.result), ("keep", seen.keep)):
+            text = None if value is None else self._kept(name, value)
+            if isinstance(text, GiveUp):
+                return text
+            kept[name] = text
+        return Fingerprint(seen.value, **kept, then=seen.then)
+
+    def _kept(self, what: str, value: Any) -> bytes | GiveUp:
         try:
             text = codec.encode(value)
         except (TypeError, UnicodeEncodeError, RecursionError) as error:
-            return GiveUp(f"the work was done, but its result cannot be kept as JSON: {error}")
+            return GiveUp(f"the work was done, but its {what} cannot be kept as JSON: {error}")
         if len(text) > self._result_limit:
             return GiveUp(
-                f"the work was done, but its result has {len(text):,} bytes; {self._result_limit:,} is the limit"
+                f"the work was done, but its {what} has {len(text):,} bytes; {self._result_limit:,} is the limit"
             )
-        return Done(text.replace(b"\\u0000", b"\\ufffd"))
+        return text.replace(b"\\u0000", b"\\ufffd")
 
     def _settle_inside(self, task: Task[..., Any], attempt: Attempt, verdict: Outcome | Settled) -> Outcome | Settled:
         """Settle in the handler's transaction: its effects and the item's end commit together."""
@@ -140,12 +156,18 @@ class Caller:
         return SETTLED
 
 
+def _is_error(value: Any) -> bool:
+    return isinstance(value, Exception) and not isinstance(value, Verdict)
+
+
 _DONE = Done()
 _ALL_WELL: Verdicts = [_DONE]
 
 
 def failure(error: Exception) -> Outcome:
     """The outcome that an exception means."""
+    if isinstance(error, Fingerprint):
+        return Failed("a Fingerprint is returned, not raised", ("duly.InputError",))
     if isinstance(error, Verdict):
         return error
     frames = "".join(traceback.format_exception(error, limit=-8))

@@ -19,7 +19,20 @@ import msgspec
 from msgspec import Struct
 
 from duly.engine.calls import SETTLED, Caller, Settled, Verdicts, breakdown
-from duly.model import Cancel, Done, Failed, GiveUp, Item, NotFound, Outcome, Skip, Snooze, Throttled
+from duly.model import (
+    Cancel,
+    Done,
+    Failed,
+    Fingerprint,
+    GiveUp,
+    Item,
+    NewItem,
+    NotFound,
+    Outcome,
+    Skip,
+    Snooze,
+    Throttled,
+)
 
 PR_SET_PDEATHSIG = 1
 
@@ -46,6 +59,8 @@ class Verdict(Struct, array_like=True):
     number: float = 0.0
     result: bytes | None = None
     classes: tuple[str, ...] = ()
+    keep: bytes | None = None
+    then: tuple[NewItem, ...] = ()
 
 
 class Answer(Struct, tag=True):
@@ -67,6 +82,10 @@ def to_wire(outcome: Outcome | Settled) -> Verdict:
             return Verdict("done", result=result)
         case Failed(error, classes):
             return Verdict("failed", text=error, classes=classes)
+        case Fingerprint():
+            return Verdict(
+                "fingerprint", text=outcome.value, result=outcome.result, keep=outcome.keep, then=outcome.then
+            )
         case Throttled():
             return Verdict("throttled", number=outcome.delay)
         case Snooze():
@@ -84,6 +103,8 @@ def from_wire(verdict: Verdict) -> Outcome | Settled:
             return Done(verdict.result)
         case "failed":
             return Failed(verdict.text, verdict.classes)
+        case "fingerprint":
+            return Fingerprint(verdict.text, result=verdict.result, keep=verdict.keep, then=verdict.then)
         case "throttled":
             return Throttled(verdict.number)
         case "snooze":

@@ -13,12 +13,16 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from msgspec.structs import replace
+
 from duly.clock import EPOCH
 from duly.decide import UNKNOWN, decide
+from duly.engine.metering import Meters
 from duly.engine.shares import share_out
 from duly.engine.work import Hands
-from duly.model import Head, Item, Lane, Released
-from duly.store.base import News, Store
+from duly.model import Expired, Head, Item, Lane, Meter, Released, Share
+from duly.policy.limits import slack
+from duly.store.base import FRESH, News, Store
 
 Group = tuple[str, Lane, int]
 
@@ -27,18 +31,30 @@ NEWEST = timedelta(seconds=60)
 NEVER_BARREN = (EPOCH, timedelta())
 # After a claim that emptied a group, look for what comes next there, once for all claims of this while.
 LATER = timedelta(milliseconds=100)
+# A limit may be raised while we wait for it.
+ASK_AGAIN = timedelta(seconds=60)
+# Of a meter's slack, the part in which a call must begin.
+START_WITHIN = 0.8
 
 
 class Pool(Protocol):
     """Where claimed items go: it says how many it can take now, of which tasks, from which queues."""
 
     tasks: Sequence[str]
+    batch: int
+    meters: Meters | None  # None: nothing limits its tasks
 
     def serves(self, queue: str) -> bool: ...
 
     def room(self) -> int: ...
 
-    def begin(self, items: list[Item]) -> None: ...
+    def free_calls(self) -> int:
+        """How many calls could begin at once."""
+        ...
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        """Run these; at most so many calls, and none that cannot begin by then (on the monotonic clock)."""
+        ...
 
 
 class Outlook:
@@ -50,6 +66,7 @@ class Outlook:
         self._heads: dict[Group, datetime] = {}
         self._seen: dict[Group, datetime] = {}  # the heads of the last survey
         self._barren: dict[Group, tuple[datetime, timedelta]] = {}
+        self._held: dict[Group, datetime] = {}  # a meter has no room for these before then
         self.fresh: set[Group] = set()  # told of, and due since a moment ago
         self.news = 0  # how often it was told of something
 
@@ -74,21 +91,39 @@ class Outlook:
     def due(self, now: datetime) -> list[Head]:
         """The heads of what is due; what is only known to be due since a moment ago is looked for among the newest."""
         known = {group: self._heads[group] for group, at in self._times() if at <= now and group in self._heads}
-        newest = dict.fromkeys(list(self.fresh), now - NEWEST)
+        newest = dict.fromkeys((group for group in list(self.fresh) if self._free_at(group) <= now), now - NEWEST)
         return [Head(*group, due_at) for group, due_at in {**newest, **known}.items()]
 
     def next_at(self) -> datetime | None:
-        return EPOCH if self.fresh else min((at for _, at in self._times()), default=None)
+        told = [self._free_at(group) for group in list(self.fresh)]
+        return min((*told, *(at for _, at in self._times())), default=None)
 
     def _times(self) -> list[tuple[Group, datetime]]:
         """When to ask each group: when it is due, or later when it gave nothing."""
         heads = list(self._heads.items())
-        return [(group, max(due_at, self._barren.get(group, NEVER_BARREN)[0])) for group, due_at in heads]
+        return [(group, max(due_at, self._free_at(group))) for group, due_at in heads]
 
-    def claimed(self, items: Sequence[Item]) -> None:
-        """What is left of these items' groups is due no earlier than the last of them."""
+    def _free_at(self, group: Group) -> datetime:
+        return max(self._barren.get(group, NEVER_BARREN)[0], self._held.get(group, EPOCH))
+
+    def hold(self, share: Share, until: datetime) -> None:
+        """A meter has no room for these groups before then."""
+        for rank in share.ranks:
+            self._held[share.queue, share.lane, rank] = until
+
+    def held_until(self, now: datetime) -> datetime | None:
+        return min((until for until in self._held.values() if until > now), default=None)
+
+    def is_late(self, group: Group, fresh_since: datetime) -> bool:
+        return self._heads.get(group, fresh_since) < fresh_since
+
+    def claimed(self, items: Sequence[Item], fresh_since: datetime = EPOCH) -> None:
+        """What is left of these items' groups is due no earlier than the last of them; a backlog, of its own last."""
+        late = {group for group in self._heads if self.is_late(group, fresh_since)}
         for item in items:
-            self._heads[item.queue, item.lane, item.rank] = item.due_at
+            group = (item.queue, item.lane, item.rank)
+            if group not in late or item.due_at < fresh_since:
+                self._heads[group] = item.due_at
 
     def exhausted(self, group: Group, got_any: bool, now: datetime) -> None:
         self.fresh.discard(group)
@@ -113,6 +148,7 @@ class Claimer:
         lease: float,
         poll: float,
         sweep: float,
+        fresh_now: Callable[[], datetime] | None = None,
         is_swamped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
@@ -122,6 +158,7 @@ class Claimer:
         self._lease = timedelta(seconds=lease)
         self._poll = timedelta(seconds=poll)
         self._is_swamped = is_swamped
+        self._fresh_now = fresh_now
         self._look = True
         self._look_at = EPOCH
         self._later = LATER
@@ -173,33 +210,113 @@ class Claimer:
 
     def _claim(self, outlook: Outlook, room: int, now: datetime) -> bool:
         """Claim once for this pool; whether it is worth another go."""
-        shares = share_out(outlook.due(now), room, self._turn)
-        if not shares:
-            return False
+        shares = share_out(outlook.due(now), room, self._turn, now - FRESH)
         self._turn += 1
+        plain: list[Share] = []
+        is_worth = False
+        for share in shares:
+            if meters := self._meters(outlook, share, now):
+                is_worth |= self._claim_metered(outlook, share, meters)
+            else:
+                plain.append(share)
+        return (bool(plain) and self._claim_plain(outlook, plain, now)) or is_worth
+
+    def _meters(self, outlook: Outlook, share: Share, now: datetime) -> tuple[Meter, ...]:
+        if outlook.pool.meters is None:
+            return ()
+        is_late = not share.is_fresh and bool(share.floors) and min(share.floors) < now - FRESH
+        return outlook.pool.meters.of(share.queue, share.lane, is_late, now)
+
+    def _claim_plain(self, outlook: Outlook, shares: list[Share], now: datetime) -> bool:
         news = outlook.news
         ends = time.monotonic() + self._lease.total_seconds()
         items = self._store.claim(shares, outlook.pool.tasks, self._worker, now, now + self._lease)
-        if items and self._stopped:
-            self._give_back(items, now)
-        elif items:
-            self._hands.lease(items, now, ends)
-            try:
-                outlook.pool.begin(items)
-            except BaseException:
-                self._hands.let_go(items)  # so that the lease runs out and someone else has them
-                raise
-        outlook.claimed(items)
-        got = Counter((item.queue, item.lane) for item in items)
-        short = [share for share in shares if got[share.queue, share.lane] < share.limit]
+        self._begin(outlook, items, now, ends)
+        outlook.claimed(items, now - FRESH)
+        short = self._short(shares, items, now)
         if short:
             self._look_at = min(self._look_at, now + self._later)
         if news != outlook.news:  # told while the claim was under way, perhaps too late for it
             self._look = True
-        for share in short:
+        for share, got in short:
             for rank in share.ranks:
-                outlook.exhausted((share.queue, share.lane, rank), got[share.queue, share.lane] > 0, now)
+                outlook.exhausted((share.queue, share.lane, rank), got > 0, now)
         return len(short) < len(shares)
+
+    def _short(self, shares: list[Share], items: Sequence[Item], now: datetime) -> list[tuple[Share, int]]:
+        """The shares that got less than they asked for, with how much; the part for what is fresh says nothing."""
+        split = {(share.queue, share.lane) for share in shares if share.is_fresh}
+        got = Counter(
+            (item.queue, item.lane)
+            for item in items
+            if (item.queue, item.lane) not in split or item.due_at < now - FRESH
+        )
+        return [
+            (share, got[share.queue, share.lane])
+            for share in shares
+            if not share.is_fresh and got[share.queue, share.lane] < share.limit
+        ]
+
+    def _claim_metered(self, outlook: Outlook, share: Share, meters: tuple[Meter, ...]) -> bool:
+        """Claim under limits, for calls that can begin at once; whether there may be more."""
+        pool = outlook.pool
+        # The time of the claim is what the meters count from, so it must not be older than it is.
+        now = self._fresh_now() if self._fresh_now is not None else EPOCH
+        begun = time.monotonic()
+        calls = min(pool.free_calls(), -(-share.limit // pool.batch))
+        if any(meter.per is None and meter.since is None for meter in meters):
+            calls = min(calls, 1)  # a lease of its own for each, to be counted by
+        if calls <= 0:
+            return False
+        if share.limit > pool.batch:  # a call costs the same with half a batch
+            share = replace(share, limit=share.limit - share.limit % pool.batch)
+        items, granted, until = self._store.claim_metered(
+            share, pool.tasks, self._worker, now, now + self._lease, meters, calls, pool.batch
+        )
+        rates = [meter.per for meter in meters if meter.per is not None]
+        start_by = begun + START_WITHIN * slack(min(rates)).total_seconds() if rates else float("inf")
+        self._begin(outlook, items, now, begun + self._lease.total_seconds(), granted, start_by)
+        outlook.claimed(items, now - FRESH)
+        if items:
+            return True
+        if until is not None:
+            outlook.hold(share, min(until, now + ASK_AGAIN))
+        elif not share.is_fresh:
+            for rank in share.ranks:
+                outlook.exhausted((share.queue, share.lane, rank), False, now)
+            self._look_at = min(self._look_at, now + self._later)
+        return False
+
+    def _begin(
+        self,
+        outlook: Outlook,
+        items: list[Item],
+        now: datetime,
+        ends: float,
+        calls: int | None = None,
+        start_by: float = float("inf"),
+    ) -> None:
+        if items and self._stopped:
+            self._give_back(items, now)
+            return
+        late = [item for item in items if item.expires_at is not None and item.expires_at < now]
+        if late:
+            closed = [late[0].fence] if len(late) == len(items) else []
+            self._store.settle([decide(item, Expired(), now, UNKNOWN) for item in late], closed)
+            gone = {item.id for item in late}
+            items = [item for item in items if item.id not in gone]
+        if items:
+            self._hands.lease(items, now, ends)
+            try:
+                outlook.pool.begin(items, calls, start_by)
+            except BaseException:
+                self._hands.let_go(items)  # so that the lease runs out and someone else has them
+                raise
+
+    def held_until(self, now: datetime) -> datetime | None:
+        """When a limit that held something back has room again."""
+        times = [until for outlook in self._outlooks if (until := outlook.held_until(now)) is not None]
+        return min(times, default=None)
 
     def _give_back(self, items: list[Item], now: datetime) -> None:
         """The worker was stopped while this claim was under way."""

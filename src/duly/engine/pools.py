@@ -17,9 +17,10 @@ from contextlib import suppress
 from typing import Any
 
 from duly.engine.calls import Caller, Verdicts, breakdown, failure
+from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.processes import ProcessSlot
 from duly.engine.work import Hands, Work
-from duly.model import Failed, Item
+from duly.model import Failed, Item, Released
 from duly.task import Task
 
 AHEAD = 0.1  # seconds of work that may wait here
@@ -27,11 +28,14 @@ LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker end
 ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers
 TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
 
-Finish = Callable[[Work, Verdicts, float], bool]
+Finish = Callable[[Work, Verdicts, float | None], bool]
 
 
 class _Ready:
     """The part that all pools share: what is in hand, how fast it goes, how much more to ask for."""
+
+    _hands: Hands
+    _finish: Finish
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], known_queues: frozenset[str], size: int, most: int) -> None:
         self.tasks: Sequence[str] = list(tasks)
@@ -40,7 +44,9 @@ class _Ready:
         self._tasks = tasks
         self._queues = frozenset(task.queue for task in tasks.values())
         self._known_queues = known_queues
-        self._batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
+        self.batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
+        self.meters = meters_of(list(tasks.values()))
+        self._prefixes = prefixes_of(tasks.values())
         self.size = size
         self._most = most
         self._ready: deque[Work] = deque()
@@ -53,17 +59,22 @@ class _Ready:
 
     def serves(self, queue: str) -> bool:
         """Queues of its tasks, and those that no task here declares: a job's own queue may hold anything."""
-        return queue in self._queues or queue not in self._known_queues
+        if queue in self._queues:
+            return True
+        return queue not in self._known_queues and (not self._prefixes or queue.startswith(self._prefixes))
+
+    def free_calls(self) -> int:
+        return self.size - -(-(self._begun - self._ended) // self.batch)
 
     def room(self) -> int:
         """How many items to claim now."""
-        floor = self.size * self._batch
+        floor = self.size * self.batch
         target = floor + self._lookahead()
-        self._low = max(floor - self._batch, target // 2)
+        self._low = max(floor - self.batch, target // 2)
         if self._is_busy():
             return 0
         room = min(target - (self._begun - self._ended), self._most)
-        return room - room % self._batch if room > self._batch else room
+        return room - room % self.batch if room > self.batch else room
 
     def _is_busy(self) -> bool:
         """More in hand than it makes sense to add to."""
@@ -93,15 +104,31 @@ class _Ready:
         for name, batch in batches.items():
             yield Work(self._tasks[name], batch)
 
-    def _accept(self, items: list[Item]) -> list[Work]:
+    def _accept(self, items: list[Item], calls: int | None, start_by: float) -> list[Work]:
         """The works to run here; items that took a process down before are run apart, where they hurt nobody."""
         self._begun += len(items)
-        if self.isolate is not None:
-            suspects = [item for item in items if item.crashes]
-            if suspects:
-                items = [item for item in items if not item.crashes]
-                self.isolate([Work(self._tasks[item.task], [item], over=self._over) for item in suspects])
-        return list(self._cut(items))
+        apart = [item for item in items if item.crashes] if self.isolate is not None else []
+        suspects = [Work(self._tasks[item.task], [item], over=self._over) for item in apart]
+        works = list(self._cut([item for item in items if not item.crashes] if apart else items))
+        for work in (*suspects, *works):
+            work.start_by = start_by
+        if calls is not None and len(suspects) + len(works) > calls:  # more calls than it was granted
+            surplus = [*suspects[calls:], *works[max(calls - len(suspects), 0) :]]
+            self._hands.hold(surplus)
+            for work in surplus:
+                self._finish(work, [Released()] * len(work.items), None)
+                self._over(work)
+            suspects, works = suspects[:calls], works[: max(calls - len(suspects), 0)]
+        if suspects and self.isolate is not None:
+            self.isolate(suspects)
+        return works
+
+    def _is_too_late(self, work: Work) -> bool:
+        """Whether what it was granted has run out; it is given back then."""
+        if time.monotonic() <= work.start_by:
+            return False
+        self._finish(work, [Released()] * len(work.items), None)
+        return True
 
     def _over(self, work: Work) -> None:
         """One work less in hand, wherever it ran."""
@@ -151,8 +178,8 @@ class AsyncPool(_Ready):
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(2 * LAST_WORDS)
 
-    def begin(self, items: list[Item]) -> None:
-        works = self._accept(items)
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        works = self._accept(items, calls, start_by)
         self._hands.hold(works)
         self._ready.extend(works)
         self._loop.call_soon_threadsafe(self._start_on, len(works))
@@ -226,7 +253,7 @@ class AsyncPool(_Ready):
                 self._idle.append(nothing := self._loop.create_future())
                 await nothing
                 return
-            if not self._hands.holds(work):  # taken away before it began
+            if not self._hands.holds(work) or self._is_too_late(work):  # taken away before it began
                 self._over(work)
                 continue
             self._current[me] = work
@@ -316,8 +343,8 @@ class ThreadPool(_Ready):
             self._closed = True
             self._lock.notify_all()
 
-    def begin(self, items: list[Item]) -> None:
-        self.add(self._accept(items))
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        self.add(self._accept(items, calls, start_by))
 
     def add(self, works: list[Work]) -> None:
         self._hands.hold(works)
@@ -381,9 +408,11 @@ class ThreadPool(_Ready):
                     self._lock.wait()
                     self._idle -= 1
                 work = self._ready.popleft()
-                if self._hands.holds(work):
+                if self._hands.holds(work) and time.monotonic() <= work.start_by:
                     self._running.add(work)
                     return work
+            if self._hands.holds(work):
+                self._is_too_late(work)
             self._done(work)
 
 

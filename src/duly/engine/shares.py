@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from datetime import datetime
 from operator import attrgetter
 
+from duly.clock import EPOCH
 from duly.model import Head, Lane, Share
 
 # Of a queue's share, at least one part in this many is for retries that are due beside fresh work.
 RETRY_PART = 4
+# Of a queue that has a backlog, one part in this many is for what has just become due.
+FRESH_PART = 4
 
 
-def share_out(due: Iterable[Head], room: int, turn: int = 0) -> list[Share]:
+def share_out(due: Iterable[Head], room: int, turn: int = 0, fresh_since: datetime = EPOCH) -> list[Share]:
     """Split `room` evenly over the queues that have due heads.
 
     Fresh work takes most of a queue's share and retries a quarter; either takes all of it when the other has nothing
-    due. When there are more queues than room, `turn` moves who is served, so that everybody is, in turn.
+    due. When there are more queues than room, `turn` moves who is served, so that everybody is, in turn. A queue whose
+    oldest item is older than `fresh_since` has a backlog: some of its share is for what is younger.
     """
     heads: dict[tuple[str, Lane], list[Head]] = defaultdict(list)
     for head in sorted(due, key=attrgetter("rank", "due_at")):
@@ -37,7 +42,7 @@ def share_out(due: Iterable[Head], room: int, turn: int = 0) -> list[Share]:
             for_retries = max(quota // RETRY_PART, 1) if quota > 1 else int(turn % RETRY_PART == 0)
         if fresh and (quota > for_retries or not retries):
             limit = quota - for_retries if retries else quota
-            shares.append(_share(fresh, limit))
+            shares.extend(_with_fresh(_share(fresh, limit), turn, fresh_since))
         if retries and for_retries:
             shares.append(_share(retries, for_retries))
     return shares
@@ -46,3 +51,13 @@ def share_out(due: Iterable[Head], room: int, turn: int = 0) -> list[Share]:
 def _share(heads: list[Head], limit: int) -> Share:
     ranks, floors = tuple(head.rank for head in heads), tuple(head.due_at for head in heads)
     return Share(heads[0].queue, heads[0].lane, ranks, limit, floors)
+
+
+def _with_fresh(share: Share, turn: int, fresh_since: datetime) -> list[Share]:
+    if min(share.floors) >= fresh_since:
+        return [share]
+    part = max(share.limit // FRESH_PART, 1) if share.limit > 1 else int(turn % FRESH_PART == 0)
+    floors = tuple(max(floor, fresh_since) for floor in share.floors)
+    fresh = Share(share.queue, share.lane, share.ranks, part, floors, is_fresh=True)
+    old = Share(share.queue, share.lane, share.ranks, share.limit - part, share.floors)
+    return [each for each in (fresh, old) if each.limit]

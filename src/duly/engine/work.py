@@ -14,7 +14,7 @@ from duly.task import Task
 class Work:
     """One call of a handler: one item, or a batch of them."""
 
-    __slots__ = ("deadline", "items", "key", "over", "stop", "task")
+    __slots__ = ("deadline", "items", "key", "over", "start_by", "stop", "task")
 
     def __init__(self, task: Task[..., Any], items: list[Item], over: Callable[[Work], None] | None = None) -> None:
         self.task = task
@@ -23,6 +23,7 @@ class Work:
         self.key = (items[0].id, items[0].fence)
         self.over = over  # tells the pool that claimed it, when another runs it
         self.deadline = float("inf")  # on the monotonic clock; set when it starts
+        self.start_by = float("inf")  # on the monotonic clock: what it was granted does not wait longer
         self.stop: Callable[[Work], None] | None = None  # set when it starts
 
 

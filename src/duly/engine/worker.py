@@ -23,9 +23,11 @@ from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
 from duly.engine.keeper import Guard, Keeper
 from duly.engine.loop import Loop
+from duly.engine.metering import metering_of
 from duly.engine.pools import AsyncPool, Slot, ThreadPool
 from duly.engine.processes import ProcessSlot
 from duly.engine.pruner import Pruner
+from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import Rescuer
 from duly.engine.settler import Settler
 from duly.engine.work import Hands, Work
@@ -73,6 +75,7 @@ class Worker:
             lease=settings.lease_seconds,
             poll=settings.poll_seconds,
             sweep=settings.sweep_seconds,
+            fresh_now=self._clock.now,
             is_swamped=lambda: len(self._settler) > BACKLOG,
         )
         self._rescuer = Rescuer(
@@ -80,6 +83,7 @@ class Worker:
             settle_down=settings.lease_seconds + MEASURE_EVERY.total_seconds(),
             swept=lambda: self._claimer.hear(None),
         )  # fmt: skip
+        self._recurrer = Recurrer(self._store, sweep=settings.sweep_seconds, made=lambda: self._claimer.hear(None))
         self._pruner = Pruner(self._store, settings.keep_seconds)
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
@@ -89,6 +93,7 @@ class Worker:
         self._chores = [
             self._guards,
             Loop("rescuer", self._rescuer.tick, self._clock),
+            Loop("recurrer", self._recurrer.tick, self._clock),
             Loop("pruner", self._pruner.tick, self._clock),
             Loop("clock", self._measure, self._clock),
         ]
@@ -105,6 +110,7 @@ class Worker:
     def start(self) -> None:
         migrate.check(self.app.store)
         self._clock.now()
+        self.app.schedules.reconcile()
         for pool in self._pools:
             pool.start()
         for loop in (self._beats, self._settles, self._claims, *self._chores):
@@ -198,13 +204,14 @@ class Worker:
     # -- pools
 
     def _make_pools(self, tasks: dict[str, Task[..., Any]]) -> list[AsyncPool | ThreadPool]:
-        """One pool per kind of handler and batch size, so that one kind's room says nothing about another's."""
+        """One pool per kind of handler, batch size and limits, so that one's room says nothing about another's."""
         settings = self.app.settings
         queues = frozenset(task.queue for task in self.app.tasks.values())
-        shapes = sorted({(task.kind, task.batch or 0) for task in tasks.values()})
+        shapes: dict[Any, dict[str, Task[..., Any]]] = {}
+        for name, task in tasks.items():
+            shapes.setdefault((task.kind, task.batch or 0, metering_of(task)), {})[name] = task
         pools: list[AsyncPool | ThreadPool] = []
-        for kind, batch in shapes:
-            own = {name: task for name, task in tasks.items() if (task.kind, task.batch or 0) == (kind, batch)}
+        for (kind, batch, _), own in shapes.items():
             most = max(settings.claim_most, batch)
             if kind == "async":
                 pools.append(

@@ -1,14 +1,18 @@
-"""When to try again. A policy is a value: it maps the failures so far to a delay in seconds, or to None for review."""
+"""When to try again. A policy is a value: it maps a failure to the time of the next try, and says how many."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from datetime import datetime, timedelta
+from typing import ClassVar, Protocol, runtime_checkable
 from zlib import crc32
 
+import msgspec
 from msgspec import Struct
+
+from duly.policy.recur import Rule, latest, parse, zone_named
 
 # A century: beyond any delay that makes sense, and far from where date arithmetic overflows.
 LONGEST = 3.15e9
@@ -18,9 +22,14 @@ LONGEST = 3.15e9
 class Retry(Protocol):
     """What a retry policy answers. `seed` makes the jitter of one try reproducible."""
 
+    @property
+    def has_windows(self) -> bool:
+        """Whether failures wait for fixed windows, where the number of tries is capped."""
+        ...
+
     def tries_for(self, classes: tuple[str, ...]) -> int: ...
 
-    def delay_for(self, failures: int, classes: tuple[str, ...], seed: str) -> float: ...
+    def next_at(self, now: datetime, failures: int, classes: tuple[str, ...], seed: str) -> datetime: ...
 
 
 class Backoff(Struct, frozen=True, kw_only=True):
@@ -60,8 +69,60 @@ class Backoff(Struct, frozen=True, kw_only=True):
     def tries_for(self, classes: tuple[str, ...]) -> int:
         return self.tries
 
-    def delay_for(self, failures: int, classes: tuple[str, ...], seed: str) -> float:
+    has_windows: ClassVar[bool] = False
+
+    def delay_for(self, failures: int, seed: str) -> float:
+        """The same with its jitter."""
         return self.delay(failures) + self.jitter * spread(f"{seed}:{failures}")
+
+    def next_at(self, now: datetime, failures: int, classes: tuple[str, ...], seed: str) -> datetime:
+        return now + timedelta(seconds=self.delay_for(failures, seed))
+
+
+class Windows(Struct, frozen=True):
+    """Failures wait for fixed windows, of which each takes at most `cap`: fewest failures first, then oldest.
+
+    `Windows("30 2-22/4 * * *", cap=50)`: at half past 2, 6, 10, 14, 18 and 22, fifty each time.
+    """
+
+    rule: Rule | str
+    cap: int = 50
+    zone: str = "UTC"
+    tries: int = 1_000_000
+
+    has_windows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if isinstance(self.rule, str):
+            msgspec.structs.force_setattr(self, "rule", parse(self.rule))
+        zone_named(self.zone)
+        if isinstance(self.cap, bool) or not isinstance(self.cap, int) or not 1 <= self.cap <= 100_000:
+            raise ValueError(f"cap: must be a whole number from 1 to 100,000, got {self.cap!r}")
+        if not (isinstance(self.tries, int) and 1 <= self.tries <= 1_000_000):
+            raise ValueError(f"tries: must be between 1 and 1,000,000, got {self.tries!r}")
+
+    def tries_for(self, classes: tuple[str, ...]) -> int:
+        return self.tries
+
+    def next_at(self, now: datetime, failures: int, classes: tuple[str, ...], seed: str) -> datetime:
+        """The next window; a microsecond for each tenth of a second since the last keeps who failed first in front."""
+        opened, opens = self.around(now)
+        return opens + (now - opened) / 100_000
+
+    def around(self, now: datetime) -> tuple[datetime, datetime]:
+        """When the last window opened and when the next one does."""
+        assert not isinstance(self.rule, str)
+        known = _WINDOWS.get((self.rule, self.zone))
+        if known is None or not known[0] <= now < known[1]:
+            place = zone_named(self.zone)
+            opened = latest(self.rule, now - LOOK_BACK, now, place) or now - LOOK_BACK
+            known = _WINDOWS[self.rule, self.zone] = (opened, self.rule.next(now, place) or now + LOOK_BACK)
+        return known
+
+
+# Where time stands between the windows of each rule: asked at every claim, changed a few times a day.
+_WINDOWS: dict[tuple[Rule, str], tuple[datetime, datetime]] = {}
+LOOK_BACK = timedelta(days=366)
 
 
 @dataclass(frozen=True, init=False)
@@ -86,8 +147,20 @@ class ByError:
     def tries_for(self, classes: tuple[str, ...]) -> int:
         return self.policy_for(classes).tries_for(classes)
 
-    def delay_for(self, failures: int, classes: tuple[str, ...], seed: str) -> float:
-        return self.policy_for(classes).delay_for(failures, classes, seed)
+    @property
+    def has_windows(self) -> bool:
+        return any(policy.has_windows for policy in (self.default, *(policy for _, policy in self.policies)))
+
+    def next_at(self, now: datetime, failures: int, classes: tuple[str, ...], seed: str) -> datetime:
+        return self.policy_for(classes).next_at(now, failures, classes, seed)
+
+
+def windows_of(retry: Retry) -> Windows | None:
+    """The windows that failures may have to wait for."""
+    if isinstance(retry, ByError):
+        inner = (windows_of(policy) for policy in (retry.default, *(policy for _, policy in retry.policies)))
+        return next((windows for windows in inner if windows is not None), None)
+    return retry if isinstance(retry, Windows) else None
 
 
 NEVER = Backoff(base=0, tries=1)

@@ -10,15 +10,41 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from heapq import heapify, heapreplace
 from operator import attrgetter
 from typing import Any, Protocol
 
+from msgspec.json import encode
+from msgspec.structs import replace
+
 from duly.errors import KeyConflict
-from duly.model import Change, Head, Item, NewItem, Placed, Share
+from duly.model import (
+    LIVE,
+    Change,
+    Head,
+    Item,
+    Member,
+    Meter,
+    NewItem,
+    NewSchedule,
+    Note,
+    Placed,
+    Revision,
+    Schedule,
+    Share,
+)
+from duly.policy.limits import tokens
 
 # What a watcher is told: the head that a put made, or None for "something changed, look".
 News = Head | None
+
+
+# What fell due so recently is fresh: it must not wait behind a backlog.
+FRESH = timedelta(seconds=60)
+
+# What becomes of schedules: given them and their live items by schedule.
+Plan = Callable[[Sequence[Schedule], Mapping[int, list[Item]]], Sequence[Revision]]
 
 
 class Store(Protocol):
@@ -52,6 +78,24 @@ class Store(Protocol):
         """Take due items of these tasks, at most each share's limit, under one new fence, earliest first."""
         ...
 
+    def claim_metered(
+        self,
+        share: Share,
+        tasks: Sequence[str],
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        meters: Sequence[Meter],
+        calls: int,
+        batch: int,
+    ) -> tuple[list[Item], int, datetime | None]:
+        """`claim` for at most `calls` calls of `batch` items, if all of these meters have room, which it takes.
+
+        Returns the items, how many calls were granted for them, and when to come back if a meter had no room (None:
+        when something ends, or a person changes it).
+        """
+        ...
+
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
         """Prolong the leases of `held` (fence: items); returns the items that are no longer held.
 
@@ -61,6 +105,22 @@ class Store(Protocol):
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         """Apply changes and drop closed leases; returns the ids whose change was refused as stale."""
+        ...
+
+    def enroll(
+        self, new: Sequence[NewSchedule], seat: Callable[[NewSchedule, int], tuple[str, datetime]]
+    ) -> list[tuple[int, bool]]:
+        """Create schedules, all or none: the id of each, and whether it is new or its key was taken already.
+
+        One with a ring gets the emptiest of its slots for good, and from `seat` its rule and first time there.
+        """
+        ...
+
+    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan) -> int:
+        """Have `plan` say what becomes of these schedules (None: of those that are due), while nobody else may.
+
+        It is given them with their live items: of due ones the last item, else all that wait. Returns how many.
+        """
         ...
 
     def report(self, item_id: int, fence: int, progress: bytes) -> None:
@@ -86,6 +146,10 @@ class Store(Protocol):
 
     def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         """Run a named read-only section; times come back as aware datetimes, JSON as its text in bytes."""
+        ...
+
+    def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """Run a named section that writes; JSON and lists go in as JSON text."""
         ...
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -141,6 +205,7 @@ def item_parameters(item: NewItem) -> dict[str, Any]:
         "rank": item.rank,
         "max_attempts": item.max_attempts,
         "trace": item.trace,
+        "expires_at": item.expires_at,
     }
 
 
@@ -153,10 +218,10 @@ def claimed_items(rows: Iterable[tuple[Any, ...]], worker: str, now: datetime) -
     items = [
         Item(
             id, task, queue, lane, rank, "running", planned_at, due_at, key, execution_key, args, attempt,
-            max_attempts, failures, crashes, losses, fence, worker, now, trace,
+            max_attempts, failures, crashes, losses, fence, worker, now, trace, *origin,
         )
         for id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
-        failures, crashes, losses, fence, trace in rows
+        failures, crashes, losses, fence, trace, *origin in rows
     ]  # fmt: skip
     items.sort(key=attrgetter("rank", "due_at", "id"))
     return items
@@ -167,13 +232,119 @@ def expired_items(rows: Iterable[tuple[Any, ...]]) -> tuple[list[Item], list[int
     items: list[Item] = []
     fences: set[int] = set()
     for fence, id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts, \
-            failures, crashes, losses, trace, claimed_by, started_at in rows:  # fmt: skip
+            failures, crashes, losses, trace, claimed_by, started_at, *origin in rows:  # fmt: skip
         fences.add(fence)
         if id is not None:
             items.append(
                 Item(
                     id, task, queue, lane, rank, "running", planned_at, due_at, key, execution_key, args, attempt,
-                    max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace,
+                    max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, *origin,
                 )
             )  # fmt: skip
     return items, sorted(fences - {item.fence for item in items})
+
+
+def calls_for(items: Sequence[Item], batch: int) -> int:
+    """How many calls of a handler these items are: an item under suspicion is called alone."""
+    suspects = sum(item.crashes > 0 for item in items) if batch > 1 else len(items)
+    return suspects + -(-(len(items) - suspects) // batch)
+
+
+def quota(
+    meters: Sequence[Meter], hits: Mapping[str, Sequence[datetime]], running: Mapping[str, int], now: datetime,
+    calls: int, batch: int,
+) -> tuple[int, int, datetime | None]:  # fmt: skip
+    """How many calls and items all of these meters allow now; when none, when to ask again."""
+    items = calls * batch
+    waits: list[datetime | None] = []
+    for meter in meters:
+        free, until = tokens(meter, hits.get(meter.name, ()), running.get(meter.name, 0), now)
+        if meter.since is not None:
+            items = min(items, free)
+        else:
+            calls = min(calls, free)
+        if not free:
+            waits.append(until)
+    items = min(items, calls * batch)
+    calls = min(calls, -(-items // batch))
+    if items:
+        return calls, items, None
+    return 0, 0, None if None in waits else max(wait for wait in waits if wait is not None)
+
+
+def as_set(meter: Meter, most: int | None, per: float | None) -> Meter:
+    """The meter with what a person set in place of what the code says."""
+    if most is None:
+        return meter
+    return replace(meter, most=most, per=per if per is not None else meter.per)
+
+
+def live_by_schedule(items: Iterable[Item]) -> dict[int, list[Item]]:
+    live: dict[int, list[Item]] = {}
+    for item in items:
+        if item.state in LIVE and item.schedule_id is not None:
+            live.setdefault(item.schedule_id, []).append(item)
+    return live
+
+
+def only_moves_on(before: Schedule, after: Schedule) -> bool:
+    """Whether nothing changed but where the schedule stands: the common case, written by the thousand."""
+    return after == replace(before, next_at=after.next_at, last_at=after.last_at, skipped=after.skipped)
+
+
+def schedule_parameters(schedule: Schedule) -> dict[str, Any]:
+    return {
+        "id": schedule.id,
+        "queue": schedule.queue,
+        "rank": schedule.rank,
+        "args": schedule.args.decode(),
+        "rule": schedule.rule,
+        "zone": schedule.zone,
+        "catch_up": schedule.catch_up,
+        "max_lateness": schedule.max_lateness,
+        "overlap": schedule.overlap,
+        "slot": schedule.slot,
+        "is_declared": schedule.is_declared,
+        "next_at": schedule.next_at,
+        "paused_at": schedule.paused_at,
+        "broken_at": schedule.broken_at,
+        "failures": schedule.failures,
+        "last_at": schedule.last_at,
+        "skipped": schedule.skipped,
+        "keep": None if schedule.keep is None else schedule.keep.decode(),
+        "fingerprint": schedule.fingerprint,
+    }
+
+
+def members_of(changes: Iterable[Change]) -> list[Member]:
+    """What these changes mean for schedules; of several for one, the last."""
+    return list({change.member.schedule_id: change.member for change in changes if change.member}.values())
+
+
+def notes_of(members: Iterable[Member]) -> list[tuple[datetime, Note]]:
+    return [
+        (
+            member.at,
+            Note(
+                "duly",
+                "schedule.deactivated",
+                f"schedule:{member.schedule_id}",
+                encode({"failures": member.failures, "error": (member.error or "").partition("\n")[0]}),
+            ),
+        )
+        for member in members
+        if member.is_broken
+    ]
+
+
+class Seats:
+    """Hands out seats of one ring: always the emptiest, the first of those."""
+
+    def __init__(self, slots: int, taken: Mapping[int, int]) -> None:
+        self._heap = [(taken.get(slot, 0), slot) for slot in range(slots)]
+        heapify(self._heap)
+
+    def take(self) -> int:
+        members, slot = self._heap[0]
+        heapreplace(self._heap, (members + 1, slot))
+        return slot

@@ -62,6 +62,7 @@ def _steps(new: NewItem, dialect: Dialect) -> Steps:
     statement = "put_one"
     if dialect == "sqlite":
         parameters["due_at"] = to_int(new.due_at or datetime.now(UTC))
+        parameters["expires_at"] = None if new.expires_at is None else to_int(new.expires_at)
     elif news := news_of(new):
         statement = "put_one_and_tell"
         parameters["news"] = news

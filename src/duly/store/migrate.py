@@ -7,9 +7,8 @@ work never piles up behind it.
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
@@ -28,7 +27,6 @@ create table if not exists duly_migration (
 """
 # Version and name come from our own file names; no parameter style fits every driver that may carry this.
 _APPLIED = "insert into duly_migration (version, name) values ({:d}, '{:.200}')"
-_STATEMENT_END = re.compile(r";\s*$", re.MULTILINE)
 
 
 class Migration(Struct, frozen=True):
@@ -76,11 +74,23 @@ def apply(connection: Any, migration: Migration) -> bool:
     """Run one migration on a connection inside a transaction; False when it was applied before."""
     if version_on(connection, create=True) >= migration.version:
         return False
-    for statement in _STATEMENT_END.split(migration.sql):
-        if statement.strip():
-            connection.execute(statement)
+    for statement in statements(migration.sql):
+        connection.execute(statement)
     connection.execute(_APPLIED.format(migration.version, migration.name))
     return True
+
+
+def statements(sql: str) -> Iterator[str]:
+    """The statements of a file: each ends with a semicolon at the end of a line, outside the body of a function."""
+    lines: list[str] = []
+    for line in sql.splitlines():
+        if not line.lstrip().startswith("--"):
+            lines.append(line)
+        text = "\n".join(lines).strip()
+        is_trigger = text.startswith("create trigger") and "\nbegin\n" in text
+        if text.endswith(";") and text.count("$$") % 2 == 0 and (not is_trigger or text.endswith("\nend;")):
+            yield text.removesuffix(";") if not is_trigger else text
+            lines = []
 
 
 def version_on(connection: Any, create: bool = False) -> int:

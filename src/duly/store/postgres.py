@@ -12,18 +12,52 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import psycopg
+from msgspec.json import encode
+from msgspec.structs import replace
 from psycopg import errors
 from psycopg.types.string import ByteaBinaryLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from duly.clock import EPOCH
 from duly.errors import NotMigrated, StoreUnavailable, WrongState
-from duly.model import Change, Head, Item, NewItem, Placed, Share
-from duly.store.base import News, chunks, claimed_items, conflict, expired_items, item_parameters, key_parameters
+from duly.model import (
+    Change,
+    Head,
+    Item,
+    Meter,
+    NewItem,
+    NewSchedule,
+    Note,
+    Placed,
+    Revision,
+    Schedule,
+    Share,
+)
+from duly.policy.limits import worth_keeping
+from duly.store.base import (
+    FRESH,
+    News,
+    Plan,
+    Seats,
+    as_set,
+    calls_for,
+    chunks,
+    claimed_items,
+    conflict,
+    expired_items,
+    item_parameters,
+    key_parameters,
+    live_by_schedule,
+    members_of,
+    notes_of,
+    only_moves_on,
+    quota,
+    schedule_parameters,
+)
 from duly.store.herald import Herald, head_of, news_of
 from duly.store.sql import psycopg_sections
 
@@ -172,6 +206,7 @@ class PostgresStore:
                 "ranks": _ints([item.rank for item in new]),
                 "max_attempts": [item.max_attempts for item in new],
                 "traces": [item.trace for item in new],
+                "expires_ats": [item.expires_at for item in new],
             },
             connection,
         )
@@ -227,7 +262,13 @@ class PostgresStore:
         return [Head(*row) for row in self._run("survey", {"most": 10_000})]
 
     def claim(
-        self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
+        self,
+        shares: Sequence[Share],
+        tasks: Sequence[str],
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        connection: Connection | None = None,
     ) -> list[Item]:
         places = [(place, rank) for place, share in enumerate(shares) for rank in share.ranks]
         floors = [floor for share in shares for floor in share.floors or [EPOCH] * len(share.ranks)]
@@ -246,8 +287,53 @@ class PostgresStore:
                 "now": now,
                 "lease_until": lease_until,
             },
+            connection,
         )
         return claimed_items(rows, worker, now)
+
+    def claim_metered(
+        self,
+        share: Share,
+        tasks: Sequence[str],
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        meters: Sequence[Meter],
+        calls: int,
+        batch: int,
+    ) -> tuple[list[Item], int, datetime | None]:
+        with self._connection() as connection, connection.transaction():
+            meters, hits, running = self._lock_meters(meters, connection)
+            calls, most, until = quota(meters, hits, running, now, calls, batch)
+            if not most:
+                return [], 0, until
+            share = replace(share, limit=min(most, share.limit))
+            items = self.claim([share], tasks, worker, now, lease_until, connection)
+            if not items:
+                return [], 0, None
+            calls = min(calls, calls_for(items, batch))
+            for meter in meters:
+                if meter.per is not None or meter.since is not None:
+                    times = len(items) if meter.since is not None else calls
+                    kept = worth_keeping(meter, hits[meter.name], now) + [now] * times
+                    self._run("hit", {"name": meter.name, "hits": encode(kept).decode()}, connection)
+            if held := [meter.name for meter in meters if meter.per is None and meter.since is None]:
+                self._run("hold", {"names": held, "fence": items[0].fence}, connection)
+        return items, calls, None
+
+    def _lock_meters(
+        self, meters: Sequence[Meter], connection: Connection
+    ) -> tuple[list[Meter], dict[str, list[datetime]], dict[str, int]]:
+        """The meters as a person may have set them, what was granted under them, and what runs."""
+        names = sorted({meter.name for meter in meters})
+        rows = self._run("meters", {"names": names}, connection)
+        if len(rows) < len(names):
+            self._run("new_meters", {"names": names}, connection)
+            rows = self._run("meters", {"names": names}, connection)
+        found = {row[0]: row for row in rows}
+        hits = {name: list(row[3]) for name, row in found.items()}
+        running = dict(self._run("under_way", {"names": names}, connection))
+        return [as_set(meter, found[meter.name][1], found[meter.name][2]) for meter in meters], hits, running
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
         pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
@@ -266,6 +352,9 @@ class PostgresStore:
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Connection | None = None
     ) -> list[int]:
+        if connection is None and any(change.member or change.then for change in changes):
+            with self._connection() as own, own.transaction():
+                return self.settle(changes, closed, own)
         plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
         other = [change for change in changes if not change.is_plain_success]
         # A lease goes with the last of its items, never before: each statement here is a transaction of its own.
@@ -287,7 +376,46 @@ class PostgresStore:
             to_close.discard(fence)
         if to_close:
             self._run("close", {"closed": _ints(to_close)}, connection)
+        if connection is not None:
+            self._follow_up([change for change in other if (change.id, change.fence) in settled], connection)
         return [change.id for change in changes if (change.id, change.fence) not in settled]
+
+    def _follow_up(self, changes: list[Change], connection: Connection) -> None:
+        """What else these ends mean: for their schedules, and what is put in consequence."""
+        if members := members_of(changes):
+            self._run(
+                "settle_members",
+                {
+                    "ids": _ints([m.schedule_id for m in members]),
+                    "failures": _ints([m.failures for m in members]),
+                    "ats": [m.at for m in members],
+                    "errors": [m.error for m in members],
+                    "successes": [m.is_success for m in members],
+                    "breaks": [m.is_broken for m in members],
+                    "unchanged": [m.is_unchanged for m in members],
+                    "fingerprints": [m.fingerprint for m in members],
+                    "keeps": [None if m.keep is None else m.keep.decode() for m in members],
+                },
+                connection,
+            )
+            self._note(notes_of(members), connection)
+        if then := [item for change in changes for item in change.then]:
+            self._put_many(connection, then)
+            self._herald.trail(news for item in then if (news := news_of(item)))
+
+    def _note(self, notes: Sequence[tuple[datetime, Note]], connection: Connection) -> None:
+        if notes:
+            self._run(
+                "note",
+                {
+                    "ats": [at for at, _ in notes],
+                    "actors": [note.actor for _, note in notes],
+                    "actions": [note.action for _, note in notes],
+                    "subjects": [note.subject for _, note in notes],
+                    "details": [note.details.decode() for _, note in notes],
+                },
+                connection,
+            )
 
     def _settle_any(
         self, changes: list[Change], closed: Iterable[int], connection: Connection | None
@@ -313,6 +441,7 @@ class PostgresStore:
                     "errors": [c.error for c in changes],
                     "error_classes": [c.error_class for c in changes],
                     "expired_ats": [c.expired_at for c in changes],
+                    "ranks": _maybe_ints([c.rank for c in changes]),
                     "tried_ids": _ints([item_id for item_id, _, _ in tried]),
                     "tried_fences": _ints([fence for _, fence, _ in tried]),
                     "numbers": _ints([t.number for _, _, t in tried]),
@@ -329,6 +458,121 @@ class PostgresStore:
             )
         except errors.UniqueViolation as error:
             raise WrongState("its key belongs to another live item by now; cancel that one first") from error
+
+    # -- schedules
+
+    def enroll(
+        self, new: Sequence[NewSchedule], seat: Callable[[NewSchedule, int], tuple[str, datetime]]
+    ) -> list[tuple[int, bool]]:
+        with self._connection() as connection, connection.transaction():
+            keys = {"tasks": [each.task for each in new], "keys": [each.key for each in new]}
+            known = {(task, key): id for id, task, key in self._run("taken", keys, connection)}
+            fresh = list({(each.task, each.key): each for each in new if (each.task, each.key) not in known}.values())
+            seated = self._seat(fresh, seat, connection)
+            rows = self._run(
+                "enroll",
+                {
+                    "tasks": [each.task for each, _ in seated],
+                    "keys": [each.key for each, _ in seated],
+                    "queues": [each.queue for each, _ in seated],
+                    "args": [each.args.decode() for each, _ in seated],
+                    "rules": [each.rule for each, _ in seated],
+                    "zones": [each.zone for each, _ in seated],
+                    "next_ats": [each.next_at for each, _ in seated],
+                    "ranks": _ints([each.rank for each, _ in seated]),
+                    "catch_ups": [each.catch_up for each, _ in seated],
+                    "max_latenesses": [each.max_lateness for each, _ in seated],
+                    "overlaps": [each.overlap for each, _ in seated],
+                    "rings": [each.ring for each, _ in seated],
+                    "slots": _maybe_ints([slot for _, slot in seated]),
+                    "declared": [each.is_declared for each, _ in seated],
+                },
+                connection,
+            )
+            made = {(task, key): id for id, task, key in rows}
+            # Whoever took a key between our look and our insert has it.
+            known.update({(task, key): id for id, task, key in self._run("taken", keys, connection)})
+        answers = []
+        for each in new:
+            name = (each.task, each.key)
+            answers.append((known[name], made.pop(name, None) is not None))
+        return answers
+
+    def _seat(
+        self,
+        new: list[NewSchedule],
+        seat: Callable[[NewSchedule, int], tuple[str, datetime]],
+        connection: Connection,
+    ) -> list[tuple[NewSchedule, int | None]]:
+        """Each with its slot, if it has a ring: rings one at a time, in the order of their names."""
+        seated: list[tuple[NewSchedule, int | None]] = [(each, None) for each in new if each.ring is None]
+        rings = sorted((each for each in new if each.ring is not None), key=_ring)
+        for ring, group in groupby(rings, key=_ring):
+            if not self._run("lock_ring", {"ring": ring}, connection):
+                self._run("open_ring", {"ring": ring}, connection)
+                self._run("lock_ring", {"ring": ring}, connection)
+            members = list(group)
+            seats = Seats(members[0].slots or 1, dict(self._run("seats", {"ring": ring}, connection)))
+            for each in members:
+                slot = seats.take()
+                rule, next_at = seat(each, slot)
+                seated.append((replace(each, rule=rule, next_at=next_at), slot))
+        return seated
+
+    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan) -> int:
+        with self._connection() as connection, connection.transaction():
+            if which is None:
+                schedules = self._due_schedules(now, most, connection)
+                last = _ints([each.last_item for each in schedules if each.last_item is not None])
+                items = [Item(*row) for row in self._run("fetch", {"ids": last}, connection)]
+            else:
+                schedules = [Schedule(*row) for row in self._run("some_schedules", {"ids": _ints(which)}, connection)]
+                items = [Item(*row) for row in self._run("waiting_of", {"ids": _ints(which)}, connection)]
+            if not schedules:
+                return 0
+            revisions = plan(schedules, live_by_schedule(items))
+            self._apply_revisions({each.id: each for each in schedules}, revisions, now, connection)
+            if any(revision.occurrences for revision in revisions):
+                self._run("tell", {"news": [""]}, connection)
+        return len(schedules)
+
+    def _due_schedules(self, now: datetime, most: int, connection: Connection) -> list[Schedule]:
+        """The oldest, but first some of those that have just become due: a backlog must not make them late."""
+        rows: list[Any] = []
+        for since, part in ((now - FRESH, most // 2), (EPOCH, most)):
+            seen = _ints([row[0] for row in rows])
+            parameters = {"since": since, "now": now, "seen": seen, "most": part - len(rows)}
+            rows += self._run("due_schedules", parameters, connection)
+        return [Schedule(*row) for row in rows]
+
+    def _apply_revisions(
+        self, before: dict[int, Schedule], revisions: Sequence[Revision], now: datetime, connection: Connection
+    ) -> None:
+        removed = [revision.schedule.id for revision in revisions if revision.is_removed]
+        kept = [revision for revision in revisions if not revision.is_removed]
+        for revision in kept:
+            if not only_moves_on(before[revision.schedule.id], revision.schedule):
+                self._run("revise", schedule_parameters(revision.schedule), connection)
+        if kept:
+            made = [(revision.schedule.id, at) for revision in kept for at in revision.occurrences]
+            made.sort(key=itemgetter(1))
+            self._run(
+                "occur",
+                {
+                    "made_ids": _ints([schedule_id for schedule_id, _ in made]),
+                    "ats": [at for _, at in made],
+                    "ids": _ints([revision.schedule.id for revision in kept]),
+                    "next_ats": [revision.schedule.next_at for revision in kept],
+                    "last_ats": [revision.schedule.last_at for revision in kept],
+                    "skipped": _ints([revision.schedule.skipped for revision in kept]),
+                },
+                connection,
+            )
+        if removed:
+            self._run("remove_schedules", {"ids": _ints(removed)}, connection)
+        if changes := [change for revision in revisions for change in revision.changes]:
+            self.settle(changes, (), connection)
+        self._note([(now, note) for revision in revisions for note in revision.notes], connection)
 
     def report(self, item_id: int, fence: int, progress: bytes) -> None:
         self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})
@@ -350,6 +594,9 @@ class PostgresStore:
         self._run("resume", {"queue": queue})
 
     def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self._run(name, parameters)
+
+    def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self._run(name, parameters)
 
     @contextmanager
@@ -384,11 +631,16 @@ class PostgresStore:
 
 
 _fence = attrgetter("fence")
+_ring = attrgetter("ring")
 
 
 def _ints(values: Iterable[int]) -> str:
     """An integer array as a literal: one parameter type whatever the values, so one prepared statement."""
     return "{" + ",".join(map(str, values)) + "}"
+
+
+def _maybe_ints(values: Iterable[int | None]) -> str:
+    return "{" + ",".join("null" if value is None else str(value) for value in values) + "}"
 
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
@@ -403,8 +655,9 @@ def _copy_text(chunk: list[NewItem], now: datetime) -> bytes:
         due_at = stamp if item.due_at is None else item.due_at.isoformat()
         most = "\\N" if item.max_attempts is None else item.max_attempts
         trace = "\\N" if item.trace is None else _escaped(item.trace)
+        expires_at = "\\N" if item.expires_at is None else item.expires_at.isoformat()
         task, queue, args = _escaped(item.task), _escaped(item.queue), _escaped(item.args.decode())
-        lines.append(f"{task}\t{queue}\t{args}\t{due_at}\t{due_at}\t\\N\t{item.rank}\t{most}\t{trace}\n")
+        lines.append(f"{task}\t{queue}\t{args}\t{due_at}\t{due_at}\t\\N\t{item.rank}\t{most}\t{trace}\t{expires_at}\n")
     return "".join(lines).encode()
 
 

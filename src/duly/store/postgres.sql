@@ -8,35 +8,37 @@ select clock_timestamp()
 
 -- name: put
 -- Inserts what is new; an item whose key is live is left alone and not returned.
-insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at)
 select n.task, n.queue, n.args::json, coalesce(n.due_at, statement_timestamp()), coalesce(n.due_at, statement_timestamp()),
-       n.key, n.rank, n.max_attempts, n.trace
+       n.key, n.rank, n.max_attempts, n.trace, n.expires_at
   from unnest(:tasks::text[], :queues::text[], :args::text[], :due_ats::timestamptz[], :keys::text[],
-              :ranks::smallint[], :max_attempts::int[], :traces::text[])
-       as n(task, queue, args, due_at, key, rank, max_attempts, trace)
+              :ranks::smallint[], :max_attempts::int[], :traces::text[], :expires_ats::timestamptz[])
+       as n(task, queue, args, due_at, key, rank, max_attempts, trace, expires_at)
     on conflict (task, live_key) where live_key is not null do nothing
 returning id, cast(execution_key as text), task, key
 
 -- name: put_one
 -- The same for a single item, as cheap as a bare insert.
-insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at)
 values (:task, :queue, cast(:args as json), coalesce(cast(:due_at as timestamptz), statement_timestamp()),
-        coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace)
+        coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace,
+        cast(:expires_at as timestamptz))
     on conflict (task, live_key) where live_key is not null do nothing
 returning id, cast(execution_key as text), task, key
 
 -- name: put_one_and_tell
 -- A put that wakes idle workers at its commit.
 with placed as (
-    insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
+    insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at)
     values (:task, :queue, cast(:args as json), coalesce(cast(:due_at as timestamptz), statement_timestamp()),
-            coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace)
+            coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace,
+        cast(:expires_at as timestamptz))
         on conflict (task, live_key) where live_key is not null do nothing
     returning id, cast(execution_key as text) as execution_key, task, key)
 select p.id, p.execution_key, p.task, p.key, pg_notify('duly', :news) from placed p
 
 -- name: load
-copy duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace) from stdin
+copy duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at) from stdin
 
 -- name: tell
 select pg_notify('duly', n.news) from unnest(:news::text[]) as n(news)
@@ -101,7 +103,7 @@ update duly_item
        started_at = :now, progress = null
  where ctid = any((select places from picked)::tid[])
 returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key::text, args, attempt, max_attempts,
-          failures, crashes, losses, fence, trace
+          failures, crashes, losses, fence, trace, schedule_id, streak, fingerprint, expires_at
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's.
@@ -131,13 +133,13 @@ with change as materialized (
       from unnest(:ids::bigint[], :was::text[], :fences::bigint[], :states::text[], :outcomes::text[], :lanes::text[],
                   :due_ats::timestamptz[], :attempts::int[], :failures::int[], :crashes::int[], :losses::int[],
                   :finished_ats::timestamptz[], :results::text[], :errors::text[], :error_classes::text[],
-                  :expired_ats::timestamptz[])
+                  :expired_ats::timestamptz[], :ranks::smallint[])
            as c(id, was, fence, state, outcome, lane, due_at, attempt, failures, crashes, losses, finished_at, result,
-                error, error_class, expired_at)),
+                error, error_class, expired_at, rank)),
 settled as (
     update duly_item i
        set state = c.state, outcome = coalesce(c.outcome, i.outcome), lane = c.lane, due_at = c.due_at,
-           attempt = c.attempt, failures = c.failures, crashes = c.crashes, losses = c.losses,
+           rank = coalesce(c.rank, i.rank), attempt = c.attempt, failures = c.failures, crashes = c.crashes, losses = c.losses,
            finished_at = c.finished_at, result = c.result::json,
            last_error = coalesce(c.error, i.last_error), error_class = coalesce(c.error_class, i.error_class)
       from change c
@@ -157,6 +159,136 @@ tried as (
 closed as (delete from duly_lease where fence = any(:closed::bigint[]))
 select id, fence from settled
 
+-- name: settle_members
+-- What the ends of these tries mean for their schedules.
+update duly_schedule s
+   set failures = case when m.is_success then 0 else greatest(s.failures + 1, m.failures) end,
+       last_success_at = case when m.is_success then m.at else s.last_success_at end,
+       last_error = case when m.is_success then s.last_error else m.error end,
+       broken_at = case when m.is_broken then m.at else s.broken_at end,
+       next_at = case when m.is_broken then null else s.next_at end,
+       fingerprint = coalesce(m.fingerprint, s.fingerprint),
+       unchanged = s.unchanged + m.is_unchanged::int,
+       keep = coalesce(m.keep::json, s.keep)
+  from unnest(:ids::bigint[], :failures::int[], :ats::timestamptz[], :errors::text[], :successes::bool[],
+              :breaks::bool[], :unchanged::bool[], :fingerprints::text[], :keeps::text[])
+       as m(id, failures, at, error, is_success, is_broken, is_unchanged, fingerprint, keep)
+ where s.id = any(:ids::bigint[]) and s.id = m.id
+
+-- name: note
+insert into duly_audit (at, actor, action, subject, details)
+select n.at, n.actor, n.action, n.subject, n.details::json
+  from unnest(:ats::timestamptz[], :actors::text[], :actions::text[], :subjects::text[], :details::text[])
+       as n(at, actor, action, subject, details)
+
+-- name: meters
+-- Locks these meters, always in the same order.
+select name, most, per, hits from duly_meter where name = any(:names::text[]) order by name for update
+
+-- name: new_meters
+insert into duly_meter (name) select n from unnest(:names::text[]) n order by n on conflict (name) do nothing
+
+-- name: under_way
+-- How many leases stand under each of these meters.
+select m, count(*) from duly_lease l cross join unnest(l.meters) m where m = any(:names::text[]) group by m
+
+-- name: hit
+update duly_meter m
+   set hits = array(select value::timestamptz from json_array_elements_text(:hits::json) with ordinality h(value, place)
+                     order by place)
+ where name = :name
+
+-- name: hold
+update duly_lease set meters = :names::text[] where fence = :fence
+
+-- name: set_meter
+insert into duly_meter (name, most, per) values (:name, :most, :per)
+    on conflict (name) do update set most = excluded.most, per = excluded.per
+
+-- name: all_meters
+select name, most, per, hits from duly_meter order by name
+
+-- name: enroll
+insert into duly_schedule (task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot,
+                           is_declared)
+select n.task, n.key, n.queue, n.args::json, n.rule, n.zone, n.next_at, n.rank, n.catch_up, n.max_lateness, n.overlap,
+       n.ring, n.slot, n.is_declared
+  from unnest(:tasks::text[], :keys::text[], :queues::text[], :args::text[], :rules::text[], :zones::text[],
+              :next_ats::timestamptz[], :ranks::smallint[], :catch_ups::text[], :max_latenesses::float8[],
+              :overlaps::text[], :rings::text[], :slots::int[], :declared::bool[])
+       as n(task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot, is_declared)
+    on conflict (task, key) do nothing
+returning id, task, key
+
+-- name: taken
+-- Which of these keys have a schedule.
+select s.id, s.task, s.key
+  from unnest(:tasks::text[], :keys::text[]) as n(task, key)
+  join duly_schedule s on s.task = n.task and s.key = n.key
+
+-- name: open_ring
+insert into duly_slot (ring, slot) values (:ring, 0) on conflict (ring, slot) do nothing
+
+-- name: lock_ring
+-- Joins to a ring take turns at its first slot.
+select slot from duly_slot where ring = :ring and slot = 0 for update
+
+-- name: seats
+select slot, members from duly_slot where ring = :ring
+
+-- name: due_schedules
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where next_at between :since and :now and not id = any(:seen::bigint[])
+ order by next_at, id
+ limit :most
+   for update skip locked
+
+-- name: some_schedules
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where id = any(:ids::bigint[])
+ order by id
+   for update
+
+-- name: occur
+-- Makes items of occurrences and moves their schedules on.
+with made as (
+    insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at)
+    select s.task, s.queue, s.args, o.at, o.at, s.rank, s.id, s.failures, s.fingerprint,
+           o.at + s.max_lateness * interval '1 second'
+      from unnest(:made_ids::bigint[], :ats::timestamptz[]) with ordinality as o(id, at, place)
+      join duly_schedule s on s.id = o.id and s.id = any(:ids::bigint[])
+     order by o.place
+        on conflict (schedule_id, planned_at) where schedule_id is not null do nothing
+    returning id, schedule_id, planned_at),
+last as (
+    select distinct on (schedule_id) schedule_id, id from made order by schedule_id, planned_at desc)
+update duly_schedule s
+   set next_at = a.next_at, last_at = a.last_at, skipped = a.skipped, last_item = coalesce(l.id, s.last_item)
+  from unnest(:ids::bigint[], :next_ats::timestamptz[], :last_ats::timestamptz[], :skipped::bigint[])
+       as a(id, next_at, last_at, skipped)
+  left join last l on l.schedule_id = a.id
+ where s.id = any(:ids::bigint[]) and s.id = a.id
+
+-- name: revise
+update duly_schedule
+   set queue = :queue, rank = :rank, args = :args::json, rule = :rule, zone = :zone, catch_up = :catch_up,
+       max_lateness = :max_lateness, overlap = :overlap, slot = :slot, is_declared = :is_declared, next_at = :next_at,
+       paused_at = :paused_at, broken_at = :broken_at, failures = :failures, last_at = :last_at, skipped = :skipped,
+       keep = :keep::json, fingerprint = :fingerprint
+ where id = :id
+
+-- name: remove_schedules
+delete from duly_schedule where id = any(:ids::bigint[])
+
+-- name: next_schedule
+select min(next_at) as next_at from duly_schedule where next_at is not null
+
 -- name: close
 delete from duly_lease where fence = any(:closed::bigint[])
 
@@ -166,7 +298,8 @@ update duly_item set progress = :progress::json where id = :id and fence = :fenc
 -- name: expired
 -- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
 select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key::text,
-       i.args, i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at
+       i.args, i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at,
+       i.schedule_id, i.streak, i.fingerprint, i.expires_at
   from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
   left join lateral (
        select * from duly_item i where i.id = any(l.items) and i.fence = l.fence and i.state = 'running') i
@@ -174,9 +307,18 @@ select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i
 
 -- name: fetch
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,
-       max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace
+       max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
+       fingerprint, expires_at
   from duly_item
  where id = any(:ids::bigint[])
+
+-- name: waiting_of
+-- What waits of these schedules.
+select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,
+       max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
+       fingerprint, expires_at
+  from duly_item
+ where schedule_id = any(:ids::bigint[]) and state = 'waiting'
 
 -- name: prune
 -- Looks at the next rows by id and forgets those that finished long enough ago; review waits for a person. Answers how
@@ -254,3 +396,116 @@ select q.name, 'main', 'waiting', 0, 0, null, true
   from duly_queue q
  where q.paused_at is not null
    and not exists (select from duly_item i where i.queue = q.name and i.is_waiting)
+
+-- name: schedules
+-- By id, keyset; with whatever filters are given.
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where id > :after
+   and (:task::text is null or task = :task::text)
+   and (:key::text is null or key = :key::text)
+   and (:ring::text is null or ring = :ring::text)
+   and (:slot::int is null or slot = :slot::int)
+   and (:state::text is null
+        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
+           = :state::text)
+ order by id
+ limit :most
+
+-- name: schedule
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where (id = :id::bigint) or (task = :task::text and key = :key::text)
+
+-- name: schedules_with_ids
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
+ order by id
+
+-- name: slots
+select ring, slot, members from duly_slot where :ring::text is null or ring = :ring::text order by ring, slot
+
+-- name: occurrences
+-- The items that a schedule made, newest first.
+select id, state, outcome, planned_at, started_at, finished_at, attempt, last_error
+  from duly_item
+ where schedule_id = :schedule_id
+ order by planned_at desc
+ limit :most
+
+-- name: audit
+select id, at, actor, action, subject, details
+  from duly_audit
+ where (:subject::text is null or subject = :subject::text) and (:before::bigint is null or id < :before::bigint)
+ order by id desc
+ limit :most
+
+-- name: write_note
+insert into duly_audit (at, actor, action, subject, details) values (:now, :actor, :action, :subject, :details::json)
+
+-- name: late
+-- What was started later than the grace period, latest first.
+select id, task, queue, planned_at, started_at, finished_at, state,
+       extract(epoch from started_at - planned_at)::float8 as lateness
+  from duly_item
+ where state = 'done' and started_at > planned_at + :grace * interval '1 second'
+ order by lateness desc
+ limit :most
+
+-- name: stuck
+-- What is not done long after its time: waiting, running or given up.
+select id, task, queue, lane, state, planned_at, due_at, attempt, last_error,
+       extract(epoch from :now - planned_at)::float8 as age
+  from duly_item
+ where (is_waiting or in_review or state = 'running') and planned_at < :now - :grace * interval '1 second'
+   and (state <> 'waiting' or due_at <= :now)
+ order by planned_at
+ limit :most
+
+-- name: backlog
+-- How much of a group is due since before then: counts so many at most.
+select count(*)
+  from (select 1 from duly_item
+         where is_waiting and queue = :queue and lane = :lane and rank = :rank and due_at < :before
+         limit :most) d
+
+-- name: alive
+insert into duly_worker (name, tasks, started_at, seen_at) values (:name, :tasks::json, :started_at, :now)
+    on conflict (name) do update set seen_at = excluded.seen_at
+
+-- name: gone
+delete from duly_worker where name = :name or seen_at < :before
+
+-- name: workers
+select name, tasks, started_at, seen_at from duly_worker order by seen_at desc, name
+
+-- name: last_seen
+select max(seen_at) as seen_at from duly_worker
+
+-- name: alert
+-- Whoever writes it first is the one to tell.
+insert into duly_alert (name, since, message, details) values (:name, :now, :message, :details::json)
+    on conflict (name) do update set message = excluded.message, details = excluded.details
+returning (xmax = 0) as fresh
+
+-- name: untold
+-- Takes the alerts that nobody was told of; whoever took one and did not come back has had his time.
+update duly_alert set telling_at = :now
+ where told_at is null and (telling_at is null or telling_at < :before)
+returning name, since, message, details
+
+-- name: told
+update duly_alert set told_at = :now where name = :name
+
+-- name: over
+delete from duly_alert where name = :name returning since, message
+
+-- name: alerts
+select name, since, message, details, told_at from duly_alert order by name

@@ -23,11 +23,44 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from duly.clock import EPOCH
 from duly.errors import NotMigrated, StoreError, StoreUnavailable, WrongState
-from duly.model import Change, Head, Item, NewItem, Placed, Share
-from duly.store.base import News, chunks, claimed_items, conflict, expired_items, item_parameters, key_parameters
+from duly.model import (
+    Change,
+    Head,
+    Item,
+    Meter,
+    NewItem,
+    NewSchedule,
+    Note,
+    Placed,
+    Revision,
+    Schedule,
+    Share,
+)
+from duly.policy.limits import worth_keeping
+from duly.store.base import (
+    FRESH,
+    News,
+    Plan,
+    Seats,
+    as_set,
+    calls_for,
+    chunks,
+    claimed_items,
+    conflict,
+    expired_items,
+    item_parameters,
+    key_parameters,
+    live_by_schedule,
+    members_of,
+    notes_of,
+    only_moves_on,
+    quota,
+    schedule_parameters,
+)
 from duly.store.sql import sections
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
@@ -216,6 +249,7 @@ class SqliteStore:
                             item.rank,
                             item.max_attempts,
                             item.trace,
+                            _int(item.expires_at),
                         )
                         for item in chunk
                     ],
@@ -234,23 +268,68 @@ class SqliteStore:
     def claim(
         self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
     ) -> list[Item]:
-        names = _json(tasks)
         with self._writing() as writer:
-            paused = {row[0] for row in writer.execute(self._sql["paused"])}
-            ids = [
-                item_id
-                for share in shares
-                if share.queue not in paused
-                for item_id in self._pick(writer, share, names, to_int(now))
-            ]
-            if not ids:
-                return []
-            text = _json(ids)
-            lease = {"worker": worker, "lease_until": to_int(lease_until), "items": text}
-            fence = writer.execute(self._sql["lease"], lease).lastrowid
-            parameters = {"ids": text, "fence": fence, "worker": worker, "now": to_int(now)}
-            rows = writer.execute(self._sql["claim"], parameters).fetchall()
+            return self._claim(writer, shares, tasks, worker, now, lease_until)
+
+    def _claim(
+        self,
+        writer: sqlite3.Connection,
+        shares: Sequence[Share],
+        tasks: Sequence[str],
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        held: Sequence[str] = (),
+    ) -> list[Item]:
+        names = _json(tasks)
+        paused = {row[0] for row in writer.execute(self._sql["paused"])}
+        picked = [
+            item_id
+            for share in shares
+            if share.queue not in paused
+            for item_id in self._pick(writer, share, names, to_int(now))
+        ]
+        if not picked:
+            return []
+        text = _json(list(dict.fromkeys(picked)))
+        lease = {"worker": worker, "lease_until": to_int(lease_until), "items": text}
+        fence = writer.execute(self._sql["lease"], {**lease, "meters": _json(held) if held else None}).lastrowid
+        parameters = {"ids": text, "fence": fence, "worker": worker, "now": to_int(now)}
+        rows = writer.execute(self._sql["claim"], parameters).fetchall()
         return claimed_items((_claim_row(row) for row in rows), worker, now)
+
+    def claim_metered(
+        self,
+        share: Share,
+        tasks: Sequence[str],
+        worker: str,
+        now: datetime,
+        lease_until: datetime,
+        meters: Sequence[Meter],
+        calls: int,
+        batch: int,
+    ) -> tuple[list[Item], int, datetime | None]:
+        with self._writing() as writer:
+            names = {"names": _json([meter.name for meter in meters])}
+            found = {row[0]: row for row in writer.execute(self._sql["meters"], names)}
+            hits = {name: [to_time(hit) for hit in msgspec.json.decode(row[3])] for name, row in found.items()}
+            running = dict(writer.execute(self._sql["under_way"], names).fetchall())
+            meters = [as_set(meter, *found[meter.name][1:3]) if meter.name in found else meter for meter in meters]
+            calls, most, until = quota(meters, hits, running, now, calls, batch)
+            if not most:
+                return [], 0, until
+            share = replace(share, limit=min(most, share.limit))
+            held = [meter.name for meter in meters if meter.per is None and meter.since is None]
+            items = self._claim(writer, [share], tasks, worker, now, lease_until, held)
+            if not items:
+                return [], 0, None
+            calls = min(calls, calls_for(items, batch))
+            for meter in meters:
+                if meter.per is not None or meter.since is not None:
+                    times = len(items) if meter.since is not None else calls
+                    kept = worth_keeping(meter, hits.get(meter.name, ()), now) + [now] * times
+                    writer.execute(self._sql["hit"], {"name": meter.name, "hits": _json([*map(to_int, kept)])})
+        return items, calls, None
 
     def _pick(self, writer: sqlite3.Connection, share: Share, tasks: str, now: int) -> list[int]:
         ids: list[int] = []
@@ -302,7 +381,32 @@ class SqliteStore:
         )
         if closed:
             writer.execute(self._sql["close"], {"closed": _json(list(closed))})
+        self._follow_up(writer, [change for change in changes if (change.id, change.fence) in settled])
         return [change.id for change in changes if (change.id, change.fence) not in settled]
+
+    def _follow_up(self, writer: sqlite3.Connection, changes: list[Change]) -> None:
+        """What else these ends mean: for their schedules, and what is put in consequence."""
+        members = members_of(changes)
+        for member in members:
+            parameters = {
+                "schedule_id": member.schedule_id, "failures": member.failures, "at": to_int(member.at),
+                "error": member.error, "is_success": member.is_success, "is_broken": member.is_broken,
+                "is_unchanged": member.is_unchanged, "fingerprint": member.fingerprint,
+                "keep": None if member.keep is None else member.keep.decode(),
+            }  # fmt: skip
+            writer.execute(self._sql["settle_member"], parameters)
+        self._note(writer, notes_of(members))
+        for change in changes:
+            for item in change.then:
+                self._put_one(writer, item)
+
+    def _note(self, writer: sqlite3.Connection, notes: Sequence[tuple[datetime, Note]]) -> None:
+        for at, note in notes:
+            parameters = {
+                "now": to_int(at), "actor": note.actor, "action": note.action, "subject": note.subject,
+                "details": note.details.decode(),
+            }  # fmt: skip
+            writer.execute(self._sql["write_note"], parameters)
 
     def _settle_one(self, writer: sqlite3.Connection, change: Change) -> bool:
         parameters = {
@@ -311,7 +415,7 @@ class SqliteStore:
             "attempt": change.attempt, "failures": change.failures, "crashes": change.crashes,
             "losses": change.losses, "finished_at": _int(change.finished_at),
             "result": change.result.decode() if change.result is not None else None, "error": change.error,
-            "error_class": change.error_class, "expired_at": _int(change.expired_at),
+            "error_class": change.error_class, "expired_at": _int(change.expired_at), "rank": change.rank,
         }  # fmt: skip
         try:
             if not writer.execute(self._sql["settle"], parameters).fetchall():
@@ -327,6 +431,99 @@ class SqliteStore:
             }  # fmt: skip
             writer.execute(self._sql["tried"], parameters)
         return True
+
+    # -- schedules
+
+    def enroll(
+        self, new: Sequence[NewSchedule], seat: Callable[[NewSchedule, int], tuple[str, datetime]]
+    ) -> list[tuple[int, bool]]:
+        rings: dict[str, Seats] = {}
+        answers: list[tuple[int, bool]] = []
+        with self._writing() as writer:
+            for each in new:
+                known = writer.execute(self._sql["taken"], {"task": each.task, "key": each.key}).fetchone()
+                if known:
+                    answers.append((known[0], False))
+                    continue
+                slot = None
+                if each.ring is not None:
+                    if each.ring not in rings:
+                        taken = writer.execute(self._sql["seats"], {"ring": each.ring}).fetchall()
+                        rings[each.ring] = Seats(each.slots or 1, dict(taken))
+                    slot = rings[each.ring].take()
+                    rule, next_at = seat(each, slot)
+                    each = replace(each, rule=rule, next_at=next_at)
+                parameters = {
+                    "task": each.task, "key": each.key, "queue": each.queue, "args": each.args.decode(),
+                    "rule": each.rule, "zone": each.zone, "next_at": _int(each.next_at), "rank": each.rank,
+                    "catch_up": each.catch_up, "max_lateness": each.max_lateness, "overlap": each.overlap,
+                    "ring": each.ring, "slot": slot, "is_declared": each.is_declared,
+                }  # fmt: skip
+                answers.append((writer.execute(self._sql["enroll"], parameters).fetchone()[0], True))
+        return answers
+
+    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan) -> int:
+        if which is None and not self._is_any_due(now):
+            return 0
+        with self._writing() as writer:
+            if which is None:
+                schedules = self._due_schedules(writer, now, most)
+                last = [each.last_item for each in schedules if each.last_item is not None]
+                rows = writer.execute(self._sql["fetch"], {"ids": _json(last)}).fetchall()
+            else:
+                ids = {"ids": _json(list(which))}
+                schedules = _schedules(writer.execute(self._sql["some_schedules"], ids))
+                rows = writer.execute(self._sql["waiting_of"], ids).fetchall()
+            if not schedules:
+                return 0
+            revisions = plan(schedules, live_by_schedule(Item(*_fetch_row(row)) for row in rows))
+            self._apply_revisions(writer, {each.id: each for each in schedules}, revisions, now)
+        return len(schedules)
+
+    def _is_any_due(self, now: datetime) -> bool:
+        """A look that keeps no writer waiting."""
+        next_at = self._read("next_schedule", {})[0][0]
+        return next_at is not None and next_at <= to_int(now)
+
+    def _due_schedules(self, writer: sqlite3.Connection, now: datetime, most: int) -> list[Schedule]:
+        """The oldest, but first some of those that have just become due: a backlog must not make them late."""
+        found: list[Schedule] = []
+        for since, part in ((now - FRESH, most // 2), (EPOCH, most)):
+            parameters = {
+                "since": to_int(since), "now": to_int(now), "seen": _json([each.id for each in found]),
+                "most": part - len(found),
+            }  # fmt: skip
+            found += _schedules(writer.execute(self._sql["due_schedules"], parameters))
+        return found
+
+    def _apply_revisions(
+        self, writer: sqlite3.Connection, before: dict[int, Schedule], revisions: Sequence[Revision], now: datetime
+    ) -> None:
+        for revision in revisions:
+            schedule = revision.schedule
+            if revision.is_removed:
+                writer.execute(self._sql["remove_schedules"], {"ids": _json([schedule.id])})
+                continue
+            if not only_moves_on(before[schedule.id], schedule):
+                parameters = schedule_parameters(schedule)
+                for name in ("next_at", "paused_at", "broken_at", "last_at"):
+                    parameters[name] = _int(parameters[name])
+                writer.execute(self._sql["revise"], parameters)
+        made: dict[int, int] = {}
+        occurrences = [(at, revision.schedule.id) for revision in revisions for at in revision.occurrences]
+        for at, schedule_id in sorted(occurrences):
+            for (item_id,) in writer.execute(self._sql["occur"], {"id": schedule_id, "at": to_int(at)}).fetchall():
+                made[schedule_id] = item_id
+        for revision in revisions:
+            schedule = revision.schedule
+            parameters = {
+                "id": schedule.id, "next_at": _int(schedule.next_at), "last_at": _int(schedule.last_at),
+                "skipped": schedule.skipped, "last_item": made.get(schedule.id),
+            }  # fmt: skip
+            writer.execute(self._sql["move_on"], parameters)
+        if changes := [change for revision in revisions for change in revision.changes]:
+            self._settle(writer, changes, ())
+        self._note(writer, [(now, note) for revision in revisions for note in revision.notes])
 
     def report(self, item_id: int, fence: int, progress: bytes) -> None:
         with self._writing() as writer:
@@ -360,15 +557,12 @@ class SqliteStore:
     def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         given = {key: to_int(value) if isinstance(value, datetime) else value for key, value in parameters.items()}
         with self._reading() as reader:
-            cursor = reader.execute(self._sql[name], given)
-            readers = [_COLUMNS.get(column[0]) for column in cursor.description]
-            return [
-                tuple(
-                    value if value is None or read is None else read(value)
-                    for value, read in zip(row, readers, strict=True)
-                )
-                for row in cursor
-            ]
+            return _typed(reader.execute(self._sql[name], given))
+
+    def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        given = {key: to_int(value) if isinstance(value, datetime) else value for key, value in parameters.items()}
+        with self._writing() as writer:
+            return _typed(writer.execute(self._sql[name], given))
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -405,6 +599,7 @@ def put_one(connection: sqlite3.Connection, item: NewItem, now: datetime) -> Pla
     sql = sections("sqlite")
     parameters = item_parameters(item)
     parameters["due_at"] = to_int(item.due_at or now)
+    parameters["expires_at"] = _int(item.expires_at)
     rows = connection.execute(sql["put_one"], parameters).fetchall()
     if rows:
         return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)
@@ -435,23 +630,48 @@ _fence = attrgetter("fence")
 # What the columns of a read hold where SQLite has no type for it.
 _COLUMNS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("planned_at", "due_at", "started_at", "finished_at", "ended_at", "created_at"), to_time),
-    **dict.fromkeys(("lease_until", "oldest"), to_time),
-    **dict.fromkeys(("args", "result", "progress"), str.encode),
-    "paused": bool,
+    **dict.fromkeys(("lease_until", "oldest", "next_at", "paused_at", "broken_at", "last_at", "seen_at"), to_time),
+    **dict.fromkeys(("last_success_at", "expires_at", "since", "told_at", "at"), to_time),
+    **dict.fromkeys(("args", "result", "progress", "keep", "details", "tasks"), str.encode),
+    **dict.fromkeys(("paused", "is_declared", "fresh"), bool),
+    "hits": lambda text: [to_time(hit) for hit in msgspec.json.decode(text)],
 }
 
 
+def _typed(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    """Rows with the types that their columns' names mean."""
+    readers = [_COLUMNS.get(column[0]) for column in cursor.description or ()]
+    return [
+        tuple(value if value is None or read is None else read(value) for value, read in zip(row, readers, strict=True))
+        for row in cursor
+    ]
+
+
 def _claim_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (*row[:5], to_time(row[5]), to_time(row[6]), row[7], row[8], row[9].encode(), *row[10:])
+    return (
+        *row[:5], to_time(row[5]), to_time(row[6]), row[7], row[8], row[9].encode(), *row[10:20], _time(row[20]),
+    )  # fmt: skip
 
 
 def _expired_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     if row[1] is None:
         return row
-    started = None if row[18] is None else to_time(row[18])
-    return (*row[:6], to_time(row[6]), to_time(row[7]), row[8], row[9], row[10].encode(), *row[11:18], started)
+    return (
+        *row[:6], to_time(row[6]), to_time(row[7]), row[8], row[9], row[10].encode(), *row[11:18], _time(row[18]),
+        *row[19:22], _time(row[22]),
+    )  # fmt: skip
 
 
 def _fetch_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    started = None if row[18] is None else to_time(row[18])
-    return (*row[:6], to_time(row[6]), to_time(row[7]), row[8], row[9], row[10].encode(), *row[11:18], started, row[19])
+    return (
+        *row[:6], to_time(row[6]), to_time(row[7]), row[8], row[9], row[10].encode(), *row[11:18], _time(row[18]),
+        *row[19:23], _time(row[23]),
+    )  # fmt: skip
+
+
+def _schedules(cursor: sqlite3.Cursor) -> list[Schedule]:
+    return [Schedule(*row) for row in _typed(cursor)]
+
+
+def _time(value: int | None) -> datetime | None:
+    return None if value is None else to_time(value)

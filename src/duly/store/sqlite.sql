@@ -3,14 +3,14 @@
 
 -- name: put_one
 -- Inserts what is new; an item whose key is live is left alone and not returned.
-insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace)
-values (:task, :queue, :args, :due_at, :due_at, :key, :rank, :max_attempts, :trace)
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at)
+values (:task, :queue, :args, :due_at, :due_at, :key, :rank, :max_attempts, :trace, :expires_at)
     on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
 returning id, execution_key, task, key
 
 -- name: load
-insert into duly_item (task, queue, args, planned_at, due_at, rank, max_attempts, trace)
-values (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7)
+insert into duly_item (task, queue, args, planned_at, due_at, rank, max_attempts, trace, expires_at)
+values (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8)
 
 -- name: live
 -- Who holds this key now.
@@ -58,7 +58,7 @@ select i.id
 select name from duly_queue where paused_at is not null
 
 -- name: lease
-insert into duly_lease (worker, lease_until, items) values (:worker, :lease_until, :items)
+insert into duly_lease (worker, lease_until, items, meters) values (:worker, :lease_until, :items, :meters)
 
 -- name: claim
 update duly_item
@@ -66,7 +66,7 @@ update duly_item
        progress = null
  where id in (select value from json_each(:ids))
 returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts, failures,
-          crashes, losses, fence, trace
+          crashes, losses, fence, trace, schedule_id, streak, fingerprint, expires_at
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over.
@@ -89,8 +89,8 @@ returning id
 -- name: settle
 -- Applies a change if its item is still in the state and under the fence it was decided for.
 update duly_item
-   set state = :state, outcome = coalesce(:outcome, outcome), lane = :lane, due_at = :due_at, attempt = :attempt,
-       failures = :failures, crashes = :crashes, losses = :losses, finished_at = :finished_at, result = :result,
+   set state = :state, outcome = coalesce(:outcome, outcome), lane = :lane, due_at = :due_at,
+       rank = coalesce(:rank, rank), attempt = :attempt, failures = :failures, crashes = :crashes, losses = :losses, finished_at = :finished_at, result = :result,
        last_error = coalesce(:error, last_error), error_class = coalesce(:error_class, error_class)
  where id = :id and fence = :fence and state = :was
    and (:expired_at is null
@@ -102,6 +102,102 @@ insert into duly_attempt (item_id, number, fence, attempt_key, worker, started_a
                           error_class)
 values (:item_id, :number, :fence, :attempt_key, :worker, :started_at, :ended_at, :outcome, :error, :error_class)
 
+-- name: settle_member
+-- What the end of a try means for its schedule.
+update duly_schedule
+   set failures = case when :is_success then 0 else max(failures + 1, :failures) end,
+       last_success_at = case when :is_success then :at else last_success_at end,
+       last_error = case when :is_success then last_error else :error end,
+       broken_at = case when :is_broken then :at else broken_at end,
+       next_at = case when :is_broken then null else next_at end,
+       fingerprint = coalesce(:fingerprint, fingerprint),
+       unchanged = unchanged + :is_unchanged,
+       keep = coalesce(:keep, keep)
+ where id = :schedule_id
+
+-- name: write_note
+insert into duly_audit (at, actor, action, subject, details) values (:now, :actor, :action, :subject, :details)
+
+-- name: meters
+select name, most, per, hits from duly_meter where name in (select value from json_each(:names))
+
+-- name: under_way
+-- How many leases stand under each of these meters.
+select m.value, count(*)
+  from duly_lease l
+  join json_each(l.meters) m
+ where m.value in (select value from json_each(:names))
+ group by m.value
+
+-- name: hit
+insert into duly_meter (name, hits) values (:name, :hits) on conflict (name) do update set hits = excluded.hits
+
+-- name: set_meter
+insert into duly_meter (name, most, per) values (:name, :most, :per)
+    on conflict (name) do update set most = excluded.most, per = excluded.per
+
+-- name: all_meters
+select name, most, per, hits from duly_meter order by name
+
+-- name: enroll
+insert into duly_schedule (task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot,
+                           is_declared)
+values (:task, :key, :queue, :args, :rule, :zone, :next_at, :rank, :catch_up, :max_lateness, :overlap, :ring, :slot,
+        :is_declared)
+    on conflict (task, key) do nothing
+returning id
+
+-- name: taken
+select id from duly_schedule where task = :task and key = :key
+
+-- name: seats
+select slot, members from duly_slot where ring = :ring
+
+-- name: due_schedules
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where next_at between :since and :now and id not in (select value from json_each(:seen))
+ order by next_at, id
+ limit :most
+
+-- name: some_schedules
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where id in (select value from json_each(:ids))
+ order by id
+
+-- name: occur
+-- Makes an item of an occurrence.
+insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at)
+select task, queue, args, :at, :at, rank, id, failures, fingerprint, :at + cast(max_lateness * 1000000 as integer)
+  from duly_schedule
+ where id = :id
+    on conflict (schedule_id, planned_at) where schedule_id is not null do nothing
+returning id
+
+-- name: move_on
+update duly_schedule
+   set next_at = :next_at, last_at = :last_at, skipped = :skipped, last_item = coalesce(:last_item, last_item)
+ where id = :id
+
+-- name: revise
+update duly_schedule
+   set queue = :queue, rank = :rank, args = :args, rule = :rule, zone = :zone, catch_up = :catch_up,
+       max_lateness = :max_lateness, overlap = :overlap, slot = :slot, is_declared = :is_declared, next_at = :next_at,
+       paused_at = :paused_at, broken_at = :broken_at, failures = :failures, last_at = :last_at, skipped = :skipped,
+       keep = :keep, fingerprint = :fingerprint
+ where id = :id
+
+-- name: remove_schedules
+delete from duly_schedule where id in (select value from json_each(:ids))
+
+-- name: next_schedule
+select min(next_at) as next_at from duly_schedule where next_at is not null
+
 -- name: close
 delete from duly_lease where fence in (select value from json_each(:closed))
 
@@ -111,16 +207,24 @@ update duly_item set progress = :progress where id = :id and fence = :fence and 
 -- name: expired
 -- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
 select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key, i.args,
-       i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at
+       i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at,
+       i.schedule_id, i.streak, i.fingerprint, i.expires_at
   from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
   left join json_each(l.items) e
   left join duly_item i on i.id = e.value and i.fence = l.fence and i.state = 'running'
 
 -- name: fetch
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
-       failures, crashes, losses, fence, claimed_by, started_at, trace
+       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at
   from duly_item
  where id in (select value from json_each(:ids))
+
+-- name: waiting_of
+-- What waits of these schedules.
+select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
+       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at
+  from duly_item
+ where schedule_id in (select value from json_each(:ids)) and state = 'waiting'
 
 -- name: old
 -- The next rows by id, with when they finished if they are done or cancelled.
@@ -195,3 +299,113 @@ select q.name, 'main', 'waiting', 0, 0, null, 1
   from duly_queue q
  where q.paused_at is not null
    and not exists (select 1 from duly_item i where i.queue = q.name and i.state = 'waiting')
+
+-- name: schedules
+-- By id, keyset; with whatever filters are given.
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where id > :after
+   and (:task is null or task = :task)
+   and (:key is null or key = :key)
+   and (:ring is null or ring = :ring)
+   and (:slot is null or slot = :slot)
+   and (:state is null
+        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
+           = :state)
+ order by id
+ limit :most
+
+-- name: schedule
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where (id = :id) or (task = :task and key = :key)
+
+-- name: schedules_with_ids
+select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
+       paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
+       keep, created_at
+  from duly_schedule
+ where id in (select value from json_each(:ids))
+ order by id
+
+-- name: slots
+select ring, slot, members from duly_slot where :ring is null or ring = :ring order by ring, slot
+
+-- name: occurrences
+-- The items that a schedule made, newest first.
+select id, state, outcome, planned_at, started_at, finished_at, attempt, last_error
+  from duly_item
+ where schedule_id = :schedule_id
+ order by planned_at desc
+ limit :most
+
+-- name: audit
+select id, at, actor, action, subject, details
+  from duly_audit
+ where (:subject is null or subject = :subject) and (:before is null or id < :before)
+ order by id desc
+ limit :most
+
+-- name: late
+-- What was started later than the grace period, latest first.
+select id, task, queue, planned_at, started_at, finished_at, state,
+       (started_at - planned_at) / 1e6 as lateness
+  from duly_item
+ where state = 'done' and started_at > planned_at + :grace * 1000000
+ order by lateness desc
+ limit :most
+
+-- name: stuck
+-- What is not done long after its time: waiting, running or given up.
+select id, task, queue, lane, state, planned_at, due_at, attempt, last_error,
+       (:now - planned_at) / 1e6 as age
+  from duly_item
+ where state in ('waiting', 'failed', 'running') and planned_at < :now - :grace * 1000000
+   and (state <> 'waiting' or due_at <= :now)
+ order by planned_at
+ limit :most
+
+-- name: backlog
+-- How much of a group is due since before then: counts so many at most.
+select count(*)
+  from (select 1 from duly_item
+         where state = 'waiting' and queue = :queue and lane = :lane and rank = :rank and due_at < :before
+         limit :most) d
+
+-- name: alive
+insert into duly_worker (name, tasks, started_at, seen_at) values (:name, :tasks, :started_at, :now)
+    on conflict (name) do update set seen_at = excluded.seen_at
+
+-- name: gone
+delete from duly_worker where name = :name or seen_at < :before
+
+-- name: workers
+select name, tasks, started_at, seen_at from duly_worker order by seen_at desc, name
+
+-- name: last_seen
+select max(seen_at) as seen_at from duly_worker
+
+-- name: alert
+-- Whoever writes it first is the one to tell.
+insert into duly_alert (name, since, message, details) values (:name, :now, :message, :details)
+    on conflict (name) do update set message = excluded.message, details = excluded.details
+returning (since = :now) as fresh
+
+-- name: untold
+-- Takes the alerts that nobody was told of; whoever took one and did not come back has had his time.
+update duly_alert set telling_at = :now
+ where told_at is null and (telling_at is null or telling_at < :before)
+returning name, since, message, details
+
+-- name: told
+update duly_alert set told_at = :now where name = :name
+
+-- name: over
+delete from duly_alert where name = :name returning since, message
+
+-- name: alerts
+select name, since, message, details, told_at from duly_alert order by name

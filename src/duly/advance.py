@@ -1,0 +1,182 @@
+"""What becomes of a schedule when it is due, and when a person changes it. Pure: `decide` for recurrences.
+
+Between its `next_at` and now may lie one occurrence, or a day of downtime full of them. Its catch-up policy says which
+of them still become items; the others leave a note. Then it moves on to its next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from msgspec.json import encode
+from msgspec.structs import replace
+
+from duly.decide import UNKNOWN, decide
+from duly.errors import WrongState
+from duly.model import Cancel, Item, Note, Revision, Schedule, Superseded
+from duly.policy.recur import Rule, Yearly, between, latest, parse, zone_named
+
+# Occurrences of one schedule that become items at once; the rest follows at the next tick.
+MOST = 500
+# Skipped occurrences are counted up to here.
+COUNTED = 10_000
+# With `skip`, what is not later than this was not missed: it just came.
+GRACE = timedelta(seconds=60)
+# How far the rules of a zone may move a time that was planned under older ones.
+ZONE_CHANGE = timedelta(hours=3)
+
+INSTANT = timedelta(microseconds=1)
+
+rule_of = lru_cache(10_000)(parse)
+
+
+def advance_all(now: datetime, schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
+    return [advance(schedule, live.get(schedule.id, ()), now) for schedule in schedules]
+
+
+def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision:
+    """The occurrences of a due schedule that become items now, and when it is due next."""
+    rule, zone = rule_of(schedule.rule), zone_named(schedule.zone)
+    assert schedule.next_at is not None
+    due_at = _still(rule, schedule)
+    if due_at is None or due_at > now:  # the zone's rules have changed since this was planned
+        return Revision(replace(schedule, next_at=due_at))
+    lateness = schedule.max_lateness
+    cutoff = None if lateness is None else now - timedelta(seconds=lateness)
+    if schedule.catch_up == "skip" and cutoff is None:
+        cutoff = now - GRACE
+    if schedule.catch_up == "all":
+        first = due_at if cutoff is None else max(due_at, cutoff)
+        wanted = between(rule, first - INSTANT, now, zone, MOST)
+    else:
+        newest = latest(rule, due_at - INSTANT, now, zone)
+        wanted = [newest] if newest is not None and (cutoff is None or newest >= cutoff) else []
+    missed = _missed(rule, schedule, due_at, wanted, now)
+    notes = [_skipped(schedule, missed, "too late" if schedule.catch_up == "all" else f"catch-up: {schedule.catch_up}")]
+    changes = []
+    if wanted and schedule.overlap != "allow":
+        # One at a time: of several only the newest, and none beside one that is still under way.
+        stepped_over, wanted = wanted[:-1], wanted[-1:]
+        notes.append(_skipped(schedule, stepped_over, "a newer one is due"))
+        if schedule.overlap == "supersede":
+            changes = [decide(item, Superseded(), now, UNKNOWN) for item in live if item.state == "waiting"]
+        if any(item.state == "running" or schedule.overlap == "skip" for item in live):
+            notes.append(_skipped(schedule, wanted, "the one before is still under way"))
+            stepped_over, wanted, changes = stepped_over + wanted, [], []
+        missed += stepped_over
+    is_cut = schedule.catch_up == "all" and len(wanted) == MOST
+    moved = replace(
+        schedule,
+        next_at=rule.next(wanted[-1] if is_cut else now, zone),
+        last_at=wanted[-1] if wanted else schedule.last_at,
+        skipped=schedule.skipped + len(missed),
+    )
+    return Revision(moved, tuple(wanted), tuple(changes), tuple(note for note in notes if note is not None))
+
+
+def _still(rule: Rule, schedule: Schedule) -> datetime | None:
+    """The planned time, unless the rules of its zone were changed meanwhile; then what they say now."""
+    zone = zone_named(schedule.zone)
+    assert schedule.next_at is not None
+    if rule.next(schedule.next_at - INSTANT, zone) == schedule.next_at:
+        return schedule.next_at
+    since = schedule.next_at - ZONE_CHANGE
+    return rule.next(max(since, schedule.last_at) if schedule.last_at else since, zone)
+
+
+def _missed(
+    rule: Rule, schedule: Schedule, due_at: datetime, wanted: Sequence[datetime], now: datetime
+) -> list[datetime]:
+    """What lies between the planned time and the first occurrence that is still wanted."""
+    if wanted and wanted[0] == due_at:
+        return []
+    until = wanted[0] - INSTANT if wanted else now
+    return between(rule, due_at - INSTANT, until, zone_named(schedule.zone), COUNTED)
+
+
+def _skipped(schedule: Schedule, missed: Sequence[datetime], why: str) -> Note | None:
+    if not missed:
+        return None
+    details = {"count": len(missed), "from": missed[0], "to": missed[-1], "why": why}
+    return note(schedule, "schedule.skipped", "duly", details)
+
+
+# -- a person's acts
+
+
+def paused(schedule: Schedule, now: datetime, actor: str) -> Revision:
+    if schedule.paused_at is not None:
+        return Revision(schedule)
+    moved = replace(schedule, paused_at=now, next_at=None)
+    return Revision(moved, notes=(note(schedule, "schedule.paused", actor),))
+
+
+def resumed(schedule: Schedule, now: datetime, actor: str) -> Revision:
+    """Goes on from now: what would have been in the meantime was not wanted."""
+    if schedule.paused_at is None:
+        return Revision(schedule)
+    moved = replace(schedule, paused_at=None)
+    return Revision(replace(moved, next_at=_next(moved, now)), notes=(note(schedule, "schedule.resumed", actor),))
+
+
+def reactivated(schedule: Schedule, now: datetime, actor: str) -> Revision:
+    if schedule.broken_at is None:
+        raise WrongState(f"schedule {schedule.id} is active")
+    moved = replace(schedule, broken_at=None, failures=0)
+    details = {"failures": schedule.failures, "error": (schedule.last_error or "").partition("\n")[0]}
+    return Revision(
+        replace(moved, next_at=_next(moved, now)), notes=(note(schedule, "schedule.reactivated", actor, details),)
+    )
+
+
+def run_now(schedule: Schedule, now: datetime, actor: str) -> Revision:
+    """One occurrence more, here and now; its plan stays as it is."""
+    return Revision(schedule, (now,), notes=(note(schedule, "schedule.run_now", actor),))
+
+
+def removed(schedule: Schedule, waiting: Sequence[Item], now: datetime, actor: str) -> Revision:
+    """Gone, and with it what still waits; what runs goes on."""
+    changes = tuple(decide(item, Cancel("its schedule was removed"), now, UNKNOWN) for item in waiting)
+    return Revision(schedule, changes=changes, notes=(note(schedule, "schedule.removed", actor),), is_removed=True)
+
+
+def changed(schedule: Schedule, waiting: Sequence[Item], now: datetime, actor: str, **fields: Any) -> Revision:
+    """Other values; another rule or zone plans anew, and what still waits under the old plan is superseded."""
+    after = replace(schedule, **fields)
+    if after == schedule:
+        return Revision(schedule)
+    before = {name: _shown(getattr(schedule, name)) for name in fields if getattr(schedule, name) != fields[name]}
+    details = {"before": before, "after": {name: _shown(getattr(after, name)) for name in before}}
+    notes = (note(schedule, "schedule.changed", actor, details),)
+    if (after.rule, after.zone) == (schedule.rule, schedule.zone):
+        return Revision(after, notes=notes)
+    changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in waiting)
+    return Revision(replace(after, next_at=_replanned(schedule, after, now)), changes=changes, notes=notes)
+
+
+def _replanned(before: Schedule, after: Schedule, now: datetime) -> datetime | None:
+    next_at = _next(after, now)
+    was, rule, zone = rule_of(before.rule), rule_of(after.rule), zone_named(after.zone)
+    if next_at is None or before.last_at is None or not isinstance(rule, Yearly) or not isinstance(was, Yearly):
+        return next_at
+    # A yearly event that was had is not had again because its hour or zone moved.
+    apart = next_at.astimezone(zone).date() - before.last_at.astimezone(zone_named(before.zone)).date()
+    return rule.next(next_at, zone) if was.on == rule.on and abs(apart) < timedelta(days=2) else next_at
+
+
+def _next(schedule: Schedule, now: datetime) -> datetime | None:
+    if not schedule.is_active:
+        return None
+    return rule_of(schedule.rule).next(now, zone_named(schedule.zone))
+
+
+def note(schedule: Schedule, action: str, actor: str, details: Mapping[str, Any] | None = None) -> Note:
+    about = {"task": schedule.task, "key": schedule.key, **(details or {})}
+    return Note(actor, action, f"schedule:{schedule.id}", encode(about))
+
+
+def _shown(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,51 @@
+"""Which meters a claim must have room on: limits of its tasks, the window of its retries, the pace of a backlog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+from duly.model import Lane, Meter
+from duly.policy.limits import Limit
+from duly.policy.retry import Windows, windows_of
+from duly.task import Task
+
+Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None]
+
+
+def metering_of(task: Task[..., Any]) -> Metering:
+    """What tasks must have in common to be claimed together."""
+    return task.limits, task.backlog, windows_of(task.rules.retry)
+
+
+class Meters:
+    """The meters of one pool, whose tasks have all the same limits."""
+
+    def __init__(self, metering: Metering, prefixes: tuple[str, ...] = ()) -> None:
+        self._limits, self._backlog, self._windows = metering
+        self._prefixes = prefixes
+
+    def of(self, queue: str, lane: Lane, is_late: bool, now: datetime) -> tuple[Meter, ...]:
+        meters = [limit.meter(self._key(queue) if limit.by else "") for limit in self._limits]
+        if lane == "retry" and self._windows is not None:
+            opened, opens = self._windows.around(now)
+            meters.append(Meter(f"window:{queue}", self._windows.cap, since=opened, until=opens))
+        if is_late and lane == "main" and self._backlog is not None:
+            meters.append(self._backlog.meter(queue))
+        return tuple(meters)
+
+    def _key(self, queue: str) -> str:
+        """Which value of a keyed limit's argument this queue is for."""
+        return next((queue.removeprefix(prefix) for prefix in self._prefixes if queue.startswith(prefix)), "")
+
+
+def meters_of(tasks: Sequence[Task[..., Any]]) -> Meters | None:
+    """The meters of tasks that have their limits in common; None when nothing limits them."""
+    metering = metering_of(tasks[0])
+    return Meters(metering, prefixes_of(tasks)) if any(metering) else None
+
+
+def prefixes_of(tasks: Iterable[Task[..., Any]]) -> tuple[str, ...]:
+    """How the names of queues begin that are for one value of a keyed limit's argument."""
+    return tuple(f"{task.queue}/" for task in tasks if any(limit.by for limit in task.limits))

@@ -1,0 +1,33 @@
+"""Makes items of schedules that are due. Every worker does it; whoever locks a schedule first moves it on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+from duly.advance import advance_all
+from duly.store.base import Store
+
+# Schedules moved on in one transaction.
+PORTION = 500
+
+
+class Recurrer:
+    def __init__(self, store: Store, *, sweep: float, made: Callable[[], None] = lambda: None) -> None:
+        self._store = store
+        self._sweep = timedelta(seconds=sweep)
+        self._made = made
+
+    def tick(self, now: datetime) -> datetime:
+        if self._store.revise(None, now, PORTION, partial(advance_all, now)):
+            self._made()
+            return now
+        next_at = self.next_at()
+        # What another process plans meanwhile is seen at the next sweep.
+        return now + self._sweep if next_at is None else min(max(next_at, now), now + self._sweep)
+
+    def next_at(self) -> datetime | None:
+        """When the next schedule is due."""
+        next_at: datetime | None = self._store.read("next_schedule", {})[0][0]
+        return next_at
