@@ -29,6 +29,8 @@ GRACE = timedelta(seconds=60)
 ZONE_CHANGE = timedelta(hours=3)
 
 INSTANT = timedelta(microseconds=1)
+# What lies closer together, of a yearly event, is the same one.
+EVENT = timedelta(days=2)
 
 rule_of = lru_cache(10_000)(parse)
 
@@ -153,18 +155,32 @@ def changed(schedule: Schedule, waiting: Sequence[Item], now: datetime, actor: s
     notes = (note(schedule, "schedule.changed", actor, details),)
     if (after.rule, after.zone) == (schedule.rule, schedule.zone):
         return Revision(after, notes=notes)
+    if _is_same_event(schedule, after):  # what waits of it was not had yet, and nothing will come in its place
+        return Revision(replace(after, next_at=_moved(schedule, after, now)), notes=notes)
     changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in waiting)
-    return Revision(replace(after, next_at=_replanned(schedule, after, now)), changes=changes, notes=notes)
+    return Revision(replace(after, next_at=_next(after, now)), changes=changes, notes=notes)
 
 
-def _replanned(before: Schedule, after: Schedule, now: datetime) -> datetime | None:
-    next_at = _next(after, now)
-    was, rule, zone = rule_of(before.rule), rule_of(after.rule), zone_named(after.zone)
-    if next_at is None or before.last_at is None or not isinstance(rule, Yearly) or not isinstance(was, Yearly):
+def _is_same_event(before: Schedule, after: Schedule) -> bool:
+    """Whether only the hour or the zone of a yearly event moves."""
+    was, rule = rule_of(before.rule), rule_of(after.rule)
+    return isinstance(was, Yearly) and isinstance(rule, Yearly) and was.on == rule.on
+
+
+def _moved(before: Schedule, after: Schedule, now: datetime) -> datetime | None:
+    """The next time of a yearly event whose hour or zone moved.
+
+    Each year's is had once: not again because its time is later now, but also if its time is over now.
+    """
+    next_at, rule, zone = _next(after, now), rule_of(after.rule), zone_named(after.zone)
+    if next_at is None:
+        return None
+    if before.next_at is not None:
+        next_at = min(next_at, rule.next(before.next_at - EVENT, zone) or next_at)
+    if before.last_at is None:
         return next_at
-    # A yearly event that was had is not had again because its hour or zone moved.
     apart = next_at.astimezone(zone).date() - before.last_at.astimezone(zone_named(before.zone)).date()
-    return rule.next(next_at, zone) if was.on == rule.on and abs(apart) < timedelta(days=2) else next_at
+    return rule.next(next_at, zone) if abs(apart) < EVENT else next_at
 
 
 def _next(schedule: Schedule, now: datetime) -> datetime | None:

@@ -62,6 +62,15 @@ class Settings:
         least=0,
     )  # fmt: skip
     late_seconds: float = _setting(3_600.0, "Lateness from which a start is logged as a recovery.", least=0)
+    alert_late_seconds: float = _setting(300.0, "How late a due item is before it counts for an alert.", least=1)
+    alert_late_items: int = _setting(10, "An alert is raised when more items than this are late.", least=0)
+    alert_oldest_seconds: float = _setting(
+        3_600.0, "An alert is raised when the oldest due item is older than this; 0: never.", least=0
+    )
+    alert_silence_seconds: float = _setting(
+        300.0, "An alert is raised when no worker has given a sign of life for longer than this.", least=60
+    )
+    alert_webhook_url: str = _setting("", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL")
     keep_seconds: float = _setting(
         7 * 86_400.0, "How long done and cancelled items are kept; 0 keeps them for ever. Review is never pruned.",
         least=0,
@@ -82,6 +91,9 @@ class Settings:
     vapi_assistant_id: str = _setting("", "The assistant that speaks.", "VAPI_ASSISTANT_ID")
     vapi_phone_number_id: str = _setting("", "The number that calls.", "VAPI_PHONE_NUMBER_ID")
     vapi_timeout_seconds: float = _setting(30.0, "How long a call request may take.", least=0.01)
+    birthdays_webhook_url: str = _setting("", "Where the birthdays app sends its messages.", "WEBHOOK_URL")
+    birthdays_timeout_seconds: float = _setting(30.0, "How long the webhook may take.", least=0.01)
+    birthdays_at: str = _setting("09:00", "When, by the clock of the person's zone.")
 
     def __post_init__(self) -> None:
         if self.beat_seconds * 2 > self.lease_seconds:

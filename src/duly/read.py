@@ -83,6 +83,63 @@ class Depth(Struct, frozen=True):
     paused: bool
 
 
+class Signs(Struct, frozen=True):
+    """Whether all is well, in a few numbers."""
+
+    seen_at: datetime | None  # the last sign of life of any worker
+    alerts: list[str]
+    broken: int  # schedules
+
+
+class LateItem(Struct, frozen=True):
+    id: int
+    task: str
+    queue: str
+    planned_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    state: State
+    lateness_seconds: float
+
+
+class StuckItem(Struct, frozen=True):
+    id: int
+    task: str
+    queue: str
+    lane: Lane
+    state: State
+    planned_at: datetime
+    due_at: datetime
+    attempts: int
+    last_error: str | None
+    age_seconds: float
+
+
+class Alert(Struct, frozen=True):
+    name: str
+    since: datetime
+    message: str
+    details: Any
+    told_at: datetime | None
+
+
+class LimitUse(Struct, frozen=True):
+    """What a limit has counted lately, and what a person set in place of the code's values."""
+
+    name: str
+    most: int | None
+    per_seconds: float | None
+    granted: int
+    last: datetime | None
+
+
+class WorkerLife(Struct, frozen=True):
+    name: str
+    tasks: list[str]
+    started_at: datetime
+    seen_at: datetime
+
+
 class Read:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -123,6 +180,48 @@ class Read:
     def depths(self) -> list[Depth]:
         rows = self._store.read("depth", {"now": self._clock.now()})
         return sorted((_depth(*row) for row in rows), key=lambda d: (d.queue, d.lane, d.state))
+
+    def late(self, grace: float = 300.0, most: int = 100) -> list[LateItem]:
+        """Done items that were started later than this after their time, latest first."""
+        rows = self._store.read("late", {"grace": grace, "most": most})
+        return [LateItem(*map(_utc, row)) for row in rows]
+
+    def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[StuckItem]:
+        """Items that are not done this long after their time, oldest first."""
+        rows = self._store.read("stuck", {"grace": grace, "most": most, "now": self._clock.now()})
+        return [StuckItem(*map(_utc, row)) for row in rows]
+
+    def alerts(self) -> list[Alert]:
+        """Alerts that stand."""
+        rows = self._store.read("alerts", {})
+        return [
+            Alert(name, _utc(since), text, codec.decode(said), _utc(told)) for name, since, text, said, told in rows
+        ]
+
+    def limits(self) -> list[LimitUse]:
+        rows = self._store.read("all_meters", {})
+        return [
+            LimitUse(name, most, per, len(hits), _utc(hits[-1]) if hits else None) for name, most, per, hits in rows
+        ]
+
+    def workers(self) -> list[WorkerLife]:
+        """Workers that gave a sign of life within a day and did not sign off, the latest first."""
+        rows = self._store.read("workers", {})
+        return [WorkerLife(name, codec.decode(tasks), *map(_utc, times)) for name, tasks, *times in rows]
+
+    def seen_at(self) -> datetime | None:
+        """The last sign of life of any worker."""
+        seen_at: datetime | None = _utc(self._store.read("last_seen", {})[0][0])
+        return seen_at
+
+    def signs(self) -> Signs:
+        alerts = [row[0] for row in self._store.read("alerts", {})]
+        return Signs(self.seen_at(), alerts, self._store.read("broken", {})[0][0])
+
+    def occurrences(self, schedule_id: int, most: int = 10) -> list[tuple[Any, ...]]:
+        """Items that a schedule made, newest first: id, state, outcome, planned, started, finished, attempts, error."""
+        rows = self._store.read("occurrences", {"schedule_id": schedule_id, "most": most})
+        return [tuple(map(_utc, row)) for row in rows]
 
 
 def _row(row: tuple[Any, ...]) -> Row:

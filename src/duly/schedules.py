@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from duly import advance, codec
 from duly.errors import InputError, ItemNotFound
-from duly.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
+from duly.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule, State
 from duly.policy.recur import Rule, Slot, Slots, parse, preview, zone_named
 from duly.task import checked_key, checked_lateness, checked_rank
 
@@ -47,6 +47,19 @@ class Move(Struct, frozen=True):
     key: str
     slot: int
     to: int
+
+
+class Occurrence(Struct, frozen=True):
+    """An item that a schedule made."""
+
+    id: int
+    state: State
+    outcome: str | None
+    planned_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    last_error: str | None
 
 
 class Note(Struct, frozen=True):
@@ -267,6 +280,11 @@ class Schedules:
             yield from rows
             after = rows[-1].id
 
+    def occurrences(self, schedule_id: int, most: int = 100) -> list[Occurrence]:
+        """The items that it made and that are still kept, newest first."""
+        rows = self._app.store.read("occurrences", {"schedule_id": schedule_id, "most": max(1, min(most, PORTION))})
+        return [Occurrence(*map(_utc, row)) for row in rows]
+
     def preview(self, rule: Rule | str, zone: str = "UTC", n: int = 5) -> list[datetime]:
         """The next n times of a rule."""
         return preview(_rule(rule), self._app.clock.now(), _zone(zone), min(n, PORTION))
@@ -361,6 +379,10 @@ def _slot_of(text: str) -> Slot:
 def _seated(text: str, slot: int) -> Slot:
     rule = _slot_of(text)
     return Slot(slot, rule.of, rule.period)
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value
 
 
 def _json(value: object) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -56,8 +57,8 @@ class Histogram:
             counts[task][bisect_left(bounds, value)] += 1
             sums[task] += value
 
-    def family(self, name: str, doc: str) -> HistogramMetricFamily:
-        family = HistogramMetricFamily(name, doc, labels=["task"])
+    def family(self, name: str, doc: str, label: str = "task") -> HistogramMetricFamily:
+        family = HistogramMetricFamily(name, doc, labels=[label])
         for task, counts in list(self.counts.items()):
             total, buckets = 0, []
             for bound, count in zip((*map(str, self.bounds), "+Inf"), counts, strict=True):
@@ -79,9 +80,12 @@ class Telemetry:
         self._retried: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
         self._limited: Counter[str] = Counter()
+        self._late: Counter[str] = Counter()
+        self._steps = Histogram(DURATION)
+        self._told: dict[str, float] = {}
         self._lateness = Histogram(LATENESS)
         self._duration = Histogram(DURATION)
-        self._ask = Patient(lambda: (app.read.depths(), app.clock.now()), PATIENCE)
+        self._ask = Patient(lambda: (app.read.depths(), app.read.signs(), app.clock.now()), PATIENCE)
 
     def observe(self, store: Store) -> Store:
         return cast(Store, Observed(store, self))
@@ -97,6 +101,10 @@ class Telemetry:
         late = self._app.settings.late_seconds
         latenesses = [(now - item.due_at).total_seconds() for item in items]
         self._lateness.observe_all(zip((item.task for item in items), latenesses, strict=True))
+        grace = self._app.settings.alert_late_seconds
+        if latenesses and max(latenesses) > grace:
+            pairs = zip(items, latenesses, strict=True)
+            self._late.update(item.task for item, lateness in pairs if lateness > grace)
         if latenesses and max(latenesses) > late:
             for item, lateness in zip(items, latenesses, strict=True):
                 if lateness > late:
@@ -132,6 +140,33 @@ class Telemetry:
         for change in changes:
             if change.tried is not None:
                 self._log_failure(change)
+
+    def took(self, step: str, seconds: float) -> None:
+        self._steps.observe_all([(step, seconds)])
+
+    def summary(self) -> dict[str, Any] | None:
+        """What happened since it was last asked, in the words of a scheduler's log; None when nothing did."""
+        total = {
+            "processed": sum(count for (_, state), count in self._finished.items() if state == "done"),
+            "failed": sum(count for (_, state), count in self._finished.items() if state == "failed"),
+            "late": sum(self._late.values()),
+            "claimed": sum(self._claimed.values()),
+            "lateness": sum(self._lateness.sums.values()),
+            "seconds": sum(self._steps.sums.values()),
+        }
+        new = {name: value - self._told.get(name, 0) for name, value in total.items()}
+        self._told = total
+        if not new["processed"] and not new["failed"]:
+            return None
+        return {
+            "processed": new["processed"],
+            "failed": new["failed"],
+            "eventsLate": new["late"],
+            "averageLatenessMinutes": round(new["lateness"] / (new["claimed"] or 1) / 60, 2),
+            "recoveryMode": new["late"] > 0,
+            "durationMs": round(new["seconds"] * 1000),
+            "eventsPerSecond": round(new["processed"] / new["seconds"], 2) if new["seconds"] else None,
+        }
 
     def _log_failure(self, change: Change) -> None:
         assert change.tried is not None
@@ -215,6 +250,8 @@ class Telemetry:
         yield _counter("duly_contended_claims", "Claims that found the due work taken already.", [], contended)
         yield self._lateness.family("duly_lateness_seconds", "How long after its due time an item was started.")
         yield self._duration.family("duly_run_seconds", "How long handlers ran.")
+        yield _counter("duly_late_items", "Items started later than alert_late_seconds.", ["task"], self._late)
+        yield self._steps.family("duly_step_seconds", "How long claims and settles took.", "step")
         yield from self._depths()
 
     def _depths(self) -> Iterable[Metric]:
@@ -224,7 +261,7 @@ class Telemetry:
         paused = GaugeMetricFamily("duly_queue_paused", "1 when the queue is paused.", labels=["queue"])
         up = GaugeMetricFamily("duly_store_up", "1 when the database answered this scrape.")
         try:
-            depths, now = self._ask()
+            depths, signs, now = self._ask()
         except DulyError:
             up.add_metric([], 0)
             yield up
@@ -240,6 +277,19 @@ class Telemetry:
                     ages[depth.queue] = max(age, ages.get(depth.queue, 0.0))
         for queue, age in ages.items():
             oldest.add_metric([queue], age)
+        recovering = GaugeMetricFamily("duly_recovery_mode", "1 while something is due for longer than it may be.")
+        grace = self._app.settings.alert_late_seconds
+        recovering.add_metric([], float(any(d.due and ages.get(d.queue, 0) > grace for d in depths)))
+        yield recovering
+        silence = GaugeMetricFamily("duly_silence_seconds", "Age of the last sign of life of any worker.")
+        if signs.seen_at is not None:
+            silence.add_metric([], max((now - signs.seen_at).total_seconds(), 0.0))
+        standing = GaugeMetricFamily("duly_alert", "1 for each alert that stands.", labels=["alert"])
+        for name in signs.alerts:
+            standing.add_metric([name], 1)
+        broken = GaugeMetricFamily("duly_broken_schedules", "Schedules deactivated after failures in a row.")
+        broken.add_metric([], signs.broken)
+        yield from (silence, standing, broken)
         for queue in {depth.queue: depth.paused for depth in depths}:
             paused.add_metric([queue], float(any(d.paused for d in depths if d.queue == queue)))
         yield from (items, due, oldest, paused, up)
@@ -258,7 +308,9 @@ class Observed:
     def claim(
         self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
     ) -> list[Item]:
+        begun = time.monotonic()
         items = self._store.claim(shares, tasks, worker, now, lease_until)
+        self._telemetry.took("claim", time.monotonic() - begun)
         self._telemetry.claimed(shares, items, now)
         return items
 
@@ -273,7 +325,9 @@ class Observed:
         return items, calls, until
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
+        begun = time.monotonic()
         refused = self._store.settle(changes, closed, connection)
+        self._telemetry.took("settle", time.monotonic() - begun)
         self._telemetry.settled(changes, refused)
         return refused
 

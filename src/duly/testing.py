@@ -48,8 +48,6 @@ __all__ = ["World", "virtual"]
 
 T = TypeVar("T")
 
-# Attempts in one `run` after which something must be putting itself for ever.
-MOST = 10_000
 # Seconds: nobody else is here, so whoever waits for the database waits for itself.
 PATIENCE = 2.0
 
@@ -57,6 +55,13 @@ PATIENCE = 2.0
 @contextmanager
 def virtual(app: Duly, start: datetime | None = None) -> Iterator[World]:
     """The app in a world of its own until the end of the block: fresh store, manual clock (default: 2026-01-01 UTC)."""
+    with stage(app, start) as (clock, runner):
+        yield World(app, clock, runner)
+
+
+@contextmanager
+def stage(app: Duly, start: datetime | None = None) -> Iterator[tuple[ManualClock, asyncio.Runner]]:
+    """Give the app a store and a clock of its own until the end of the block."""
     before = (app._store, app._clock)
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-testing-"))
@@ -68,7 +73,7 @@ def virtual(app: Duly, start: datetime | None = None) -> Iterator[World]:
         stack.callback(_restore, app, *before)
         runner = asyncio.Runner()
         stack.callback(_apart, runner.close)
-        yield World(app, clock, runner)
+        yield clock, runner
 
 
 def _apart(act: Callable[..., T], *given: Any) -> T:
@@ -88,11 +93,13 @@ def _restore(app: Duly, store: Store | None, clock: Any) -> None:
 class World:
     """Virtual time for one app: `run` what is due, or `advance` and run all that falls due on the way."""
 
+    most = 10_000  # attempts in one `run` after which something must be putting itself for ever
+
     def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner) -> None:
         self.app = app
         self.clock = clock
         self._hands = Hands()
-        self._store = app.observed(app.store)
+        self._store = self._observed(app)
         self._settler = Settler(self._store, app.tasks, self._hands)
         self._caller = Caller(app, self._report)
         self._runner = runner
@@ -150,6 +157,13 @@ class World:
 
     # -- the engine, without its threads
 
+    def _observed(self, app: Duly) -> Store:
+        return app.observed(app.store)
+
+    def free_calls(self) -> int:
+        """How many calls may begin at this moment."""
+        return 1
+
     def _recur(self) -> bool:
         """Make items of the schedules that are due now; whether there were any."""
         now = self.clock.now()
@@ -166,18 +180,25 @@ class World:
         claimer = Claimer(
             self._store, pools, self._hands, "virtual",
             lease=settings.lease_seconds, poll=settings.poll_seconds, sweep=settings.sweep_seconds,
-            fresh_now=self.clock.now,
+            fresh_now=self.clock.now, turn=self._attempts,
         )  # fmt: skip
         claimer.tick(self.clock.now())
         self._held = claimer.held_until(self.clock.now())
         return self._attempts - before
 
     def _do(self, work: Work) -> None:
+        self._begin(work)
+        self._finish(work, self._call(work.task, work.items))
+
+    def _begin(self, work: Work) -> None:
         self._attempts += len(work.items)
-        if self._attempts - self._begun > MOST:
-            raise DulyError(f"{MOST:,} attempts and still something is due: does a task put itself, or snooze for 0 s?")
+        if self._attempts - self._begun > self.most:
+            raise DulyError(
+                f"{self.most:,} attempts and still something is due: does a task put itself, or snooze for 0 s?"
+            )
         self._hands.hold([work])
-        verdicts = self._call(work.task, work.items)
+
+    def _finish(self, work: Work, verdicts: Verdicts) -> None:
         self._write_reports()
         self._settler.finish(work, verdicts)
         self._settler.tick(self.clock.now())
@@ -216,10 +237,10 @@ class _Inline:
         return queue in self._queues or (bool(self._prefixes) and queue.startswith(self._prefixes))
 
     def room(self) -> int:
-        return self.batch
+        return self.batch * self.free_calls()
 
     def free_calls(self) -> int:
-        return 1
+        return min(self._world.free_calls(), 1)
 
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
         by_task: dict[str, list[Item]] = {}

@@ -52,9 +52,14 @@ class Office:
 
 
 @pytest.fixture
-def office(database_url: str) -> Iterator[Callable[..., Office]]:
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as one:
+        yield one
+
+
+@pytest.fixture
+def office(database_url: str, runner: asyncio.Runner) -> Iterator[Callable[..., Office]]:
     apps: list[Duly] = []
-    runner = asyncio.Runner()
 
     def open_with(provider: Provider | None = None, **settings: Any) -> Office:
         clock = ManualClock(START)
@@ -64,7 +69,6 @@ def office(database_url: str) -> Iterator[Callable[..., Office]]:
         return Office(apps[-1], clock, provider, runner)
 
     yield open_with
-    runner.close()
     for app in apps:
         app.close()
 

@@ -15,14 +15,16 @@ from duly.store import migrate as migrating
 from duly.store.migrate import check, current, dialect_of, latest, migrate, migrations
 from tests.support import NOW, after, claim, counts, is_sqlite, new, opened, put, query, settle, show, together
 
-SECOND = {
-    "0002_more.sql": """
+OURS = len(migrations("sqlite"))
+MORE, EVEN_MORE = f"{OURS + 1:04}_more", f"{OURS + 2:04}_even_more"
+LATER = {
+    MORE: """
 -- Adds what a later version wants.
 alter table duly_item add column colour text;
 
 create index duly_item_colour on duly_item (colour) where colour is not null;
 """,
-    "0003_even_more.sql": "create table duly_extra (id integer primary key);\n",
+    EVEN_MORE: "create table duly_extra (id integer primary key);\n",
 }
 
 
@@ -34,8 +36,8 @@ def later(tmp_path: Path) -> Path:
         folder.mkdir(parents=True)
         for migration in migrations(dialect):
             (folder / f"{migration.name}.sql").write_text(migration.sql)
-        for name, text in SECOND.items():
-            (folder / name).write_text(text)
+        for name, text in LATER.items():
+            (folder / f"{name}.sql").write_text(text)
         (folder / "README").write_text("not a migration")
     return tmp_path / "later"
 
@@ -96,13 +98,13 @@ def test_a_newer_schema_is_fine_because_migrations_only_add(blank_url: str, late
 def test_a_migration_that_fails_leaves_nothing_of_itself(blank_url: str, later: Path) -> None:
     with opened(blank_url) as store:
         migrate(store)
-        file = later / dialect_of(store) / "0003_even_more.sql"
+        file = later / dialect_of(store) / f"{EVEN_MORE}.sql"
         file.write_text("create table duly_extra (id integer primary key);\ninsert into duly_extra values (1), (1);\n")
         with pytest.raises(Exception, match=r"(?i)unique"):
             migrate(store, later)
         assert current(store) == latest(store) + 1, "what came before it stays"
         file.write_text("create table duly_extra (id integer primary key);\n")
-        assert migrate(store, later) == ["0003_even_more"]
+        assert migrate(store, later) == [EVEN_MORE]
 
 
 def test_workers_work_on_while_a_migration_is_applied(blank_url: str, later: Path) -> None:
@@ -124,7 +126,7 @@ def test_workers_work_on_while_a_migration_is_applied(blank_url: str, later: Pat
         def change() -> None:
             warm.wait()
             try:
-                assert migrate(other, later) == ["0002_more", "0003_even_more"]
+                assert migrate(other, later) == [MORE, EVEN_MORE]
             finally:
                 migrated.set()
 
@@ -169,7 +171,7 @@ def test_a_migration_that_cannot_get_its_locks_steps_back_and_tries_again(
 
         monkeypatch.setattr(migrating.time, "sleep", nap)
         try:
-            assert migrate(store, later) == ["0002_more", "0003_even_more"]
+            assert migrate(store, later) == [MORE, EVEN_MORE]
         finally:
             blocker.close()
         assert len(naps) == 1

@@ -8,6 +8,7 @@ import pytest
 
 from duly.clock import EPOCH
 from duly.engine.claimer import Claimer
+from duly.engine.metering import Meters
 from duly.engine.work import Hands
 from duly.model import Done, Head, Item, Share
 from duly.store import Store
@@ -18,6 +19,9 @@ POLL, SWEEP, LEASE = 60.0, 5.0, 20.0
 
 class Basket:
     """A pool that takes what it gets."""
+
+    meters: Meters | None = None
+    batch = 1
 
     def __init__(self, room: int = 10, tasks: tuple[str, ...] = ("ring",), queues: tuple[str, ...] = ()) -> None:
         self.tasks = list(tasks)
@@ -31,7 +35,10 @@ class Basket:
     def room(self) -> int:
         return self.size - len(self.items)
 
-    def begin(self, items: list[Item]) -> None:
+    def free_calls(self) -> int:
+        return -(-self.room() // self.batch)
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
         self.items.extend(items)
 
 
@@ -183,7 +190,7 @@ def test_items_that_a_pool_refuses_are_not_kept_alive_by_heartbeats(store: Store
     (item_id,) = put(store)
 
     class Broken(Basket):
-        def begin(self, items: list[Item]) -> None:
+        def begin(self, items: list[Item], *more: object) -> None:
             raise RuntimeError("no more threads")
 
     hands = Hands()
@@ -226,7 +233,7 @@ def test_a_put_that_is_told_while_a_claim_is_under_way_is_not_forgotten(store: S
     one = claimer(store, pool)
 
     class Late(Basket):
-        def begin(self, items: list[Item]) -> None:
+        def begin(self, items: list[Item], *more: object) -> None:
             super().begin(items)
             if len(self.items) == 1:  # after the claim saw the table, before it is over
                 put(other, due_at=NOW)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from itertools import groupby, pairwise, product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
@@ -304,6 +304,39 @@ def test_rules_that_say_the_same_agree(name: str, skipped: str, doubled: str) ->
         for rules in (same, once, monthly):
             first, *others = (preview(rule, at - 2 * DAY, zone, 20) for rule in rules)
             assert all(other == first for other in others), rules
+
+
+class Once(tzinfo):
+    """A zone that changes its clocks once, whenever a test likes."""
+
+    def __init__(self, at: datetime, before: timedelta, after: timedelta) -> None:
+        self.at, self.before, self.after = at.replace(tzinfo=None), before, after
+
+    def utcoffset(self, dt: datetime | None) -> timedelta:
+        assert dt is not None
+        turned = dt.replace(tzinfo=None) - (self.after if dt.fold else self.before) >= self.at
+        return self.after if turned else self.before
+
+    def fromutc(self, dt: datetime) -> datetime:
+        utc = dt.replace(tzinfo=None)
+        offset = self.after if utc >= self.at else self.before
+        return (utc + offset).replace(tzinfo=self, fold=utc >= self.at and utc + offset < self.at + self.before)
+
+
+@pytest.mark.parametrize("shift", [-1, 1, -24, 24])
+def test_a_transition_is_seen_wherever_it_lies_in_the_year(shift: int) -> None:
+    """Offsets are looked up in blocks of 366 days: this goes around the end of one, from just before it."""
+    end = datetime(1970, 1, 1, tzinfo=UTC) + 56 * 366 * DAY
+    for hour in range(-26, 100, 3):
+        at = end + timedelta(hours=hour)
+        zone: Any = Once(at, shift * timedelta(minutes=-30), shift * timedelta(minutes=30))
+        turn = read_wall("once", zone, at)
+        name = turn.low + (turn.high - turn.low) // 2
+        for skipped, doubled in POLICIES:
+            rule = Yearly(name.date(), str(name.time()), skipped=skipped, doubled=doubled)
+            wanted = turn.expected([name.date()], [name.time()], skipped, doubled)
+            start = min(end, at) - 2 * DAY
+            assert between(rule, start, at + 20 * DAY, zone, 9) == wanted, (at, rule)
 
 
 # -- stories

@@ -16,7 +16,10 @@ from duly.cli.doctor import doctor
 from duly.cli.items import cancel, items, retry, show
 from duly.cli.put import put
 from duly.cli.queues import queues
+from duly.cli.reports import alerts, alive, late, stuck
 from duly.cli.run import up, worker
+from duly.cli.schedules import limits, schedules, slots
+from duly.cli.simulate import plan, simulate
 from duly.errors import ConfigError, DulyError, InputError, KeyConflict
 
 
@@ -56,5 +59,8 @@ def main() -> None:
     """What falls due gets done: once, on time, evenly, and in spite of crashes."""
 
 
-for command in (up, worker, migrate, put, items, show, retry, cancel, queues, doctor, settings):
+for command in (
+    up, worker, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits, late, stuck, alerts, alive,
+    plan, simulate, doctor, settings,
+):  # fmt: skip
     main.add_command(command)

@@ -43,6 +43,17 @@ at = click.option("--at", metavar="TIME", help="When, such as 2026-12-01T09:00+0
 delay = click.option("--delay", metavar="TIME", help="How long from now: seconds, or such as 90s, 5m, 1h30m, 2d.")
 
 
+app = click.option(
+    "--app", "spec", envvar="DULY_APP", metavar="MODULE:APP", help="The app that has the task; or DULY_APP."
+)
+
+
+def app_spec(spec: str | None) -> str:
+    if not spec:
+        raise ConfigError("app: which app has this task? Say --app MODULE:APP (or file.py:app), or set DULY_APP")
+    return spec
+
+
 @contextmanager
 def opened(makes: bool = False) -> Iterator[Duly]:
     """An app without tasks on the database that the settings name, for looking after items.

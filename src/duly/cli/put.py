@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from duly.cli import options
-from duly.errors import ConfigError, InputError
+from duly.errors import InputError
 
 if TYPE_CHECKING:
     from duly.model import Placed
-    from duly.task import Task
 
 
 @click.command(short_help="Put an item: now or later.")
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--key", help="Put once while an item with this key is live.")
 @click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
 @click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
-@click.option("--app", "spec", envvar="DULY_APP", metavar="MODULE:APP", help="The app that has the task; or DULY_APP.")
+@options.app
 @options.database_url
 @options.as_json
 @options.in_utc
@@ -47,12 +47,11 @@ def put(
     from duly.app import load_app
     from duly.cli import words
 
-    if not spec:
-        raise ConfigError("app: which app has this task? Say --app MODULE:APP (or file.py:app), or set DULY_APP")
-    app = load_app(spec)
+    app = load_app(options.app_spec(spec))
     given = {"at": at, "delay": options.span(delay), "key": key, "rank": rank, "tries": tries}
     chosen = {name: value for name, value in given.items() if value is not None}
-    placed = put_words(app.task_named(task), _object(text), _pairs(pairs), chosen)
+    of, args = app.task_named(task), json_object(text)
+    placed: Placed = fitting(lambda **read: of.put(**args, **read, **chosen), named_pairs(pairs))
     row = app.read.item(placed.id)
     now = app.clock.now()
     app.close()
@@ -64,12 +63,12 @@ def put(
         click.echo(f"item {row.id} of {row.task} has this key already: {row.state}")
 
 
-def put_words(task: Task[..., Any], args: dict[str, Any], pairs: dict[str, str], chosen: dict[str, Any]) -> Placed:
-    """Put with values that are words of a shell: JSON where it parses, unless only the text fits the argument."""
+def fitting(act: Callable[..., Any], pairs: dict[str, str]) -> Any:
+    """Act with values that are words of a shell: JSON where it parses, unless only the text fits the argument."""
     read = {name: _value(text) for name, text in pairs.items()}
     while True:
         try:
-            return task.put(**args, **read, **chosen)
+            return act(**read)
         except InputError as error:
             name = error.field.partition(".")[0].partition("[")[0]
             if name not in read or read[name] == pairs[name]:
@@ -77,7 +76,7 @@ def put_words(task: Task[..., Any], args: dict[str, Any], pairs: dict[str, str],
             read[name] = pairs[name]
 
 
-def _pairs(pairs: tuple[str, ...]) -> dict[str, str]:
+def named_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
     from duly.task import OPTIONS
 
     texts: dict[str, str] = {}
@@ -91,7 +90,7 @@ def _pairs(pairs: tuple[str, ...]) -> dict[str, str]:
     return texts
 
 
-def _object(text: str | None) -> dict[str, Any]:
+def json_object(text: str | None) -> dict[str, Any]:
     if text is None:
         return {}
     value = _value(text)

@@ -150,6 +150,7 @@ class Claimer:
         sweep: float,
         fresh_now: Callable[[], datetime] | None = None,
         is_swamped: Callable[[], bool] = lambda: False,
+        turn: int = 0,
     ) -> None:
         self._store = store
         self._outlooks = [Outlook(pool, timedelta(seconds=sweep)) for pool in pools]
@@ -162,7 +163,7 @@ class Claimer:
         self._look = True
         self._look_at = EPOCH
         self._later = LATER
-        self._turn = 0
+        self._turn = turn
         self._stopped = False
         self.heard: Callable[[], None] = lambda: None
 
@@ -210,7 +211,7 @@ class Claimer:
 
     def _claim(self, outlook: Outlook, room: int, now: datetime) -> bool:
         """Claim once for this pool; whether it is worth another go."""
-        shares = share_out(outlook.due(now), room, self._turn, now - FRESH)
+        shares = share_out(outlook.due(now), room, self._turn, now - FRESH, outlook.pool.batch)
         self._turn += 1
         plain: list[Share] = []
         is_worth = False
@@ -285,7 +286,7 @@ class Claimer:
             for rank in share.ranks:
                 outlook.exhausted((share.queue, share.lane, rank), False, now)
             self._look_at = min(self._look_at, now + self._later)
-        return False
+        return not share.is_fresh  # out of the way, so that others have their turn
 
     def _begin(
         self,

@@ -11,6 +11,7 @@ from duly.store.base import Store
 
 # Schedules moved on in one transaction.
 PORTION = 500
+BUSY = timedelta(milliseconds=50)
 
 
 class Recurrer:
@@ -20,12 +21,14 @@ class Recurrer:
         self._made = made
 
     def tick(self, now: datetime) -> datetime:
+        next_at = self.next_at()
+        # What another process plans meanwhile is news, or is seen at the next sweep.
+        if next_at is None or next_at > now:
+            return now + self._sweep if next_at is None else min(next_at, now + self._sweep)
         if self._store.revise(None, now, PORTION, partial(advance_all, now)):
             self._made()
             return now
-        next_at = self.next_at()
-        # What another process plans meanwhile is seen at the next sweep.
-        return now + self._sweep if next_at is None else min(max(next_at, now), now + self._sweep)
+        return now + BUSY  # another worker has them
 
     def next_at(self) -> datetime | None:
         """When the next schedule is due."""

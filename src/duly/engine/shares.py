@@ -16,12 +16,15 @@ RETRY_PART = 4
 FRESH_PART = 4
 
 
-def share_out(due: Iterable[Head], room: int, turn: int = 0, fresh_since: datetime = EPOCH) -> list[Share]:
-    """Split `room` evenly over the queues that have due heads.
+def share_out(
+    due: Iterable[Head], room: int, turn: int = 0, fresh_since: datetime = EPOCH, batch: int = 1
+) -> list[Share]:
+    """Split `room` evenly over the queues that have due heads, in whole batches where there is room for more than one.
 
     Fresh work takes most of a queue's share and retries a quarter; either takes all of it when the other has nothing
     due. When there are more queues than room, `turn` moves who is served, so that everybody is, in turn. A queue whose
-    oldest item is older than `fresh_since` has a backlog: some of its share is for what is younger.
+    oldest item is older than `fresh_since` has a backlog: some of its share is for what is younger, and if the share is
+    for one call only, both are asked for, as there may be nothing young.
     """
     heads: dict[tuple[str, Lane], list[Head]] = defaultdict(list)
     for head in sorted(due, key=attrgetter("rank", "due_at")):
@@ -38,11 +41,11 @@ def share_out(due: Iterable[Head], room: int, turn: int = 0, fresh_since: dateti
         fresh, retries = heads.get((queue, "main")), heads.get((queue, "retry"))
         for_retries = quota
         if fresh and retries:
-            # With room for one only, the turn decides between the lanes.
-            for_retries = max(quota // RETRY_PART, 1) if quota > 1 else int(turn % RETRY_PART == 0)
+            # With room for one call only, the turn decides between the lanes.
+            for_retries = _part(quota, RETRY_PART, batch) if quota > batch else quota * (turn % RETRY_PART == 0)
         if fresh and (quota > for_retries or not retries):
             limit = quota - for_retries if retries else quota
-            shares.extend(_with_fresh(_share(fresh, limit), turn, fresh_since))
+            shares.extend(_with_fresh(_share(fresh, limit), fresh_since, batch))
         if retries and for_retries:
             shares.append(_share(retries, for_retries))
     return shares
@@ -53,11 +56,16 @@ def _share(heads: list[Head], limit: int) -> Share:
     return Share(heads[0].queue, heads[0].lane, ranks, limit, floors)
 
 
-def _with_fresh(share: Share, turn: int, fresh_since: datetime) -> list[Share]:
+def _part(quota: int, parts: int, batch: int) -> int:
+    """One part of this many, in whole batches."""
+    return max(quota // parts // batch * batch, batch)
+
+
+def _with_fresh(share: Share, fresh_since: datetime, batch: int) -> list[Share]:
     if min(share.floors) >= fresh_since:
         return [share]
-    part = max(share.limit // FRESH_PART, 1) if share.limit > 1 else int(turn % FRESH_PART == 0)
+    part = _part(share.limit, FRESH_PART, batch)
     floors = tuple(max(floor, fresh_since) for floor in share.floors)
-    fresh = Share(share.queue, share.lane, share.ranks, part, floors, is_fresh=True)
-    old = Share(share.queue, share.lane, share.ranks, share.limit - part, share.floors)
-    return [each for each in (fresh, old) if each.limit]
+    fresh = Share(share.queue, share.lane, share.ranks, min(part, share.limit), floors, is_fresh=True)
+    left = share.limit - part if share.limit > batch else share.limit
+    return [fresh, Share(share.queue, share.lane, share.ranks, left, share.floors)]

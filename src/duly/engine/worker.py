@@ -30,10 +30,13 @@ from duly.engine.pruner import Pruner
 from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import Rescuer
 from duly.engine.settler import Settler
+from duly.engine.watch import Watch
 from duly.engine.work import Hands, Work
-from duly.errors import ConfigError
+from duly.errors import ConfigError, StoreUnavailable
 from duly.model import Released
+from duly.outbound.http import post_json
 from duly.store import migrate
+from duly.store.base import News
 from duly.task import Task
 
 if TYPE_CHECKING:
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("duly.engine")
 
 MEASURE_EVERY = timedelta(seconds=60)
+# Sweeps between two looks for schedules that nobody told of.
+RECUR_EVERY = 6
 # With this many verdicts unwritten, the database is the bottleneck: claim no more.
 BACKLOG = 4_000
 
@@ -83,7 +88,14 @@ class Worker:
             settle_down=settings.lease_seconds + MEASURE_EVERY.total_seconds(),
             swept=lambda: self._claimer.hear(None),
         )  # fmt: skip
-        self._recurrer = Recurrer(self._store, sweep=settings.sweep_seconds, made=lambda: self._claimer.hear(None))
+        self._recurrer = Recurrer(
+            self._store, sweep=RECUR_EVERY * settings.sweep_seconds, made=lambda: self._claimer.hear(None)
+        )
+        self._recurs = Loop("recurrer", self._recurrer.tick, self._clock)
+        self._recur_heard = 0.0
+        self._watcher = Watch(
+            self._store, self.name, sorted(chosen), settings, post=post_json, summary=app.telemetry.summary
+        )
         self._pruner = Pruner(self._store, settings.keep_seconds)
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
@@ -93,7 +105,8 @@ class Worker:
         self._chores = [
             self._guards,
             Loop("rescuer", self._rescuer.tick, self._clock),
-            Loop("recurrer", self._recurrer.tick, self._clock),
+            self._recurs,
+            Loop("watch", self._watcher.tick, self._clock),
             Loop("pruner", self._pruner.tick, self._clock),
             Loop("clock", self._measure, self._clock),
         ]
@@ -116,7 +129,7 @@ class Worker:
         for loop in (self._beats, self._settles, self._claims, *self._chores):
             loop.start()
         threading.Thread(
-            target=self._keeper_store.watch, args=(self._claimer.hear, self._watch_stop), name="duly-watch", daemon=True
+            target=self._keeper_store.watch, args=(self._hear, self._watch_stop), name="duly-watch", daemon=True
         ).start()
         log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self._tasks)})
 
@@ -173,8 +186,19 @@ class Worker:
             pool.close()
         for loop in (self._beats, self._settles, *self._chores):
             loop.join(5)
+        try:
+            self._watcher.leave(self._clock.now())
+        except StoreUnavailable:
+            log.warning("could not sign off: the database is away")
         self._keeper_store.close()
         log.info("worker %s stopped", self.name)
+
+    def _hear(self, news: News) -> None:
+        """Something happened elsewhere. A new plan is told like anything else that is not one item."""
+        self._claimer.hear(news)
+        if news is None and time.monotonic() - self._recur_heard > 1:
+            self._recur_heard = time.monotonic()
+            self._recurs.wake()
 
     def _give_back(self, works: list[Work]) -> None:
         for work in works:

@@ -8,6 +8,7 @@ that `decide` made, if the item is still in the state and under the fence they w
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
@@ -269,7 +270,7 @@ def quota(
     calls = min(calls, -(-items // batch))
     if items:
         return calls, items, None
-    return 0, 0, None if None in waits else max(wait for wait in waits if wait is not None)
+    return 0, 0, None if None in waits else max((wait for wait in waits if wait is not None), default=None)
 
 
 def as_set(meter: Meter, most: int | None, per: float | None) -> Meter:
@@ -317,8 +318,21 @@ def schedule_parameters(schedule: Schedule) -> dict[str, Any]:
 
 
 def members_of(changes: Iterable[Change]) -> list[Member]:
-    """What these changes mean for schedules; of several for one, the last."""
-    return list({change.member.schedule_id: change.member for change in changes if change.member}.values())
+    """What these changes mean for schedules, in their order."""
+    return [change.member for change in changes if change.member]
+
+
+def rounds_of(members: Iterable[Member]) -> list[list[Member]]:
+    """The same, so that no schedule is in one round twice: each statement changes a row once."""
+    rounds: list[list[Member]] = []
+    seen: Counter[int] = Counter()
+    for member in members:
+        place = seen[member.schedule_id]
+        seen[member.schedule_id] += 1
+        if place == len(rounds):
+            rounds.append([])
+        rounds[place].append(member)
+    return rounds
 
 
 def notes_of(members: Iterable[Member]) -> list[tuple[datetime, Note]]:

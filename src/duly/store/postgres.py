@@ -56,6 +56,7 @@ from duly.store.base import (
     notes_of,
     only_moves_on,
     quota,
+    rounds_of,
     schedule_parameters,
 )
 from duly.store.herald import Herald, head_of, news_of
@@ -355,6 +356,9 @@ class PostgresStore:
         if connection is None and any(change.member or change.then for change in changes):
             with self._connection() as own, own.transaction():
                 return self.settle(changes, closed, own)
+        if connection is not None and (members := members_of(changes)):
+            # Schedules before their items, as `revise` does, and by id: so that nobody waits for each other.
+            self._run("lock_schedules", {"ids": _ints({member.schedule_id for member in members})}, connection)
         plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
         other = [change for change in changes if not change.is_plain_success]
         # A lease goes with the last of its items, never before: each statement here is a transaction of its own.
@@ -382,26 +386,30 @@ class PostgresStore:
 
     def _follow_up(self, changes: list[Change], connection: Connection) -> None:
         """What else these ends mean: for their schedules, and what is put in consequence."""
-        if members := members_of(changes):
+        members = members_of(changes)
+        if broken := [member.schedule_id for member in members if member.is_broken]:
+            self._run("lock_rings", {"ids": _ints(broken)}, connection)
+        for some in rounds_of(members):
             self._run(
                 "settle_members",
                 {
-                    "ids": _ints([m.schedule_id for m in members]),
-                    "failures": _ints([m.failures for m in members]),
-                    "ats": [m.at for m in members],
-                    "errors": [m.error for m in members],
-                    "successes": [m.is_success for m in members],
-                    "breaks": [m.is_broken for m in members],
-                    "unchanged": [m.is_unchanged for m in members],
-                    "fingerprints": [m.fingerprint for m in members],
-                    "keeps": [None if m.keep is None else m.keep.decode() for m in members],
+                    "ids": _ints([m.schedule_id for m in some]),
+                    "failures": _ints([m.failures for m in some]),
+                    "ats": [m.at for m in some],
+                    "errors": [m.error for m in some],
+                    "successes": [m.is_success for m in some],
+                    "breaks": [m.is_broken for m in some],
+                    "unchanged": [m.is_unchanged for m in some],
+                    "fingerprints": [m.fingerprint for m in some],
+                    "keeps": [None if m.keep is None else m.keep.decode() for m in some],
                 },
                 connection,
             )
-            self._note(notes_of(members), connection)
+        self._note(notes_of(members), connection)
         if then := [item for change in changes for item in change.then]:
             self._put_many(connection, then)
-            self._herald.trail(news for item in then if (news := news_of(item)))
+            if news := {each for item in then if (each := news_of(item))}:
+                self._run("tell", {"news": sorted(news)}, connection)
 
     def _note(self, notes: Sequence[tuple[datetime, Note]], connection: Connection) -> None:
         if notes:
@@ -467,8 +475,9 @@ class PostgresStore:
         with self._connection() as connection, connection.transaction():
             keys = {"tasks": [each.task for each in new], "keys": [each.key for each in new]}
             known = {(task, key): id for id, task, key in self._run("taken", keys, connection)}
-            fresh = list({(each.task, each.key): each for each in new if (each.task, each.key) not in known}.values())
-            seated = self._seat(fresh, seat, connection)
+            fresh = {(each.task, each.key): each for each in reversed(new) if (each.task, each.key) not in known}
+            # In one order for everybody: whoever inserts the same key waits for the other's end.
+            seated = self._seat([fresh[name] for name in sorted(fresh)], seat, connection)
             rows = self._run(
                 "enroll",
                 {
@@ -523,8 +532,7 @@ class PostgresStore:
         with self._connection() as connection, connection.transaction():
             if which is None:
                 schedules = self._due_schedules(now, most, connection)
-                last = _ints([each.last_item for each in schedules if each.last_item is not None])
-                items = [Item(*row) for row in self._run("fetch", {"ids": last}, connection)]
+                items = self._last_items(schedules, connection)
             else:
                 schedules = [Schedule(*row) for row in self._run("some_schedules", {"ids": _ints(which)}, connection)]
                 items = [Item(*row) for row in self._run("waiting_of", {"ids": _ints(which)}, connection)]
@@ -535,6 +543,13 @@ class PostgresStore:
             if any(revision.occurrences for revision in revisions):
                 self._run("tell", {"news": [""]}, connection)
         return len(schedules)
+
+    def _last_items(self, schedules: Sequence[Schedule], connection: Connection) -> list[Item]:
+        last = [each for each in schedules if each.last_item is not None]
+        # Nobody may claim what may be superseded.
+        replaced = _ints([each.last_item or 0 for each in last if each.overlap == "supersede"])
+        self._run("lock_waiting", {"ids": replaced}, connection)
+        return [Item(*row) for row in self._run("fetch", {"ids": _ints([e.last_item or 0 for e in last])}, connection)]
 
     def _due_schedules(self, now: datetime, most: int, connection: Connection) -> list[Schedule]:
         """The oldest, but first some of those that have just become due: a backlog must not make them late."""
@@ -550,9 +565,11 @@ class PostgresStore:
     ) -> None:
         removed = [revision.schedule.id for revision in revisions if revision.is_removed]
         kept = [revision for revision in revisions if not revision.is_removed]
-        for revision in kept:
-            if not only_moves_on(before[revision.schedule.id], revision.schedule):
-                self._run("revise", schedule_parameters(revision.schedule), connection)
+        changed = [each.schedule for each in kept if not only_moves_on(before[each.schedule.id], each.schedule)]
+        if leaving := [*removed, *(schedule.id for schedule in changed)]:
+            self._run("lock_rings", {"ids": _ints(leaving)}, connection)
+        for schedule in changed:
+            self._run("revise", schedule_parameters(schedule), connection)
         if kept:
             made = [(revision.schedule.id, at) for revision in kept for at in revision.occurrences]
             made.sort(key=itemgetter(1))

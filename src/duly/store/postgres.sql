@@ -159,13 +159,25 @@ tried as (
 closed as (delete from duly_lease where fence = any(:closed::bigint[]))
 select id, fence from settled
 
+-- name: lock_schedules
+select id from duly_schedule where id = any(:ids::bigint[]) order by id for update
+
+-- name: lock_rings
+-- Whoever changes the load of several slots takes turns with the others at their rings' first slots.
+select ring
+  from duly_slot
+ where slot = 0
+   and ring = any(array(select s.ring from duly_schedule s where s.id = any(:ids::bigint[]) and s.ring is not null))
+ order by ring
+   for update
+
 -- name: settle_members
 -- What the ends of these tries mean for their schedules.
 update duly_schedule s
    set failures = case when m.is_success then 0 else greatest(s.failures + 1, m.failures) end,
        last_success_at = case when m.is_success then m.at else s.last_success_at end,
        last_error = case when m.is_success then s.last_error else m.error end,
-       broken_at = case when m.is_broken then m.at else s.broken_at end,
+       broken_at = case when m.is_broken then coalesce(s.broken_at, m.at) else s.broken_at end,
        next_at = case when m.is_broken then null else s.next_at end,
        fingerprint = coalesce(m.fingerprint, s.fingerprint),
        unchanged = s.unchanged + m.is_unchanged::int,
@@ -318,7 +330,11 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
        max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
        fingerprint, expires_at
   from duly_item
- where schedule_id = any(:ids::bigint[]) and state = 'waiting'
+ where schedule_id = any(:ids::bigint[]) and is_waiting
+   for update
+
+-- name: lock_waiting
+select id from duly_item where id = any(:ids::bigint[]) and is_waiting order by id for update
 
 -- name: prune
 -- Looks at the next rows by id and forgets those that finished long enough ago; review waits for a person. Answers how
@@ -481,10 +497,13 @@ insert into duly_worker (name, tasks, started_at, seen_at) values (:name, :tasks
     on conflict (name) do update set seen_at = excluded.seen_at
 
 -- name: gone
-delete from duly_worker where name = :name or seen_at < :before
+update duly_worker set seen_at = :now, left_at = :now where name = :name
+
+-- name: forget_workers
+delete from duly_worker where seen_at < :before and seen_at < (select max(seen_at) from duly_worker)
 
 -- name: workers
-select name, tasks, started_at, seen_at from duly_worker order by seen_at desc, name
+select name, tasks, started_at, seen_at from duly_worker where left_at is null order by seen_at desc, name
 
 -- name: last_seen
 select max(seen_at) as seen_at from duly_worker
@@ -509,3 +528,6 @@ delete from duly_alert where name = :name returning since, message
 
 -- name: alerts
 select name, since, message, details, told_at from duly_alert order by name
+
+-- name: broken
+select count(*) from duly_schedule where broken_at is not null

@@ -90,7 +90,8 @@ returning id
 -- Applies a change if its item is still in the state and under the fence it was decided for.
 update duly_item
    set state = :state, outcome = coalesce(:outcome, outcome), lane = :lane, due_at = :due_at,
-       rank = coalesce(:rank, rank), attempt = :attempt, failures = :failures, crashes = :crashes, losses = :losses, finished_at = :finished_at, result = :result,
+       rank = coalesce(:rank, rank), attempt = :attempt, failures = :failures, crashes = :crashes, losses = :losses,
+       finished_at = :finished_at, result = :result,
        last_error = coalesce(:error, last_error), error_class = coalesce(:error_class, error_class)
  where id = :id and fence = :fence and state = :was
    and (:expired_at is null
@@ -108,7 +109,7 @@ update duly_schedule
    set failures = case when :is_success then 0 else max(failures + 1, :failures) end,
        last_success_at = case when :is_success then :at else last_success_at end,
        last_error = case when :is_success then last_error else :error end,
-       broken_at = case when :is_broken then :at else broken_at end,
+       broken_at = case when :is_broken then coalesce(broken_at, :at) else broken_at end,
        next_at = case when :is_broken then null else next_at end,
        fingerprint = coalesce(:fingerprint, fingerprint),
        unchanged = unchanged + :is_unchanged,
@@ -173,7 +174,7 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
 -- name: occur
 -- Makes an item of an occurrence.
 insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at)
-select task, queue, args, :at, :at, rank, id, failures, fingerprint, :at + cast(max_lateness * 1000000 as integer)
+select task, queue, args, :at, :at, rank, id, failures, fingerprint, :at + cast(round(max_lateness * 1000000) as integer)
   from duly_schedule
  where id = :id
     on conflict (schedule_id, planned_at) where schedule_id is not null do nothing
@@ -381,10 +382,13 @@ insert into duly_worker (name, tasks, started_at, seen_at) values (:name, :tasks
     on conflict (name) do update set seen_at = excluded.seen_at
 
 -- name: gone
-delete from duly_worker where name = :name or seen_at < :before
+update duly_worker set seen_at = :now, left_at = :now where name = :name
+
+-- name: forget_workers
+delete from duly_worker where seen_at < :before and seen_at < (select max(seen_at) from duly_worker)
 
 -- name: workers
-select name, tasks, started_at, seen_at from duly_worker order by seen_at desc, name
+select name, tasks, started_at, seen_at from duly_worker where left_at is null order by seen_at desc, name
 
 -- name: last_seen
 select max(seen_at) as seen_at from duly_worker
@@ -409,3 +413,6 @@ delete from duly_alert where name = :name returning since, message
 
 -- name: alerts
 select name, since, message, details, told_at from duly_alert order by name
+
+-- name: broken
+select count(*) from duly_schedule where broken_at is not null

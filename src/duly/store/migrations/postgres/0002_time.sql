@@ -107,7 +107,8 @@ create table duly_worker (
     name        text primary key,
     tasks       json        not null,
     started_at  timestamptz not null,
-    seen_at     timestamptz not null
+    seen_at     timestamptz not null,
+    left_at     timestamptz
 ) with (fillfactor = 50);
 
 create table duly_alert (

@@ -107,7 +107,8 @@ create table duly_worker (
     name        text primary key,
     tasks       text    not null,
     started_at  integer not null,
-    seen_at     integer not null
+    seen_at     integer not null,
+    left_at     integer
 ) without rowid;
 
 create table duly_alert (

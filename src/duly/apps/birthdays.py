@@ -1,0 +1,278 @@
+"""Birthday messages at nine in the morning of each person's own time, which survive a day of downtime.
+
+    from duly.apps.birthdays import birthdays
+    birthdays.add("user-456", "Ana", "Horvat", birthday="1990-03-15", zone="Europe/Zagreb")
+
+    WEBHOOK_URL=https://… duly worker duly.apps.birthdays:app      # on as many servers as you like
+
+`birthdays_on(app)` puts the same on an app of your own. A person is a yearly schedule; an event is its next time, and
+then an item:
+
+    PENDING ──▶ PROCESSING ──▶ COMPLETED
+                  │    ▲
+                  ▼    │  a minute later, twice
+                 FAILED                      after the third it stays there, in review
+
+This is "Failure Recovery", better in five ways:
+
+- Next year's event is not made after this year's has succeeded, which forgets a person when a process dies in between:
+  the schedule moves on in the transaction that makes the item, and exists whatever becomes of it.
+- FAILED events are really tried again, and those of a process that died while PROCESSING run elsewhere in seconds.
+- Recovery is no run at start-up: whatever is due is due, after five minutes and after five days.
+- A person's zone and the 29th of February are rules, not a timestamp that was computed a year ahead with the daylight
+  saving rules of that day.
+- Due is what the database's clock says.
+
+The year of birth is not kept: nothing needs it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import UTC, date, datetime
+from itertools import islice
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
+from duly.codec import decode
+from duly.errors import ConfigError, ItemNotFound
+from duly.model import LIVE, Item, Schedule
+from duly.outbound.http import attempt_headers, post_json
+from duly.policy.recur import parse, zone_named
+from duly.task import Task, checked_key
+
+log = logging.getLogger("duly.birthdays")
+
+PersonId = Annotated[str, Meta(min_length=1, max_length=200)]
+Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
+
+Leap = Literal["feb28", "mar1", "skip"]
+Status = Literal["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"]
+
+
+class Person(Struct, frozen=True, kw_only=True):
+    id: str
+    first_name: str
+    last_name: str
+    birthday: str  # MM-DD
+    zone: str
+    leap: Leap  # when someone born on 29 February is greeted in other years
+    next_at: datetime | None  # their next event
+
+
+class Event(Struct, frozen=True, kw_only=True):
+    """One birthday of one person. `id` is None until it is due."""
+
+    id: int | None
+    person_id: str
+    status: Status
+    target: datetime
+    attempts: int = 0
+    executed_at: datetime | None = None
+    next_try_at: datetime | None = None  # FAILED without one: in review
+    last_error: str | None = None
+
+
+class Birthdays:
+    def __init__(self, app: Duly, task: Task[..., Any]) -> None:
+        self.app = app
+        self.task = task
+
+    def add(
+        self, person_id: str, first_name: str, last_name: str, birthday: date | str, zone: str, leap: Leap = "feb28"
+    ) -> Person:
+        """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Adding twice is adding once."""
+        row = self._row(person_id, first_name, last_name, birthday, zone, leap)
+        is_new = self.app.schedules.create_many(self.task, None, [row])
+        person = self.get(person_id)
+        if not is_new and _told(person) != (first_name, last_name, *_rule_words(row["rule"]), zone):
+            raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
+        return person
+
+    def add_many(self, people: Iterable[Mapping[str, Any]]) -> int:
+        """Any number, each with the arguments of `add`; returns how many are new. Those known stay as they are.
+
+        A bad row stops all of them: nothing is written.
+        """
+        rows = []
+        for place, person in enumerate(people):
+            try:
+                rows.append(self._row(**person))
+            except InputError as error:
+                raise InputError(f"people[{place}].{error.field}", error.problem) from None
+            except TypeError as error:
+                raise InputError(f"people[{place}]", str(error).partition("() ")[2]) from None
+        return self.app.schedules.create_many(self.task, None, rows)
+
+    def change(self, person_id: str, *, actor: str = "local", **fields: Any) -> Person:
+        """Another first_name, last_name, birthday, zone or leap. The pending event moves along; none is had twice."""
+        schedule, person = self._find(person_id)
+        known = {name: getattr(person, name) for name in ("first_name", "last_name", "birthday", "zone", "leap")}
+        for name in fields:
+            if name not in known:
+                raise InputError(name, f"cannot be changed; known: {', '.join(known)}")
+        row = self._row(person_id, **{**known, **fields})
+        args = {name: row[name] for name in ("person_id", "first_name", "last_name")}
+        self.app.schedules.change(schedule.id, actor=actor, args=args, rule=row["rule"], zone=row["zone"])
+        return self.get(person_id)
+
+    def remove(self, person_id: str, *, actor: str = "local") -> None:
+        """No more greetings; one that waits is cancelled."""
+        self.app.schedules.remove(self._find(person_id)[0].id, actor=actor)
+
+    def get(self, person_id: str) -> Person:
+        return self._find(person_id)[1]
+
+    def list(self, most: int = 100, after: str | None = None) -> tuple[Person, ...]:
+        """In the order in which they were added; `after` is the last id of the page before."""
+        last = self._find(after)[0].id if after is not None else 0
+        page = self.app.schedules.page(task=self.task.name, after=last, most=most)
+        return tuple(_person(schedule) for schedule in page)
+
+    def events(self, person_id: str, most: int = 100) -> tuple[Event, ...]:
+        """The event to come, then those that have become due, newest first."""
+        schedule, person = self._find(person_id)
+        made = self.app.schedules.occurrences(schedule.id, most)
+        live = {item.id: item for item in self.app.store.fetch([each.id for each in made if each.state in LIVE])}
+        past = (
+            Event(
+                id=each.id,
+                person_id=person_id,
+                status=_status(each.state, live.get(each.id)),
+                target=each.planned_at,
+                attempts=each.attempt,
+                executed_at=each.finished_at if each.state == "done" else None,
+                next_try_at=live[each.id].due_at.astimezone(UTC) if each.state == "waiting" and each.attempt else None,
+                last_error=each.last_error.partition("\n")[0] if each.last_error else None,
+            )
+            for each in made
+        )
+        pending = (
+            [Event(id=None, person_id=person_id, status="PENDING", target=person.next_at)] if person.next_at else []
+        )
+        return tuple(islice((*pending, *past), most))
+
+    def _find(self, person_id: str) -> tuple[Schedule, Person]:
+        try:
+            schedule = self.app.schedules.find(self.task.name, person_id)
+        except ItemNotFound:
+            raise ItemNotFound(f"there is no person {person_id!r:.80}") from None
+        return schedule, _person(schedule)
+
+    def _row(
+        self,
+        person_id: str,
+        first_name: str,
+        last_name: str,
+        birthday: date | str,
+        zone: str,
+        leap: Leap = "feb28",
+    ) -> dict[str, Any]:
+        """A person as a row of `create_many`, checked."""
+        args = {"person_id": person_id, "first_name": first_name, "last_name": last_name}
+        self.task.checked_args(dict(args))
+        try:
+            zone_named(zone)
+        except ValueError as error:
+            raise InputError("zone", str(error).removeprefix("zone: ")) from None
+        rule = Yearly(_day(birthday), self.app.settings.birthdays_at, leap=_leap(leap))
+        return {"key": checked_key(person_id), "rule": rule, "zone": zone, "catch_up": "all", **args}
+
+
+def birthdays_on(app: Duly) -> Birthdays:
+    """Register the task `birthday` on this app."""
+    try:
+        Yearly("01-01", app.settings.birthdays_at)
+    except ValueError as error:
+        raise ConfigError(f"birthdays_{error}") from None
+
+    @app.task(queue="birthdays", retry=Backoff(base=60, factor=1, tries=3), label="event")
+    def birthday(person_id: PersonId, first_name: Name, last_name: Name, attempt: Attempt) -> None:
+        """Tell the webhook."""
+        about = {"eventId": attempt.id, "userId": person_id}
+        try:
+            _send(app, person_id, f"Hey, {first_name} {last_name} it's your birthday", attempt)
+        except Throttled:
+            raise
+        except Exception as error:
+            problem = {"error": str(error), "attempts": attempt.number}
+            log.error("Event processing failed", extra={**about, **problem})  # the engine logs the traceback's row
+            raise
+        minutes = int((app.clock.now() - attempt.planned_at).total_seconds() // 60)
+        log.info("Event processed successfully", extra={**about, "latenessMinutes": minutes})
+
+    return Birthdays(app, birthday)
+
+
+def _send(app: Duly, person_id: str, message: str, attempt: Attempt) -> None:
+    settings = app.settings
+    if not settings.birthdays_webhook_url:
+        raise ConfigError("birthdays_webhook_url: say where greetings go, such as WEBHOOK_URL=https://example.com/hook")
+    post_json(
+        settings.birthdays_webhook_url,
+        {"message": message, "idempotencyKey": attempt.key, "eventId": attempt.id, "userId": person_id},
+        headers=attempt_headers(attempt),
+        timeout=settings.birthdays_timeout_seconds,
+    )
+
+
+def _person(schedule: Schedule) -> Person:
+    args = decode(schedule.args)
+    birthday, leap = _rule_words(parse(schedule.rule))
+    return Person(
+        id=schedule.key,
+        first_name=args["first_name"],
+        last_name=args["last_name"],
+        birthday=birthday,
+        zone=schedule.zone,
+        leap=leap,
+        next_at=schedule.next_at.astimezone(UTC) if schedule.next_at else None,
+    )
+
+
+def _told(person: Person) -> tuple[str, ...]:
+    return person.first_name, person.last_name, person.birthday, person.leap, person.zone
+
+
+def _rule_words(rule: Any) -> tuple[str, Leap]:
+    assert isinstance(rule, Yearly)
+    return str(rule.on), rule.leap
+
+
+def _status(state: str, live: Item | None) -> Status:
+    """The seed's word for where an event stands."""
+    match state:
+        case "waiting":
+            return "FAILED" if live is not None and live.failures else "PENDING"
+        case "running":
+            return "PROCESSING"
+        case "done":
+            return "COMPLETED"
+        case "failed":
+            return "FAILED"
+        case _:
+            return "CANCELLED"
+
+
+def _day(birthday: date | str) -> date | str:
+    try:
+        day = date.fromisoformat(birthday) if isinstance(birthday, str) and len(birthday) > 5 else birthday
+        Yearly(day, "00:00")
+    except ValueError:
+        raise InputError("birthday", f"must be a date, YYYY-MM-DD or MM-DD, got {birthday!r:.40}") from None
+    return day
+
+
+def _leap(leap: Any) -> Leap:
+    if leap not in ("feb28", "mar1", "skip"):
+        raise InputError("leap", f"must be feb28, mar1 or skip, got {leap!r:.40}")
+    found: Leap = leap
+    return found
+
+
+app = Duly()
+birthdays = birthdays_on(app)
+birthday = birthdays.task

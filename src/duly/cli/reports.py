@@ -1,0 +1,141 @@
+"""`duly late`, `duly stuck`, `duly alerts` and `duly alive`: what was not on time, and whether anybody is at work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from duly.cli import options
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from duly import Duly
+
+limit = click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+
+
+@click.command(short_help="What was started late.")
+@click.option("--grace", default="5m", show_default=True, metavar="TIME", help="What is late at all.")
+@limit
+@options.database_url
+@options.as_json
+@options.in_utc
+def late(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
+    """Done items that were started later than the grace period after their time, latest first."""
+    from duly.cli import words
+
+    with options.opened() as app:
+        found, now = app.read.late(_seconds(grace), limit), app.clock.now()
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("nothing was late")
+        return
+    table = [
+        [str(each.id), each.task, words.short(each.planned_at, now, in_utc),
+         words.short(each.started_at, now, in_utc), words.span(each.lateness_seconds)]
+        for each in found
+    ]  # fmt: skip
+    words.console().print(words.table(("id", "right"), "task", "planned", "started", ("late", "right"), rows=table))
+
+
+@click.command(short_help="What should be done and is not.")
+@click.option("--grace", default="1h", show_default=True, metavar="TIME", help="How long after its time.")
+@limit
+@options.database_url
+@options.as_json
+@options.in_utc
+def stuck(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
+    """Items that are not done long after their time: due and waiting, running, or given up; oldest first."""
+    from duly.cli import words
+
+    with options.opened() as app:
+        found, now = app.read.stuck(_seconds(grace), limit), app.clock.now()
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("nothing is stuck")
+        return
+    table: list[list[RenderableType]] = [
+        [str(each.id), each.task, words.state(each.state), words.short(each.planned_at, now, in_utc),
+         words.span(each.age_seconds), str(each.attempts), words.cut(each.last_error, 40)]
+        for each in found
+    ]  # fmt: skip
+    titles = (("id", "right"), "task", "state", "planned", ("age", "right"), ("tries", "right"), "error")
+    words.console().print(words.table(*titles, rows=table))
+
+
+@click.command(short_help="What is wrong now.")
+@options.database_url
+@options.as_json
+def alerts(as_json: bool) -> None:
+    """Alerts that stand: raised by any worker, and gone when what they tell of is over."""
+    from duly.cli import words
+
+    with options.opened() as app:
+        found, now = app.read.alerts(), app.clock.now()
+    if as_json:
+        words.print_json(found)
+        return
+    for each in found:
+        click.echo(f"{each.name}: {each.message}, since {words.full(each.since, now)}")
+    if not found:
+        click.echo("nothing is wrong")
+
+
+@click.command(short_help="Whether any worker is alive: a dead-man's switch.")
+@click.option(
+    "--max-age", default="5m", show_default=True, metavar="TIME", help="The oldest sign of life that will do."
+)
+@click.option("--webhook", metavar="URL", help="Tell this address when nobody is alive.")
+@click.option("--every", metavar="TIME", help="Keep watching, at this pace, instead of looking once.")
+@options.database_url
+@options.as_json
+def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -> None:
+    """Look for a worker's sign of life in the database: for probes and timers of a host that outlives the workers.
+
+    Exit code 0: someone is at work. 1: nobody has been for longer than --max-age.
+    """
+    import time
+
+    from duly.cli import words
+
+    with options.opened() as app:
+        was_told = False
+        while True:
+            age = _age(app)
+            is_alive = age is not None and age <= _seconds(max_age)
+            text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
+            if as_json:
+                words.print_json({"alive": is_alive, "age_seconds": age})
+            else:
+                click.echo(text)
+            if not is_alive and webhook and not was_told:
+                _tell(webhook, text, age)
+            was_told = not is_alive
+            if every is None:
+                raise SystemExit(0 if is_alive else 1)
+            time.sleep(_seconds(every))
+
+
+def _age(app: Duly) -> float | None:
+    seen_at = app.read.seen_at()
+    return None if seen_at is None else max((app.clock.now() - seen_at).total_seconds(), 0.0)
+
+
+def _tell(url: str, text: str, age: float | None) -> None:
+    from duly.outbound.http import OutboundError, post_json
+
+    try:
+        post_json(url, {"alert": "no_tick", "message": f"Scheduler appears to be down: {text}", "ageSeconds": age})
+    except OutboundError as error:
+        click.echo(f"the webhook did not take it: {error}", err=True)
+
+
+def _seconds(text: str) -> float:
+    span = options.span(text)
+    return span.total_seconds() if hasattr(span, "total_seconds") else float(span or 0)  # type: ignore[union-attr]

@@ -1,0 +1,326 @@
+"""`duly schedules`, `duly slots` and `duly limits`: when things happen again, how evenly, and how much at most."""
+
+from __future__ import annotations
+
+import getpass
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duly.cli import options
+from duly.errors import InputError
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+    from duly.model import Schedule
+
+STATES = ("active", "paused", "broken")
+
+
+def actor() -> str:
+    """Who acts, for the audit log."""
+    with suppress(OSError, KeyError):
+        return f"cli:{getpass.getuser()}"
+    return "cli"
+
+
+@click.group(invoke_without_command=True, short_help="List, create, change, pause and run schedules.")
+@click.option("--task", help="Only those of this task.")
+@click.option("--state", type=click.Choice(STATES), help="Only these; broken: deactivated after failures in a row.")
+@click.option("--ring", help="Only members of this ring.")
+@click.option("--slot", type=int, metavar="N", help="Only members of this slot.")
+@click.option("--after", type=int, default=0, metavar="ID", help="Go on after this id.")
+@click.option("--limit", "most", type=click.IntRange(1, 1_000), default=50, show_default=True)
+@options.database_url
+@options.as_json
+@options.in_utc
+@click.pass_context
+def schedules(ctx: click.Context, /, as_json: bool, in_utc: bool, **filters: Any) -> None:
+    """List schedules: what makes items again and again, and when it does next."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from duly.cli import words
+
+    with options.opened() as app:
+        found, now = app.schedules.page(**filters), app.clock.now()
+        if as_json:
+            words.print_json([_plain(app, schedule) for schedule in found])
+            return
+        rows = [
+            [
+                str(each.id),
+                each.task,
+                words.cut(each.key, 30),
+                words.cut(app.schedules.describe(each), 48),
+                words.short(each.next_at, now, in_utc) if each.next_at else _status(each),
+                str(each.failures or ""),
+            ]
+            for each in found
+        ]
+    if not rows:
+        click.echo("there are no such schedules")
+        return
+    titles = (("id", "right"), "task", "key", "when", "next", ("failures", "right"))
+    words.console().print(words.table(*titles, rows=rows))
+    if len(found) == filters["most"]:
+        click.echo(f"more: --after {found[-1].id}")
+
+
+@schedules.command(name="add")
+@click.argument("task")
+@click.argument("rule")
+@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--key", required=True, help="Its name: one schedule per task and key.")
+@click.option("--args", "text", metavar="JSON", help="The arguments as one JSON object.")
+@click.option("--zone", default="UTC", show_default=True, help="An IANA zone, such as Europe/Zagreb.")
+@click.option("--catch-up", type=click.Choice(["all", "latest", "skip"]), help="What becomes of missed occurrences.")
+@click.option("--max-lateness", metavar="TIME", help="Not worth starting later than this, such as 1h.")
+@click.option("--overlap", type=click.Choice(["allow", "skip", "supersede"]), help="If the one before is not over.")
+@options.app
+@options.database_url
+@options.as_json
+def add_schedule(
+    task: str, rule: str, pairs: tuple[str, ...], key: str, text: str | None, spec: str | None, as_json: bool,
+    max_lateness: str | None, **said: Any,
+) -> None:  # fmt: skip
+    """Create a schedule, or change the one under this key.
+
+    RULE is such as "daily 09:00", "weekly mon,fri 08:00", "monthly -1 18:00", "yearly 02-29 09:00", "every 15m",
+    "slots 24", or five fields of cron.
+    """
+    from duly.app import load_app
+    from duly.cli import words
+    from duly.cli.put import fitting, json_object, named_pairs
+    from duly.policy import Slots
+
+    app = load_app(options.app_spec(spec))
+    chosen = {name: value for name, value in said.items() if value is not None}
+    if max_lateness is not None:
+        chosen["max_lateness"] = options.span(max_lateness)
+    word, _, number = rule.partition(" ")
+    even = Slots(int(number)) if word == "slots" and number.isdigit() else None
+    args = json_object(text)
+    made: Schedule = fitting(
+        lambda **read: app.schedules.create(task, even or rule, key=key, **chosen, **args, **read), named_pairs(pairs)
+    )
+    if as_json:
+        words.print_json(_plain(app, made))
+    else:
+        when = words.full(made.next_at, app.clock.now()) if made.next_at else "never"
+        click.echo(f"schedule {made.id}: {app.schedules.describe(made)}; next {when}")
+    app.close()
+
+
+@schedules.command(name="show")
+@click.argument("schedule_id", type=int, metavar="ID")
+@click.option("--next", "n", type=click.IntRange(1, 100), default=5, show_default=True, help="How many times ahead.")
+@options.database_url
+@options.as_json
+@options.in_utc
+def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None:
+    """All about one: its rule in words, its next times, what it made, and what was done to it."""
+    from duly import codec
+    from duly.cli import words
+
+    with options.opened() as app:
+        found = app.schedules.get(schedule_id)
+        ahead = app.schedules.preview(found.rule, found.zone, n) if found.is_active else []
+        past = app.read.occurrences(schedule_id)
+        notes = app.schedules.audit(schedule_id, most=20)
+        plain, now = _plain(app, found), app.clock.now()
+    if as_json:
+        told = [{**_fields(note), "details": codec.decode(note.details)} for note in notes]
+        words.print_json({**plain, "next": ahead, "audit": told})
+        return
+    for name in ("id", "task", "key", "state", "describe", "rule", "zone", "catch_up", "overlap", "args"):
+        click.echo(f"{name:10} {plain[name]}")
+    click.echo(
+        f"failures   {found.failures} in a row" + (f": {words.cut(found.last_error, 60)}" if found.failures else "")
+    )
+    for time in ahead:
+        click.echo(f"next       {words.full(time, now, in_utc)}")
+    for item_id, state, outcome, planned_at, *_ in past:
+        click.echo(f"item       {item_id} {words.short(planned_at, now, in_utc)} {state} {outcome or ''}")
+    for note in notes:
+        click.echo(f"audit      {words.short(note.at, now, in_utc)} {note.actor} {note.action}")
+
+
+@schedules.command(name="preview")
+@click.argument("rule")
+@click.option("--zone", default="UTC", show_default=True)
+@click.option("--next", "n", type=click.IntRange(1, 1000), default=5, show_default=True)
+@options.as_json
+def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
+    """Say what a rule means, in words and in its next times. Needs no database."""
+    from datetime import UTC, datetime
+
+    from duly.cli import words
+    from duly.policy.recur import parse, preview, zone_named
+
+    try:
+        read, place = parse(rule), zone_named(zone)
+    except ValueError as error:
+        raise InputError("rule", str(error)) from None
+    ahead = preview(read, datetime.now(UTC), place, n)
+    if as_json:
+        words.print_json({"rule": str(read), "describe": read.describe(place), "next": ahead})
+        return
+    click.echo(read.describe(place))
+    for time in ahead:
+        click.echo(f"{time.astimezone(place):%a %Y-%m-%d %H:%M:%S %z}")
+
+
+@schedules.command(name="change")
+@click.argument("schedule_id", type=int, metavar="ID")
+@click.option("--rule")
+@click.option("--zone")
+@click.option("--catch-up", type=click.Choice(["all", "latest", "skip"]))
+@click.option("--max-lateness", metavar="TIME")
+@click.option("--overlap", type=click.Choice(["allow", "skip", "supersede"]))
+@click.option("--rank", type=int)
+@options.database_url
+def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> None:
+    """Change it; another rule or zone plans anew."""
+    fields = {name: value for name, value in said.items() if value is not None}
+    if max_lateness is not None:
+        fields["max_lateness"] = options.span(max_lateness)
+    if not fields:
+        raise InputError("change", "say what: --rule, --zone, --catch-up, --max-lateness, --overlap or --rank")
+    with options.opened() as app:
+        changed = app.schedules.change(schedule_id, actor=actor(), **fields)
+        click.echo(f"schedule {schedule_id}: {app.schedules.describe(changed)}")
+
+
+def _act(name: str, doc: str, done: str) -> None:
+    """A command for one act on schedules."""
+
+    @schedules.command(name=name.replace("_", "-"), help=doc)
+    @click.argument("ids", type=int, nargs=-1, required=True, metavar="ID...")
+    @options.database_url
+    def command(ids: tuple[int, ...]) -> None:
+        with options.opened() as app:
+            getattr(app.schedules, name)(*ids, actor=actor())
+        click.echo(f"{done}: {', '.join(map(str, ids))}")
+
+
+_act("pause", "Make no more items until it is resumed.", "paused")
+_act("resume", "Go on from now; what was missed meanwhile stays missed.", "resumed")
+_act("run_now", "One occurrence more, now; the plan stays as it is.", "running")
+_act("remove", "Remove it, with what still waits of it.", "removed")
+_act("reactivate", "Try again what was deactivated after failures in a row.", "reactivated")
+
+
+@click.command(short_help="Show how evenly slots are filled.")
+@click.option("--ring", help="Only this ring (the task's name).")
+@click.option("--rebalance", is_flag=True, help="Show who would have to move to make them even again.")
+@click.option("--yes", is_flag=True, help="With --rebalance: move them.")
+@options.database_url
+@options.as_json
+def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
+    """The load of each slot: its active members. Nobody is ever moved unless you say so."""
+    from duly.cli import words
+
+    with options.opened() as app:
+        if rebalance:
+            names = [ring] if ring else sorted({each.ring for each in app.schedules.slots()})
+            moves = [move for name in names for move in app.schedules.rebalance(name)]
+            if yes:
+                app.schedules.move(moves, actor())
+            if as_json:
+                words.print_json(moves)
+                return
+            for move in moves:
+                click.echo(f"{move.key}: slot {move.slot} {'→' if yes else 'would move to'} {move.to}")
+            click.echo(f"{len(moves)} members {'moved' if yes else 'would move; --yes moves them'}")
+            return
+        found = app.schedules.slots(ring)
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("no schedule has slots")
+    most = max((each.members for each in found), default=0) or 1
+    for each in found:
+        click.echo(f"{each.ring}  {each.slot:>4}  {each.members:>7}  {'█' * round(40 * each.members / most)}")
+
+
+@click.group(invoke_without_command=True, short_help="Show and change limits while everything runs.")
+@options.database_url
+@options.as_json
+@click.pass_context
+def limits(ctx: click.Context, as_json: bool) -> None:
+    """Show what limits have counted, and what a person set in place of the code's values."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from duly.cli import words
+
+    with options.opened() as app:
+        found, now = app.read.limits(), app.clock.now()
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("no limit has been used or set yet")
+        return
+    table = [
+        [
+            each.name,
+            "as in the code" if each.most is None else f"{each.most}{_per(each.per_seconds)}",
+            str(each.granted),
+            words.relative(each.last, now) if each.last else "",
+        ]
+        for each in found
+    ]
+    words.console().print(words.table("limit", "set to", ("granted", "right"), "last", rows=table))
+
+
+@limits.command(name="set")
+@click.argument("name")
+@click.argument("limit", metavar="N[/PERIOD]")
+@options.database_url
+def set_limit(name: str, limit: str) -> None:
+    """Allow 2/1m (calls in any minute) or 4 (at the same time) from now on, over the whole fleet."""
+    with options.opened() as app:
+        try:
+            app.set_limit(name, limit, actor())
+        except ValueError as error:
+            raise InputError("limit", str(error)) from None
+    click.echo(f"{name}: {limit}")
+
+
+@limits.command(name="clear")
+@click.argument("name")
+@options.database_url
+def clear_limit(name: str) -> None:
+    """What the code says counts again."""
+    with options.opened() as app:
+        app.set_limit(name, None, actor())
+    click.echo(f"{name}: as in the code")
+
+
+def _per(seconds: float | None) -> str:
+    return "" if seconds is None else f"/{seconds:g}s"
+
+
+def _status(schedule: Schedule) -> str:
+    return "deactivated" if schedule.broken_at else "paused" if schedule.paused_at else "over"
+
+
+def _plain(app: Duly, schedule: Schedule) -> dict[str, Any]:
+    """A schedule as JSON tells it."""
+    from duly import codec
+
+    fields = _fields(schedule)
+    state = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"
+    return {
+        **fields,
+        "state": state,
+        "describe": app.schedules.describe(schedule),
+        "args": codec.decode(schedule.args),
+        "keep": None if schedule.keep is None else codec.decode(schedule.keep),
+    }
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__struct_fields__}

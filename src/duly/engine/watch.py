@@ -1,0 +1,134 @@
+"""Says that this worker is alive, and raises an alarm when work is not: to the log, a webhook and the metrics.
+
+An alert is a row, so that of many workers one tells, and another tells if that one dies over it. The sign of life is a
+row too: whoever can read the database can see that nobody is at work any more, also when every process is gone.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import encode
+
+from duly.config import Settings
+from duly.store.base import Store
+
+log = logging.getLogger("duly.engine")
+
+EVERY = timedelta(seconds=30)
+# Whoever took it on himself to tell and did not come back in this time will not.
+TELLING = timedelta(seconds=60)
+# Rows of workers that have been silent for so long are forgotten.
+FORGOTTEN = timedelta(days=1)
+COUNTED = 10_000
+
+
+class Alarm(Struct, frozen=True):
+    name: str
+    message: str
+    details: dict[str, Any]
+
+
+class Watch:
+    def __init__(
+        self,
+        store: Store,
+        worker: str,
+        tasks: list[str],
+        settings: Settings,
+        *,
+        post: Callable[[str, Mapping[str, Any]], object],
+        summary: Callable[[], Mapping[str, Any] | None] = lambda: None,
+    ) -> None:
+        self._store = store
+        self._worker = worker
+        self._tasks = tasks
+        self._settings = settings
+        self._post = post
+        self._summary = summary
+        self._started_at: datetime | None = None
+        self._stands: set[str] = set()
+
+    def tick(self, now: datetime) -> datetime:
+        alarms = {alarm.name: alarm for alarm in self._alarms(now)}
+        names = encode(self._tasks).decode()
+        self._started_at = self._started_at or now
+        life = {"name": self._worker, "tasks": names, "started_at": self._started_at, "now": now}
+        self._store.write("alive", life)
+        for alarm in alarms.values():
+            self._raise(alarm, now)
+        for name in self._stands - alarms.keys() - {"no_tick"}:
+            self._clear(name)
+        self._stands = set(alarms) | (self._stands & {"no_tick"})
+        if self._settings.alert_webhook_url:
+            self._tell(now)
+        if said := self._summary():
+            log.info("Scheduler job completed", extra=dict(said))
+        return now + EVERY
+
+    def leave(self, now: datetime) -> None:
+        """This worker ends by its own will."""
+        self._store.write("gone", {"name": self._worker, "now": now})
+        self._store.write("forget_workers", {"before": now - FORGOTTEN})
+
+    def _alarms(self, now: datetime) -> Iterator[Alarm]:
+        settings = self._settings
+        if self._started_at is None:
+            yield from self._was_nobody_here(now)
+            self._stands = {row[0] for row in self._store.read("alerts", {})}
+        before = now - timedelta(seconds=settings.alert_late_seconds)
+        heads = [head for head in self._store.survey() if head.due_at < before]
+        if not heads:
+            return
+        oldest = (now - min(head.due_at for head in heads)).total_seconds()
+        late = sum(
+            self._store.read(
+                "backlog",
+                {"queue": head.queue, "lane": head.lane, "rank": head.rank, "before": before, "most": COUNTED},
+            )[0][0]
+            for head in heads
+            if head.lane == "main"
+        )
+        minutes = int(oldest // 60)
+        if late > settings.alert_late_items:
+            details = {"lateEvents": late, "oldestEventAge": minutes}
+            yield Alarm("late_items", f"Recovery mode detected: {late:,} items are late", details)
+        if settings.alert_oldest_seconds and oldest > settings.alert_oldest_seconds:
+            yield Alarm("oldest_due", f"the oldest due item waits for {minutes:,} minutes", {"oldestEventAge": minutes})
+
+    def _was_nobody_here(self, now: datetime) -> Iterator[Alarm]:
+        """At the start: for how long no worker gave a sign of life. The alert stands until the first whole round."""
+        seen_at: datetime | None = self._store.read("last_seen", {})[0][0]
+        silence = 0.0 if seen_at is None else (now - seen_at).total_seconds()
+        if silence > self._settings.alert_silence_seconds:
+            minutes = silence / 60
+            yield Alarm(
+                "no_tick",
+                f"Scheduler appears to have been down: no worker gave a sign of life for {minutes:,.0f} minutes",
+                {"lastRun": seen_at, "minutesSinceLastRun": round(minutes, 1)},
+            )
+
+    def _raise(self, alarm: Alarm, now: datetime) -> None:
+        row = {"name": alarm.name, "now": now, "message": alarm.message, "details": encode(alarm.details).decode()}
+        if self._store.write("alert", row)[0][0]:
+            log.warning(alarm.message, extra={"alert": alarm.name, **alarm.details})
+
+    def _clear(self, name: str) -> None:
+        if self._store.write("over", {"name": name}):
+            log.info("alert over: %s", name, extra={"alert": name})
+
+    def _tell(self, now: datetime) -> None:
+        for name, since, message, details in self._store.write("untold", {"now": now, "before": now - TELLING}):
+            body = {"alert": name, "message": message, "since": since, "details": details}
+            try:
+                self._post(self._settings.alert_webhook_url, body)
+            except Exception as error:  # whoever is next tries again
+                log.warning("the alert webhook did not take it: %s", error)
+            else:
+                self._store.write("told", {"name": name, "now": now})
+                if name == "no_tick":  # it tells of something that is over
+                    self._clear(name)
