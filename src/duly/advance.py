@@ -6,6 +6,7 @@ of them still become items; the others leave a note. Then it moves on to its nex
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -18,6 +19,8 @@ from duly.decide import UNKNOWN, decide
 from duly.errors import WrongState
 from duly.model import Cancel, Item, Note, Revision, Schedule, Superseded
 from duly.policy.recur import Rule, Yearly, between, latest, parse, zone_named
+
+log = logging.getLogger("duly.engine")
 
 # Occurrences of one schedule that become items at once; the rest follows at the next tick.
 MOST = 500
@@ -36,7 +39,17 @@ rule_of = lru_cache(10_000)(parse)
 
 
 def advance_all(now: datetime, schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
-    return [advance(schedule, live.get(schedule.id, ()), now) for schedule in schedules]
+    """What becomes of each; one that cannot be understood here does not stop the others."""
+    revisions = []
+    for schedule in schedules:
+        try:
+            revisions.append(advance(schedule, live.get(schedule.id, ()), now))
+        except ValueError as error:
+            log.exception("schedule %s (%s %s) cannot go on: deactivated", schedule.id, schedule.task, schedule.key)
+            moved = replace(schedule, broken_at=now, next_at=None)
+            why = note(schedule, "schedule.deactivated", "duly", {"error": str(error)})
+            revisions.append(Revision(moved, notes=(why,)))
+    return revisions
 
 
 def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision:
@@ -50,26 +63,26 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
     cutoff = None if lateness is None else now - timedelta(seconds=lateness)
     if schedule.catch_up == "skip" and cutoff is None:
         cutoff = now - GRACE
-    if schedule.catch_up == "all":
+    is_all = schedule.catch_up == "all"
+    if is_all and schedule.overlap == "allow":
         first = due_at if cutoff is None else max(due_at, cutoff)
         wanted = between(rule, first - INSTANT, now, zone, MOST)
     else:
         newest = latest(rule, due_at - INSTANT, now, zone)
         wanted = [newest] if newest is not None and (cutoff is None or newest >= cutoff) else []
     missed = _missed(rule, schedule, due_at, wanted, now)
-    notes = [_skipped(schedule, missed, "too late" if schedule.catch_up == "all" else f"catch-up: {schedule.catch_up}")]
+    # One at a time: of several only the newest, and none beside one that is still under way.
+    is_stepped_over = is_all and schedule.overlap != "allow" and bool(wanted)
+    why = "a newer one is due" if is_stepped_over else "too late" if is_all else f"catch-up: {schedule.catch_up}"
+    notes = [_skipped(schedule, missed, why)]
     changes = []
     if wanted and schedule.overlap != "allow":
-        # One at a time: of several only the newest, and none beside one that is still under way.
-        stepped_over, wanted = wanted[:-1], wanted[-1:]
-        notes.append(_skipped(schedule, stepped_over, "a newer one is due"))
         if schedule.overlap == "supersede":
             changes = [decide(item, Superseded(), now, UNKNOWN) for item in live if item.state == "waiting"]
         if any(item.state == "running" or schedule.overlap == "skip" for item in live):
             notes.append(_skipped(schedule, wanted, "the one before is still under way"))
-            stepped_over, wanted, changes = stepped_over + wanted, [], []
-        missed += stepped_over
-    is_cut = schedule.catch_up == "all" and len(wanted) == MOST
+            missed, wanted, changes = missed + wanted, [], []
+    is_cut = is_all and len(wanted) == MOST
     moved = replace(
         schedule,
         next_at=rule.next(wanted[-1] if is_cut else now, zone),

@@ -94,6 +94,18 @@ class Settings:
     birthdays_webhook_url: str = _setting("", "Where the birthdays app sends its messages.", "WEBHOOK_URL")
     birthdays_timeout_seconds: float = _setting(30.0, "How long the webhook may take.", least=0.01)
     birthdays_at: str = _setting("09:00", "When, by the clock of the person's zone.")
+    catalog_base_url: str = _setting("http://127.0.0.1:8087", "Where the catalog app asks for products.")
+    catalog_api_key: str = _setting("", "The catalog app's key for it.", secret=True)
+    catalog_timeout_seconds: float = _setting(30.0, "How long an answer may take.", least=0.01)
+    catalog_hour_buckets: int = _setting(24, "Even slots of a day.", least=1)
+    catalog_retry_windows: str = _setting("30 2-22/4 * * *", "When failed products are tried again, as a cron in UTC.")
+    catalog_retry_limit: int = _setting(50, "How many of them at most in one window.", least=1)
+    catalog_max_consecutive_failures: int = _setting(
+        5, "Failures in a row after which a product is deactivated.", least=1
+    )
+    catalog_stuck_threshold_seconds: float = _setting(1_800.0, "How long a sync may hang.", least=0.01)
+    catalog_batch_size: int = _setting(10, "SKUs that one call may ask for.", least=1)
+    catalog_calls_per_minute: int = _setting(2, "Calls in any minute, over all workers.", least=1)
 
     def __post_init__(self) -> None:
         if self.beat_seconds * 2 > self.lease_seconds:

@@ -226,7 +226,8 @@ class _Recorded:
 
     def _started(self, items: Sequence[Item], now: datetime) -> None:
         self._ledger.attempts.extend((now, item) for item in items)
-        self._ledger.lateness.extend((now - item.due_at).total_seconds() for item in items)
+        # A retry that waits for its window is not late.
+        self._ledger.lateness.extend((now - item.due_at).total_seconds() for item in items if item.lane == "main")
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         refused = self._store.settle(changes, closed, connection)

@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from duly import Attempt, Backoff, Duly
+from duly import Attempt, Backoff, Duly, Limit
 
 app = Duly()
 
@@ -73,3 +73,22 @@ def hang(n: int) -> None:
 @app.task(cpu=True)
 def square(n: int) -> int:
     return n * n
+
+
+@app.task
+async def greet(n: int, attempt: Attempt) -> None:
+    """A message that takes its time on the way."""
+    await asyncio.sleep(0.01)
+    note("greeted", f"{attempt.key} {n} {attempt.planned_at.timestamp():.6f} {attempt.item.started_at.timestamp():.6f}")
+
+
+@app.task(limits=Limit("ration", 2, per="6s"))
+async def ration(n: int, attempt: Attempt) -> None:
+    note("rations", f"{attempt.key} {time.time():.6f}")
+
+
+@app.task(limits=Limit("few", 3))
+def crowd(n: int, attempt: Attempt) -> None:
+    note("crowd", f"{attempt.key} {time.time():.6f} in")
+    time.sleep(0.05)
+    note("crowd", f"{attempt.key} {time.time():.6f} out")

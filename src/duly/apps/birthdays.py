@@ -30,9 +30,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from itertools import islice
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -43,6 +43,9 @@ from duly.model import LIVE, Item, Schedule
 from duly.outbound.http import attempt_headers, post_json
 from duly.policy.recur import parse, zone_named
 from duly.task import Task, checked_key
+
+if TYPE_CHECKING:
+    from duly.sim import Simulation
 
 log = logging.getLogger("duly.birthdays")
 
@@ -199,7 +202,7 @@ def birthdays_on(app: Duly) -> Birthdays:
             raise
         except Exception as error:
             problem = {"error": str(error), "attempts": attempt.number}
-            log.error("Event processing failed", extra={**about, **problem})  # the engine logs the traceback's row
+            log.error("Event processing failed", extra={**about, **problem})
             raise
         minutes = int((app.clock.now() - attempt.planned_at).total_seconds() // 60)
         log.info("Event processed successfully", extra={**about, "latenessMinutes": minutes})
@@ -271,6 +274,22 @@ def _leap(leap: Any) -> Leap:
         raise InputError("leap", f"must be feb28, mar1 or skip, got {leap!r:.40}")
     found: Leap = leap
     return found
+
+
+def simulated(birthdays: Birthdays, world: Simulation, people: int) -> None:
+    """Fill a simulation with so many people, born on all days of the year and living all over the world."""
+    zones = ("Europe/Zagreb", "America/New_York", "Asia/Tokyo", "America/Sao_Paulo", "Australia/Sydney", "Asia/Kolkata")
+    leap_year = date(2000, 1, 1)
+    birthdays.add_many(
+        {
+            "person_id": f"person-{n}",
+            "first_name": "Person",
+            "last_name": str(n),
+            "birthday": leap_year + timedelta(days=n * 251 % 366),
+            "zone": zones[n % len(zones)],
+        }
+        for n in range(people)
+    )
 
 
 app = Duly()

@@ -33,6 +33,8 @@ NEVER_BARREN = (EPOCH, timedelta())
 LATER = timedelta(milliseconds=100)
 # A limit may be raised while we wait for it.
 ASK_AGAIN = timedelta(seconds=60)
+# Beside a backlog that waits for its pace, and where calls at the same time are limited, nobody tells when to ask.
+SOON = timedelta(milliseconds=500)
 # Of a meter's slack, the part in which a call must begin.
 START_WITHIN = 0.8
 
@@ -67,6 +69,7 @@ class Outlook:
         self._seen: dict[Group, datetime] = {}  # the heads of the last survey
         self._barren: dict[Group, tuple[datetime, timedelta]] = {}
         self._held: dict[Group, datetime] = {}  # a meter has no room for these before then
+        self._paced: dict[Group, datetime] = {}  # the same for their backlog alone
         self.fresh: set[Group] = set()  # told of, and due since a moment ago
         self.news = 0  # how often it was told of something
 
@@ -75,7 +78,9 @@ class Outlook:
         served = {head.queue for head in heads if self.pool.serves(head.queue)}
         self._seen = {(head.queue, head.lane, head.rank): head.due_at for head in heads if head.queue in served}
         self._heads = dict(self._seen)
-        self._barren = {group: wait for group, wait in self._barren.items() if group in self._heads}
+        for waits in (self._barren, self._held, self._paced):
+            for group in set(waits).difference(self._heads):
+                del waits[group]  # type: ignore[attr-defined]
 
     def heard(self, head: Head) -> None:
         if not self.pool.serves(head.queue):
@@ -90,7 +95,11 @@ class Outlook:
 
     def due(self, now: datetime) -> list[Head]:
         """The heads of what is due; what is only known to be due since a moment ago is looked for among the newest."""
-        known = {group: self._heads[group] for group, at in self._times() if at <= now and group in self._heads}
+        known = {
+            group: max(self._heads[group], now - NEWEST) if self._paced.get(group, EPOCH) > now else self._heads[group]
+            for group, at in self._times()
+            if at <= now and group in self._heads
+        }
         newest = dict.fromkeys((group for group in list(self.fresh) if self._free_at(group) <= now), now - NEWEST)
         return [Head(*group, due_at) for group, due_at in {**newest, **known}.items()]
 
@@ -106,13 +115,14 @@ class Outlook:
     def _free_at(self, group: Group) -> datetime:
         return max(self._barren.get(group, NEVER_BARREN)[0], self._held.get(group, EPOCH))
 
-    def hold(self, share: Share, until: datetime) -> None:
-        """A meter has no room for these groups before then."""
+    def hold(self, share: Share, until: datetime, is_late: bool) -> None:
+        """A meter has no room for these groups before then; of a backlog, what is fresh is none of its business."""
         for rank in share.ranks:
-            self._held[share.queue, share.lane, rank] = until
+            (self._paced if is_late else self._held)[share.queue, share.lane, rank] = until
 
     def held_until(self, now: datetime) -> datetime | None:
-        return min((until for until in self._held.values() if until > now), default=None)
+        waits = (*self._held.values(), *self._paced.values())
+        return min((until for until in waits if until > now), default=None)
 
     def is_late(self, group: Group, fresh_since: datetime) -> bool:
         return self._heads.get(group, fresh_since) < fresh_since
@@ -125,7 +135,7 @@ class Outlook:
             if group not in late or item.due_at < fresh_since:
                 self._heads[group] = item.due_at
 
-    def exhausted(self, group: Group, got_any: bool, now: datetime) -> None:
+    def exhausted(self, group: Group, got_any: bool, now: datetime, is_limited: bool = False) -> None:
         self.fresh.discard(group)
         self._heads.pop(group, None)
         if group in self._seen and self._seen[group] > now:
@@ -133,8 +143,14 @@ class Outlook:
         if got_any:
             self._barren.pop(group, None)
         else:
-            pause = self._barren.get(group, (now, BARREN / 2))[1] * 2
-            self._barren[group] = (now + min(pause, self._longest), min(pause, self._longest))
+            longest = min(self._longest, SOON) if is_limited or group in self._paced else self._longest
+            pause = min(self._barren.get(group, (now, BARREN / 2))[1] * 2, longest)
+            self._barren[group] = (now + pause, pause)
+
+    def found(self, share: Share) -> None:
+        """Something was there, however long there was nothing before."""
+        for rank in share.ranks:
+            self._barren.pop((share.queue, share.lane, rank), None)
 
 
 class Claimer:
@@ -217,7 +233,7 @@ class Claimer:
         is_worth = False
         for share in shares:
             if meters := self._meters(outlook, share, now):
-                is_worth |= self._claim_metered(outlook, share, meters)
+                is_worth |= self._claim_metered(outlook, share, meters, now)
             else:
                 plain.append(share)
         return (bool(plain) and self._claim_plain(outlook, plain, now)) or is_worth
@@ -225,8 +241,7 @@ class Claimer:
     def _meters(self, outlook: Outlook, share: Share, now: datetime) -> tuple[Meter, ...]:
         if outlook.pool.meters is None:
             return ()
-        is_late = not share.is_fresh and bool(share.floors) and min(share.floors) < now - FRESH
-        return outlook.pool.meters.of(share.queue, share.lane, is_late, now)
+        return outlook.pool.meters.of(share.queue, share.lane, _is_late(share, now), now)
 
     def _claim_plain(self, outlook: Outlook, shares: list[Share], now: datetime) -> bool:
         news = outlook.news
@@ -258,14 +273,15 @@ class Claimer:
             if not share.is_fresh and got[share.queue, share.lane] < share.limit
         ]
 
-    def _claim_metered(self, outlook: Outlook, share: Share, meters: tuple[Meter, ...]) -> bool:
+    def _claim_metered(self, outlook: Outlook, share: Share, meters: tuple[Meter, ...], tick: datetime) -> bool:
         """Claim under limits, for calls that can begin at once; whether there may be more."""
         pool = outlook.pool
         # The time of the claim is what the meters count from, so it must not be older than it is.
-        now = self._fresh_now() if self._fresh_now is not None else EPOCH
+        now = self._fresh_now() if self._fresh_now is not None else tick
         begun = time.monotonic()
         calls = min(pool.free_calls(), -(-share.limit // pool.batch))
-        if any(meter.per is None and meter.since is None for meter in meters):
+        is_counted = any(meter.per is None and meter.since is None for meter in meters)
+        if is_counted:
             calls = min(calls, 1)  # a lease of its own for each, to be counted by
         if calls <= 0:
             return False
@@ -279,12 +295,13 @@ class Claimer:
         self._begin(outlook, items, now, begun + self._lease.total_seconds(), granted, start_by)
         outlook.claimed(items, now - FRESH)
         if items:
+            outlook.found(share)
             return True
         if until is not None:
-            outlook.hold(share, min(until, now + ASK_AGAIN))
+            outlook.hold(share, min(until, now + ASK_AGAIN), _is_late(share, tick))
         elif not share.is_fresh:
             for rank in share.ranks:
-                outlook.exhausted((share.queue, share.lane, rank), False, now)
+                outlook.exhausted((share.queue, share.lane, rank), False, now, is_counted)
             self._look_at = min(self._look_at, now + self._later)
         return not share.is_fresh  # out of the way, so that others have their turn
 
@@ -330,3 +347,8 @@ class Claimer:
             if next_at is not None and outlook.pool.room() > 0:  # a pool that gets room wakes us
                 times.append(next_at)
         return min(times)
+
+
+def _is_late(share: Share, now: datetime) -> bool:
+    """Whether this is the part of a queue that is for its backlog."""
+    return share.lane == "main" and not share.is_fresh and bool(share.floors) and min(share.floors) < now - FRESH

@@ -52,6 +52,8 @@ class _Ready:
         self._ready: deque[Work] = deque()
         self._begun = 0
         self._ended = 0
+        self._called = 0  # works
+        self._returned = 0
         self._wants: Callable[[], None] = lambda: None
         self._seen = (time.monotonic(), 0)
         self._ahead = 0
@@ -64,7 +66,7 @@ class _Ready:
         return queue not in self._known_queues and (not self._prefixes or queue.startswith(self._prefixes))
 
     def free_calls(self) -> int:
-        return self.size - -(-(self._begun - self._ended) // self.batch)
+        return self.size - (self._called - self._returned)
 
     def room(self) -> int:
         """How many items to claim now."""
@@ -74,6 +76,8 @@ class _Ready:
         if self._is_busy():
             return 0
         room = min(target - (self._begun - self._ended), self._most)
+        if self.meters is not None:  # what a limit grants must begin at once
+            room = min(room, self.free_calls() * self.batch)
         return room - room % self.batch if room > self.batch else room
 
     def _is_busy(self) -> bool:
@@ -110,6 +114,7 @@ class _Ready:
         apart = [item for item in items if item.crashes] if self.isolate is not None else []
         suspects = [Work(self._tasks[item.task], [item], over=self._over) for item in apart]
         works = list(self._cut([item for item in items if not item.crashes] if apart else items))
+        self._called += len(suspects) + len(works)
         for work in (*suspects, *works):
             work.start_by = start_by
         if calls is not None and len(suspects) + len(works) > calls:  # more calls than it was granted
@@ -134,6 +139,7 @@ class _Ready:
         """One work less in hand, wherever it ran."""
         with self._counts:
             self._ended += len(work.items)
+            self._returned += 1
         if not self._is_busy():
             self._wants()
 

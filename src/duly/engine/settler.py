@@ -117,7 +117,7 @@ class Settler:
                 reason = f"its result could not be written: {type(error).__name__}"
                 plain = replace(change, state="failed", outcome="gave_up", finished_at=now, result=None, error=reason)
                 try:
-                    self._store.settle([replace(plain, error_class=None, tried=None)])
+                    self._store.settle([replace(plain, error_class=None, tried=None, member=None, then=())])
                 except StoreUnavailable:
                     raise
                 except Exception:  # its lease will run out, and a person will see it crash into review

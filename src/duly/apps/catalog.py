@@ -1,0 +1,319 @@
+"""A catalog kept in step with its supplier: every product once a day, evenly over 24 hours, failures apart.
+
+    from duly.apps.catalog import catalog
+    catalog.publish("user-1", "65-12345-1")
+
+    DULY_CATALOG_BASE_URL=https://… duly worker duly.apps.catalog:app        # on as many servers as you like
+
+`catalog_on(app)` puts the same on an app of your own. A product is a schedule that got the emptiest of 24 slots when it
+was published, for good; at its hour it becomes an item:
+
+    :00  main lane    all active products of the slot, whatever failed before: always as many
+    :30  retry lane   six times a day, at most 50 of those that failed: fewest failures first, then oldest
+
+    pending ──▶ syncing ──▶ success             unchanged ones are counted, and nothing follows from them
+                  │    ▲
+                  ▼    │ next window
+                 failed ──▶ deactivated         five in a row, over days; a person reactivates
+
+Both share one limit, 2 calls in any minute over all workers, and a call asks for 10 products.
+
+This is the "Boeing Sync Scheduler", better in four ways:
+
+- A product gets its slot where it is counted, so that concurrent publishing stays even.
+- What still waits of yesterday is superseded by today's sync, not doubled, and its failures count on.
+- One dispatcher is not trusted to be the only one, and nobody resets stuck rows once an hour: what a dead worker had is
+  taken over in seconds, and the half hour is a deadline for calls that hang.
+- 429 is nobody's failure.
+
+Its walk-through counts five failures by 22:30, where its own order, fewest failures first, gives four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from duly import Attempt, Duly, Fingerprint, InputError, Limit, Skip, Slots, Windows
+from duly.apps.capacity import CatalogSettings, plan, recommend
+from duly.apps.supplier import Found, Offer, ask
+from duly.codec import decode
+from duly.errors import ConfigError, ItemNotFound
+from duly.model import Item, Schedule, cut
+from duly.outbound.http import BadAnswer
+from duly.schedules import SlotLoad
+from duly.task import Task
+
+if TYPE_CHECKING:
+    from duly.sim import Simulation
+
+__all__ = ["Catalog", "CatalogSettings", "Product", "catalog_on", "plan", "recommend", "simulated"]
+
+ERROR_LIMIT = 500
+
+Text = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
+SyncStatus = Literal["pending", "syncing", "success", "failed"]
+
+
+class Listing(Struct, frozen=True):
+    """One user's product: what a sync is about."""
+
+    user_id: Text
+    sku: Text
+
+
+class Product(Struct, frozen=True, kw_only=True):
+    """A product as people see it."""
+
+    id: int
+    user_id: str
+    sku: str
+    hour_bucket: int
+    sync_status: SyncStatus
+    last_sync_at: datetime | None
+    last_successful_sync: date | None
+    consecutive_failures: int
+    last_error: str | None
+    is_active: bool
+    last_boeing_hash: str | None
+    last_price: float | None
+    last_quantity: int | None
+    created_at: datetime
+
+
+class Catalog:
+    def __init__(self, app: Duly, task: Task[..., Any], settings: CatalogSettings) -> None:
+        self.app = app
+        self.task = task
+        self.settings = settings
+        self.rule = Slots(settings.hour_buckets)
+        self.ask: Callable[[Sequence[str]], Found] = partial(ask, app.settings)
+
+    def publish(self, user_id: str, sku: str) -> Product:
+        """Sync this product every day, at the hour that has the fewest; publishing twice is publishing once."""
+        self.app.schedules.create_many(self.task, self.rule, [self._row(user_id, sku)])
+        return self.product(user_id, sku)
+
+    def publish_many(self, rows: Iterable[Mapping[str, str]]) -> int:
+        """Any number, each with its user_id and sku; returns how many are new. A bad row stops all of them."""
+        checked = []
+        for place, row in enumerate(rows):
+            try:
+                checked.append(self._row(**row))
+            except InputError as error:
+                raise InputError(f"rows[{place}].{error.field}", error.problem) from None
+            except TypeError as error:
+                raise InputError(f"rows[{place}]", str(error).partition("() ")[2]) from None
+        return self.app.schedules.create_many(self.task, self.rule, checked)
+
+    def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:
+        """Sync it no more; what waits of it is cancelled, and its seat is free."""
+        self.app.schedules.remove(self._find(user_id, sku).id, actor=actor)
+
+    def reactivate(self, user_id: str, sku: str, actor: str = "local") -> Product:
+        """A person says that a product which failed too often may be tried again, from its next slot on."""
+        self.app.schedules.reactivate(self._find(user_id, sku).id, actor=actor)
+        return self.product(user_id, sku)
+
+    def product(self, user_id: str, sku: str) -> Product:
+        return self._seen([self._find(user_id, sku)])[0]
+
+    def products(
+        self,
+        *,
+        user_id: str | None = None,
+        hour_bucket: int | None = None,
+        sync_status: SyncStatus | None = None,
+        is_active: bool | None = None,
+        after: int = 0,
+        most: int = 100,
+    ) -> tuple[Product, ...]:
+        """By id; `after` is the last id of the page before."""
+        wanted = {"user_id": user_id, "sync_status": sync_status}
+        found = (
+            product
+            for product in self._all(hour_bucket, is_active, after)
+            if all(value is None or getattr(product, name) == value for name, value in wanted.items())
+        )
+        return tuple(islice(found, most))
+
+    def slots(self) -> list[SlotLoad]:
+        """How many active products each slot has."""
+        taken = {load.slot: load for load in self.app.schedules.slots(self.task.name)}
+        return [taken.get(slot) or SlotLoad(self.task.name, slot, 0) for slot in range(self.settings.hour_buckets)]
+
+    def _row(self, user_id: str, sku: str) -> dict[str, Any]:
+        args = {"user_id": user_id, "sku": sku}
+        self.task.checked_args(dict(args))
+        return {"key": _key(user_id, sku), **args}
+
+    def _find(self, user_id: str, sku: str) -> Schedule:
+        try:
+            return self.app.schedules.find(self.task.name, _key(user_id, sku))
+        except ItemNotFound:
+            raise ItemNotFound(f"{user_id!r:.80} has no product {sku!r:.80}") from None
+
+    def _all(self, hour_bucket: int | None, is_active: bool | None, after: int) -> Iterator[Product]:
+        state = None if is_active is None else "active" if is_active else "broken"
+        filters: dict[str, Any] = {"task": self.task.name, "slot": hour_bucket, "state": state}
+        while page := self.app.schedules.page(**filters, after=after, most=1_000):
+            yield from self._seen(page)
+            after = page[-1].id
+
+    def _seen(self, schedules: Sequence[Schedule]) -> list[Product]:
+        last = [schedule.last_item for schedule in schedules if schedule.last_item is not None]
+        items = {item.id: item for item in self.app.store.fetch(last)}
+        return [_product(schedule, items.get(schedule.last_item or 0)) for schedule in schedules]
+
+
+def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: CatalogSettings | None = None) -> Catalog:
+    """Register the task `catalog.sync` on this app.
+
+    `on_change` is put for each product whose price, quantity or stock changed, in the transaction that says so: a task
+    that takes user_id, sku, price, quantity and in_stock.
+    """
+    settings = settings or CatalogSettings.of(app.settings)
+    if on_change is not None:
+        on_change.checked_args(_news(Listing("user", "sku"), Offer("sku", 1.0, 1, True)))
+    try:
+        windows = Windows(settings.retry_windows, cap=settings.retry_limit)
+        limit = Limit("boeing", settings.calls_per_minute, per="1m")
+        Slots(settings.hour_buckets)
+    except ValueError as error:
+        raise ConfigError(f"catalog: {error}") from None
+
+    @app.task(
+        name="catalog.sync",
+        queue="catalog",
+        batch=settings.batch_size,
+        limits=limit,
+        retry=windows,
+        breaker=settings.max_consecutive_failures,
+        deadline=settings.stuck_threshold,
+    )
+    def sync(rows: list[Listing], attempts: list[Attempt]) -> list[Any]:
+        """Ask for these products in one call; one outcome for each."""
+        now = app.clock.now()
+        synced = _synced_today(app, attempts, now.date())
+        skus = list(dict.fromkeys(row.sku for row, is_synced in zip(rows, synced, strict=True) if not is_synced))
+        found = catalog.ask(skus) if skus else {}
+        outcomes: list[Any] = []
+        for row, is_synced in zip(rows, synced, strict=True):
+            offer = found.get(row.sku)
+            if is_synced:
+                outcomes.append(Skip("synced today already"))
+            elif isinstance(offer, Offer):
+                then = [on_change.new(_news(row, offer))] if on_change is not None else []
+                outcomes.append(Fingerprint(offer.hash, keep=_kept(offer, now), then=then))
+            else:
+                outcomes.append(offer or BadAnswer(f"the answer does not have {row.sku!r}"))
+        return outcomes
+
+    catalog = Catalog(app, sync, settings)
+    return catalog
+
+
+def _synced_today(app: Duly, attempts: Sequence[Attempt], today: date) -> list[bool]:
+    """Which of these had their sync of this UTC day: in a retry window after midnight, before their slot came.
+
+    A sync that a person asked for in between, beside the slot's own, is always made.
+    """
+    known = {schedule.id: schedule for schedule in app.schedules.some(_schedules_of(attempts))}
+    synced = []
+    for attempt in attempts:
+        schedule = known.get(attempt.schedule_id or 0)
+        is_slots_own = schedule is not None and schedule.last_at == attempt.planned_at
+        synced.append(is_slots_own and schedule is not None and _success_on(schedule) == today)
+    return synced
+
+
+def _schedules_of(attempts: Iterable[Attempt]) -> list[int]:
+    return [attempt.schedule_id for attempt in attempts if attempt.schedule_id is not None]
+
+
+def _kept(offer: Offer, now: datetime) -> dict[str, Any]:
+    return {
+        "price": offer.price,
+        "quantity": offer.quantity,
+        "in_stock": offer.in_stock,
+        "success_on": now.astimezone(UTC).date(),
+        "synced_at": now.astimezone(UTC),
+    }
+
+
+def _news(row: Listing, offer: Offer) -> dict[str, Any]:
+    values = {"price": offer.price, "quantity": offer.quantity, "in_stock": offer.in_stock}
+    return {"user_id": row.user_id, "sku": row.sku, **values}
+
+
+def _key(user_id: str, sku: str) -> str:
+    """One text for both: a slash in a user's id is written so that it cannot be the one between them."""
+    return f"{user_id.replace('%', '%25').replace('/', '%2F')}/{sku}"
+
+
+def _success_on(schedule: Schedule) -> date | None:
+    kept = decode(schedule.keep) if schedule.keep else None
+    return date.fromisoformat(kept["success_on"]) if kept else None
+
+
+def _product(schedule: Schedule, item: Item | None) -> Product:
+    args = decode(schedule.args)
+    kept = decode(schedule.keep) if schedule.keep else {}
+    synced_at = (item.started_at if item else None) or schedule.last_success_at
+    return Product(
+        id=schedule.id,
+        user_id=args["user_id"],
+        sku=args["sku"],
+        hour_bucket=schedule.slot or 0,
+        sync_status=_status(schedule, item),
+        last_sync_at=synced_at.astimezone(UTC) if synced_at else None,
+        last_successful_sync=_success_on(schedule),
+        consecutive_failures=schedule.failures,
+        last_error=cut(schedule.last_error.partition("\n")[0], ERROR_LIMIT) if schedule.last_error else None,
+        is_active=schedule.is_active,
+        last_boeing_hash=schedule.fingerprint,
+        last_price=kept.get("price"),
+        last_quantity=kept.get("quantity"),
+        created_at=schedule.created_at.astimezone(UTC),
+    )
+
+
+def _status(schedule: Schedule, item: Item | None) -> SyncStatus:
+    """The seed's word for where a product stands, from its last item; if that is gone, from what its schedule knows."""
+    match item.state if item else None:
+        case "running":
+            return "syncing"
+        case "waiting" if item is not None and item.lane == "main":
+            return "pending"
+        case "done":
+            return "success"
+    if schedule.failures:
+        return "failed"
+    return "success" if schedule.last_success_at and not (item and item.state == "failed") else "pending"
+
+
+def simulated(catalog: Catalog, world: Simulation, products: int) -> None:
+    """Fill a simulation with so many products, and let its model answer for the API."""
+
+    def answer(skus: Sequence[str]) -> Found:
+        if world.upstream.is_out():
+            return dict.fromkeys(skus, BadAnswer("simulated outage"))
+        day = world.clock.now().toordinal()
+        return {
+            sku: BadAnswer("simulated failure") if world.upstream.fails() else Offer(sku, 9.9, (day + place) // 7, True)
+            for place, sku in enumerate(skus)
+        }
+
+    catalog.ask = answer
+    world.answer = world.call
+    catalog.publish_many({"user_id": "simulated", "sku": f"SKU-{n:06}"} for n in range(products))
+
+
+app = Duly()
+catalog = catalog_on(app)
+sync = catalog.task

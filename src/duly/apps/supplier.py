@@ -1,0 +1,79 @@
+"""What the catalog's API says about products: one call for many, and one answer, or one trouble, for each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from hashlib import md5
+from typing import Annotated, Any, TypeAlias
+
+from msgspec import Meta, Struct
+
+from duly import GiveUp, InputError
+from duly.codec import convert
+from duly.config import Settings
+from duly.outbound.http import BadAnswer, OutboundError, post_json
+
+
+class Offer(Struct, frozen=True):
+    """A product as the API tells it."""
+
+    sku: str
+    price: Annotated[float, Meta(ge=0)]
+    quantity: int
+    in_stock: bool
+
+    @property
+    def hash(self) -> str:
+        return md5(f"{self.price} {self.quantity} {self.in_stock}".encode(), usedforsecurity=False).hexdigest()
+
+
+Found: TypeAlias = dict[str, Offer | Exception]
+
+
+class CallRefused(OutboundError):
+    """A status that says not to ask again."""
+
+
+def ask(settings: Settings, skus: Sequence[str]) -> Found:
+    """What the API says about these, by SKU; the same trouble for all of them when it says nothing."""
+    secret = {"Authorization": f"Bearer {settings.catalog_api_key}"} if settings.catalog_api_key else {}
+    try:
+        answer = post_json(
+            f"{settings.catalog_base_url.rstrip('/')}/catalog/batch",
+            {"skus": skus},
+            headers=secret,
+            timeout=settings.catalog_timeout_seconds,
+        ).json()
+        products = answer.get("products") if isinstance(answer, dict) else None
+        if not isinstance(products, list):
+            raise BadAnswer('the answer is not {"products": […]}')
+    except GiveUp as refused:
+        # To give up would send ten products to review for what is mostly not their fault (a key that expired, a path
+        # that moved). As a failure it waits for the windows, and the breaker gives up on what never recovers.
+        return dict.fromkeys(skus, CallRefused(refused.reason))
+    except Exception as error:
+        return dict.fromkeys(skus, error)
+    return _read(products)
+
+
+def _read(products: Sequence[Any]) -> Found:
+    """By SKU. A bad entry is the trouble of its own SKU only."""
+    found: Found = {}
+    for entry in products:
+        sku = entry.get("sku") if isinstance(entry, dict) else None
+        if not isinstance(sku, str):
+            continue
+        told = _offer(sku, entry)
+        if sku in found and found[sku] != told:
+            told = BadAnswer(f"the answer has {sku!r} twice, and differently")
+        found[sku] = told
+    return found
+
+
+def _offer(sku: str, entry: Any) -> Offer | Exception:
+    try:
+        offer: Offer = convert(entry, Offer)
+    except InputError as error:
+        return BadAnswer(f"the answer for {sku!r} is malformed: {error}")
+    return offer if math.isfinite(offer.price) else BadAnswer(f"the price of {sku!r} is {offer.price}")

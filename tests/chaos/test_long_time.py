@@ -1,0 +1,30 @@
+"""Ten thousand schedules at once, a hundred thousand missed events, three minutes under a limit."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tests.process.fleet import fleet
+from tests.process.test_recurrence import all_due_at_once, make_up_for_a_day, ration_for
+
+
+def test_ten_thousand_schedules_that_fall_due_together_are_each_had_once(database_url: str, tmp_path: Path) -> None:
+    with fleet(database_url, tmp_path) as ours:
+        all_due_at_once(ours, random.Random(5), schedules=10_000, workers=8, kills=20)
+
+
+def test_a_hundred_thousand_missed_events_are_made_up_while_fresh_ones_stay_punctual(
+    database_url: str, tmp_path: Path
+) -> None:
+    with fleet(database_url, tmp_path) as ours:
+        count, worst = make_up_for_a_day(ours, missed=100_000, workers=2, fresh_every=0.2)
+        print(f"{count} fresh events meanwhile, the latest {worst:.2f} s after its time")
+        assert worst < 5
+
+
+def test_eight_processes_use_a_limit_up_and_never_exceed_it(database_url: str, tmp_path: Path) -> None:
+    with fleet(database_url, tmp_path) as ours:
+        times, _ = ration_for(ours, 180, workers=8)
+        print(f"{len(times)} calls in 180 s of {2 * 180 // 6} allowed")
+        assert len(times) >= 0.95 * 2 * 180 / 6
