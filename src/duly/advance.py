@@ -44,7 +44,7 @@ def advance_all(now: datetime, schedules: Sequence[Schedule], live: Mapping[int,
     for schedule in schedules:
         try:
             revisions.append(advance(schedule, live.get(schedule.id, ()), now))
-        except ValueError as error:
+        except Exception as error:
             log.exception("schedule %s (%s %s) cannot go on: deactivated", schedule.id, schedule.task, schedule.key)
             moved = replace(schedule, broken_at=now, next_at=None)
             why = note(schedule, "schedule.deactivated", "duly", {"error": str(error)})

@@ -28,12 +28,16 @@ from duly.engine.work import Work
 from duly.errors import InputError
 from duly.model import Change, Done, Failed, Item, Meter, Revision, Schedule, Share
 from duly.policy.limits import period
+from duly.policy.recur import Slot, between, parse, zone_named
 from duly.policy.retry import windows_of
 from duly.store.base import Plan, Store
 from duly.task import Task, when
 from duly.testing import World
 
 MINUTE = timedelta(minutes=1)
+INSTANT = timedelta(microseconds=1)
+MOST = 100_000  # times that one slot or rule has in a simulation
+UTC_ZONE = zone_named("UTC")
 _SPAN = re.compile(r"(?P<at>[^/@]+)/(?P<long>[^/@]+)(?:@(?P<value>[0-9.]+))?")
 
 
@@ -325,15 +329,25 @@ class Simulation(World):
 
     def _hours(self, start: datetime, end: datetime) -> list[Hour]:
         made = self.ledger.made
-        if any(slot is not None for _, slot in made):
+        if slots := self._slots():
+            times = {
+                (at, slot.slot)
+                for slot in slots
+                for at in between(slot, start - INSTANT, end - INSTANT, UTC_ZONE, MOST)
+            }
             return [
-                Hour(at, slot, self.ledger.members.get((at, slot or 0)), count)
-                for (at, slot), count in sorted(made.items(), key=lambda each: (each[0][0], each[0][1] or 0))
+                Hour(at, slot, self.ledger.members.get((at, slot), 0), made[at, slot]) for at, slot in sorted(times)
             ]
         hours: Counter[datetime] = Counter()
         for (at, _), count in made.items():
             hours[at.replace(minute=0, second=0, microsecond=0)] += count
         return [Hour(at, None, None, count) for at, count in sorted(hours.items()) if start <= at < end]
+
+    def _slots(self) -> list[Slot]:
+        """Every slot of the rings that there are."""
+        rings = {each.ring for each in self.app.schedules.slots()}
+        rules = [parse(each.rule) for ring in rings for each in self.app.schedules.page(ring=ring, most=1)]
+        return [Slot(n, rule.of, rule.period) for rule in rules if isinstance(rule, Slot) for n in range(rule.of)]
 
     def _windows(self, start: datetime, end: datetime) -> list[Window]:
         found = {}
@@ -341,7 +355,7 @@ class Simulation(World):
             windows = windows_of(task.rules.retry)
             if windows is None:
                 continue
-            at = start - timedelta(microseconds=1)
+            at = start - INSTANT
             while (at := windows.around(at)[1]) < end:
                 found[at] = Window(at, windows.cap, len(self.ledger.retried.get(at, ())))
         return [found[at] for at in sorted(found)]

@@ -5,8 +5,12 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import pytest
+
+from duly.sim import Model, span
 from tests.process.fleet import fleet
 from tests.process.test_recurrence import all_due_at_once, make_up_for_a_day, ration_for
+from tests.time.days import live
 
 
 def test_ten_thousand_schedules_that_fall_due_together_are_each_had_once(database_url: str, tmp_path: Path) -> None:
@@ -28,3 +32,10 @@ def test_eight_processes_use_a_limit_up_and_never_exceed_it(database_url: str, t
         times, _ = ration_for(ours, 180, workers=8)
         print(f"{len(times)} calls in 180 s of {2 * 180 // 6} allowed")
         assert len(times) >= 0.95 * 2 * 180 / 6
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
+def test_thirty_days_of_five_thousand_products_stay_even(rate: float) -> None:
+    outage = (span("outage", "2026-01-03T10:00/6h"),)
+    story, _, _ = live(5_000, 30, Model(failure_rate=rate, outages=outage, crash_rate=0.01, seed=7))
+    print(f"rate {rate}: {story.calls.total:,} calls, {story.recovered:,} recovered, {story.deactivated:,} deactivated")

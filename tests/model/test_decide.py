@@ -17,10 +17,13 @@ from duly.model import (
     Change,
     Crashed,
     Done,
+    Expired,
     Failed,
+    Fingerprint,
     GiveUp,
     Item,
     Lost,
+    Member,
     NotFound,
     Outcome,
     Released,
@@ -28,12 +31,14 @@ from duly.model import (
     Skip,
     Snooze,
     State,
+    Superseded,
     Throttled,
     Tried,
     cut,
 )
 from duly.policy import NEVER, Backoff, ByError
-from tests.support import NOW, RULES, after
+from duly.policy.retry import Windows
+from tests.support import NOW, RULES, after, new
 
 OUTCOMES: dict[str, Outcome] = {
     "done": Done(),
@@ -49,6 +54,9 @@ OUTCOMES: dict[str, Outcome] = {
     "lost": Lost(),
     "cancel": Cancel("stop"),
     "revived": Revived(after(100)),
+    "fingerprint": Fingerprint("v2"),
+    "superseded": Superseded(),
+    "expired": Expired(),
 }
 
 # What the second try of three makes of its item: the state and the label. All that is not here is refused.
@@ -65,6 +73,9 @@ EXPECTED: dict[tuple[State, str], tuple[State, str | None]] = {
     ("running", "crashed"): ("waiting", "crashed"),
     ("running", "lost"): ("waiting", "lost"),
     ("running", "cancel"): ("cancelled", "cancelled"),
+    ("running", "fingerprint"): ("done", "done"),
+    ("running", "expired"): ("done", "expired"),
+    ("waiting", "superseded"): ("cancelled", "superseded"),
     ("waiting", "cancel"): ("cancelled", "cancelled"),
     ("waiting", "revived"): ("waiting", None),
     ("failed", "revived"): ("waiting", "revived"),
@@ -86,6 +97,7 @@ def claimed(item: Item, change: Change) -> Item:
     return replace(
         item, lane=change.lane, due_at=change.due_at, attempt=change.attempt + 1, failures=change.failures,
         crashes=change.crashes, losses=change.losses, fence=item.fence + 1,
+        rank=item.rank if change.rank is None else change.rank,
     )  # fmt: skip
 
 
@@ -132,6 +144,8 @@ COUNTERS = {
     "crashed": ("retry", 3, 2, 1, 1, 0),
     "lost": ("retry", 3, 2, 1, 1, 1),
     "cancel": ("main", 0, 2, 1, 0, 0),
+    "fingerprint": ("main", 0, 2, 1, 0, 0),
+    "expired": ("main", 0, 1, 1, 0, 0),
 }
 
 
@@ -260,6 +274,161 @@ def test_jitter_is_reproducible_and_differs_between_items_and_failures() -> None
     assert due() == due()
     assert len({due(), due(execution_key="other"), due(failures=1)}) == 3
     assert all(after(60) <= due(execution_key=str(n)) < after(90) for n in range(100))
+
+
+# -- windows
+
+# At half past 2, 6, 10, 14, 18 and 22; NOW is nine o'clock.
+WINDOWS = Rules(retry=Windows("30 2-22/4 * * *", cap=50))
+OPENS = after(90 * 60)
+
+
+def test_a_failure_waits_for_the_next_window_in_the_retry_lane() -> None:
+    change = decide(an_item(), Failed("busy"), NOW, WINDOWS)
+    assert (change.state, change.lane, change.rank) == ("waiting", "retry", 1)
+    assert OPENS <= change.due_at < OPENS + timedelta(seconds=1)
+
+
+def test_in_a_window_whoever_failed_less_goes_first_and_then_whoever_failed_first() -> None:
+    once = decide(an_item(), Failed("busy"), after(600), WINDOWS)
+    earlier = decide(an_item(), Failed("busy"), after(599), WINDOWS)
+    twice = decide(claimed(an_item(), decide(an_item(), Failed("busy"), NOW, WINDOWS)), Failed("busy"), NOW, WINDOWS)
+    days = decide(an_item(streak=4), Failed("busy"), NOW, WINDOWS)
+    order = sorted([days, twice, once, earlier], key=lambda change: (change.rank, change.due_at))
+    assert order == [earlier, once, twice, days]
+    assert [change.rank for change in order] == [1, 1, 2, 5]
+
+
+def test_the_rank_that_was_asked_for_is_where_the_count_begins_and_it_ends_at_the_last() -> None:
+    assert decide(an_item(rank=-10, streak=2), Failed("busy"), NOW, WINDOWS).rank == -7
+    assert decide(an_item(rank=7, lane="retry", failures=3, streak=9), Failed("busy"), NOW, WINDOWS).rank == 8
+    assert decide(an_item(rank=60, streak=70), Failed("busy"), NOW, WINDOWS).rank == 100
+
+
+def test_without_windows_a_failure_leaves_the_rank_alone() -> None:
+    assert decide(an_item(rank=3, streak=5), Failed("busy"), NOW, RULES).rank is None
+
+
+@pytest.mark.parametrize("lane", ["main", "retry"])
+@pytest.mark.parametrize("outcome", [Crashed("9"), Lost()])
+def test_whoever_was_torn_from_its_work_does_not_wait_for_a_window(outcome: Outcome, lane: str) -> None:
+    for item in (an_item(lane=lane), an_item(lane=lane, attempt=2, crashes=1)):
+        change = decide(item, outcome, after(3), WINDOWS)
+        assert (change.state, change.lane, change.due_at, change.rank) == ("waiting", lane, after(3), None)
+
+
+def test_windows_may_be_for_some_errors_only() -> None:
+    rules = Rules(retry=ByError({"my.Busy": Windows("30 2-22/4 * * *")}, default=Backoff(base=5, tries=2)))
+    assert decide(an_item(), Failed("x", ("my.Busy", "Exception")), NOW, rules).due_at == OPENS + (NOW - (
+        NOW - timedelta(hours=2, minutes=30))) / 100_000  # fmt: skip
+    assert decide(an_item(), Failed("x", ("ValueError",)), NOW, rules).due_at == after(5)
+
+
+def test_windows_end_when_the_tries_do() -> None:
+    rules = Rules(retry=Windows("30 2-22/4 * * *", tries=2))
+    change = decide(an_item(attempt=2, failures=1, lane="retry", rank=1), Failed("busy"), NOW, rules)
+    assert (change.state, change.rank) == ("failed", None)
+
+
+# -- schedules
+
+BREAKER = Rules(retry=Backoff(base=60, tries=10), breaker=5)
+FAULTS = {"failed": Failed("busy"), "give up": GiveUp("no")}
+
+
+def a_members_item(**more: object) -> Item:
+    return an_item(schedule_id=3, **{"streak": 0, **more})
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_a_failure_counts_for_the_schedule_it_came_from(kind: str) -> None:
+    change = decide(a_members_item(streak=2, failures=1), FAULTS[kind], after(3), BREAKER)
+    assert change.member == Member(3, 4, after(3), error=change.error)
+
+
+@pytest.mark.parametrize("streak", [0, 1, 4])
+def test_the_fifth_failure_in_a_row_deactivates_over_tries_and_days(streak: int) -> None:
+    item = a_members_item(streak=streak)
+    for failures in range(streak + 1, 6):
+        change = decide(item, Failed("busy"), NOW, BREAKER)
+        assert change.member == Member(3, failures, NOW, error="busy", is_broken=failures == 5)
+        assert change.state == ("failed" if failures == 5 else "waiting")
+        assert change.finished_at == (NOW if failures == 5 else None)
+        item = claimed(item, change)
+
+
+def test_without_a_breaker_nothing_is_deactivated() -> None:
+    change = decide(a_members_item(streak=1000), Failed("busy"), NOW, RULES)
+    assert (change.state, change.member.failures, change.member.is_broken) == ("waiting", 1001, False)
+
+
+def test_an_item_without_a_schedule_deactivates_nothing() -> None:
+    item = an_item(failures=50)
+    for outcome in (Failed("busy"), GiveUp("no"), Done(), Fingerprint("v1")):
+        assert decide(item, outcome, NOW, BREAKER).member is None
+
+
+@pytest.mark.parametrize("outcome", [Crashed("9"), Lost()])
+def test_a_crash_counts_for_the_schedule_only_when_it_ends_in_review(outcome: Outcome) -> None:
+    rules = Rules(retry=Backoff(tries=10), crash_limit=2, loss_limit=3, breaker=5)
+    assert decide(a_members_item(), outcome, NOW, rules).member is None
+    last = decide(a_members_item(streak=4, crashes=1, losses=2), outcome, NOW, rules)
+    assert (last.state, last.member.failures, last.member.is_broken) == ("failed", 5, True)
+
+
+def test_a_success_ends_the_row_of_failures() -> None:
+    change = decide(a_members_item(streak=4, failures=2), Done(), after(3), BREAKER)
+    assert change.member == Member(3, 0, after(3), is_success=True)
+    assert not change.is_plain_success
+
+
+@pytest.mark.parametrize(
+    "kind", ["skip", "not found", "throttled", "snooze", "released", "cancel", "expired"]
+)  # fmt: skip
+def test_what_is_neither_a_success_nor_a_failure_leaves_the_row_alone(kind: str) -> None:
+    assert decide(a_members_item(streak=4), OUTCOMES[kind], NOW, BREAKER).member is None
+
+
+def test_a_superseded_item_leaves_the_row_alone() -> None:
+    change = decide(a_members_item(state="waiting", failures=2), Superseded(), after(3), BREAKER)
+    assert (change.state, change.outcome, change.finished_at, change.member) == (
+        "cancelled", "superseded", after(3), None,
+    )  # fmt: skip
+
+
+def test_an_expired_item_says_since_when() -> None:
+    change = decide(an_item(attempt=1, expires_at=after(-5)), Expired(), NOW, RULES)
+    assert change.error == f"not started: it expired at {after(-5)}"
+    assert change.attempt == 0
+
+
+# -- fingerprints
+
+FOLLOW = (new("index"),)
+
+
+def test_a_new_fingerprint_is_kept_and_followed_up() -> None:
+    seen = Fingerprint("v2", result=b"7", keep=b'{"etag":1}', then=FOLLOW)
+    change = decide(a_members_item(fingerprint="v1"), seen, after(3), BREAKER)
+    assert (change.state, change.outcome, change.result, change.then) == ("done", "done", b"7", FOLLOW)
+    assert change.member == Member(3, 0, after(3), is_success=True, fingerprint="v2", keep=b'{"etag":1}')
+
+
+def test_the_same_fingerprint_is_unchanged_and_nothing_follows() -> None:
+    change = decide(a_members_item(fingerprint="v1"), Fingerprint("v1", result=b"7", then=FOLLOW), NOW, BREAKER)
+    assert (change.state, change.outcome, change.result, change.then) == ("done", "unchanged", b"7", ())
+    assert change.member == Member(3, 0, NOW, is_success=True, is_unchanged=True, fingerprint="v1")
+
+
+def test_a_fingerprint_without_a_schedule_is_a_change() -> None:
+    change = decide(an_item(), Fingerprint("v1", then=FOLLOW), NOW, BREAKER)
+    assert (change.outcome, change.then, change.member) == ("done", FOLLOW, None)
+    assert not change.is_plain_success
+
+
+def test_fingerprints_are_equal_by_content_and_short() -> None:
+    assert Fingerprint("v1", keep=1) == Fingerprint("v1", keep=1) != Fingerprint("v1", keep=2)
+    assert len(Fingerprint("x" * 10_000).value) < 530
 
 
 # -- properties

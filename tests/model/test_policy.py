@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.policy import NEVER, Backoff, ByError, Retry
-from duly.policy.retry import LONGEST, class_name, class_names, spread
-from tests.support import NOW
+from duly.policy import NEVER, Backoff, ByError, Daily, Retry
+from duly.policy.retry import LONGEST, LOOK_BACK, Windows, class_name, class_names, spread, windows_of
+from tests.support import NOW, after
 
 
 class Busy(Exception):
@@ -163,3 +163,73 @@ def test_classes_are_named_nearest_first_without_the_roots() -> None:
     assert class_names(VeryBusy()) == (f"{__name__}.VeryBusy", f"{__name__}.Busy", "Exception")
     assert class_names(KeyboardInterrupt()) == ("KeyboardInterrupt",)
     assert class_name(Busy.Line) == f"{__name__}.Busy.Line"
+
+
+# -- windows
+
+SIX = Windows("30 2-22/4 * * *", cap=50)  # NOW is nine o'clock
+
+
+def test_a_window_is_known_by_when_it_opened_and_when_the_next_one_does() -> None:
+    assert SIX.around(NOW) == (after(-9_000), after(5_400))
+    assert SIX.around(after(5_399.999999)) == (after(-9_000), after(5_400))
+    assert SIX.around(after(5_400)) == (after(5_400), after(5_400 + 14_400)), "it is open at its very minute"
+    assert SIX.around(NOW) == (after(-9_000), after(5_400)), "also when asked about the past again"
+
+
+def test_failures_wait_for_the_next_window_and_keep_their_order_there() -> None:
+    moments = [after(n * 600) for n in range(9)]
+    times = [SIX.next_at(moment, 1, (), "seed") for moment in moments]
+    assert times == sorted(set(times))
+    assert all(after(5_400) <= at < after(5_401) for at in times)
+    assert SIX.tries_for(()) == 1_000_000
+
+
+@settings(derandomize=True, max_examples=300, deadline=None)
+@given(st.integers(0, 400 * 86_400), st.integers(1, 86_400))
+def test_who_failed_first_is_never_behind(first: int, later: int) -> None:
+    one, two = (SIX.next_at(after(seconds), 1, (), "") for seconds in (first, first + later))
+    assert one < two
+    assert one > after(first)
+
+
+def test_windows_follow_the_clock_of_their_zone() -> None:
+    assert Windows(Daily("10:30"), zone="Europe/Zagreb").around(NOW) == (after(-86_400 + 1_800), after(1_800))
+
+
+def test_windows_that_will_not_open_again_are_a_year_away() -> None:
+    class Over:
+        def next(self, *_: object) -> None:
+            return None
+
+    assert Windows(Over()).around(NOW) == (NOW - LOOK_BACK, NOW + LOOK_BACK)
+
+
+def test_windows_are_values_and_found_behind_errors() -> None:
+    assert SIX == Windows("30 2-22/4 * * *") == Windows("cron 30 2-22/4 * * *")
+    assert isinstance(SIX, Retry)
+    assert windows_of(SIX) is SIX
+    assert windows_of(FAST) is None
+    assert windows_of(ByError({Busy: FAST}, default=SIX)) is SIX
+    assert windows_of(ByError({OSError: ByError({Busy: SIX})})) is SIX
+    assert windows_of(ByError({Busy: FAST})) is None
+    assert ByError({Busy: SIX}).has_windows
+    assert not ByError({Busy: FAST}).has_windows
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"cap": 0}, "cap"),
+        ({"cap": True}, "cap"),
+        ({"cap": 1.5}, "cap"),
+        ({"cap": 100_001}, "cap"),
+        ({"tries": 0}, "tries"),
+        ({"tries": "3"}, "tries"),
+        ({"zone": "Mars/Phobos"}, "zone"),
+        ({"rule": "now and then"}, "rule"),
+    ],
+)
+def test_a_bad_value_of_windows_is_named(given: dict[str, object], named: str) -> None:
+    with pytest.raises(ValueError, match=f"^{named}: must be|^{named}: "):
+        Windows(**{"rule": "30 2 * * *", **given})

@@ -38,7 +38,18 @@ def test_reads_of_both_dialects_take_the_same_parameters() -> None:
 
     work = ("survey", "expired", "live", "pause", "resume", "page", "show", "attempts", "depth", "late", "stuck")
     time = ("schedules", "schedule", "schedules_with_ids", "slots", "occurrences", "audit", "next_schedule", "backlog")
-    others = ("set_meter", "all_meters", "write_note", "alive", "gone", "workers", "last_seen", "alert", "untold", "told")
+    others = (
+        "set_meter",
+        "all_meters",
+        "write_note",
+        "alive",
+        "gone",
+        "workers",
+        "last_seen",
+        "alert",
+        "untold",
+        "told",
+    )
     for name in (*work, *time, *others, "over", "alerts"):
         assert parameters(sections("postgres")[name]) == parameters(sections("sqlite")[name]), name
 

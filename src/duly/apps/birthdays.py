@@ -276,7 +276,7 @@ def _leap(leap: Any) -> Leap:
     return found
 
 
-def simulated(birthdays: Birthdays, world: Simulation, people: int) -> None:
+def simulated(birthdays: Birthdays, _: Simulation, people: int) -> None:
     """Fill a simulation with so many people, born on all days of the year and living all over the world."""
     zones = ("Europe/Zagreb", "America/New_York", "Asia/Tokyo", "America/Sao_Paulo", "Australia/Sydney", "Asia/Kolkata")
     leap_year = date(2000, 1, 1)

@@ -303,10 +303,10 @@ def simulated(catalog: Catalog, world: Simulation, products: int) -> None:
     def answer(skus: Sequence[str]) -> Found:
         if world.upstream.is_out():
             return dict.fromkeys(skus, BadAnswer("simulated outage"))
-        day = world.clock.now().toordinal()
+        week = world.clock.now().toordinal() // 7
         return {
-            sku: BadAnswer("simulated failure") if world.upstream.fails() else Offer(sku, 9.9, (day + place) // 7, True)
-            for place, sku in enumerate(skus)
+            sku: BadAnswer("simulated failure") if world.upstream.fails() else Offer(sku, 9.9, week, True)
+            for sku in skus
         }
 
     catalog.ask = answer

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -78,9 +78,10 @@ class Outlook:
         served = {head.queue for head in heads if self.pool.serves(head.queue)}
         self._seen = {(head.queue, head.lane, head.rank): head.due_at for head in heads if head.queue in served}
         self._heads = dict(self._seen)
+        waits: dict[Group, Any]
         for waits in (self._barren, self._held, self._paced):
             for group in set(waits).difference(self._heads):
-                del waits[group]  # type: ignore[attr-defined]
+                waits.pop(group, None)
 
     def heard(self, head: Head) -> None:
         if not self.pool.serves(head.queue):

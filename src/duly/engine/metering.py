@@ -8,7 +8,7 @@ from typing import Any
 
 from duly.model import Lane, Meter
 from duly.policy.limits import Limit
-from duly.policy.retry import Windows, windows_of
+from duly.policy.retry import SPREAD, Windows, windows_of
 from duly.task import Task
 
 Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None]
@@ -30,7 +30,9 @@ class Meters:
         meters = [limit.meter(self._key(queue) if limit.by else "") for limit in self._limits]
         if lane == "retry" and self._windows is not None:
             opened, opens = self._windows.around(now)
-            meters.append(Meter(f"window:{queue}", self._windows.cap, since=opened, until=opens))
+            all_due = opened + SPREAD
+            cap, until = (0, all_due) if now < all_due else (self._windows.cap, opens)
+            meters.append(Meter(f"window:{queue}", cap, since=opened, until=until))
         if is_late and lane == "main" and self._backlog is not None:
             meters.append(self._backlog.meter(queue))
         return tuple(meters)

@@ -105,9 +105,9 @@ class Windows(Struct, frozen=True):
         return self.tries
 
     def next_at(self, now: datetime, failures: int, classes: tuple[str, ...], seed: str) -> datetime:
-        """The next window; a microsecond for each tenth of a second since the last keeps who failed first in front."""
+        """The next window; a moment that grows with the time since the last one keeps who failed first in front."""
         opened, opens = self.around(now)
-        return opens + (now - opened) / 100_000
+        return opens + (now - opened) / (opens - opened) * SPREAD
 
     def around(self, now: datetime) -> tuple[datetime, datetime]:
         """When the last window opened and when the next one does."""
@@ -120,6 +120,8 @@ class Windows(Struct, frozen=True):
         return known
 
 
+# How long after a window opens all that waited for it are due. Only then are they looked at, fewest failures first.
+SPREAD = timedelta(milliseconds=100)
 # Where time stands between the windows of each rule: asked at every claim, changed a few times a day.
 _WINDOWS: dict[tuple[Rule, str], tuple[datetime, datetime]] = {}
 LOOK_BACK = timedelta(days=366)

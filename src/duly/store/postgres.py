@@ -499,8 +499,9 @@ class PostgresStore:
                 connection,
             )
             made = {(task, key): id for id, task, key in rows}
-            # Whoever took a key between our look and our insert has it.
-            known.update({(task, key): id for id, task, key in self._run("taken", keys, connection)})
+            known.update(made)
+            if len(made) < len(fresh):  # whoever took a key between our look and our insert has it
+                known.update({(task, key): id for id, task, key in self._run("taken", keys, connection)})
         answers = []
         for each in new:
             name = (each.task, each.key)

@@ -234,9 +234,9 @@ returning id, task, key
 
 -- name: taken
 -- Which of these keys have a schedule.
-select s.id, s.task, s.key
+select s.id, n.task, n.key
   from unnest(:tasks::text[], :keys::text[]) as n(task, key)
-  join duly_schedule s on s.task = n.task and s.key = n.key
+ cross join lateral (select id from duly_schedule where task = n.task and key = n.key limit 1) s
 
 -- name: open_ring
 insert into duly_slot (ring, slot) values (:ring, 0) on conflict (ring, slot) do nothing

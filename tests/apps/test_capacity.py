@@ -1,0 +1,140 @@
+"""The seed's arithmetic, to the digit, and what it says about growth."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from duly import InputError
+from duly.apps.capacity import CatalogSettings, plan, recommend
+
+
+def test_five_thousand_products_as_the_seed_counts_them() -> None:
+    load = plan(5_000)
+    assert (load.slot_least, load.slot_most) == (208, 209)
+    assert (load.slot_calls, load.slot_minutes) == (21, 10.5)
+    assert (load.window_calls, load.window_minutes) == (5, 2.5)
+    assert (load.worst_hour_calls, load.worst_hour_minutes) == (26, 13.0)
+    assert (load.hour_limit, round(load.hour_utilisation * 100, 1)) == (120, 21.7)
+    assert (load.scheduled_calls, load.retry_calls, load.day_calls) == (504, 30, 534)
+    assert (load.day_limit, round(load.day_utilisation * 100, 1)) == (2_880, 18.5)
+
+
+@pytest.mark.parametrize(("products", "per_hour"), [(1_000, 42), (5_000, 208), (10_000, 417), (20_000, 833)])
+def test_products_per_hour_as_the_seed_counts_them(products: int, per_hour: int) -> None:
+    load = plan(products)
+    assert per_hour in (load.slot_least, load.slot_most)
+    assert load.slot_most - load.slot_least <= 1
+
+
+def test_an_empty_catalog_asks_for_nothing_but_retries_that_may_come() -> None:
+    load = plan(0)
+    assert (load.slot_calls, load.scheduled_calls, load.day_calls) == (0, 0, 30)
+    assert plan(0, windows=0).day_calls == 0
+
+
+def test_what_breaks_first_as_the_catalog_grows() -> None:
+    first, *rest = plan(5_000).breaks
+    assert plan(5_000).breaks_first == first
+    assert first.products == 5_701  # 5 % of which, and 5 % of those again, are more than 6 x 50
+    assert "fails" in first.what
+    assert [each.products for each in rest] == [14_401, 27_601, 28_339, 28_801]
+    words = ("retry window opens", "retry window are not done", "day has more calls", "next one begins")
+    for each, word in zip(rest, words, strict=True):
+        assert word in each.what
+
+
+def test_each_break_is_the_very_first_product_too_many() -> None:
+    for each in plan(0).breaks:
+        assert each in plan(each.products).breaks
+    fits, breaks = plan(14_400), plan(14_401)
+    assert (fits.slot_minutes, breaks.slot_minutes) == (30, 30.5)
+    fits, breaks = plan(28_338), plan(28_339)
+    assert (fits.day_calls, breaks.day_calls) == (2_880, 2_881)
+    assert plan(5_700).retries_wanted <= plan(5_700).retries_possible < plan(5_701).retries_wanted
+
+
+def test_without_failures_retries_never_break() -> None:
+    assert all("fails" not in each.what for each in plan(5_000, failure_rate=0).breaks)
+    assert plan(5_000, rate=1e6, failure_rate=0).breaks == ()
+    assert plan(5_000, rate=1e6, failure_rate=0).breaks_first is None
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(
+    st.integers(0, 50_000), st.integers(1, 50), st.integers(1, 60), st.integers(0, 48), st.integers(1, 500),
+    st.integers(1, 48),
+)  # fmt: skip
+def test_more_products_never_cost_less(
+    products: int, batch: int, rate: int, windows: int, cap: int, slots: int
+) -> None:
+    load = plan(products, batch, rate, windows, cap, slots)
+    more = replace(load, products=products + 1)
+    assert load.scheduled_calls <= more.scheduled_calls <= load.scheduled_calls + 1
+    assert load.scheduled_calls * batch >= products
+    assert load.worst_hour_calls <= more.worst_hour_calls
+    assert load.slot_least * slots <= products <= load.slot_most * slots
+
+
+def test_the_seeds_scaling_table() -> None:
+    assert recommend(1_000) == recommend(5_000) == CatalogSettings()
+    assert recommend(10_000) == CatalogSettings(retry_limit=100)
+    assert recommend(20_000) == CatalogSettings(retry_windows="30 */2 * * *", retry_limit=150)
+    assert (recommend(10_000).windows_per_day, recommend(20_000).windows_per_day) == (6, 12)
+
+
+@settings(derandomize=True, max_examples=200, deadline=None)
+@given(st.integers(0, 19_999))
+def test_in_between_the_recommendation_grows_in_whole_batches_and_carries_its_catalog(products: int) -> None:
+    now, more = recommend(products), recommend(products + 1)
+    assert now.retry_limit % now.batch_size == 0
+    assert 0 <= more.retry_limit - now.retry_limit <= now.batch_size
+    assert more.windows_per_day >= now.windows_per_day
+    load = now.plan(products)
+    assert load.retries_wanted <= load.retries_possible
+    assert load.worst_hour_calls <= load.hour_limit
+    assert load.day_utilisation <= 1
+
+
+def test_more_than_a_rate_can_carry_is_refused_with_the_rate_to_ask_for() -> None:
+    with pytest.raises(InputError, match=r"20,000 .*28,800 .*25,000: ask for 3 calls"):
+        recommend(25_000)
+    asked = recommend(25_000, calls_per_minute=3)
+    assert (asked.calls_per_minute, asked.retry_limit) == (3, 180)
+    assert asked.plan(25_000).worst_hour_calls <= asked.plan(25_000).hour_limit
+    with pytest.raises(InputError, match="10,000 products"):
+        recommend(10_001, calls_per_minute=1)
+    assert recommend(10_000, calls_per_minute=1).retry_limit == 100
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"products": -1}, "products"),
+        ({"products": 1.5}, "products"),
+        ({"products": True}, "products"),
+        ({"products": 1, "batch": 0}, "batch"),
+        ({"products": 1, "rate": 0}, "rate"),
+        ({"products": 1, "rate": float("nan")}, "rate"),
+        ({"products": 1, "windows": -1}, "windows"),
+        ({"products": 1, "cap": 0}, "cap"),
+        ({"products": 1, "slots": 0}, "slots"),
+        ({"products": 1, "failure_rate": 1}, "failure_rate"),
+        ({"products": 1, "failure_rate": -0.1}, "failure_rate"),
+    ],
+)
+def test_bad_input_names_its_field(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as refused:
+        plan(**given)
+    assert refused.value.field == field
+
+
+def test_settings_plan_for_themselves() -> None:
+    assert CatalogSettings().plan(5_000) == plan(5_000)
+    twice = CatalogSettings(hour_buckets=48, stuck_threshold=timedelta(minutes=5)).plan(5_000)
+    assert (twice.hour_minutes, twice.hour_limit, twice.slot_most) == (30, 60, 105)
