@@ -64,7 +64,11 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
     if schedule.catch_up == "skip" and cutoff is None:
         cutoff = now - GRACE
     is_all = schedule.catch_up == "all"
-    if is_all and schedule.overlap == "allow":
+    following = rule.next(due_at, zone)
+    is_only_one = following is None or following > now  # nearly always: nothing was missed
+    if is_only_one:
+        wanted = [due_at] if cutoff is None or due_at >= cutoff else []
+    elif is_all and schedule.overlap == "allow":
         first = due_at if cutoff is None else max(due_at, cutoff)
         wanted = between(rule, first - INSTANT, now, zone, MOST)
     else:
@@ -85,7 +89,7 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
     is_cut = is_all and len(wanted) == MOST
     moved = replace(
         schedule,
-        next_at=rule.next(wanted[-1] if is_cut else now, zone),
+        next_at=following if is_only_one else rule.next(wanted[-1] if is_cut else now, zone),
         last_at=wanted[-1] if wanted else schedule.last_at,
         skipped=schedule.skipped + len(missed),
     )

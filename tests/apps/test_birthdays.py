@@ -459,3 +459,18 @@ def test_what_was_late_is_known_to_the_minute(house: Open, call_desk: Desk) -> N
     at.world.run()
     (event,) = at.past()
     assert event.executed_at - event.target == timedelta(hours=19)
+
+
+def test_a_simulation_has_people_all_over_the_year_and_the_world() -> None:
+    from duly.apps.birthdays import simulated
+    from duly.sim import Model, Simulation
+    from duly.testing import stage
+
+    app = Duly()
+    people = birthdays_on(app)
+    with stage(app, START) as (clock, runner):
+        world = Simulation(app, clock, runner, Model())
+        simulated(people, world, 366)
+        assert len({person.birthday for person in people.list(most=400)}) == 366
+        world.run_until(START + timedelta(days=10))
+        assert 8 <= len(world.ledger.calls) <= 12

@@ -609,3 +609,19 @@ def test_the_key_of_the_api_is_in_no_row(shop: Open) -> None:
     assert "***" in (at.product("S").last_error or "")
     assert KEY not in str(at.world.items())
     assert KEY not in str(at.app.settings.shown())
+
+
+def test_a_simulation_asks_the_handler_and_nobody_outside() -> None:
+    from duly.apps.catalog import simulated
+    from duly.sim import Model, Simulation
+    from duly.testing import stage
+
+    app = Duly(catalog_base_url="http://127.0.0.1:9")
+    simulated_catalog = catalog_on(app)
+    with stage(app, utc("2024-01-14T23:59")) as (clock, runner):
+        world = Simulation(app, clock, runner, Model(failure_rate=0.2, outages=(), seed=7))
+        simulated(simulated_catalog, world, 240)
+        world.run_until(utc("2024-01-16T00:00") - timedelta(seconds=1))
+        statuses = {product.sync_status for product in simulated_catalog.products(most=300)}
+        assert statuses == {"success", "failed"}
+        assert world.story(utc("2024-01-15T00:00"), utc("2024-01-16T00:00")).calls.max_per_minute <= 2

@@ -20,8 +20,6 @@ from duly.policy.recur import between, parse, zone_named
 from tests.model.test_decide import an_item
 from tests.support import NOW, after
 
-HOURS = [after(3600 * n) for n in range(-48, 25)]
-
 
 def a_schedule(**more: Any) -> Schedule:
     """On the hour, due at NOW."""
@@ -36,7 +34,7 @@ def a_schedule(**more: Any) -> Schedule:
 
 def down_for(hours: int, **more: Any) -> Schedule:
     """As it is found after so many hours without a worker."""
-    return a_schedule(next_at=after(-3600 * hours), last_at=after(-3600 * (hours + 1)), **more)
+    return replace(a_schedule(next_at=after(-3600 * hours), last_at=after(-3600 * (hours + 1))), **more)
 
 
 def told(revision: Revision) -> list[dict[str, Any]]:

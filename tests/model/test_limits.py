@@ -152,6 +152,7 @@ def test_no_window_ever_holds_more_calls_than_the_limit(
 def test_all_meters_must_have_room() -> None:
     gpu, minute = Meter("gpu", 3), MINUTE
     assert quota([gpu, minute], {"boeing": [after(-5)]}, {"gpu": 1}, NOW, 10, 1) == (1, 1, None)
+    assert quota([gpu], {}, {"gpu": 1}, NOW, 10, 5) == (1, 5, None), "each under a lease of its own"
     assert quota([gpu, minute], {}, {"gpu": 3}, NOW, 10, 1) == (0, 0, None), "until something ends"
     assert quota([gpu, minute], {"boeing": [NOW, NOW]}, {}, NOW, 10, 1) == (0, 0, NOW + SLOW)
     assert quota([gpu, minute], {"boeing": [NOW, NOW]}, {"gpu": 3}, NOW, 10, 1) == (0, 0, None)

@@ -2,13 +2,20 @@
 
 import queue
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
 
+from duly.advance import advance_all, removed
+from duly.decide import Rules
 from duly.errors import StoreUnavailable
-from duly.model import Done, Head, Item
+from duly.model import Done, Failed, Head, Item, NewSchedule, Revision, Schedule
 from duly.store import Store, open_store
 from duly.store.base import News
 from duly.store.postgres import PostgresStore
@@ -18,6 +25,7 @@ from tests.support import (
     claim,
     claim_one,
     counts,
+    decided,
     new,
     opened,
     put,
@@ -267,3 +275,94 @@ def test_when_nobody_listens_the_error_says_so() -> None:
         pytest.raises(StoreUnavailable, match="refused"),
     ):
         store.now()
+
+
+# -- the order of locks: schedules by id, then rings, then items; whoever keeps it never waits for someone who waits
+
+
+WAITING = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+
+@contextmanager
+def waiting_for(store: Store, held: str, act: Callable[[], object]) -> Iterator[psycopg.Connection[Any]]:
+    """Do this while someone else holds these rows; the block runs when it waits for them."""
+    with psycopg.connect(store.url) as holder, psycopg.connect(store.url, autocommit=True) as look:
+        holder.execute(f"{held} for update")
+        with ThreadPoolExecutor(1) as aside:
+            running = aside.submit(act)
+            try:
+                give_up = time.monotonic() + PATIENCE
+                while not look.execute(WAITING).fetchall():
+                    assert time.monotonic() < give_up, "it did not wait"
+                yield look
+            finally:
+                holder.rollback()
+            running.result()
+
+
+def is_free(look: psycopg.Connection[Any], rows: str) -> bool:
+    try:
+        look.execute(f"{rows} for update nowait")
+    except psycopg.errors.LockNotAvailable:
+        return False
+    return True
+
+
+def members(store: Store, count: int = 3) -> list[int]:
+    """Members of one ring, each with an item that is due."""
+    news = [
+        NewSchedule("ring", f"k{n}", "ring", b"{}", "slot 0/9", "UTC", None, ring="ring", slots=9) for n in range(count)
+    ]
+    ids = [schedule_id for schedule_id, _ in store.enroll(news, lambda _, slot: (f"slot {slot}/9", after(slot)))]
+    store.revise(ids, NOW, count, lambda some, _: [Revision(each, (NOW,)) for each in some])
+    return ids
+
+
+def test_an_end_waits_for_its_schedules_before_it_takes_anything_else(store: Store) -> None:
+    first, second, third = members(store)
+    changes = [decided(item, Failed("busy")) for item in reversed(claim(store))]
+    held = f"select id from duly_schedule where id = {second}"
+    with waiting_for(store, held, lambda: store.settle(changes)) as look:
+        assert not is_free(look, f"select id from duly_schedule where id = {first}"), "by id"
+        assert is_free(look, f"select id from duly_schedule where id = {third}")
+        assert is_free(look, "select id from duly_item"), "whoever has the schedule may need its items"
+    assert query(store, "select failures from duly_schedule") == [(1,)] * 3
+
+
+def test_whoever_changes_the_load_of_several_slots_takes_turns_at_their_ring(store: Store) -> None:
+    ids = members(store)
+    rules = Rules(breaker=1)
+    changes = [decided(item, Failed("busy"), NOW, rules) for item in claim(store)[1:]]
+    ring = "select slot from duly_slot where slot = 0"
+    others = "select slot from duly_slot where slot > 0"
+
+    def leave() -> None:
+        store.revise(ids[:2], NOW, 2, lambda some, _: [removed(each, (), NOW, "ana") for each in some])
+
+    for act in (lambda: store.settle(changes), leave):
+        with waiting_for(store, ring, act) as look:
+            assert is_free(look, others)
+    assert query(store, "select sum(members) from duly_slot") == [(0,)]
+
+
+def test_what_may_be_superseded_cannot_be_claimed_until_that_is_decided(store: Store) -> None:
+    store.enroll(
+        [NewSchedule("ring", "k", "ring", b"{}", "every 1s", "UTC", NOW, overlap="supersede")], lambda *_: ("", NOW)
+    )
+    store.revise(None, NOW, 1, partial(advance_all, NOW))
+
+    def plan(some: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
+        assert claim(store, now=after(1)) == []
+        return advance_all(after(1), some, live)
+
+    assert store.revise(None, after(1), 1, plan) == 1
+    assert [item.planned_at for item in claim(store, now=after(1))] == [after(1)]
+
+
+def test_a_schedule_that_someone_is_at_is_passed_over_and_not_waited_for(store: Store) -> None:
+    new = NewSchedule("ring", "k", "ring", b"{}", "every 1s", "UTC", NOW)
+    store.enroll([new], lambda *_: ("", NOW))
+    with psycopg.connect(store.url) as holder:
+        holder.execute("select id from duly_schedule for update")
+        assert store.revise(None, NOW, 10, partial(advance_all, NOW)) == 0
+    assert store.revise(None, NOW, 10, partial(advance_all, NOW)) == 1

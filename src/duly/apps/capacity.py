@@ -35,19 +35,48 @@ class Break(Struct, frozen=True):
     products: int
     what: str
 
+    def __str__(self) -> str:
+        return f"from {self.products:,} products on: {self.what}"
+
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What a catalog of this size asks of its API. Minutes are at the full rate."""
+    """What a catalog asks of its API. Calls and minutes are of the fullest slot and of full retry windows.
+
+    An hour is the time from slot to slot, which with 24 of them is an hour.
+    """
+
+    products: int
+    slot_least: int
+    slot_most: int
+    slot_calls: int
+    slot_minutes: float
+    window_calls: int
+    window_minutes: float
+    worst_hour_calls: int
+    worst_hour_minutes: float
+    hour_limit: int
+    hour_used_percent: float
+    scheduled_calls: int  # a day
+    retry_calls: int
+    day_calls: int
+    day_limit: int
+    day_used_percent: float
+    retries_wanted: float  # a day: of what fails, some fails again
+    retries_possible: int
+    breaks_first: Break | None  # as the catalog grows; None: nothing ever does
+    breaks: tuple[Break, ...]
+
+
+class _Load(Struct, frozen=True, kw_only=True):
+    """The arithmetic behind a plan."""
 
     products: int
     batch: int
-    rate: float  # calls per minute
+    rate: float
+    windows: int
+    cap: int
     slots: int
-    windows: int  # per day
-    cap: int  # products per window
-    failure_rate: float  # of all calls for a product, how many fail; only `breaks` asks
-
-    # -- each slot
+    failure_rate: float
 
     @property
     def slot_least(self) -> int:
@@ -59,46 +88,23 @@ class Plan(Struct, frozen=True, kw_only=True):
 
     @property
     def slot_calls(self) -> int:
-        """Of the fullest."""
         return -(-self.slot_most // self.batch)
 
     @property
     def slot_minutes(self) -> float:
         return self.slot_calls / self.rate
 
-    # -- each retry window
-
     @property
     def window_calls(self) -> int:
         return -(-self.cap // self.batch)
-
-    @property
-    def window_minutes(self) -> float:
-        return self.window_calls / self.rate
-
-    # -- the hour of a full slot and full windows; with 24 slots it is an hour
-
-    @property
-    def hour_minutes(self) -> float:
-        return MINUTES / self.slots
 
     @property
     def worst_hour_calls(self) -> int:
         return self.slot_calls + -(-self.windows // self.slots) * self.window_calls
 
     @property
-    def worst_hour_minutes(self) -> float:
-        return self.worst_hour_calls / self.rate
-
-    @property
     def hour_limit(self) -> int:
-        return int(self.rate * self.hour_minutes)
-
-    @property
-    def hour_utilisation(self) -> float:
-        return self.worst_hour_calls / self.hour_limit
-
-    # -- the day
+        return int(self.rate * MINUTES / self.slots)
 
     @property
     def scheduled_calls(self) -> int:
@@ -106,38 +112,25 @@ class Plan(Struct, frozen=True, kw_only=True):
         return fuller * self.slot_calls + (self.slots - fuller) * -(-self.slot_least // self.batch)
 
     @property
-    def retry_calls(self) -> int:
-        """At most."""
-        return self.windows * self.window_calls
-
-    @property
     def day_calls(self) -> int:
-        return self.scheduled_calls + self.retry_calls
+        return self.scheduled_calls + self.windows * self.window_calls
 
     @property
     def day_limit(self) -> int:
         return int(self.rate * MINUTES)
 
     @property
-    def day_utilisation(self) -> float:
-        return self.day_calls / self.day_limit
-
-    @property
     def retries_wanted(self) -> float:
-        """Retries a day: of what fails, some fails again."""
         return self.products * self.failure_rate / (1 - self.failure_rate)
 
     @property
     def retries_possible(self) -> int:
         return self.windows * self.cap
 
-    # -- growth
-
-    @property
     def breaks(self) -> tuple[Break, ...]:
         """What gives way as the catalog grows, soonest first; what never does is left out."""
-        half = self.hour_minutes / 2  # after a slot, retry windows open
-        found: list[tuple[Callable[[Plan], bool], str]] = [
+        half = MINUTES / self.slots / 2  # after a slot, retry windows open
+        found: list[tuple[Callable[[_Load], bool], str]] = [
             (lambda p: p.slot_minutes > half, f"a slot is not done when a retry window opens, {half:g} minutes later"),
             (
                 lambda p: p.worst_hour_calls > p.hour_limit,
@@ -153,11 +146,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         known = ((self._first(breaks), what) for breaks, what in found)
         return tuple(Break(*each) for each in sorted(each for each in known if each[0] <= MOST))
 
-    @property
-    def breaks_first(self) -> Break | None:
-        return next(iter(self.breaks), None)
-
-    def _first(self, breaks: Callable[[Plan], bool]) -> int:
+    def _first(self, breaks: Callable[[_Load], bool]) -> int:
         """The smallest number of products at which it does: all of these only get worse with more."""
         low, high = 0, MOST + 1
         while low < high:
@@ -175,12 +164,15 @@ def plan(
     slots: int = 24,
     failure_rate: float = 0.05,
 ) -> Plan:
-    """The load of so many products: `batch` in a call, `rate` calls a minute, `cap` in each of `windows` a day."""
+    """The load of so many products: `batch` in a call, `rate` calls a minute, `cap` in each of `windows` a day.
+
+    `failure_rate`, of all calls for a product, says when the retry windows are too few.
+    """
     whole = {
         "products": (products, 0),
         "batch": (batch, 1),
         "windows": (windows, 0),
-        "cap": (cap, 1),
+        "cap": (cap, 0),
         "slots": (slots, 1),
     }
     for name, (value, least) in whole.items():
@@ -189,9 +181,32 @@ def plan(
         raise InputError("rate", f"must be calls per minute, more than 0, got {rate!r:.40}")
     if isinstance(failure_rate, bool) or not isinstance(failure_rate, int | float) or not 0 <= failure_rate < 1:
         raise InputError("failure_rate", f"must be a part such as 0.05, less than 1, got {failure_rate!r:.40}")
-    return Plan(
-        products=products, batch=batch, rate=rate, slots=slots, windows=windows, cap=cap, failure_rate=failure_rate
+    load = _Load(
+        products=products, batch=batch, rate=rate, windows=windows, cap=cap, slots=slots, failure_rate=failure_rate
     )  # fmt: skip
+    breaks = load.breaks()
+    return Plan(
+        products=products,
+        slot_least=load.slot_least,
+        slot_most=load.slot_most,
+        slot_calls=load.slot_calls,
+        slot_minutes=load.slot_minutes,
+        window_calls=load.window_calls,
+        window_minutes=load.window_calls / rate,
+        worst_hour_calls=load.worst_hour_calls,
+        worst_hour_minutes=load.worst_hour_calls / rate,
+        hour_limit=load.hour_limit,
+        hour_used_percent=100 * load.worst_hour_calls / (rate * MINUTES / slots),
+        scheduled_calls=load.scheduled_calls,
+        retry_calls=windows * load.window_calls,
+        day_calls=load.day_calls,
+        day_limit=load.day_limit,
+        day_used_percent=100 * load.day_calls / (rate * MINUTES),
+        retries_wanted=load.retries_wanted,
+        retries_possible=load.retries_possible,
+        breaks_first=next(iter(breaks), None),
+        breaks=breaks,
+    )
 
 
 class CatalogSettings(Struct, frozen=True, kw_only=True):

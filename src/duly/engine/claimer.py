@@ -282,8 +282,6 @@ class Claimer:
         begun = time.monotonic()
         calls = min(pool.free_calls(), -(-share.limit // pool.batch))
         is_counted = any(meter.per is None and meter.since is None for meter in meters)
-        if is_counted:
-            calls = min(calls, 1)  # a lease of its own for each, to be counted by
         if calls <= 0:
             return False
         if share.limit > pool.batch:  # a call costs the same with half a batch

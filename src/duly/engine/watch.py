@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
-from msgspec.json import encode
+from msgspec.json import decode, encode
 
 from duly.config import Settings
 from duly.store.base import Store
@@ -123,7 +123,7 @@ class Watch:
 
     def _tell(self, now: datetime) -> None:
         for name, since, message, details in self._store.write("untold", {"now": now, "before": now - TELLING}):
-            body = {"alert": name, "message": message, "since": since, "details": details}
+            body = {"alert": name, "message": message, "since": since.isoformat(), "details": decode(details)}
             try:
                 self._post(self._settings.alert_webhook_url, body)
             except Exception as error:  # whoever is next tries again

@@ -32,6 +32,7 @@ END = (DUSK - EPOCH) // SECOND
 
 _BLOCK = 366 * DAY
 _MARGIN = 3 * DAY  # further than any wall was ever set
+_STEP = 2 * DAY
 _REACH = 2 * DAY  # a name and its instant differ by less than this from one span's offset to any other's
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,30}(?:/[A-Za-z0-9_+-]{1,30}){0,2}")
 _NOT_CIVIL = {"posix", "right", "localtime", "posixrules", "Factory"}  # copies, leap seconds and the machine's own
@@ -79,7 +80,7 @@ def first_instant(
 
 @lru_cache(maxsize=4096)
 def _spans(zone: tzinfo, block: int) -> tuple[tuple[int, ...], tuple[Span, ...]]:
-    """The spans of a year or so, and where they start. zoneinfo tells no transitions, so days are compared.
+    """The spans of a year or so, and where they start. zoneinfo tells no transitions, so offsets are compared.
 
     The margins show transitions just outside, which reach in. No zone has ever had two transitions in three days.
     """
@@ -87,10 +88,10 @@ def _spans(zone: tzinfo, block: int) -> tuple[tuple[int, ...], tuple[Span, ...]]
     low, high = block * _BLOCK - _MARGIN, edge + _MARGIN
     starts, offsets = [low], [_offset(zone, low)]
     calm = low
-    for day in range(low + DAY, high + 1, DAY):
-        offset = _offset(zone, day)
+    for sample in range(low + _STEP, high + 1, _STEP):
+        offset = _offset(zone, sample)
         while offset != offsets[-1]:
-            turned = day
+            turned = sample
             while turned - calm > 1:
                 middle = (calm + turned) // 2
                 if _offset(zone, middle) == offsets[-1]:
@@ -100,7 +101,7 @@ def _spans(zone: tzinfo, block: int) -> tuple[tuple[int, ...], tuple[Span, ...]]
             starts.append(turned)
             offsets.append(_offset(zone, turned))
             calm = turned
-        calm = day
+        calm = sample
     ends = [*starts[1:], high]
     spans = map(
         Span, starts, ends, offsets, [offsets[0], *offsets], [*offsets[1:], offsets[-1]], [min(e, edge) for e in ends]

@@ -92,6 +92,7 @@ class Store(Protocol):
     ) -> tuple[list[Item], int, datetime | None]:
         """`claim` for at most `calls` calls of `batch` items, if all of these meters have room, which it takes.
 
+        What is limited at the same time comes one call at a time, each under a lease of its own to be counted by.
         Returns the items, how many calls were granted for them, and when to come back if a meter had no room (None:
         when something ends, or a person changes it).
         """
@@ -263,7 +264,7 @@ def quota(
         if meter.since is not None:
             items = min(items, free)
         else:
-            calls = min(calls, free)
+            calls = min(calls, free if meter.per is not None else 1 if free else 0)  # a lease counts as one at a time
         if not free:
             waits.append(until)
     items = min(items, calls * batch)

@@ -571,18 +571,21 @@ class PostgresStore:
             self._run("lock_rings", {"ids": _ints(leaving)}, connection)
         for schedule in changed:
             self._run("revise", schedule_parameters(schedule), connection)
+        made = [(revision.schedule.id, at) for revision in kept for at in revision.occurrences]
+        made.sort(key=itemgetter(1))
+        last: dict[int, int] = {}
+        if made:
+            parameters = {"made_ids": _ints([each for each, _ in made]), "ats": [at for _, at in made]}
+            last = dict(self._run("occur", parameters, connection))
         if kept:
-            made = [(revision.schedule.id, at) for revision in kept for at in revision.occurrences]
-            made.sort(key=itemgetter(1))
             self._run(
-                "occur",
+                "move_on",
                 {
-                    "made_ids": _ints([schedule_id for schedule_id, _ in made]),
-                    "ats": [at for _, at in made],
                     "ids": _ints([revision.schedule.id for revision in kept]),
                     "next_ats": [revision.schedule.next_at for revision in kept],
                     "last_ats": [revision.schedule.last_at for revision in kept],
                     "skipped": _ints([revision.schedule.skipped for revision in kept]),
+                    "last_items": _maybe_ints([last.get(revision.schedule.id) for revision in kept]),
                 },
                 connection,
             )

@@ -268,23 +268,22 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
    for update
 
 -- name: occur
--- Makes items of occurrences and moves their schedules on.
-with made as (
-    insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at)
-    select s.task, s.queue, s.args, o.at, o.at, s.rank, s.id, s.failures, s.fingerprint,
-           o.at + s.max_lateness * interval '1 second'
-      from unnest(:made_ids::bigint[], :ats::timestamptz[]) with ordinality as o(id, at, place)
-      join duly_schedule s on s.id = o.id and s.id = any(:ids::bigint[])
-     order by o.place
-        on conflict (schedule_id, planned_at) where schedule_id is not null do nothing
-    returning id, schedule_id, planned_at),
-last as (
-    select distinct on (schedule_id) schedule_id, id from made order by schedule_id, planned_at desc)
+-- Makes items of occurrences, in this order.
+insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at)
+select s.task, s.queue, s.args, o.at, o.at, s.rank, s.id, s.failures, s.fingerprint,
+       o.at + s.max_lateness * interval '1 second'
+  from unnest(:made_ids::bigint[], :ats::timestamptz[]) with ordinality as o(id, at, place)
+  join duly_schedule s on s.id = o.id and s.id = any(:made_ids::bigint[])
+ order by o.place
+    on conflict (schedule_id, planned_at) where schedule_id is not null do nothing
+returning schedule_id, id
+
+-- name: move_on
 update duly_schedule s
-   set next_at = a.next_at, last_at = a.last_at, skipped = a.skipped, last_item = coalesce(l.id, s.last_item)
-  from unnest(:ids::bigint[], :next_ats::timestamptz[], :last_ats::timestamptz[], :skipped::bigint[])
-       as a(id, next_at, last_at, skipped)
-  left join last l on l.schedule_id = a.id
+   set next_at = a.next_at, last_at = a.last_at, skipped = a.skipped, last_item = coalesce(a.last_item, s.last_item)
+  from unnest(:ids::bigint[], :next_ats::timestamptz[], :last_ats::timestamptz[], :skipped::bigint[],
+              :last_items::bigint[])
+       as a(id, next_at, last_at, skipped, last_item)
  where s.id = any(:ids::bigint[]) and s.id = a.id
 
 -- name: revise

@@ -1,0 +1,236 @@
+"""Claims under limits: what a meter has no room for stays where it is, over the whole fleet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from duly.model import Crashed, Done, Item, Lost, Meter, Snooze
+from duly.store import Store
+from tests.support import LEASE, NOW, after, claim, counts, decided, fetch, leases, put, settle, share, together
+
+MINUTE = Meter("boeing", 2, per=60)
+SLOW = timedelta(seconds=61.2)  # a minute and its slack
+GPU = Meter("gpu", 2)
+WINDOW = Meter("window:ring", 5, since=after(-60), until=after(600))
+
+Got = tuple[list[Item], int, datetime | None]
+
+
+def take(
+    store: Store, *meters: Meter, now: datetime = NOW, calls: int = 100, batch: int = 1, limit: int = 100, **more: Any
+) -> Got:
+    place = more.pop("share", share(limit=limit))
+    return store.claim_metered(place, more.pop("tasks", ["ring"]), "w1", now, now + LEASE, meters, calls, batch)
+
+
+def took(got: Got) -> int:
+    items, calls, until = got
+    assert calls == len(items)
+    assert until is None or not items
+    return len(items)
+
+
+def set_limit(store: Store, name: str, most: int | None, per: float | None = None) -> None:
+    store.write("set_meter", {"name": name, "most": most, "per": per})
+
+
+def hits(store: Store) -> dict[str, Sequence[datetime]]:
+    return {row[0]: row[3] for row in store.read("all_meters", {})}
+
+
+def test_a_claim_under_a_limit_takes_what_it_has_room_for_and_says_when_to_come_back(store: Store) -> None:
+    put(store, 5)
+    items, calls, until = take(store, MINUTE)
+    assert (len(items), calls, until) == (2, 2, None)
+    assert [item.state for item in items] == ["running"] * 2
+    assert len({item.fence for item in items}) == 1
+    assert take(store, MINUTE, now=after(10)) == ([], 0, NOW + SLOW)
+    assert counts(store) == {"running": 2, "waiting": 3}
+    assert took(take(store, MINUTE, now=NOW + SLOW - timedelta(microseconds=1))) == 0
+    assert took(take(store, MINUTE, now=NOW + SLOW)) == 2
+    assert hits(store) == {"boeing": [NOW + SLOW] * 2}, "what no longer counts is not kept"
+
+
+def test_a_window_slides(store: Store, other: Store) -> None:
+    put(store, 10)
+    assert took(take(store, MINUTE, limit=1)) == 1
+    assert took(take(other, MINUTE, now=after(30), limit=1)) == 1
+    assert take(other, MINUTE, now=after(45)) == ([], 0, NOW + SLOW)
+    assert took(take(store, MINUTE, now=NOW + SLOW)) == 1, "only the older of the two is back"
+    assert take(other, MINUTE, now=NOW + SLOW)[2] == after(30) + SLOW
+
+
+def test_many_workers_at_once_get_no_more_than_one_limit(store: Store, other: Store) -> None:
+    put(store, 60)
+    start = threading.Barrier(4)
+    got: list[Item] = []
+
+    def work(mine: Store) -> None:
+        start.wait()
+        for n in range(10):
+            got.extend(take(mine, Meter("new", 7, per=60), GPU, now=after(n / 10), limit=1)[0])
+
+    together(*(partial(work, mine) for mine in (store, other) for _ in range(2)))
+    assert len(got) == 2, "the other limit is on calls at the same time, and nobody ended"
+    settle(store, got, Done(), closed=[item.fence for item in got])
+    together(*(partial(take, mine, Meter("new", 7, per=60), now=after(2)) for mine in (store, other)))
+    assert counts(store) == {"running": 5, "waiting": 53, "done": 2}
+    assert len(hits(store)["new"]) == 7
+
+
+def test_what_is_not_there_costs_nothing(store: Store) -> None:
+    put(store, due_at=after(60))
+    assert take(store, MINUTE, GPU, WINDOW) == ([], 0, None)
+    assert not any(hits(store).values())
+    assert leases(store) == {}
+
+
+def test_a_limit_on_a_queue_that_is_paused_costs_nothing(store: Store) -> None:
+    put(store)
+    store.pause("ring", NOW)
+    assert take(store, MINUTE) == ([], 0, None)
+    assert not any(hits(store).values())
+
+
+def test_a_batch_is_one_call_and_costs_one_token(store: Store) -> None:
+    put(store, 25)
+    items, calls, _ = take(store, MINUTE, batch=10)
+    assert (len(items), calls) == (20, 2)
+    put(store, 1)
+    items, calls, _ = take(store, MINUTE, now=NOW + SLOW, batch=10)
+    assert (len(items), calls) == (6, 1), "half a batch is a call too"
+    assert len(hits(store)["boeing"]) == 1
+
+
+def test_items_under_suspicion_are_called_alone_and_cost_a_token_each(store: Store) -> None:
+    put(store, 4)
+    settle(store, claim(store, share(limit=2)), Crashed("9"))
+    items, calls, _ = take(store, Meter("x", 10, per=60), batch=10, share=share(lane="retry"))
+    assert (len(items), calls) == (2, 2)
+    assert len(hits(store)["x"]) == 2
+
+
+def test_no_more_calls_than_were_asked_for(store: Store) -> None:
+    put(store, 9)
+    items, calls, _ = take(store, Meter("x", 100, per=60), calls=2, batch=3)
+    assert (len(items), calls) == (6, 2)
+    assert took(take(store, Meter("x", 100, per=60), limit=1)) == 1
+    assert take(store, MINUTE, calls=0) == ([], 0, None)
+
+
+# -- calls at the same time
+
+
+def test_calls_at_the_same_time_are_freed_when_they_end(store: Store, other: Store) -> None:
+    put(store, 5)
+    (one,), _, _ = take(store, GPU, limit=1)
+    assert took(take(other, GPU, limit=1)) == 1
+    assert take(other, GPU, limit=1) == ([], 0, None), "until something ends"
+    settle(store, one, Done(), closed=[one.fence])
+    assert took(take(other, GPU, limit=1)) == 1
+    assert not any(hits(store).values()), "nothing to count"
+
+
+def test_calls_at_the_same_time_are_freed_when_their_worker_is_found_dead(store: Store) -> None:
+    put(store, 5)
+    for _ in range(2):
+        take(store, GPU, limit=1)
+    late = after(30)
+    assert take(store, GPU, now=late, limit=1) == ([], 0, None)
+    items, _ = store.expired(late, 10)
+    store.settle([decided(item, Lost(), late) for item in items], [item.fence for item in items])
+    assert took(take(store, GPU, now=late, limit=1)) == 1
+
+
+def test_a_lease_counts_until_the_last_of_its_items_is_over(store: Store) -> None:
+    put(store, 6)
+    items, calls, _ = take(store, Meter("gpu", 1), calls=1, batch=3)
+    assert (len(items), calls) == (3, 1)
+    settle(store, items[:2], Done())
+    assert take(store, Meter("gpu", 1), calls=1, batch=3) == ([], 0, None)
+    settle(store, items[2], Snooze(0), closed=[items[2].fence])
+    assert len(take(store, Meter("gpu", 1), calls=1, batch=3)[0]) == 3
+
+
+def test_limits_do_not_know_each_other(store: Store) -> None:
+    put(store, 5)
+    assert took(take(store, Meter("shop:a", 1), limit=1)) == 1
+    assert took(take(store, Meter("shop:b", 1), limit=1)) == 1
+    assert took(take(store, Meter("shop:a", 1), limit=1)) == 0
+
+
+# -- windows
+
+
+def test_a_window_takes_so_many_items_and_then_waits_for_the_next(store: Store) -> None:
+    put(store, 20)
+    items, calls, _ = take(store, WINDOW, batch=3)
+    assert (len(items), calls) == (5, 2), "items count, not calls"
+    assert take(store, WINDOW, now=after(599), batch=3) == ([], 0, after(600))
+    opened = Meter(WINDOW.name, 5, since=after(600), until=after(1200))
+    assert len(take(store, opened, now=after(600), batch=3)[0]) == 5
+
+
+def test_all_limits_hold_at_once(store: Store) -> None:
+    put(store, 20)
+    items, calls, _ = take(store, WINDOW, MINUTE, GPU, batch=2)
+    assert (len(items), calls) == (2, 1), "one at a time where calls at the same time are limited"
+    items, calls, _ = take(store, WINDOW, MINUTE, batch=2)
+    assert (len(items), calls) == (2, 1)
+    assert take(store, WINDOW, MINUTE, batch=2) == ([], 0, NOW + SLOW)
+    items, _, _ = take(store, WINDOW, MINUTE, now=NOW + SLOW, batch=2)
+    assert len(items) == 1, "what is left of the window"
+    assert take(store, WINDOW, MINUTE, now=NOW + SLOW, batch=2)[2] == after(600)
+
+
+# -- people
+
+
+def test_a_persons_limit_holds_at_once_in_place_of_the_codes(store: Store, other: Store) -> None:
+    put(store, 20)
+    set_limit(other, "boeing", 4)
+    assert took(take(store, MINUTE)) == 4, "raised"
+    set_limit(other, "boeing", 6, 60.0)
+    assert took(take(store, MINUTE)) == 2
+    set_limit(other, "boeing", 3)
+    assert take(store, MINUTE)[2] == NOW + SLOW, "lowered: three must be back before the next"
+    set_limit(other, "boeing", 10, 1.0)
+    assert took(take(store, MINUTE, now=after(2))) == 10, "another window"
+    set_limit(other, "boeing", 0)
+    assert take(store, MINUTE, now=after(1000)) == ([], 0, None), "nothing at all, until a person says otherwise"
+    set_limit(other, "boeing", None)
+    assert took(take(store, MINUTE, now=after(1000))) == 2, "what the code says"
+
+
+def test_a_persons_limit_may_come_before_the_first_claim(store: Store) -> None:
+    put(store, 5)
+    set_limit(store, "gpu", 1)
+    assert took(take(store, GPU, limit=1)) == 1
+    assert took(take(store, GPU, limit=1)) == 0
+    assert [row[:3] for row in store.read("all_meters", {})] == [("gpu", 1, None)]
+
+
+# -- claims are claims
+
+
+def test_ranks_lanes_and_tasks_are_kept(store: Store) -> None:
+    put(store, 2, rank=5)
+    put(store, 1, rank=-5)
+    put(store, 3, task="sing", queue="ring", rank=-9)
+    items, _, _ = take(store, MINUTE, share=share(ranks=(-9, -5, 5)))
+    assert [(item.task, item.rank) for item in items] == [("ring", -5), ("ring", 5)]
+    assert fetch(store, items[0].id).claimed_by == "w1"
+    assert leases(store)[items[0].fence] == ("w1", NOW + LEASE, sorted(item.id for item in items))
+
+
+@pytest.mark.parametrize("meters", [(MINUTE,), (GPU,), (WINDOW,)])
+def test_what_was_claimed_under_a_limit_is_not_claimed_again(store: Store, meters: tuple[Meter, ...]) -> None:
+    put(store, 1)
+    assert took(take(store, *meters)) == 1
+    assert take(store, *meters) == ([], 0, None)

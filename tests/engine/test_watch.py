@@ -1,0 +1,183 @@
+"""Signs of life, and alarms that are told once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from duly import Duly
+from duly.clock import ManualClock
+from duly.config import Settings
+from duly.engine.watch import EVERY, Watch
+from duly.outbound.http import post_json
+from duly.read import Read
+from duly.store import Store
+from tests.outbound.provider import Provider, answer, ok
+from tests.support import NOW, after, claim, put
+
+LATE = Settings(alert_late_seconds=60, alert_late_items=10, alert_oldest_seconds=3_600, alert_webhook_url="http://x")
+
+
+class Ear:
+    def __init__(self) -> None:
+        self.heard: list[Mapping[str, Any]] = []
+        self.is_deaf = False
+
+    def __call__(self, url: str, body: Mapping[str, Any]) -> None:
+        if self.is_deaf:
+            raise OSError("nobody there")
+        self.heard.append(body)
+
+
+def watch(store: Store, ear: Ear | None = None, name: str = "w1", settings: Settings = LATE) -> Watch:
+    return Watch(store, name, ["ring"], settings, post=ear or Ear())
+
+
+def alerts(store: Store) -> list[str]:
+    return [alert.name for alert in Read(store, ManualClock(NOW)).alerts()]
+
+
+def seen_at(store: Store) -> datetime | None:
+    return Read(store, ManualClock(NOW)).seen_at()
+
+
+def test_a_worker_says_that_it_is_alive_and_signs_off(store: Store) -> None:
+    one = watch(store)
+    assert one.tick(NOW) == NOW + EVERY
+    one.tick(after(30))
+    read = Read(store, ManualClock(NOW))
+    assert [(life.name, life.tasks, life.started_at, life.seen_at) for life in read.workers()] == [
+        ("w1", ["ring"], NOW, after(30))
+    ]
+    one.leave(after(40))
+    assert read.workers() == []
+    assert seen_at(store) == after(40), "who left in good order was seen all the same"
+
+
+def test_workers_that_are_long_gone_are_forgotten_but_never_the_last_sign_of_life(store: Store) -> None:
+    watch(store, name="old").tick(NOW)
+    new = watch(store, name="new")
+    new.tick(NOW + timedelta(days=3))
+    new.leave(NOW + timedelta(days=3))
+    assert seen_at(store) == NOW + timedelta(days=3)
+    assert [row[0] for row in store.read("workers", {})] == []
+
+
+def test_more_than_ten_late_items_are_told_once_by_whoever_is_first(store: Store, other: Store) -> None:
+    put(store, 11)
+    first, second = Ear(), Ear()
+    one, two = watch(store, first), watch(other, second, "w2")
+    one.tick(after(50))
+    assert alerts(store) == [], "not late yet"
+    one.tick(after(70))
+    two.tick(after(71))
+    one.tick(after(100))
+    assert alerts(store) == ["late_items"]
+    (told,) = first.heard + second.heard
+    assert told["alert"] == "late_items"
+    assert "11 items are late" in told["message"]
+
+
+def test_ten_late_items_are_no_alert(store: Store) -> None:
+    put(store, 10)
+    watch(store).tick(after(70))
+    assert alerts(store) == []
+
+
+def test_an_alert_is_over_when_its_reason_is(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    put(store, 11)
+    one = watch(store)
+    one.tick(after(70))
+    claim(store, now=after(80))
+    one.tick(after(100))
+    assert alerts(store) == []
+    assert "alert over: late_items" in caplog.text
+    put(store, 11, due_at=after(100))
+    again = Ear()
+    watch(store, again).tick(after(200))
+    assert len(again.heard) == 1, "the next time it is told again"
+
+
+def test_another_worker_clears_an_alert_that_was_standing_when_it_started(store: Store) -> None:
+    put(store, 11)
+    watch(store).tick(after(70))
+    claim(store, now=after(80))
+    watch(store, name="w2").tick(after(100))
+    assert alerts(store) == []
+
+
+def test_an_old_item_is_told_of_also_when_it_is_alone(store: Store) -> None:
+    put(store, 1)
+    ear = Ear()
+    one = watch(store, ear)
+    one.tick(after(3_500))
+    assert ear.heard == []
+    one.tick(after(3_700))
+    assert [told["alert"] for told in ear.heard] == ["oldest_due"]
+
+
+def test_a_webhook_that_is_away_is_told_later_and_by_another_if_need_be(store: Store, other: Store) -> None:
+    put(store, 11)
+    deaf, good = Ear(), Ear()
+    deaf.is_deaf = True
+    watch(store, deaf).tick(after(70))
+    two = watch(other, good, "w2")
+    two.tick(after(80))
+    assert good.heard == [], "the first may still be at it"
+    two.tick(after(140))
+    assert [told["alert"] for told in good.heard] == ["late_items"]
+
+
+def test_a_worker_that_starts_after_a_silence_tells_of_it(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    watch(store).tick(NOW)
+    ear = Ear()
+    back = watch(store, ear, "w2")
+    back.tick(after(1_200))
+    back.tick(after(1_230))
+    assert [told["alert"] for told in ear.heard] == ["no_tick"]
+    assert "20 minutes" in ear.heard[0]["message"]
+    assert alerts(store) == [], "what it tells of is over"
+    assert "Scheduler appears to have been down" in caplog.text
+
+
+def test_the_first_worker_ever_has_nobody_to_miss(store: Store) -> None:
+    ear = Ear()
+    watch(store, ear).tick(NOW)
+    assert ear.heard == []
+
+
+def test_an_alert_reaches_a_real_webhook(store: Store) -> None:
+    put(store, 11)
+    with Provider(answer(204), ok) as provider:
+        settings = Settings(alert_late_seconds=60, alert_webhook_url=f"{provider.url}/alerts")
+        Watch(store, "w1", ["ring"], settings, post=post_json).tick(after(70))
+    (request,) = provider.requests
+    assert request.path == "/alerts"
+    assert request.body["alert"] == "late_items"
+    assert request.body["details"]["lateEvents"] == 11
+
+
+def test_what_a_worker_did_is_summed_up_in_the_words_of_the_log(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    app = Duly(store=store, clock=ManualClock(after(7_200)))
+    put(store, 2)
+    observed = app.observed(store)
+    items = claim(observed, now=after(7_200))
+    from duly.decide import decide
+    from duly.model import Done
+    from tests.support import RULES
+
+    observed.settle([decide(item, Done(), after(7_201), RULES) for item in items])
+    one = Watch(store, "w1", ["ring"], LATE, post=Ear(), summary=app.telemetry.summary)
+    one.tick(after(7_202))
+    (record,) = [each for each in caplog.records if each.message == "Scheduler job completed"]
+    assert (record.processed, record.failed, record.eventsLate, record.recoveryMode) == (2, 0, 2, True)
+    assert record.averageLatenessMinutes == 120
+    caplog.clear()
+    one.tick(after(7_232))
+    assert "Scheduler job completed" not in caplog.text, "nothing happened since"
