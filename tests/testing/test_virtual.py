@@ -151,7 +151,7 @@ def test_what_a_handler_puts_runs_in_the_same_go(app: Duly) -> None:
 
 
 def test_a_task_that_puts_itself_for_ever_is_told_so(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(testing, "MOST", 20)
+    monkeypatch.setattr(testing.World, "most", 20)
 
     @app.task
     def again() -> None:

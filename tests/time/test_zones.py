@@ -260,7 +260,7 @@ NEW = {name: ZoneInfo.from_file((FOLDERS["tzdata"] / name).open("rb"), key=name)
 @pytest.mark.parametrize("name", SOME)
 def test_occurrences_are_right_to_the_second(name: str) -> None:
     zone = NEW[name]
-    for at in list(transitions(zone))[:4]:
+    for at in list(transitions(zone))[:2]:
         start, end = at - timedelta(hours=3), at + timedelta(hours=3)
         second = timedelta(seconds=1)
         seconds = (end - start) // second
