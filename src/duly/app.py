@@ -78,6 +78,7 @@ class Duly:
         limits: Sequence[Limit] | Limit = (),
         backlog: str | None = None,
         label: str | None = None,
+        check: Callable[[dict[str, Any]], None] | None = None,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
@@ -87,7 +88,8 @@ class Duly:
         a try is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once.
         rank: lower runs first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is
         deactivated. limits: how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed
-        work is made up. label: the noun that logs use.
+        work is made up. label: the noun that logs use. check: called with the arguments when they are put; raises
+        InputError.
         """
         if handler is not None:
             return self._register(handler, **policies)
@@ -109,6 +111,7 @@ class Duly:
         limits: Sequence[Limit] | Limit = (),
         backlog: str | None = None,
         label: str | None = None,
+        check: Callable[[dict[str, Any]], None] | None = None,
     ) -> Task[P, R]:
         settings = self.settings
         name = checked_name("name", name or handler.__name__)
@@ -139,6 +142,7 @@ class Duly:
             label=label,
             limits=(limits,) if isinstance(limits, Limit) else limits,
             backlog=None if backlog is None else _pace(backlog),
+            check=check,
         )
         self.tasks[name] = task
         return task

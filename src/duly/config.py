@@ -84,6 +84,10 @@ class Settings:
     )
     http_host: str = _setting("127.0.0.1", "Address that /metrics, /healthz and /readyz listen on.")
     http_port: int = _setting(8086, "Their port; 0 turns them off.", least=0)
+    outbound_allow: str = _setting(
+        "", "What the http task may call beside public addresses: networks, addresses and host names, by commas."
+    )
+    signing_secret: str = _setting("", "The key of Duly-Signature on what the http task sends.", secret=True)
     log_level: str = _setting("INFO", "DEBUG, INFO, WARNING or ERROR.")
     log_format: str = _setting("auto", "json, text, or auto: text on a terminal, JSON elsewhere.")
     vapi_base_url: str = _setting("https://api.vapi.ai", "Where the reminders app places its calls.", "VAPI_BASE_URL")

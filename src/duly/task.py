@@ -51,6 +51,7 @@ class Task(Generic[P, R]):
         label: str | None,
         limits: Sequence[Limit] = (),
         backlog: Limit | None = None,
+        check: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
         self.app = app
         self.handler = handler
@@ -68,6 +69,7 @@ class Task(Generic[P, R]):
         self.kind: Kind = "async" if self.is_async else "cpu" if cpu else "thread"
         self.limits = tuple(limits)
         self.backlog = backlog
+        self._check = check
         self._read_signature()
         for limit in self.limits:
             if limit.by is not None and not self._open_ended and limit.by not in self._shape.__struct_fields__:
@@ -134,7 +136,10 @@ class Task(Generic[P, R]):
 
     def checked_args(self, args: dict[str, Any]) -> bytes:
         """Arguments as the JSON text that a row keeps."""
-        return codec.check(args, self._shape, self.app.settings.max_args_bytes, self._open_ended)
+        text = codec.check(args, self._shape, self.app.settings.max_args_bytes, self._open_ended)
+        if self._check is not None:
+            self._check(self._read(text))
+        return text
 
     def queue_for(self, args: Mapping[str, Any]) -> str:
         """Its queue; with a limit per value of an argument, each value has its own, so that none waits for others."""
@@ -161,11 +166,14 @@ class Task(Generic[P, R]):
 
     def arguments(self, text: bytes, attempt: Attempt | None) -> dict[str, Any]:
         """What to call the handler with."""
-        row = codec.read(text, self._decoder)
-        args = {**row, **codec.fields(codec.convert(row, self._shape))} if self._open_ended else codec.fields(row)
+        args = self._read(text)
         if self._attempt_name is not None:
             args[self._attempt_name] = attempt
         return args
+
+    def _read(self, text: bytes) -> dict[str, Any]:
+        row = codec.read(text, self._decoder)
+        return {**row, **codec.fields(codec.convert(row, self._shape))} if self._open_ended else codec.fields(row)
 
     @property
     def wants_attempt(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -633,6 +633,12 @@ def test_what_follows_is_put_with_the_end_of_its_item(store: Store) -> None:
     assert sorted(found.args for found in claim(store, tasks=["index"], now=after(2))) == [
         b'{"n":0}', b'{"n":1}', b'{"n":2}',
     ]  # fmt: skip
+
+
+def test_what_follows_may_be_due_in_years(store: Store) -> None:
+    (item,) = _claimed(store)
+    assert end(store, item, Fingerprint("v1", then=[new("index", due_at=datetime(2099, 1, 1, tzinfo=UTC))])) == []
+    assert counts(store) == {"done": 1, "waiting": 1}
 
 
 def test_if_what_follows_cannot_be_put_the_item_has_not_ended(store: Store) -> None:

@@ -6,16 +6,19 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
 from duly import Backoff, Duly
 from duly.clock import Clock, DatabaseClock, ManualClock
+from duly.engine import recurrer
 from duly.engine.loop import Loop
 from duly.engine.pruner import BREATH, EVERY, PORTION, STEP, Pruner
+from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import Rescuer
 from duly.errors import StoreUnavailable
-from duly.model import Done, GiveUp
+from duly.model import Done, GiveUp, NewSchedule
 from duly.store import Store
 from tests.support import (
     NOW,
@@ -148,3 +151,50 @@ def test_a_loop_goes_on_after_errors_and_stops_when_told(caplog: pytest.LogCaptu
     assert len(ticks) == 4
     assert "away" in caplog.text
     assert "a bug" in caplog.text
+
+
+# -- schedules
+
+
+def every(store: Store, rule: str, **more: Any) -> int:
+    given = {"zone": "UTC", "next_at": NOW, **more}
+    new = NewSchedule(task="ring", key=rule, queue="ring", args=b"{}", rule=rule, **given)
+    ((schedule_id, _),) = store.enroll([new], lambda *_: ("", NOW))
+    return schedule_id
+
+
+def test_schedules_make_their_items_at_their_times(store: Store) -> None:
+    made: list[bool] = []
+    one = Recurrer(store, sweep=5, made=lambda: made.append(True))
+    assert one.tick(NOW) == after(5), "with nothing planned it looks at every sweep"
+    every(store, "every 30s", next_at=after(30))
+    assert one.tick(after(28)) == after(30)
+    assert made == []
+    assert one.tick(after(30)) == after(30), "there may be more"
+    assert made == [True], "the claimer is told"
+    assert one.tick(after(30)) == after(35), "the next is far: others may plan something sooner"
+    assert [item.planned_at for item in claim(store, now=after(30))] == [after(30)]
+
+
+def test_a_backlog_of_schedules_is_made_in_portions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrer, "PORTION", 2)
+    for n in range(5):
+        every(store, f"every {n + 60}s")
+    one = Recurrer(store, sweep=5)
+    assert [one.tick(NOW) for _ in range(4)] == [NOW, NOW, NOW, after(5)]
+    assert counts(store) == {"waiting": 5}
+
+
+def test_schedules_that_another_worker_has_in_hand_are_left_to_it(store: Store, other: Store) -> None:
+    every(store, "every 60s")
+    one, two = Recurrer(store, sweep=5), Recurrer(other, sweep=5)
+    revise = store.revise
+
+    def slowly(which: Any, now: datetime, most: int, plan: Any) -> int:
+        """The other comes between this one's look and its own turn."""
+        two.tick(now)
+        return revise(which, now, most, plan)
+
+    store.revise = slowly  # type: ignore[method-assign]
+    assert after(0) < one.tick(NOW) < after(1)
+    assert counts(store) == {"waiting": 1}

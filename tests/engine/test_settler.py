@@ -11,9 +11,9 @@ from duly.engine.calls import SETTLED
 from duly.engine.settler import LINGER, Settler
 from duly.engine.work import Hands, Work
 from duly.errors import StoreUnavailable
-from duly.model import Change, Done, Failed, Outcome
+from duly.model import Change, Done, Failed, Fingerprint, Outcome
 from duly.store import Store
-from tests.support import NOW, after, claim, fetch, leases, put, settle, show
+from tests.support import NOW, after, claim, counts, fetch, leases, new, put, settle, show
 
 
 def desk(store: Store, count: int = 1) -> tuple[Settler, Hands, list[Work]]:
@@ -175,3 +175,18 @@ def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> No
     row = show(store, items[0].id)
     assert row["state"] == "failed"
     assert "ZeroDivisionError" in row["last_error"]
+
+
+def test_an_end_whose_follow_up_cannot_be_put_goes_to_review_and_holds_nobody_back(store: Store) -> None:
+    settler, _, (good, bad) = desk(store, 2)
+    put(store, task="index", key="taken", args={"n": 1})
+    follow = new("index", key="taken", args={"n": 2})
+    settler.finish(good, [Fingerprint("v1")])
+    settler.finish(bad, [Fingerprint("v1", then=[follow])])
+    settler.tick(NOW)
+    assert fetch(store, good.items[0].id).state == "done"
+    row = show(store, bad.items[0].id)
+    assert (row["state"], row["outcome"]) == ("failed", "gave_up")
+    assert row["last_error"] == "its result could not be written: KeyConflict"
+    assert counts(store) == {"done": 1, "failed": 1, "waiting": 1}
+    assert leases(store) == {}

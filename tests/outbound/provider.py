@@ -17,6 +17,8 @@ class Request:
     path: str
     headers: dict[str, str]
     body: Any
+    method: str = "POST"
+    raw: bytes = b""
 
     @property
     def key(self) -> str:
@@ -80,13 +82,16 @@ class Desk(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        text = self.rfile.read(int(self.headers["Content-Length"]))
-        self.request_seen = Request(self.path, {k.lower(): v for k, v in self.headers.items()}, json.loads(text))
+        text = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        headers = {k.lower(): v for k, v in self.headers.items()}
+        self.request_seen = Request(self.path, headers, json.loads(text) if text else None, self.command, text)
         self.close_connection = True
         try:
             self.provider.accept(self.request_seen)(self)
         except (BrokenPipeError, ConnectionResetError):
             self.provider.let_down.set()
+
+    do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815
 
     def reply(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)

@@ -10,6 +10,7 @@ SHARES = [
 ]
 DUE = 40  # items due now in each queue, over both lanes and three ranks; the backlog has many more
 LEASES = 200  # that have run out, each with ten items
+RECURRING = 600  # schedules that are due
 
 SEED = {
     "finished": """
@@ -32,5 +33,11 @@ SEED = {
                                fence, claimed_by, started_at, created_at)
         select 100000000 + n, 'ring', 'q' || n % 5, 'main', 0, 'running', {past}, {past}, {uuid}, '{{}}', 1,
                1000000 + n / 10, 'w0', {past}, {past}
+          from {series}""",
+    "schedules": """
+        insert into duly_schedule (task, key, queue, args, rule, zone, catch_up, overlap, next_at, created_at)
+        select 'ring', 'k' || n, 'recurring', '{{}}', 'cron * * * * *', 'UTC', 'latest',
+               case n % 2 when 0 then 'allow' else 'supersede' end,
+               case when n < {recurring} then {minute} when n % 3 > 0 then {future} end, {past}
           from {series}""",
 }

@@ -15,14 +15,16 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from duly.model import Done, Failed, Item, Lost, Share
+from duly.advance import advance_all, changed
+from duly.model import Done, Failed, Fingerprint, Item, Lost, Meter, NewSchedule, Share
 from duly.store.migrate import migrate
 from duly.store.postgres import PostgresStore
-from tests.store.seeded import DUE, LEASES, SEED, SHARES
-from tests.support import NOW, after, decided, fresh_database, new, opened
+from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES
+from tests.support import NOW, after, decided, fresh_database, new, opened, share
 
 pytestmark = pytest.mark.xdist_group("plans")
 
+TABLES = ("duly_item", "duly_schedule")
 STATISTICS = ("stale", "none", "fresh")
 MODES = ("custom", "generic")
 
@@ -71,9 +73,10 @@ def plans(postgres_server: str) -> Iterator[dict[tuple[str, str, str], list[dict
             found = {}
             for statistics in STATISTICS:
                 if statistics == "none":
-                    connection.execute("delete from pg_statistic where starelid = 'duly_item'::regclass")
+                    for table in TABLES:
+                        connection.execute(f"delete from pg_statistic where starelid = '{table}'::regclass")
                 if statistics == "fresh":
-                    connection.execute("analyze duly_item, duly_lease")
+                    connection.execute("analyze duly_item, duly_lease, duly_schedule")
                 for mode in MODES:
                     for verb, told in gather(url, mode):
                         found[statistics, mode, verb] = told
@@ -82,21 +85,26 @@ def plans(postgres_server: str) -> Iterator[dict[tuple[str, str, str], list[dict
 
 def seed_postgres(connection: psycopg.Connection[Any]) -> None:
     connection.execute("alter table duly_attempt set unlogged")  # only for speed: it changes no plan
-    connection.execute("alter table duly_item set unlogged")
-    connection.execute("alter table duly_item set (autovacuum_enabled = off)")
+    for table in TABLES:
+        connection.execute(f"alter table {table} set unlogged")
+        connection.execute(f"alter table {table} set (autovacuum_enabled = off)")
     kept = connection.execute(
-        "select indexname, indexdef from pg_indexes where tablename = 'duly_item' and indexname <> 'duly_item_pkey'"
+        "select indexname, indexdef from pg_indexes"
+        " where tablename in ('duly_item', 'duly_schedule') and indexname not like '%pkey'"
     ).fetchall()
     for name, _ in kept:
         connection.execute(f"drop index {name}")
-    for name, count in (("finished", 1_000_000), ("future", 1_000_000), ("backlog", 100_000), ("running", 10 * LEASES)):
+    sizes = {"finished": 1_000_000, "future": 1_000_000, "backlog": 100_000, "running": 10 * LEASES}
+    for name, count in {**sizes, "schedules": 1_000_000}.items():
         connection.execute(
             SEED[name].format(
                 series=f"generate_series(0, {count - 1}) as s(n)",
                 past=f"timestamptz '{after(-86_400)}' + n % 86400 * interval '1 second'",
                 future=f"timestamptz '{after(60)}' + n * interval '1 second'",
+                minute=f"timestamptz '{after(-60)}'",
                 uuid="'00000000-0000-4000-8000-000000000000'::uuid",
                 due=DUE,
+                recurring=RECURRING,
             )
         )
         if name == "finished":  # what the statistics know until the next analyze
@@ -134,11 +142,36 @@ def gather(url: str, mode: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         yield "put", store.plans(lambda: store.put([new(key="k", due_at=after(9e6)), new(due_at=after(9e6))]))
         yield "put again", store.plans(lambda: store.put([new(key="k", due_at=after(9e6))]))
         yield "show", store.plans(lambda: store.read("show", {"id": items[0].id}))
+        yield from gather_time(store)
     finally:
         store.close()
 
 
-# The most rows of duly_item and the most blocks that one call may touch, whatever the table holds.
+def gather_time(store: Explained) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    yield "next schedule", store.plans(lambda: store.read("next_schedule", {}))
+    recur = partial(store.revise, None, NOW, 20, partial(advance_all, NOW))
+    yield "recur", store.plans(lambda: recur() == 20 or pytest.fail("nothing was due"))
+    items: list[Item] = []
+    claim = partial(
+        store.claim_metered, share("recurring", limit=20), ["ring"], "w1", NOW, after(20), [Meter("x", 1000)], 1, 20
+    )
+    yield "claim metered", store.plans(lambda: items.extend(claim()[0]))
+    assert len(items) == 20
+    ends = [decided(item, Failed("busy") if item.id % 2 else Fingerprint("v1")) for item in items]
+    yield "settle members", store.plans(lambda: store.settle(ends, [items[0].fence]))
+    ids = [item.schedule_id for item in items]
+    change = partial(store.revise, ids, NOW, 20, lambda some, waiting: [
+        changed(each, waiting.get(each.id, ()), NOW, "ana", rank=each.rank + 1) for each in some
+    ])  # fmt: skip
+    yield "change", store.plans(change)
+    joining = [
+        NewSchedule("ring", f"{key}{id(items)}", "q", b"{}", "* * * * *", "UTC", after(9e6)) for key in "abcdefghij"
+    ]
+    yield "enroll", store.plans(lambda: store.enroll(joining, lambda *_: ("", NOW)))
+    yield "enroll again", store.plans(lambda: store.enroll(joining, lambda *_: ("", NOW)))
+
+
+# The most rows of items and schedules, and the most blocks, that one call may touch, whatever the tables hold.
 BOUNDS = {
     "survey": (50, 500),
     "claim": (300, 3_000),
@@ -153,6 +186,13 @@ BOUNDS = {
     "put": (5, 100),
     "put again": (2, 50),
     "show": (2, 50),
+    "next schedule": (2, 50),
+    "recur": (150, 3_000),
+    "claim metered": (60, 1_500),
+    "settle members": (150, 3_000),
+    "change": (200, 6_000),
+    "enroll": (20, 500),
+    "enroll again": (20, 500),
 }
 
 
@@ -177,7 +217,7 @@ def test_millions_of_other_rows_do_not_slow_a_worker(
     told = plans[statistics, mode, verb]
     assert told, "the server told no plan"
     every = [node for plan in told for node in nodes(plan)]
-    reads = [node for node in every if node.get("Relation Name") == "duly_item" and "Scan" in node["Node Type"]]
+    reads = [node for node in every if node.get("Relation Name") in TABLES and "Scan" in node["Node Type"]]
     assert [node for node in reads if node["Node Type"] == "Seq Scan"] == []
     assert sum(map(touched, reads)) <= most_rows, json.dumps(told, indent=1)
     assert sum(touched(node) for node in every if "Sort" in node["Node Type"]) <= most_rows
@@ -197,8 +237,8 @@ def test_a_long_transaction_elsewhere_does_not_slow_claims(postgres_url: str) ->
             for _ in range(15):
                 claimed: list[Item] = []
                 act = partial(store.claim, [share], ["ring"], "w1", after(60), after(80))
-                (plan,) = store.plans(lambda act=act, claimed=claimed: claimed.extend(act()))
-                reads = [node for node in nodes(plan) if node.get("Index Name") == "duly_item_due"]
+                told = store.plans(lambda act=act, claimed=claimed: claimed.extend(act()))
+                reads = [node for plan in told for node in nodes(plan) if node.get("Index Name") == "duly_item_due"]
                 blocks.append(sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in reads))
                 assert len(claimed) == 1_000
                 store.settle([decided(item, Done()) for item in claimed], [claimed[0].fence])

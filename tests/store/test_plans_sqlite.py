@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from duly.model import Done, Failed
+from duly.advance import advance_all
+from duly.model import Done, Failed, Fingerprint, Item, Meter
 from duly.store.migrate import migrate
 from duly.store.sql import sections
 from duly.store.sqlite import SqliteStore, to_int
-from tests.store.seeded import DUE, LEASES, SEED, SHARES
-from tests.support import NOW, after, decided, opened
+from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES
+from tests.support import NOW, after, decided, opened, share
 
 pytestmark = pytest.mark.xdist_group("plans-sqlite")
 
@@ -39,8 +41,19 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "prune": {"ids": "[1, 2, 3]"},
     "live": {"task": "ring", "key": "k"},
     "show": {"id": 1},
+    "next_schedule": {},
+    "due_schedules": {"since": 0, "now": to_int(NOW), "seen": "[1]", "most": 10},
+    "some_schedules": {"ids": "[1,2]"},
+    "occur": {"id": 1, "at": to_int(NOW)},
+    "move_on": {"id": 1, "next_at": 1, "last_at": 1, "skipped": 0, "last_item": 1},
+    "settle_member": dict.fromkeys(
+        ("schedule_id", "failures", "at", "error", "is_success", "is_broken", "is_unchanged", "fingerprint", "keep")
+    ),
+    "waiting_of": {"ids": "[1,2]"},
+    "taken": {"task": "ring", "key": "k1"},
+    "occurrences": {"schedule_id": 1, "most": 10},
 }
-SIZES = {"finished": 200_000, "future": 200_000, "backlog": 50_000, "running": 10 * LEASES}
+SIZES = {"finished": 200_000, "future": 200_000, "backlog": 50_000, "running": 10 * LEASES, "schedules": 200_000}
 
 
 @pytest.fixture(scope="session", params=["none", "fresh"])
@@ -57,7 +70,8 @@ def seed_sqlite(path: Path, *, analyze: bool) -> None:
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("pragma synchronous = off")
     kept = connection.execute(
-        "select name, sql from sqlite_master where tbl_name = 'duly_item' and type = 'index' and sql is not null"
+        "select name, sql from sqlite_master"
+        " where tbl_name in ('duly_item', 'duly_schedule') and type = 'index' and sql is not null"
     ).fetchall()
     connection.execute("begin")
     for name, _ in kept:
@@ -67,8 +81,10 @@ def seed_sqlite(path: Path, *, analyze: bool) -> None:
             series="s",
             past=f"{to_int(after(-86_400))} + n % 86400 * 1000000",
             future=f"{to_int(after(60))} + n * 1000000",
+            minute=to_int(after(-60)),
             uuid="''",
             due=DUE,
+            recurring=RECURRING,
         )
         series = f"with recursive s(n) as (select 0 union all select n + 1 from s where n < {count - 1})"
         connection.execute(f"{series} {statement}")
@@ -89,10 +105,10 @@ def test_sqlite_searches_by_index_and_never_scans_the_items(seeded_file: str, na
     with opened(seeded_file) as store, store.transaction() as connection:
         statement = f"explain query plan {sections('sqlite')[name]}"
         told = [row[3] for row in connection.execute(statement, STATEMENTS[name])]
-    assert [line for line in told if line.startswith("SCAN") and line.split()[1] in ("duly_item", "i", "n")
-            and "INDEX duly_item_due" not in line] == []  # fmt: skip
+    assert [line for line in told if line.startswith("SCAN") and line.split()[1] in ("duly_item", "i", "n",
+            "duly_schedule") and "INDEX duly_item_due" not in line] == []  # fmt: skip
     assert any(line.startswith("SEARCH") for line in told)
-    if name in ("pick", "old", "survey"):
+    if name in ("pick", "old", "survey", "due_schedules"):
         assert [line for line in told if "TEMP B-TREE" in line] == []
 
 
@@ -103,7 +119,10 @@ def test_hundreds_of_thousands_of_other_rows_do_not_slow_a_worker_on_sqlite(seed
     assert set(steps) == set(STEPS)
 
 
-STEPS = {"claim": 10_000, "extend": 2_000, "settle": 10_000, "expired": 20_000, "survey": 3_000, "prune": 10_000}
+STEPS = {
+    "claim": 10_000, "extend": 2_000, "settle": 10_000, "expired": 20_000, "survey": 3_000, "prune": 10_000,
+    "next schedule": 200, "recur": 20_000, "claim metered": 10_000, "settle members": 15_000,
+}  # fmt: skip
 
 
 def count_steps(store: SqliteStore) -> Iterator[tuple[str, int]]:
@@ -137,3 +156,12 @@ def count_steps(store: SqliteStore) -> Iterator[tuple[str, int]]:
     yield "expired", counted(lambda: store.expired(NOW, 20))
     yield "survey", counted(store.survey)
     yield "prune", counted(lambda: store.prune(after(-3600), 0, 100))
+    yield "next schedule", counted(lambda: store.read("next_schedule", {}))
+    recur = partial(store.revise, None, NOW, 20, partial(advance_all, NOW))
+    yield "recur", counted(lambda: recur() == 20 or pytest.fail("nothing was due"))
+    made: list[Item] = []
+    metered = partial(store.claim_metered, share("recurring", limit=20), ["ring"], "w1", NOW, after(20))
+    yield "claim metered", counted(lambda: made.extend(metered([Meter("x", 1000)], 1, 20)[0]))
+    assert len(made) == 20
+    ends = [decided(item, Failed("busy") if item.id % 2 else Fingerprint("v1")) for item in made]
+    yield "settle members", counted(lambda: store.settle(ends, [made[0].fence]))

@@ -175,7 +175,7 @@ def test_a_daily_rule_is_right_at_every_transition_of_every_zone(database: str) 
     for turn in turns(database):
         start, end, days = around(turn)
         for skipped, doubled in POLICIES:
-            for times in (turn.times(), turn.times()[:1], turn.times()[1:2], turn.times()[2:3]):
+            for times in (turn.times(), turn.times()[1:2], turn.times()[2:3]):
                 rule = Daily(*map(str, times), skipped=skipped, doubled=doubled)
                 wanted = [at for at in turn.expected(days, times, skipped, doubled) if start < at <= end]
                 assert between(rule, start, end, turn.zone, 99) == wanted, (turn.where, turn.at, rule)
@@ -276,13 +276,13 @@ def test_occurrences_are_right_to_the_second(name: str) -> None:
 def test_what_was_found_is_not_found_again_and_nothing_is_passed_over(name: str) -> None:
     """`next` from any instant is the first of what `next` finds from afar."""
     zone = NEW[name]
-    for at in list(transitions(zone))[:4] or [FIRST]:
+    for at in list(transitions(zone))[:2] or [FIRST]:
         for skipped, doubled in POLICIES:
             turn = Turn(name, zone, at, {}, [])
             rule = Daily(*map(str, turn.times()), skipped=skipped, doubled=doubled)
             found = between(rule, at - 2 * DAY, at + 2 * DAY, zone, 99)
             assert all(one < other for one, other in pairwise(found))
-            for step in range(-100, 100):
+            for step in range(-100, 100, 3):
                 start = at + step * QUARTER
                 later = next(one for one in found if one > start)
                 assert rule.next(start, zone) == rule.next(later - timedelta(microseconds=1), zone) == later

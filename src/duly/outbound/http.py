@@ -1,19 +1,21 @@
 """One guarded HTTP client for webhooks and provider calls.
 
-`post_json` sends one request and answers with a 2xx, or raises. All of it (name, connection, TLS, request, answer) ends
-by one deadline, however slowly the other side drips; no redirect is followed; an answer is read up to a limit. What it
-raises says what to do about it, in the words of the engine:
+`request` sends one request and answers with a 2xx, or raises; `post_json` is the common one. All of it (name,
+connection, TLS, request, answer) ends by one deadline, however slowly the other side drips; no redirect is followed; an
+answer is read up to a limit. With a `Guard`, for a URL that somebody else wrote, only addresses that it lets pass are
+connected to. What is raised says what to do about it, in the words of the engine:
 
     Throttled                 429, and 503 with Retry-After: come back then; not the item's own failure
     GiveUp                    the other 4xx: asking again cannot help
+    └── Refused               the guard let no call be made
     OutboundError             everything else: asking again may help
     ├── TimedOut              the time was over; the request may have arrived
     ├── Unreachable           no connection, or it broke; the request may have arrived
     ├── BadStatus             another status than 2xx; has it, and a cut of the body
     └── BadAnswer             a 2xx that is too long, or is not the JSON that was asked for
 
-Errors name the method, host and path: never the query or the value of a header, nor what a
-server echoes of them.
+A caller may say instead which statuses are worth asking again (`retry_statuses`); all others are then given up.
+Errors name the method, host and path: never the query or the value of a header, nor what a server echoes of them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -39,6 +41,8 @@ from msgspec import Struct
 from duly.attempt import Attempt
 from duly.errors import DulyError, InputError
 from duly.model import GiveUp, Throttled
+from duly.outbound.guard import Guard
+from duly.outbound.hide import hide
 
 ANSWER_LIMIT = 1024 * 1024
 EXCERPT = 500  # characters of a refusal that are worth keeping
@@ -81,6 +85,7 @@ class Response(Struct, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes
+    is_whole: bool = True  # False: there was more than was asked for
 
     def json(self) -> Any:
         try:
@@ -102,34 +107,69 @@ def post_json(
     headers: Mapping[str, str] | None = None,
     timeout: float = 30.0,
     max_response_bytes: int = ANSWER_LIMIT,
+    guard: Guard | None = None,
 ) -> Response:
-    """POST `body` as JSON; the 2xx answer, within `timeout` seconds in all."""
-    parts = _checked_url(url)
-    sent = {"Content-Type": "application/json", "Accept": "application/json", "User-Agent": "duly", **(headers or {})}
-    for name, value in sent.items():
-        _check_header(name, value)
+    """POST `body` as JSON; the 2xx answer, all of it, within `timeout` seconds."""
     text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-    what = f"POST {parts.scheme}://{parts.hostname}{parts.path or '/'}"
+    response = request(
+        "POST", url, text, headers=headers, timeout=timeout, max_response_bytes=max_response_bytes, guard=guard
+    )
+    if not response.is_whole:
+        what = _said("POST", checked_url(url))
+        raise BadAnswer(f"{what}: the answer ({response.status}) has more than {max_response_bytes:,} bytes")
+    return response
+
+
+def request(
+    method: str,
+    url: str,
+    body: bytes | None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 30.0,
+    max_response_bytes: int = ANSWER_LIMIT,
+    guard: Guard | None = None,
+    retry_statuses: Collection[int] | None = None,
+) -> Response:
+    """The 2xx answer, within `timeout` seconds in all; what is longer than `max_response_bytes` is cut and says so."""
+    parts = checked_url(url)
+    sent = _completed(headers or {}, has_body=body is not None)
+    for name, value in sent.items():
+        check_header(name, value)
+    what = _said(method, parts)
     deadline = time.monotonic() + timeout
     try:
-        with _connect(parts, deadline) as wire:
-            status, got, answer, whole = _exchange(wire, parts, text, sent, max_response_bytes)
+        with _connect(parts, deadline, guard) as wire:
+            status, got, answer, whole = _exchange(wire, method, parts, body, sent, max_response_bytes)
     except TimeoutError:
         raise TimedOut(f"{what}: no whole answer within {timeout:g} s") from None
     except (OSError, HTTPException) as error:
-        raise Unreachable(f"{what}: {_hide(_kind(error), sent)}") from None
+        raise Unreachable(f"{what}: {hide(_kind(error), sent, parts.query)}") from None
     if not 200 <= status < 300:
-        raise _refusal(what, status, got, _hide(answer.decode("utf8", "replace"), sent))
-    if not whole:
-        raise BadAnswer(f"{what}: the answer ({status}) has more than {max_response_bytes:,} bytes")
-    return Response(status, got, answer)
+        text = hide(answer.decode("utf8", "replace"), sent, parts.query)
+        raise _refusal(what, status, got, text, retry_statuses)
+    return Response(status, got, answer, whole)
 
 
-def _connect(parts: SplitResult, deadline: float) -> _Wire:
-    """Resolve and connect: the one place that knows which address is about to be called."""
+def _completed(headers: Mapping[str, str], has_body: bool) -> dict[str, str]:
+    """The caller's headers, and ours where the caller has none of that name, in whatever case."""
+    ours = {"Content-Type": "application/json"} if has_body else {}
+    ours |= {"Accept": "application/json", "User-Agent": "duly"}
+    given = {name.lower() for name in headers}
+    return {**{name: value for name, value in ours.items() if name.lower() not in given}, **headers}
+
+
+def _said(method: str, parts: SplitResult) -> str:
+    return f"{method} {parts.scheme}://{parts.hostname}{parts.path or '/'}"
+
+
+def _connect(parts: SplitResult, deadline: float, guard: Guard | None) -> _Wire:
+    """Resolve, ask the guard, connect: the one place that knows which address is about to be called."""
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     last: OSError = OSError(f"{host} has no address")
     addresses = _resolve(host, port, deadline)
+    if guard is not None:
+        guard.check(host, (address[0] for *_, address in addresses))
     for place, (family, kind, protocol, _, address) in enumerate(addresses):
         sock = socket.socket(family, kind, protocol)
         try:
@@ -200,13 +240,13 @@ class _Wire(io.RawIOBase):
 
 
 def _exchange(
-    wire: _Wire, parts: SplitResult, body: bytes, headers: Mapping[str, str], limit: int
+    wire: _Wire, method: str, parts: SplitResult, body: bytes | None, headers: Mapping[str, str], limit: int
 ) -> tuple[int, dict[str, str], bytes, bool]:
     """Status, headers, body up to the limit, and whether that was all of it."""
     connection = HTTPConnection(parts.netloc)
     connection.sock = wire
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection.request("POST", quote(target, safe="/?&=%:@!$'()*+,;~[]"), body, dict(headers))
+    connection.request(method, quote(target, safe="/?&=%:@!$'()*+,;~[]"), body, dict(headers))
     response = connection.getresponse()
     got = {name.lower(): value for name, value in response.getheaders()}
     is_good = 200 <= response.status < 300
@@ -225,15 +265,22 @@ def _read(response: HTTPResponse, limit: int) -> tuple[bytes, bool]:
     return b"".join(parts)[:limit], room > 0
 
 
-def _refusal(what: str, status: int, headers: Mapping[str, str], body: str) -> Exception:
+def _refusal(
+    what: str, status: int, headers: Mapping[str, str], body: str, retry_statuses: Collection[int] | None
+) -> Exception:
     """What a status other than 2xx means."""
     excerpt = " ".join(body.split())[:EXCERPT]
     problem = f"{what} answered {status}" + (f": {excerpt}" if excerpt else "")
-    if status == 429 or (status == 503 and "retry-after" in headers):
+    has_hint = "retry-after" in headers
+    if retry_statuses is None:
+        is_passing = status in PASSING or not 400 <= status < 500
+        is_busy = status == 429 or (status == 503 and has_hint)
+    else:
+        is_passing = status in retry_statuses
+        is_busy = is_passing and status in (429, 503) and has_hint
+    if is_busy:
         return Throttled(_retry_after(headers))
-    if 400 <= status < 500 and status not in PASSING:
-        return GiveUp(problem)
-    return BadStatus(problem, status, excerpt)
+    return BadStatus(problem, status, excerpt) if is_passing else GiveUp(problem)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
@@ -256,7 +303,8 @@ def _date(text: str) -> datetime | None:
     return date.replace(tzinfo=UTC) if date.tzinfo is None else date
 
 
-def _checked_url(url: str) -> SplitResult:
+def checked_url(url: str) -> SplitResult:
+    """The parts of a URL that can be asked for; InputError otherwise."""
     try:
         parts = urlsplit(url)
         is_known = parts.scheme in _PORTS and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -269,32 +317,12 @@ def _checked_url(url: str) -> SplitResult:
     return parts
 
 
-def _check_header(name: str, value: str) -> None:
+def check_header(name: str, value: str) -> None:
     # http.client would refuse these too, in words that repeat the value: a key with a line end from a secrets file.
     if not _TOKEN.fullmatch(name):
         raise InputError("headers", f"{name!r:.80} is not the name of a header")
     if not _VALUE.fullmatch(value):
         raise InputError(f"headers.{name}", "holds a line end or another character that a header cannot carry")
-
-
-def _hide(text: str, headers: Mapping[str, str]) -> str:
-    """The text without what the caller's own headers say: servers like to echo what they were sent."""
-    for secret in sorted(_secrets(headers), key=len, reverse=True):
-        text = text.replace(secret, "***")
-    return text
-
-
-def _secrets(headers: Mapping[str, str]) -> Iterable[str]:
-    for name, value in headers.items():
-        if name.lower() not in _OPEN:
-            yield from (
-                word for word in (value.strip(), *value.split()) if len(word) > 3 and word.lower() not in _SCHEMES
-            )
-
-
-# Headers that say nothing secret and may be quoted, and the words of Authorization that say nothing either.
-_OPEN = frozenset(("content-type", "accept", "user-agent", "idempotency-key", "duly-attempt"))
-_SCHEMES = frozenset(("basic", "bearer", "digest", "token"))
 
 
 def _kind(error: Exception) -> str:

@@ -263,8 +263,10 @@ def quota(
         free, until = tokens(meter, hits.get(meter.name, ()), running.get(meter.name, 0), now)
         if meter.since is not None:
             items = min(items, free)
+        elif meter.per is not None:
+            calls = min(calls, free)
         else:
-            calls = min(calls, free if meter.per is not None else 1 if free else 0)  # a lease counts as one at a time
+            calls = min(calls, free, 1)
         if not free:
             waits.append(until)
     items = min(items, calls * batch)

@@ -329,11 +329,12 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
        max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
        fingerprint, expires_at
   from duly_item
- where schedule_id = any(:ids::bigint[]) and is_waiting
+ where schedule_id = any(:ids::bigint[]) and state = 'waiting'
    for update
 
 -- name: lock_waiting
-select id from duly_item where id = any(:ids::bigint[]) and is_waiting order by id for update
+-- Those of these items that wait: until the end of the transaction nobody can claim them.
+select id from duly_item where id = any(:ids::bigint[]) and state = 'waiting' order by id for update
 
 -- name: prune
 -- Looks at the next rows by id and forgets those that finished long enough ago; review waits for a person. Answers how

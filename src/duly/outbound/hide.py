@@ -1,0 +1,41 @@
+"""Secrets stay out of errors: servers like to echo what they were sent, and errors are kept, shown and logged."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from urllib.parse import parse_qsl
+
+# Headers that say nothing secret and may be quoted, and the words of Authorization that say nothing either.
+OPEN = frozenset(("content-type", "accept", "user-agent", "idempotency-key", "duly-attempt"))
+SCHEMES = frozenset(("basic", "bearer", "digest", "token"))
+SHORTEST = 4  # characters from which a word may be a secret
+
+
+def hide(text: str, headers: Mapping[str, str], query: str = "") -> str:
+    """The text without what the caller's own headers and query say."""
+    secrets = sorted(_secrets(headers, query), key=len, reverse=True)
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    for secret in secrets:  # the text may have been cut in the middle of one
+        for length in range(len(secret) - 1, SHORTEST - 1, -1):
+            if text.endswith(secret[:length]):
+                return f"{text[:-length]}***"
+    return text
+
+
+def _secrets(headers: Mapping[str, str], query: str) -> set[str]:
+    words = (*_header_words(headers), *_query_words(query))
+    secrets = {word for word in words if len(word) >= SHORTEST and word.lower() not in SCHEMES}
+    return secrets | {json.dumps(secret)[1:-1] for secret in secrets}
+
+
+def _header_words(headers: Mapping[str, str]) -> Iterator[str]:
+    for name, value in headers.items():
+        if name.lower() not in OPEN:
+            yield from (value.strip(), *value.split())
+
+
+def _query_words(query: str) -> Iterator[str]:
+    yield from (pair.partition("=")[2] for pair in query.split("&"))
+    yield from (value for _, value in parse_qsl(query))

@@ -1,0 +1,382 @@
+"""Limits in the engine: which meters a claim needs, how the claimer waits for them, and what begins in time."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from duly import Backoff, Duly, Limit, Windows
+from duly.engine.calls import Caller, Verdicts
+from duly.engine.claimer import Claimer
+from duly.engine.metering import Meters, metering_of, meters_of, prefixes_of
+from duly.engine.pools import AsyncPool, Slot, ThreadPool
+from duly.engine.work import Hands, Work
+from duly.model import Done, Item, Meter, Released
+from duly.store import Store
+from duly.task import Task
+from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket
+from tests.model.test_decide import an_item
+from tests.support import NOW, after, counts, put, settle
+
+SLOW = timedelta(seconds=61.2)  # a minute and its slack
+
+
+class Clock:
+    """What time it is for meters: the time of the tick, unless told otherwise."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Limited(Basket):
+    def __init__(self, *limits: Limit, backlog: Limit | None = None, batch: int = 1, **more: Any) -> None:
+        super().__init__(**more)
+        self.batch = batch
+        self.meters = Meters((limits, backlog, None))
+        self.granted: list[tuple[int | None, float]] = []
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        super().begin(items)
+        self.granted.append((calls, start_by))
+
+
+def claimer(store: Store, pool: Basket, clock: Clock | None = None) -> Claimer:
+    return Claimer(store, [pool], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, fresh_now=clock)
+
+
+def tick(one: Claimer, clock: Clock, now: datetime) -> datetime:
+    clock.now = now
+    return one.tick(now)
+
+
+# -- which meters
+
+
+def test_a_task_without_limits_is_not_metered() -> None:
+    app = Duly("sqlite://")
+
+    @app.task
+    def ring() -> None: ...
+
+    assert meters_of([ring]) is None
+
+
+def test_each_lane_has_its_own_meters() -> None:
+    app = Duly("sqlite://")
+
+    @app.task(limits=Limit("boeing", 2, per="1m"), retry=Windows("30 2-22/4 * * *", cap=50), backlog="100/s")
+    def sync() -> None: ...
+
+    meters = meters_of([sync])
+    boeing = Meter("boeing", 2, per=60)
+    assert meters.of("sync", "main", False, NOW) == (boeing,)
+    assert meters.of("sync", "main", True, NOW) == (boeing, Meter("backlog:sync", 100, per=1))
+    window = Meter("window:sync", 50, since=after(-9_000), until=after(5_400))
+    assert meters.of("sync", "retry", True, NOW) == (boeing, window)
+
+
+def test_a_limit_per_value_has_a_queue_and_a_meter_for_each() -> None:
+    app = Duly("sqlite://")
+
+    @app.task(limits=[Limit("shop", 2, per="1m", by="shop"), Limit("all", 9)])
+    def fetch(shop: str) -> None: ...
+
+    assert prefixes_of([fetch]) == ("fetch/",)
+    assert [fetch.queue_for({"shop": shop}) for shop in ("a", "b c", "")] == [
+        "fetch/a", "fetch/b c", "fetch/e3b0c44298fc1c149afbf4c8996fb924",
+    ]  # fmt: skip
+    meters = meters_of([fetch])
+    assert [meter.name for meter in meters.of("fetch/a", "main", False, NOW)] == ["shop:a", "all"]
+    assert [meter.name for meter in meters.of("fetch", "main", False, NOW)] == ["shop", "all"]
+    assert metering_of(fetch)[0] == fetch.limits
+
+
+# -- the claimer
+
+
+def test_it_claims_what_a_limit_grants_and_comes_back_when_there_is_more(store: Store) -> None:
+    put(store, 5)
+    pool, clock = Limited(Limit("x", 2, per="1m")), Clock()
+    one = claimer(store, pool, clock)
+    assert tick(one, clock, NOW) == after(60), "a limit may be raised meanwhile: it asks again within a minute"
+    assert len(pool.items) == 2
+    assert one.held_until(NOW) == after(60)
+    assert tick(one, clock, after(60)) == NOW + SLOW
+    assert len(pool.items) == 2
+    tick(one, clock, NOW + SLOW)
+    assert len(pool.items) == 4
+    assert one.held_until(after(1000)) is None
+
+
+def test_a_raised_limit_is_noticed(store: Store) -> None:
+    put(store, 9)
+    pool, clock = Limited(Limit("x", 2, per="1h")), Clock()
+    one = claimer(store, pool, clock)
+    tick(one, clock, NOW)
+    store.write("set_meter", {"name": "x", "most": 5, "per": None})
+    tick(one, clock, after(60))
+    assert len(pool.items) == 5
+
+
+def test_the_time_that_counts_is_that_of_the_claim(store: Store) -> None:
+    """A tick may have begun long before its claim."""
+    put(store, 3)
+    pool, clock = Limited(Limit("x", 1, per="1m")), Clock()
+    clock.now = after(5)
+    claimer(store, pool, clock).tick(NOW)
+    assert store.read("all_meters", {})[0][3] == [after(5)]
+    assert pool.items[0].started_at == after(5)
+
+
+def test_without_a_clock_of_its_own_the_tick_is_the_time(store: Store) -> None:
+    put(store, 3)
+    pool = Limited(Limit("x", 1, per="1m"))
+    claimer(store, pool).tick(NOW)
+    assert [item.started_at for item in pool.items] == [NOW]
+
+
+def test_calls_must_begin_within_the_slack_of_their_limit(store: Store) -> None:
+    put(store, 2)
+    pool = Limited(Limit("x", 1, per="1m"), Limit("y", 5, per="1s"))
+    begun = time.monotonic()
+    claimer(store, pool, Clock()).tick(NOW)
+    ((calls, start_by),) = pool.granted
+    assert calls == 1
+    assert begun < start_by < time.monotonic() + 0.05
+    unhurried = Limited(Limit("gpu", 1))
+    claimer(store, unhurried, Clock()).tick(NOW)
+    assert unhurried.granted == [(1, float("inf"))]
+
+
+def test_batches_are_claimed_whole(store: Store) -> None:
+    put(store, 50)
+    pool = Limited(Limit("x", 3, per="1m"), room=47, batch=10)
+    claimer(store, pool, Clock()).tick(NOW)
+    assert len(pool.items) == 30
+    assert pool.granted[0][0] == 3
+
+
+def test_a_pool_that_can_begin_nothing_claims_nothing(store: Store) -> None:
+    put(store, 3)
+    pool = Limited(Limit("x", 3, per="1m"))
+    pool.free_calls = lambda: 0  # type: ignore[method-assign]
+    claimer(store, pool, Clock()).tick(NOW)
+    assert pool.items == []
+
+
+def test_calls_at_the_same_time_are_claimed_one_by_one_and_asked_for_again_soon(store: Store) -> None:
+    put(store, 100)
+    pool, clock = Limited(Limit("gpu", 2)), Clock()
+    one = claimer(store, pool, clock)
+    now = NOW
+    for _ in range(20):  # long works: it has asked in vain for a while
+        now = tick(one, clock, now)
+    assert len(pool.items) == 2
+    for served in range(3, 8):
+        item = pool.items.pop(0)
+        settle(store, item, Done(), closed=[item.fence])
+        ended = now
+        while len(pool.items) < 2:
+            now = tick(one, clock, now)
+        assert now - ended <= timedelta(seconds=1), f"the {served}th waited for long"
+
+
+def test_an_empty_queue_under_a_limit_is_asked_ever_more_rarely(store: Store) -> None:
+    put(store, task="mystery", queue="ring")
+    pool, clock = Limited(Limit("x", 2, per="1m")), Clock()
+    one = claimer(store, pool, clock)
+    now = NOW
+    for _ in range(40):
+        now = tick(one, clock, now)
+    assert pool.items == []
+    assert now - NOW > timedelta(seconds=20)
+
+
+def test_a_limit_on_one_queue_does_not_hold_the_others(store: Store) -> None:
+    put(store, 9, queue="a")
+    put(store, 3, queue="b")
+
+    class ByQueue(Meters):
+        def of(self, queue: str, *more: Any) -> tuple[Meter, ...]:
+            return super().of(queue, *more) if queue == "a" else ()
+
+    pool = Limited()
+    pool.meters = ByQueue(((Limit("x", 1, per="1m"),), None, None))
+    claimer(store, pool, Clock()).tick(NOW)
+    assert sorted(item.queue for item in pool.items) == ["a", "b", "b", "b"]
+
+
+# -- a backlog at its pace
+
+
+def test_a_paced_backlog_does_not_hold_back_what_is_fresh(store: Store) -> None:
+    put(store, 20, due_at=after(-3600))
+    put(store, 3, due_at=after(5))
+    pool, clock = Limited(backlog=Limit("backlog", 2, per="1m")), Clock()
+    one = claimer(store, pool, clock)
+    tick(one, clock, NOW)
+    assert len(pool.items) == 2, "the backlog has its pace"
+    now = after(5)
+    while len(pool.items) < 5:
+        now = tick(one, clock, now)
+    assert now <= after(6), "it waited for the backlog"
+    assert one.held_until(now) == after(60)
+    now = NOW + SLOW
+    while len(pool.items) < 7:
+        now = tick(one, clock, now)
+    assert now <= NOW + SLOW + timedelta(seconds=2)
+
+
+def test_beside_a_paced_backlog_nobody_asks_without_a_pause(store: Store) -> None:
+    put(store, 20, due_at=after(-3600))
+    pool, clock = Limited(backlog=Limit("backlog", 2, per="1m")), Clock()
+    one = claimer(store, pool, clock)
+    now, ticks = NOW, 0
+    while now < after(60):
+        now = tick(one, clock, now)
+        ticks += 1
+    assert ticks < 400
+    assert len(pool.items) == 2
+
+
+def test_a_limit_holds_for_fresh_and_late_together(store: Store) -> None:
+    put(store, 20, due_at=after(-3600))
+    put(store, 20, due_at=after(-1))
+    pool = Limited(Limit("x", 4, per="1m"), backlog=Limit("backlog", 2, per="1m"), room=30)
+    one = claimer(store, pool, Clock())
+    assert one.tick(NOW) == after(60)
+    assert len(pool.items) == 4
+    assert any(item.due_at == after(-1) for item in pool.items)
+
+
+# -- the pools
+
+
+@pytest.fixture
+def app(sqlite_url: str) -> Duly:
+    app = Duly(sqlite_url)
+
+    @app.task(limits=Limit("x", 2, per="1m"), retry=Backoff())
+    def plain() -> None: ...
+
+    @app.task(limits=Limit("x", 2, per="1m"), batch=5)
+    def batched(rows: list[dict[str, Any]]) -> None: ...
+
+    @app.task(limits=Limit("x", 2, per="1m"))
+    async def other() -> None: ...
+
+    return app
+
+
+Ended = queue.SimpleQueue[tuple[Work, Verdicts]]
+Make = Callable[..., tuple[Any, Ended]]
+
+
+@pytest.fixture
+def make(app: Duly) -> Iterator[Make]:
+    pools: list[Any] = []
+
+    def made(name: str, size: int = 3) -> tuple[Any, Ended]:
+        ended: Ended = queue.SimpleQueue()
+        hands = Hands()
+
+        def finish(work: Work, verdicts: Verdicts, at: float | None) -> bool:
+            if not hands.take(work):
+                return False
+            ended.put((work, verdicts))
+            return True
+
+        tasks: dict[str, Task[..., Any]] = {name: app.tasks[name]}
+        common: dict[str, Any] = {"hands": hands, "finish": finish, "wants": lambda: None}
+        caller = Caller(app, lambda *_: None)
+        pool = (
+            AsyncPool(tasks, frozenset(), size, 100, caller=caller, **common)
+            if tasks[name].is_async
+            else ThreadPool(tasks, frozenset(), size, 100, slots=lambda: Slot(caller), apart=False, **common)
+        )
+        pool.start()
+        pools.append(pool)
+        return pool, ended
+
+    yield made
+    for pool in pools:
+        pool.close()
+
+
+def items_of(task: str, count: int, **more: Any) -> list[Item]:
+    return [an_item(id=n, task=task, **more) for n in range(1, count + 1)]
+
+
+@pytest.mark.parametrize("task", ["plain", "other"])
+def test_a_call_that_cannot_begin_in_time_is_given_back(make: Make, task: str) -> None:
+    pool, ended = make(task)
+    pool.begin(items_of(task, 2), 2, time.monotonic() - 0.001)
+    for _ in range(2):
+        assert ended.get(timeout=10)[1] == [Released()]
+    pool.begin(items_of(task, 1), 1, time.monotonic() + 60)
+    assert ended.get(timeout=10)[1] == [Done()]
+
+
+@pytest.mark.parametrize("task", ["plain", "other"])
+def test_calls_beyond_what_was_granted_are_given_back(make: Make, task: str) -> None:
+    pool, ended = make(task)
+    pool.begin(items_of(task, 5), 2)
+    ends = [ended.get(timeout=10)[1] for _ in range(5)]
+    assert (ends.count([Released()]), ends.count([Done()])) == (3, 2)
+
+
+def test_suspects_are_calls_of_their_own_and_go_first(make: Make) -> None:
+    pool, ended = make("batched")
+    apart: list[Work] = []
+    pool.isolate = apart.extend
+    suspects = [an_item(id=n, task="batched", crashes=1) for n in (101, 102)]
+    pool.begin([*items_of("batched", 5), *suspects], 2)
+    assert [work.items[0].id for work in apart] == [101, 102]
+    work, verdicts = ended.get(timeout=10)
+    assert (len(work.items), verdicts) == (5, [Released()] * 5)
+    assert pool.free_calls() == 1, "wherever they run, they were granted here"
+    for each in apart:
+        each.over(each)
+    assert pool.free_calls() == 3
+
+
+def test_half_a_batch_takes_a_whole_place(make: Make) -> None:
+    pool, _ = make("batched", size=2)
+    pool.isolate = lambda works: None
+    pool.begin([an_item(id=n, task="batched", crashes=1) for n in (1, 2)], 2)
+    assert (pool.free_calls(), pool.room()) == (0, 0), "two items, two calls: there is no room for a third"
+
+
+def test_room_is_for_calls_that_can_begin_at_once(make: Make) -> None:
+    pool, _ = make("batched", size=2)
+    assert (pool.free_calls(), pool.room()) == (2, 10)
+    pool.isolate = lambda works: None
+    pool.begin([an_item(id=1, task="batched", crashes=1)], 1)
+    assert (pool.free_calls(), pool.room()) == (1, 5)
+
+
+# -- all together
+
+
+def test_a_limit_holds_over_two_workers(store: Store, other: Store) -> None:
+    put(store, 30)
+    clock = Clock()
+    pools = [Limited(Limit("x", 3, per="1m"), room=30) for _ in range(2)]
+    claimers = [claimer(each, pool, clock) for each, pool in zip((store, other), pools, strict=True)]
+    taken = []
+    for second in range(200):
+        for one in claimers:
+            tick(one, clock, after(second))
+        taken.append(sum(len(pool.items) for pool in pools))
+    for start in range(140):
+        assert taken[start + 60] - taken[start] <= 3
+    assert taken[-1] == 12
+    assert counts(store) == {"running": 12, "waiting": 18}
