@@ -391,8 +391,8 @@ def test_settings_say_value_source_and_meaning(tmp_path: Path) -> None:
     (tmp_path / "duly.toml").write_text("sweep_seconds = 2\n")
     env = {
         "SCHEDULER_BATCH_SIZE": "7",
-        "DULY_DATABASE_URL": "postgresql://u:secret@h/x",
-        "DULY_VAPI_API_KEY": "secret",
+        "DULY_DATABASE_URL": "postgresql://u:hunter2@h/x",
+        "DULY_VAPI_API_KEY": "hunter2",
     }
     found = {each["name"]: each for each in parsed(call("settings", "--json", **env))}
     assert (found["concurrency"]["value"], found["concurrency"]["source"]) == (7, "SCHEDULER_BATCH_SIZE")
@@ -401,5 +401,5 @@ def test_settings_say_value_source_and_meaning(tmp_path: Path) -> None:
     assert found["lease_seconds"]["doc"]
     assert found["database_url"]["value"] == "postgresql://u:***@h/x"
     text = printed(call("settings", **env))
-    assert "secret" not in text
+    assert "hunter2" not in text
     assert "concurrency = 7  (SCHEDULER_BATCH_SIZE)" in text

@@ -128,6 +128,19 @@ def test_a_damaged_file_is_told_as_such(tmp_path: Path) -> None:
                 act()
 
 
+def test_a_file_that_is_damaged_among_its_rows_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "duly.db"
+    with opened(f"sqlite:///{path}") as store:
+        migrate(store)
+        put(store, 500, args={"a": "x" * 200})
+    text = bytearray(path.read_bytes())
+    half = len(text) // 2
+    text[half:] = b"\xff" * (len(text) - half)
+    path.write_bytes(text)
+    with opened(f"sqlite:///{path}") as store, pytest.raises(StoreError, match=r"duly\.db is damaged"):
+        query(store, "select * from duly_item")
+
+
 def test_a_process_that_writes_for_ever_is_not_waited_for_for_ever(sqlite_url: str) -> None:
     with opened(sqlite_url, timeout=0.1) as store:
         put(store)

@@ -70,7 +70,7 @@ def fitting(act: Callable[..., Any], pairs: dict[str, str]) -> Any:
         try:
             return act(**read)
         except InputError as error:
-            name = error.field.partition(".")[0].partition("[")[0]
+            name = error.field  # trouble inside a value is no reason to take it for text
             if name not in read or read[name] == pairs[name]:
                 raise
             read[name] = pairs[name]
