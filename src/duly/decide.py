@@ -113,6 +113,8 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
                 failures=0,
                 crashes=0,
                 losses=0,
+                # What windows moved it back by is forgiven with its failures.
+                rank=item.rank - item.failures_in_a_row if item.lane == "retry" and rules.retry.has_windows else None,
             )
         case _:
             verb = {Cancel: "be cancelled", Revived: "be retried"}.get(type(outcome), f"take {outcome!r}")

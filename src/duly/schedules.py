@@ -95,6 +95,7 @@ class Schedules:
         news = (self._new(of, row.get("rule", rule), checked_key(row.get("key")), _without(row)) for row in rows)
         fresh = 0
         while portion := list(islice(news, PORTION)):
+            self._check_ring(portion[0])
             now = self._app.clock.now()
             fresh += sum(
                 is_new for _, is_new in self._app.store.enroll([_planned(n, now) for n in portion], self._seat)
@@ -166,8 +167,13 @@ class Schedules:
         return str(rule), next_at
 
     def _write(self, new: NewSchedule) -> Schedule:
+        self._check_ring(new)
         ((schedule_id, is_fresh),) = self._app.store.enroll([_planned(new, self._app.clock.now())], self._seat)
         if not is_fresh:
+            if (self.get(schedule_id).ring is None) != (new.ring is None):
+                raise InputError(
+                    "rule", f"{new.key!r} has another kind of rule, with a slot or without; remove it first"
+                )
             fields: dict[str, Any] = {
                 "queue": new.queue, "args": new.args, "zone": new.zone, "rank": new.rank, "catch_up": new.catch_up,
                 "max_lateness": new.max_lateness, "overlap": new.overlap, "is_declared": new.is_declared,
@@ -176,6 +182,13 @@ class Schedules:
                 fields["rule"] = new.rule
             self._revise([schedule_id], "code" if new.is_declared else LOCAL, advance.changed, **fields)
         return self.get(schedule_id)
+
+    def _check_ring(self, new: NewSchedule) -> None:
+        """All members of a ring divide the same period by the same number."""
+        for member in self.page(ring=new.ring, most=1) if new.ring is not None else ():
+            rule, known = _slot_of(new.rule), _slot_of(member.rule)
+            if (rule.of, rule.period) != (known.of, known.period):
+                raise InputError("rule", f"the members of {new.ring} have {known.of} slots; all of them have the same")
 
     # -- care
 

@@ -251,6 +251,13 @@ def test_a_task_that_nobody_here_knows_is_never_given_up() -> None:
     assert change.due_at == NOW + timedelta(days=1)
 
 
+def test_a_revived_item_is_forgiven_the_ranks_that_windows_moved_it_back_by() -> None:
+    rules = Rules(retry=Windows("30 2-22/4 * * *"))
+    item = an_item("failed", lane="retry", rank=7, failures=2, streak=3)
+    assert decide(item, Revived(NOW), NOW, rules).rank == 2
+    assert decide(item, Revived(NOW), NOW, RULES).rank is None
+
+
 def test_a_revived_item_has_all_its_tries_again() -> None:
     spent = an_item("failed", attempt=3, failures=2, crashes=1, losses=4, lane="retry")
     change = decide(spent, Revived(after(9)), NOW, RULES)

@@ -1,0 +1,164 @@
+"""Schedules as a program makes and mends them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import pytest
+
+from duly import Daily, Duly, Every, InputError, Limit, Slots, testing
+from duly.errors import DulyError, ItemNotFound
+from duly.testing import World
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    app = Duly("sqlite:///unused.db")
+
+    @app.task
+    def tick(n: int = 0) -> None: ...
+
+    @app.task(limits=Limit("tenant", 1, per="1m", by="user"))
+    def serve(user: str) -> None: ...
+
+    with testing.virtual(app, START) as one:
+        yield one
+
+
+def test_what_code_declares_is_written_changed_and_removed_with_the_code(world: World) -> None:
+    app = world.app
+    app.tasks["tick"].every(Every("1h"))
+    (declared,) = app.schedules.pages()
+    assert declared.is_declared
+    assert world.advance(hours=3) == 3
+    later = Duly(store=app.store, clock=world.clock)
+
+    @later.task
+    def tick(n: int = 0) -> None: ...
+
+    tick.every(Daily("09:00"), n=1)
+    tick.every(Daily("09:00"), n=2)
+    later.schedules.reconcile()
+    assert [(each.rule, each.args) for each in later.schedules.pages()] == [
+        ("daily 09:00", b'{"n":1}'),
+        ("daily 09:00", b'{"n":2}'),
+    ]
+
+
+def test_a_schedule_with_a_key_stays_when_the_code_forgets_it(world: World) -> None:
+    app = world.app
+    app.tasks["tick"].every(Every("1h"), key="mine")
+    later = Duly(store=app.store, clock=world.clock)
+
+    @later.task
+    def tick(n: int = 0) -> None: ...
+
+    later.schedules.reconcile()
+    assert [each.key for each in later.schedules.pages()] == ["mine"]
+
+
+def test_creating_again_changes_what_is_there(world: World) -> None:
+    schedules = world.app.schedules
+    first = schedules.create("tick", "daily 09:00", key="a", n=1)
+    again = schedules.create("tick", "daily 10:00", key="a", n=2, zone="Asia/Tokyo", max_lateness=60)
+    assert (again.id, again.rule, again.zone, again.args, again.max_lateness) == (
+        first.id, "daily 10:00", "Asia/Tokyo", b'{"n":2}', 60,
+    )  # fmt: skip
+    assert again.next_at == datetime(2026, 1, 1, 1, tzinfo=UTC)
+
+
+def test_a_slot_is_neither_won_nor_lost_by_creating_again(world: World) -> None:
+    schedules = world.app.schedules
+    schedules.create("tick", Slots(24), key="even")
+    schedules.create("tick", "daily 09:00", key="plain")
+    for key, rule in (("even", "daily 09:00"), ("plain", Slots(24))):
+        with pytest.raises(InputError, match="another kind of rule"):
+            schedules.create("tick", rule, key=key)
+    with pytest.raises(InputError, match="24 slots"):
+        schedules.create("tick", Slots(12), key="other")
+    with pytest.raises(InputError, match="24 slots"):
+        schedules.create_many("tick", Slots(12), [{"key": "other"}])
+    with pytest.raises(InputError, match="keeps its slot"):
+        schedules.change(schedules.find("tick", "even").id, rule="daily 09:00")
+
+
+@pytest.mark.parametrize(
+    ("field", "fields"),
+    [
+        ("rule", {"rule": "now and then"}),
+        ("rule", {"rule": 7}),
+        ("zone", {"zone": "Mars/Olympus"}),
+        ("catch_up", {"catch_up": "some"}),
+        ("overlap", {"overlap": "maybe"}),
+        ("max_lateness", {"max_lateness": -1}),
+        ("max_lateness", {"max_lateness": "soon"}),
+        ("rank", {"rank": 1000}),
+        ("n", {"args": {"n": "x"}}),
+        ("queue", {"queue": "other"}),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(world: World, field: str, fields: dict[str, object]) -> None:
+    made = world.app.schedules.create("tick", "daily 09:00", key="a")
+    with pytest.raises(InputError) as refusal:
+        world.app.schedules.change(made.id, **fields)
+    assert refusal.value.field == field
+    assert world.app.schedules.get(made.id) == made
+
+
+def test_every_value_can_be_changed(world: World) -> None:
+    schedules = world.app.schedules
+    made = schedules.create("tick", "daily 09:00", key="a")
+    changed = schedules.change(
+        made.id,
+        rule="every 1h",
+        zone="Asia/Tokyo",
+        catch_up="all",
+        overlap="skip",
+        max_lateness=5,
+        rank=3,
+        args={"n": 4},
+    )
+    assert (changed.rule, changed.zone, changed.catch_up, changed.overlap) == ("every 1h", "Asia/Tokyo", "all", "skip")
+    assert (changed.max_lateness, changed.rank, changed.args) == (5, 3, b'{"n":4}')
+
+
+def test_what_is_not_there_is_told(world: World) -> None:
+    for act in (world.app.schedules.pause, world.app.schedules.remove, world.app.schedules.get):
+        with pytest.raises(ItemNotFound, match="schedule 99"):
+            act(99)
+    with pytest.raises(ItemNotFound):
+        world.app.schedules.find("tick", "nobody")
+    with pytest.raises(DulyError):
+        world.app.schedules.create("nope", "daily 09:00", key="a")
+
+
+def test_paused_twice_is_paused_once(world: World) -> None:
+    schedules = world.app.schedules
+    made = schedules.create("tick", "every 1h", key="a")
+    schedules.pause(made.id)
+    schedules.pause(made.id)
+    assert world.advance(hours=5) == 0
+    schedules.resume(made.id)
+    schedules.resume(made.id)
+    assert world.advance(hours=2) == 2
+    assert [note.action for note in schedules.audit(made.id)] == ["schedule.resumed", "schedule.paused"]
+
+
+def test_run_now_is_one_more(world: World) -> None:
+    made = world.app.schedules.create("tick", "every 1h", key="a")
+    world.app.schedules.run_now(made.id)
+    assert world.run() == 1
+    assert world.advance(hours=1) == 1
+    assert len(world.app.schedules.occurrences(made.id)) == 2
+
+
+def test_a_limit_per_key_lets_nobody_wait_for_others(world: World) -> None:
+    serve = world.app.tasks["serve"]
+    for user in ("ann", "ann", "ann", "bob", "name with / and ü"):
+        serve.put(user=user)
+    assert world.run() == 3, "the first of each"
+    assert world.advance(minutes=3) == 2
+    assert {row.state for row in world.items()} == {"done"}
