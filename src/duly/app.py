@@ -12,12 +12,13 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from duly import codec
+from duly import acts, codec
 from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, load
 from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
 from duly.model import Cancel, NewItem, Outcome, Placed, Revived
+from duly.people import People
 from duly.policy.limits import Limit, parse_limit
 from duly.policy.retry import Backoff, Retry
 from duly.read import Read
@@ -55,6 +56,11 @@ class Duly:
         self._opening = threading.Lock()
         self.telemetry = Telemetry(self)
         self.schedules = Schedules(self)
+        self.people = People(self)
+        self.apps: dict[str, Any] = {}  # what is built on this app, by name, for the service
+        # Tasks of our own, which every worker runs beside the app's.
+        self.system: dict[str, Task[..., Any]] = {}
+        self.system[acts.TASK] = acts.acts_on(self)
 
     # -- tasks
 
@@ -147,9 +153,13 @@ class Duly:
         self.tasks[name] = task
         return task
 
+    @property
+    def all_tasks(self) -> dict[str, Task[..., Any]]:
+        return {**self.system, **self.tasks}
+
     def task_named(self, name: str) -> Task[..., Any]:
         try:
-            return self.tasks[name]
+            return self.tasks[name] if name in self.tasks else self.system[name]
         except KeyError:
             known = ", ".join(sorted(self.tasks)) or "none"
             raise UnknownTask("task", f"there is no task {name!r} here; known: {known}") from None

@@ -82,6 +82,10 @@ class Settings:
     listen: bool = _setting(
         True, "Use LISTEN on PostgreSQL to wake at once; turn off behind a transaction pooler and rely on sweeps."
     )
+    masked: str = _setting(
+        "password,secret,token,authorization,api_key,apikey",
+        "Parts of names, comma-separated: values of arguments and results under such names are masked in lists.",
+    )
     http_host: str = _setting("127.0.0.1", "Address that /metrics, /healthz and /readyz listen on.")
     http_port: int = _setting(8086, "Their port; 0 turns them off.", least=0)
     outbound_allow: str = _setting(

@@ -29,6 +29,7 @@ from duly.model import (
     Cancel,
     Change,
     Crashed,
+    Discarded,
     Done,
     Expired,
     Failed,
@@ -97,6 +98,8 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
             return _crash(replace(change, crashes=item.crashes + 1), item, now, rules)
         case "running", Lost():
             return _lose(item, now, rules)
+        case "failed", Discarded():
+            return replace(_still(item, "discarded"), state="cancelled", finished_at=now)
         case "waiting", Superseded():
             return replace(_still(item, "superseded"), state="cancelled", finished_at=now)
         case (("waiting" | "running"), Cancel()):

@@ -6,8 +6,10 @@ applies it if the item is still in the state and under the fence that the change
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from hashlib import sha256
 from typing import Any, Final, Literal, TypeAlias
 
 from msgspec import Struct
@@ -73,6 +75,7 @@ class NewItem(Struct, frozen=True, gc=False):
     max_attempts: int | None = None
     trace: str | None = None
     expires_at: datetime | None = None
+    owner: str | None = None
 
 
 class Placed(Struct, frozen=True, gc=False):
@@ -224,6 +227,10 @@ class Expired(Struct, frozen=True, gc=False):
     """Too late to be worth starting."""
 
 
+class Discarded(Struct, frozen=True, gc=False):
+    """A person looked at it in review and wants no more of it."""
+
+
 class Released(Struct, frozen=True, gc=False):
     """A worker that shuts down gives the attempt back."""
 
@@ -234,7 +241,7 @@ class Revived(Struct, frozen=True, gc=False):
     due_at: datetime
 
 
-Outcome: TypeAlias = Done | Failed | Verdict | Crashed | Lost | Released | Revived | Superseded | Expired
+Outcome: TypeAlias = Done | Failed | Verdict | Crashed | Lost | Released | Revived | Superseded | Expired | Discarded
 
 
 class Tried(Struct, frozen=True, gc=False):
@@ -291,6 +298,14 @@ class Change(Struct, frozen=True, gc=False):
     then: tuple[NewItem, ...] = ()
 
     @property
+    def error_group(self) -> str | None:
+        """Failures that look alike have the same: by task, class and the words of the error without what varies."""
+        if self.tried is None:
+            return None
+        words = _VARYING.sub("#", (self.error or "").partition("\n")[0][:500])
+        return sha256(f"{self.task}\n{self.error_class}\n{words}".encode()).hexdigest()[:16]
+
+    @property
     def is_plain_success(self) -> bool:
         """Done with nothing to keep: the common end, which stores settle by the thousand."""
         return self.outcome == "done" and self.result is None and self.member is None and not self.then
@@ -317,6 +332,7 @@ class NewSchedule(Struct, frozen=True, gc=False):
     ring: str | None = None
     slots: int | None = None
     is_declared: bool = False
+    owner: str | None = None
 
 
 class Schedule(Struct, frozen=True, gc=False):
@@ -349,6 +365,7 @@ class Schedule(Struct, frozen=True, gc=False):
     skipped: int
     keep: bytes | None
     created_at: datetime
+    owner: str | None = None  # read where people ask for it
 
     @property
     def is_active(self) -> bool:
@@ -372,6 +389,10 @@ class Revision(Struct, frozen=True, gc=False):
     changes: tuple[Change, ...] = ()
     notes: tuple[Note, ...] = ()
     is_removed: bool = False
+
+
+# What differs between failures of the same kind: numbers, ids, quoted words.
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
 
 
 def cut(text: str, limit: int = ERROR_LIMIT) -> str:

@@ -140,6 +140,33 @@ class WorkerLife(Struct, frozen=True):
     seen_at: datetime
 
 
+class OwnedRow(Row, frozen=True):
+    """An item with whose it is, and with which others it failed."""
+
+    owner: str | None = None
+    error_group: str | None = None
+    schedule_id: int | None = None
+
+
+class Group(Struct, frozen=True):
+    """Failures in review that look alike."""
+
+    id: str
+    task: str
+    error_class: str | None
+    items: int
+    first_at: datetime | None
+    last_at: datetime | None
+    sample: int
+
+
+class ReviewNote(Struct, frozen=True):
+    id: int
+    author: str
+    text: str
+    at: datetime
+
+
 class Read:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -180,6 +207,54 @@ class Read:
     def depths(self) -> list[Depth]:
         rows = self._store.read("depth", {"now": self._clock.now()})
         return sorted((_depth(*row) for row in rows), key=lambda d: (d.queue, d.lane, d.state))
+
+    def queues(self) -> list[dict[str, Any]]:
+        """One row per queue: what waits, is due, runs and is in review."""
+        now = self._clock.now()
+        found: dict[str, dict[str, Any]] = {}
+        for depth in self.depths():
+            empty = {"waiting": 0, "retrying": 0, "due": 0, "oldest": None, "running": 0, "failed": 0, "paused": False}
+            queue = found.setdefault(depth.queue, {"queue": depth.queue, **empty})
+            queue[depth.state] += depth.items
+            queue["paused"] = queue["paused"] or depth.paused
+            if depth.state == "waiting":
+                queue["due"] += depth.due
+                queue["retrying"] += depth.items if depth.lane == "retry" else 0
+                queue["oldest"] = min(filter(None, (queue["oldest"], depth.oldest)), default=None)
+        for queue in found.values():
+            age = (now - queue["oldest"]).total_seconds() if queue["due"] else None
+            queue["oldest_due_seconds"] = None if age is None else max(age, 0.0)
+        return list(found.values())
+
+    def owned(
+        self, owner: str | None, *, state: str | None = None, before: int | None = None, most: int = 50, **filters: Any
+    ) -> list[OwnedRow]:
+        """A page of what someone owns, newest first; None: of all."""
+        given = {"task": None, "queue": None, "key": None, "error_group": None, "schedule_id": None, **filters}
+        given.update(owner=owner, before=2**63 - 1 if before is None else before, most=most)
+        # Waiting items and review have indexes of their own, so that a page is as quick among millions of others.
+        name = {"waiting": "owned_waiting", "failed": "owned_failed"}.get(state or "", "owned_items")
+        if name == "owned_items":
+            given["state"] = state
+        return [_owned(row) for row in self._store.read(name, given)]
+
+    def owned_item(self, item_id: int, owner: str | None) -> OwnedRow | None:
+        """This item, if it is theirs."""
+        rows = self._store.read("owned_item", {"id": item_id, "owner": owner})
+        return _owned(rows[0]) if rows else None
+
+    def groups(self, owner: str | None, most: int = 100) -> list[Group]:
+        """Failures in review by their look, the largest groups first."""
+        rows = self._store.read("groups", {"owner": owner, "most": most})
+        return [Group(*map(_utc, row)) for row in rows]
+
+    def group(self, group_id: str, owner: str | None) -> Group | None:
+        rows = self._store.read("group", {"error_group": group_id, "owner": owner})
+        return Group(*map(_utc, rows[0])) if rows else None
+
+    def review_notes(self, group_id: str, owner: str | None, most: int = 100) -> list[ReviewNote]:
+        rows = self._store.read("review_notes", {"error_group": group_id, "owner": owner, "most": most})
+        return [ReviewNote(*map(_utc, row)) for row in rows]
 
     def late(self, grace: float = 300.0, most: int = 100) -> list[LateItem]:
         """Done items that were started later than this after their time, latest first."""
@@ -222,6 +297,13 @@ class Read:
         """Items that a schedule made, newest first: id, state, outcome, planned, started, finished, attempts, error."""
         rows = self._store.read("occurrences", {"schedule_id": schedule_id, "most": most})
         return [tuple(map(_utc, row)) for row in rows]
+
+
+def _owned(row: tuple[Any, ...]) -> OwnedRow:
+    values = [_utc(value) for value in row]
+    for place in (11, 12, 13):
+        values[place] = None if values[place] is None else codec.decode(values[place])
+    return OwnedRow(*values)
 
 
 def _row(row: tuple[Any, ...]) -> Row:

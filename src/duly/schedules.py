@@ -81,12 +81,27 @@ class Schedules:
 
     # -- in
 
-    def create(self, task: str | Task[..., Any], rule: Rule | Slots | str, *, key: str, **options: Any) -> Schedule:
+    def create(
+        self,
+        task: str | Task[..., Any],
+        rule: Rule | Slots | str,
+        *,
+        key: str,
+        for_owner: str | None = None,
+        actor: str = LOCAL,
+        **options: Any,
+    ) -> Schedule:
         """A schedule under this key, created or, if it is there already, changed to what is said here."""
         new = self._new(self._task(task), rule, checked_key(key), options)
-        return self._write(new)
+        return self._write(replace(new, owner=for_owner), actor)
 
-    def create_many(self, task: str | Task[..., Any], rule: Any, rows: Iterable[Mapping[str, Any]]) -> int:
+    def create_many(
+        self,
+        task: str | Task[..., Any],
+        rule: Any,
+        rows: Iterable[Mapping[str, Any]],
+        for_owner: str | None = None,
+    ) -> int:
         """Any number at once, each row with its key, arguments and options (also a rule of its own).
 
         Keys that exist are left as they are; returns how many are new.
@@ -97,9 +112,8 @@ class Schedules:
         while portion := list(islice(news, PORTION)):
             self._check_ring(portion[0])
             now = self._app.clock.now()
-            fresh += sum(
-                is_new for _, is_new in self._app.store.enroll([_planned(n, now) for n in portion], self._seat)
-            )
+            planned = [replace(_planned(new, now), owner=for_owner) for new in portion]
+            fresh += sum(is_new for _, is_new in self._app.store.enroll(planned, self._seat))
         return fresh
 
     def declare(self, task: Task[..., Any], rule: Rule | Slots | str, key: str | None, options: Any) -> Declaration:
@@ -166,7 +180,7 @@ class Schedules:
         assert next_at is not None
         return str(rule), next_at
 
-    def _write(self, new: NewSchedule) -> Schedule:
+    def _write(self, new: NewSchedule, actor: str = LOCAL) -> Schedule:
         self._check_ring(new)
         ((schedule_id, is_fresh),) = self._app.store.enroll([_planned(new, self._app.clock.now())], self._seat)
         if not is_fresh:
@@ -180,7 +194,7 @@ class Schedules:
             }  # fmt: skip
             if new.ring is None:
                 fields["rule"] = new.rule
-            self._revise([schedule_id], "code" if new.is_declared else LOCAL, advance.changed, **fields)
+            self._revise([schedule_id], "code" if new.is_declared else actor, advance.changed, **fields)
         return self.get(schedule_id)
 
     def _check_ring(self, new: NewSchedule) -> None:
@@ -253,6 +267,17 @@ class Schedules:
                 raise ItemNotFound(f"there is no schedule {missing}")
 
     # -- looks
+
+    def owned(self, owner: str | None, *, after: int = 0, most: int = 100, **filters: Any) -> list[Schedule]:
+        """A page of what someone owns, by id; None: of all."""
+        given = {"task": None, "key": None, "slot": None, "state": None, **filters}
+        rows = self._app.store.read("schedules_page", {**given, "owner": owner, "after": after, "most": most})
+        return [Schedule(*row) for row in rows]
+
+    def owned_one(self, schedule_id: int, owner: str | None) -> Schedule | None:
+        """This one, if it is theirs."""
+        found = self.owned(owner, after=schedule_id - 1, most=1)
+        return found[0] if found and found[0].id == schedule_id else None
 
     def get(self, schedule_id: int) -> Schedule:
         return self._one({"id": schedule_id, "task": None, "key": None}, f"there is no schedule {schedule_id}")

@@ -116,7 +116,7 @@ class Task(Generic[P, R]):
             except InputError as error:
                 raise type(error)(f"rows[{place}].{error.field}", error.problem) from None
 
-    def new(self, args: dict[str, Any], trace: str | None = None) -> NewItem:
+    def new(self, args: dict[str, Any], trace: str | None = None, owner: str | None = None) -> NewItem:
         """A new item of this task from arguments and options, checked."""
         at, delay = args.pop("at", None), args.pop("delay", None)
         due_at = when(at, delay, self.app.clock.now) if at is not None or delay is not None else self.app.clock.stamp()
@@ -131,6 +131,7 @@ class Task(Generic[P, R]):
             rank=self.rank if rank is None else checked_rank(rank),
             max_attempts=None if tries is None else _checked_tries(tries),
             trace=trace,
+            owner=owner,
             expires_at=None if lateness is None else (due_at or self.app.clock.now()) + checked_lateness(lateness),
         )
 

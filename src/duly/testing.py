@@ -100,7 +100,7 @@ class World:
         self.clock = clock
         self._hands = Hands()
         self._store = self._observed(app)
-        self._settler = Settler(self._store, app.tasks, self._hands)
+        self._settler = Settler(self._store, app.all_tasks, self._hands)
         self._caller = Caller(app, self._report)
         self._runner = runner
         self._reports: dict[int, tuple[Item, bytes]] = {}
@@ -173,7 +173,7 @@ class World:
         """Claim until nothing comes; a new claimer each time, for this world has no rivals to be patient with."""
         before = self._attempts
         shapes: dict[Any, list[Task[..., Any]]] = {}
-        for task in self.app.tasks.values():
+        for task in self.app.all_tasks.values():
             shapes.setdefault((task.batch or 1, metering_of(task)), []).append(task)
         pools = [_Inline(self, tasks) for tasks in shapes.values()]
         settings = self.app.settings

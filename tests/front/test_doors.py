@@ -21,11 +21,14 @@ BELOW: dict[str, set[str]] = {
     "attempt": {"codec", "errors", "model"},
     "read": {"clock", "codec", "errors", "model", "store"},
     "task": {"attempt", "codec", "decide", "errors", "model", "policy"},
+    "people": {"codec", "errors"},
+    "acts": {"attempt", "codec", "decide", "errors", "model", "policy", "store", "task"},
+    "client": {"errors"},
     "schedules": {"advance", "codec", "errors", "model", "policy", "task"},
     "patience": {"errors"},
     "telemetry": {"errors", "model", "patience", "store"},
     "app": {
-        "clock", "codec", "config", "decide", "errors", "model", "policy", "read", "schedules", "store", "task",
+        "acts", "clock", "codec", "config", "decide", "errors", "model", "people", "policy", "read", "schedules", "store", "task",
         "telemetry",
     },
     "engine": {
@@ -38,7 +41,9 @@ FRONT = {"web", "cli", "apps", "testing", "doctor", "sim"}
 # The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the
 # database is: all at run time, none when it is imported.
 LATE = {
+    ("acts", "app"),
     ("app", "engine"),
+    ("people", "app"),
     ("schedules", "app"),
     ("store", "config"),
     ("task", "app"),

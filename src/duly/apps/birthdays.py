@@ -85,12 +85,20 @@ class Birthdays:
         self.task = task
 
     def add(
-        self, person_id: str, first_name: str, last_name: str, birthday: date | str, zone: str, leap: Leap = "feb28"
+        self,
+        person_id: str,
+        first_name: str,
+        last_name: str,
+        birthday: date | str,
+        zone: str,
+        leap: Leap = "feb28",
+        *,
+        owner: str | None = None,
     ) -> Person:
         """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Adding twice is adding once."""
-        row = self._row(person_id, first_name, last_name, birthday, zone, leap)
-        is_new = self.app.schedules.create_many(self.task, None, [row])
-        person = self.get(person_id)
+        row = self._row(person_id, first_name, last_name, birthday, zone, leap, owner)
+        is_new = self.app.schedules.create_many(self.task, None, [row], for_owner=owner)
+        person = self.get(person_id, owner)
         if not is_new and _told(person) != (first_name, last_name, *_rule_words(row["rule"]), zone):
             raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
         return person
@@ -110,9 +118,9 @@ class Birthdays:
                 raise InputError(f"people[{place}]", str(error).partition("() ")[2]) from None
         return self.app.schedules.create_many(self.task, None, rows)
 
-    def change(self, person_id: str, *, actor: str = "local", **fields: Any) -> Person:
+    def change(self, person_id: str, *, actor: str = "local", owner: str | None = None, **fields: Any) -> Person:
         """Another first_name, last_name, birthday, zone or leap. The pending event moves along; none is had twice."""
-        schedule, person = self._find(person_id)
+        schedule, person = self._find(person_id, owner)
         known = {name: getattr(person, name) for name in ("first_name", "last_name", "birthday", "zone", "leap")}
         for name in fields:
             if name not in known:
@@ -120,14 +128,14 @@ class Birthdays:
         row = self._row(person_id, **{**known, **fields})
         args = {name: row[name] for name in ("person_id", "first_name", "last_name")}
         self.app.schedules.change(schedule.id, actor=actor, args=args, rule=row["rule"], zone=row["zone"])
-        return self.get(person_id)
+        return self.get(person_id, owner)
 
-    def remove(self, person_id: str, *, actor: str = "local") -> None:
+    def remove(self, person_id: str, *, actor: str = "local", owner: str | None = None) -> None:
         """No more greetings; one that waits is cancelled."""
-        self.app.schedules.remove(self._find(person_id)[0].id, actor=actor)
+        self.app.schedules.remove(self._find(person_id, owner)[0].id, actor=actor)
 
-    def get(self, person_id: str) -> Person:
-        return self._find(person_id)[1]
+    def get(self, person_id: str, owner: str | None = None) -> Person:
+        return self._find(person_id, owner)[1]
 
     def list(self, most: int = 100, after: str | None = None) -> tuple[Person, ...]:
         """In the order in which they were added; `after` is the last id of the page before."""
@@ -135,9 +143,9 @@ class Birthdays:
         page = self.app.schedules.page(task=self.task.name, after=last, most=most)
         return tuple(_person(schedule) for schedule in page)
 
-    def events(self, person_id: str, most: int = 100) -> tuple[Event, ...]:
+    def events(self, person_id: str, most: int = 100, owner: str | None = None) -> tuple[Event, ...]:
         """The event to come, then those that have become due, newest first."""
-        schedule, person = self._find(person_id)
+        schedule, person = self._find(person_id, owner)
         made = self.app.schedules.occurrences(schedule.id, most)
         live = {item.id: item for item in self.app.store.fetch([each.id for each in made if each.state in LIVE])}
         past = (
@@ -158,9 +166,9 @@ class Birthdays:
         )
         return tuple(islice((*pending, *past), most))
 
-    def _find(self, person_id: str) -> tuple[Schedule, Person]:
+    def _find(self, person_id: str, owner: str | None = None) -> tuple[Schedule, Person]:
         try:
-            schedule = self.app.schedules.find(self.task.name, person_id)
+            schedule = self.app.schedules.find(self.task.name, _key(person_id, owner))
         except ItemNotFound:
             raise ItemNotFound(f"there is no person {person_id!r:.80}") from None
         return schedule, _person(schedule)
@@ -173,6 +181,7 @@ class Birthdays:
         birthday: date | str,
         zone: str,
         leap: Leap = "feb28",
+        owner: str | None = None,
     ) -> dict[str, Any]:
         """A person as a row of `create_many`, checked."""
         args = {"person_id": person_id, "first_name": first_name, "last_name": last_name}
@@ -182,7 +191,7 @@ class Birthdays:
         except ValueError as error:
             raise InputError("zone", str(error).removeprefix("zone: ")) from None
         rule = Yearly(_day(birthday), self.app.settings.birthdays_at, leap=_leap(leap))
-        return {"key": checked_key(person_id), "rule": rule, "zone": zone, "catch_up": "all", **args}
+        return {"key": _key(checked_key(person_id), owner), "rule": rule, "zone": zone, "catch_up": "all", **args}
 
 
 def birthdays_on(app: Duly) -> Birthdays:
@@ -207,7 +216,8 @@ def birthdays_on(app: Duly) -> Birthdays:
         minutes = int((app.clock.now() - attempt.planned_at).total_seconds() // 60)
         log.info("Event processed successfully", extra={**about, "latenessMinutes": minutes})
 
-    return Birthdays(app, birthday)
+    app.apps["birthdays"] = birthdays = Birthdays(app, birthday)
+    return birthdays
 
 
 def _send(app: Duly, person_id: str, message: str, attempt: Attempt) -> None:
@@ -222,11 +232,16 @@ def _send(app: Duly, person_id: str, message: str, attempt: Attempt) -> None:
     )
 
 
+def _key(person_id: str, owner: str | None) -> str:
+    """Two owners may have people of the same id."""
+    return person_id if owner is None else f"{owner}/{person_id}"
+
+
 def _person(schedule: Schedule) -> Person:
     args = decode(schedule.args)
     birthday, leap = _rule_words(parse(schedule.rule))
     return Person(
-        id=schedule.key,
+        id=args["person_id"],
         first_name=args["first_name"],
         last_name=args["last_name"],
         birthday=birthday,

@@ -94,9 +94,9 @@ class Catalog:
         self.rule = Slots(settings.hour_buckets)
         self.ask: Callable[[Sequence[str]], Found] = partial(ask, app.settings)
 
-    def publish(self, user_id: str, sku: str) -> Product:
+    def publish(self, user_id: str, sku: str, owner: str | None = None) -> Product:
         """Sync this product every day, at the hour that has the fewest; publishing twice is publishing once."""
-        self.app.schedules.create_many(self.task, self.rule, [self._row(user_id, sku)])
+        self.app.schedules.create_many(self.task, self.rule, [self._row(user_id, sku)], owner)
         return self.product(user_id, sku)
 
     def publish_many(self, rows: Iterable[Mapping[str, str]]) -> int:
@@ -214,7 +214,7 @@ def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: Cat
                 outcomes.append(offer or BadAnswer(f"the answer does not have {row.sku!r}"))
         return outcomes
 
-    catalog = Catalog(app, sync, settings)
+    app.apps["catalog"] = catalog = Catalog(app, sync, settings)
     return catalog
 
 

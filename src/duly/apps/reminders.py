@@ -36,7 +36,7 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, InputError
 from duly.errors import ItemNotFound
-from duly.model import State
+from duly.model import NewItem, State
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
 from duly.read import Row, Try
 from duly.task import Task
@@ -96,8 +96,24 @@ class Reminders:
         name: str = "",
         key: str | None = None,
         max_attempts: int | None = None,
+        owner: str | None = None,
     ) -> Reminder:
         """Have `phone` called at this time and told this; once per `key`, however often it is scheduled."""
+        new = self.new(phone, message, at, name=name, key=key, max_attempts=max_attempts, owner=owner)
+        return self.get(self.app.place(new).id)
+
+    def new(
+        self,
+        phone: str,
+        message: str,
+        at: datetime | str,
+        *,
+        name: str = "",
+        key: str | None = None,
+        max_attempts: int | None = None,
+        owner: str | None = None,
+    ) -> NewItem:
+        """The same, checked and not yet put."""
         if not isinstance(phone, str) or not re.fullmatch(PHONE, phone):
             raise InputError("phone", f"must be + and 5 to 15 digits, such as +385 1 234, got {phone!r:.40}")
         if not isinstance(message, str) or not message.strip():
@@ -106,10 +122,10 @@ class Reminders:
             raise InputError("at", "is required: when to call")
         args = {"phone": phone.replace(" ", ""), "message": message, "name": name}
         try:
-            placed = self.task.put(**args, at=at, key=key, tries=max_attempts)
+            options = {"at": at, "key": key, "tries": max_attempts}
+            return self.task.new({**args, **options}, self.app.telemetry.traceparent(), owner)
         except InputError as error:
             raise InputError("max_attempts", error.problem) if error.field == "tries" else error from None
-        return self.get(placed.id)
 
     def get(self, reminder_id: int) -> Reminder:
         story = self.app.read.story(reminder_id)
@@ -204,7 +220,8 @@ def reminders_on(app: Duly) -> Reminders:
         log.info("Call initiated for reminder %s", attempt.id, extra={"itemId": attempt.id, "vapiCallId": call_id})
         return {"vapi_call_id": call_id}
 
-    return Reminders(app, remind)
+    app.apps["reminders"] = reminders = Reminders(app, remind)
+    return reminders
 
 
 app = Duly()

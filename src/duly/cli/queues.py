@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import click
 
 from duly.cli import options
-
-if TYPE_CHECKING:
-    from duly.read import Depth
 
 
 @click.group(invoke_without_command=True, short_help="Show, pause and resume queues.")
@@ -23,9 +18,7 @@ def queues(ctx: click.Context, as_json: bool) -> None:
     from duly.cli import words
 
     with options.opened() as app:
-        found, now = totals(app.read.depths()), app.clock.now()
-    for queue in found:
-        queue["oldest_due_seconds"] = max((now - queue["oldest"]).total_seconds(), 0.0) if queue["due"] else None
+        found = app.read.queues()
     if as_json:
         words.print_json(found)
         return
@@ -45,21 +38,6 @@ def queues(ctx: click.Context, as_json: bool) -> None:
     ]
     titles = ("waiting", "retrying", "due", "oldest due", "running", "in review")
     words.console().print(words.table("queue", *((title, "right") for title in titles), "", rows=rows))
-
-
-def totals(depths: list[Depth]) -> list[dict[str, Any]]:
-    """One row per queue, from its depths per lane and state."""
-    found: dict[str, dict[str, Any]] = {}
-    for depth in depths:
-        empty = {"waiting": 0, "retrying": 0, "due": 0, "oldest": None, "running": 0, "failed": 0, "paused": False}
-        queue = found.setdefault(depth.queue, {"queue": depth.queue, **empty})
-        queue[depth.state] += depth.items
-        queue["paused"] = queue["paused"] or depth.paused
-        if depth.state == "waiting":
-            queue["due"] += depth.due
-            queue["retrying"] += depth.items if depth.lane == "retry" else 0
-            queue["oldest"] = min(filter(None, (queue["oldest"], depth.oldest)), default=None)
-    return list(found.values())
 
 
 @queues.command()

@@ -59,12 +59,13 @@ class Worker:
         chosen = {name: app.task_named(name) for name in tasks} if tasks is not None else dict(app.tasks)
         if not chosen:
             raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
+        chosen = {**app.system, **chosen}
         self._tasks = chosen
         self._hands = Hands()
         # The keeper has a store, and so a connection, of its own.
         self._keeper_store = app.observed(app.store.twin())
         self._store = app.observed(app.store)
-        self._settler = Settler(self._store, app.tasks, self._hands)
+        self._settler = Settler(self._store, app.all_tasks, self._hands)
         self._keeper = Keeper(self._keeper_store, self._hands, lease=settings.lease_seconds, beat=settings.beat_seconds)
         self._guard = Guard(
             self._hands, lease=settings.lease_seconds, finish=self._settler.finish, hung=self._replace_hung
@@ -84,7 +85,7 @@ class Worker:
             is_swamped=lambda: len(self._settler) > BACKLOG,
         )
         self._rescuer = Rescuer(
-            self._store, app.tasks, self._clock, sweep=settings.sweep_seconds,
+            self._store, app.all_tasks, self._clock, sweep=settings.sweep_seconds,
             settle_down=settings.lease_seconds + MEASURE_EVERY.total_seconds(),
             swept=lambda: self._claimer.hear(None),
         )  # fmt: skip
@@ -94,7 +95,7 @@ class Worker:
         self._recurs = Loop("recurrer", self._recurrer.tick, self._clock)
         self._recur_heard = 0.0
         self._watcher = Watch(
-            self._store, self.name, sorted(chosen), settings, post=post_json, summary=app.telemetry.summary
+            self._store, self.name, sorted(app.tasks), settings, post=post_json, summary=app.telemetry.summary
         )
         self._pruner = Pruner(self._store, settings.keep_seconds)
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
@@ -230,7 +231,7 @@ class Worker:
     def _make_pools(self, tasks: dict[str, Task[..., Any]]) -> list[AsyncPool | ThreadPool]:
         """One pool per kind of handler, batch size and limits, so that one's room says nothing about another's."""
         settings = self.app.settings
-        queues = frozenset(task.queue for task in self.app.tasks.values())
+        queues = frozenset(task.queue for task in self.app.all_tasks.values())
         shapes: dict[Any, dict[str, Task[..., Any]]] = {}
         for name, task in tasks.items():
             shapes.setdefault((task.kind, task.batch or 0, metering_of(task)), {})[name] = task

@@ -154,6 +154,10 @@ class Store(Protocol):
         """Run a named section that writes; JSON and lists go in as JSON text."""
         ...
 
+    def run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        """The same on the connection of a `transaction`; None: by itself."""
+        ...
+
     def transaction(self) -> AbstractContextManager[Any]:
         """A driver connection inside a transaction that commits at the end of the block."""
         ...
@@ -208,6 +212,7 @@ def item_parameters(item: NewItem) -> dict[str, Any]:
         "max_attempts": item.max_attempts,
         "trace": item.trace,
         "expires_at": item.expires_at,
+        "owner": item.owner,
     }
 
 

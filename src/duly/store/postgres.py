@@ -208,6 +208,7 @@ class PostgresStore:
                 "max_attempts": [item.max_attempts for item in new],
                 "traces": [item.trace for item in new],
                 "expires_ats": [item.expires_at for item in new],
+                "owners": [item.owner for item in new],
             },
             connection,
         )
@@ -450,6 +451,7 @@ class PostgresStore:
                     "error_classes": [c.error_class for c in changes],
                     "expired_ats": [c.expired_at for c in changes],
                     "ranks": _maybe_ints([c.rank for c in changes]),
+                    "error_groups": [c.error_group for c in changes],
                     "tried_ids": _ints([item_id for item_id, _, _ in tried]),
                     "tried_fences": _ints([fence for _, fence, _ in tried]),
                     "numbers": _ints([t.number for _, _, t in tried]),
@@ -495,6 +497,7 @@ class PostgresStore:
                     "rings": [each.ring for each, _ in seated],
                     "slots": _maybe_ints([slot for _, slot in seated]),
                     "declared": [each.is_declared for each, _ in seated],
+                    "owners": [each.owner for each, _ in seated],
                 },
                 connection,
             )
@@ -620,6 +623,9 @@ class PostgresStore:
     def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self._run(name, parameters)
 
+    def run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self._run(name, parameters, connection)
+
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         with self._connection(self._handlers) as connection, connection.transaction():
@@ -677,8 +683,11 @@ def _copy_text(chunk: list[NewItem], now: datetime) -> bytes:
         most = "\\N" if item.max_attempts is None else item.max_attempts
         trace = "\\N" if item.trace is None else _escaped(item.trace)
         expires_at = "\\N" if item.expires_at is None else item.expires_at.isoformat()
+        owner = "\\N" if item.owner is None else _escaped(item.owner)
         task, queue, args = _escaped(item.task), _escaped(item.queue), _escaped(item.args.decode())
-        lines.append(f"{task}\t{queue}\t{args}\t{due_at}\t{due_at}\t\\N\t{item.rank}\t{most}\t{trace}\t{expires_at}\n")
+        lines.append(
+            f"{task}\t{queue}\t{args}\t{due_at}\t{due_at}\t\\N\t{item.rank}\t{most}\t{trace}\t{expires_at}\t{owner}\n"
+        )
     return "".join(lines).encode()
 
 

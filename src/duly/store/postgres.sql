@@ -8,37 +8,38 @@ select clock_timestamp()
 
 -- name: put
 -- Inserts what is new; an item whose key is live is left alone and not returned.
-insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at)
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at, owner)
 select n.task, n.queue, n.args::json, coalesce(n.due_at, statement_timestamp()), coalesce(n.due_at, statement_timestamp()),
-       n.key, n.rank, n.max_attempts, n.trace, n.expires_at
+       n.key, n.rank, n.max_attempts, n.trace, n.expires_at, n.owner
   from unnest(:tasks::text[], :queues::text[], :args::text[], :due_ats::timestamptz[], :keys::text[],
-              :ranks::smallint[], :max_attempts::int[], :traces::text[], :expires_ats::timestamptz[])
-       as n(task, queue, args, due_at, key, rank, max_attempts, trace, expires_at)
+              :ranks::smallint[], :max_attempts::int[], :traces::text[], :expires_ats::timestamptz[],
+              :owners::text[])
+       as n(task, queue, args, due_at, key, rank, max_attempts, trace, expires_at, owner)
     on conflict (task, live_key) where live_key is not null do nothing
 returning id, cast(execution_key as text), task, key
 
 -- name: put_one
 -- The same for a single item, as cheap as a bare insert.
-insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at)
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at, owner)
 values (:task, :queue, cast(:args as json), coalesce(cast(:due_at as timestamptz), statement_timestamp()),
         coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace,
-        cast(:expires_at as timestamptz))
+        cast(:expires_at as timestamptz), cast(:owner as text))
     on conflict (task, live_key) where live_key is not null do nothing
 returning id, cast(execution_key as text), task, key
 
 -- name: put_one_and_tell
 -- A put that wakes idle workers at its commit.
 with placed as (
-    insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at)
+    insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at, owner)
     values (:task, :queue, cast(:args as json), coalesce(cast(:due_at as timestamptz), statement_timestamp()),
             coalesce(cast(:due_at as timestamptz), statement_timestamp()), :key, :rank, :max_attempts, :trace,
-        cast(:expires_at as timestamptz))
+        cast(:expires_at as timestamptz), cast(:owner as text))
         on conflict (task, live_key) where live_key is not null do nothing
     returning id, cast(execution_key as text) as execution_key, task, key)
 select p.id, p.execution_key, p.task, p.key, pg_notify('duly', :news) from placed p
 
 -- name: load
-copy duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at) from stdin
+copy duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at, owner) from stdin
 
 -- name: tell
 select pg_notify('duly', n.news) from unnest(:news::text[]) as n(news)
@@ -133,15 +134,16 @@ with change as materialized (
       from unnest(:ids::bigint[], :was::text[], :fences::bigint[], :states::text[], :outcomes::text[], :lanes::text[],
                   :due_ats::timestamptz[], :attempts::int[], :failures::int[], :crashes::int[], :losses::int[],
                   :finished_ats::timestamptz[], :results::text[], :errors::text[], :error_classes::text[],
-                  :expired_ats::timestamptz[], :ranks::smallint[])
+                  :expired_ats::timestamptz[], :ranks::smallint[], :error_groups::text[])
            as c(id, was, fence, state, outcome, lane, due_at, attempt, failures, crashes, losses, finished_at, result,
-                error, error_class, expired_at, rank)),
+                error, error_class, expired_at, rank, error_group)),
 settled as (
     update duly_item i
        set state = c.state, outcome = coalesce(c.outcome, i.outcome), lane = c.lane, due_at = c.due_at,
            rank = coalesce(c.rank, i.rank), attempt = c.attempt, failures = c.failures, crashes = c.crashes, losses = c.losses,
            finished_at = c.finished_at, result = c.result::json,
-           last_error = coalesce(c.error, i.last_error), error_class = coalesce(c.error_class, i.error_class)
+           last_error = coalesce(c.error, i.last_error), error_class = coalesce(c.error_class, i.error_class),
+           error_group = coalesce(c.error_group, i.error_group)
       from change c
      where i.id = any(:ids::bigint[]) and i.id = c.id and i.fence = c.fence and i.state = c.was
        and (c.expired_at is null
@@ -222,13 +224,14 @@ select name, most, per, hits from duly_meter order by name
 
 -- name: enroll
 insert into duly_schedule (task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot,
-                           is_declared)
+                           is_declared, owner)
 select n.task, n.key, n.queue, n.args::json, n.rule, n.zone, n.next_at, n.rank, n.catch_up, n.max_lateness, n.overlap,
-       n.ring, n.slot, n.is_declared
+       n.ring, n.slot, n.is_declared, n.owner
   from unnest(:tasks::text[], :keys::text[], :queues::text[], :args::text[], :rules::text[], :zones::text[],
               :next_ats::timestamptz[], :ranks::smallint[], :catch_ups::text[], :max_latenesses::float8[],
-              :overlaps::text[], :rings::text[], :slots::int[], :declared::bool[])
-       as n(task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot, is_declared)
+              :overlaps::text[], :rings::text[], :slots::int[], :declared::bool[], :owners::text[])
+       as n(task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot, is_declared,
+            owner)
     on conflict (task, key) do nothing
 returning id, task, key
 
@@ -269,9 +272,9 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
 
 -- name: occur
 -- Makes items of occurrences, in this order.
-insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at)
+insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at, owner)
 select s.task, s.queue, s.args, o.at, o.at, s.rank, s.id, s.failures, s.fingerprint,
-       o.at + s.max_lateness * interval '1 second'
+       o.at + s.max_lateness * interval '1 second', s.owner
   from unnest(:made_ids::bigint[], :ats::timestamptz[]) with ordinality as o(id, at, place)
   join duly_schedule s on s.id = o.id and s.id = any(:made_ids::bigint[])
  order by o.place

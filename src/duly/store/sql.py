@@ -14,7 +14,8 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 @cache
 def sections(dialect: str) -> dict[str, str]:
     """The statements of one dialect by name, without their comments; parameters written as :name."""
-    text = (files("duly.store") / f"{dialect}.sql").read_text(encoding="utf8")
+    folder = files("duly.store")
+    text = "\n".join((folder / f"{name}.sql").read_text(encoding="utf8") for name in (dialect, f"service_{dialect}"))
     parts = _SECTION.split(text)[1:]
     return {name: _COMMENT.sub("", body).strip() for name, body in zip(parts[0::2], parts[1::2], strict=True)}
 

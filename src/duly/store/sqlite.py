@@ -250,6 +250,7 @@ class SqliteStore:
                             item.max_attempts,
                             item.trace,
                             _int(item.expires_at),
+                            item.owner,
                         )
                         for item in chunk
                     ],
@@ -416,6 +417,7 @@ class SqliteStore:
             "losses": change.losses, "finished_at": _int(change.finished_at),
             "result": change.result.decode() if change.result is not None else None, "error": change.error,
             "error_class": change.error_class, "expired_at": _int(change.expired_at), "rank": change.rank,
+            "error_group": change.error_group,
         }  # fmt: skip
         try:
             if not writer.execute(self._sql["settle"], parameters).fetchall():
@@ -457,7 +459,7 @@ class SqliteStore:
                     "task": each.task, "key": each.key, "queue": each.queue, "args": each.args.decode(),
                     "rule": each.rule, "zone": each.zone, "next_at": _int(each.next_at), "rank": each.rank,
                     "catch_up": each.catch_up, "max_lateness": each.max_lateness, "overlap": each.overlap,
-                    "ring": each.ring, "slot": slot, "is_declared": each.is_declared,
+                    "ring": each.ring, "slot": slot, "is_declared": each.is_declared, "owner": each.owner,
                 }  # fmt: skip
                 answers.append((writer.execute(self._sql["enroll"], parameters).fetchone()[0], True))
         return answers
@@ -564,6 +566,14 @@ class SqliteStore:
         with self._writing() as writer:
             return _typed(writer.execute(self._sql[name], given))
 
+    def run(
+        self, connection: sqlite3.Connection | None, name: str, parameters: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
+        if connection is None:
+            return self.write(name, parameters)
+        given = {key: to_int(value) if isinstance(value, datetime) else value for key, value in parameters.items()}
+        return _typed(connection.execute(self._sql[name], given))
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """On a connection of its own, for a handler may hold it for a while; other writers wait for it all the same."""
@@ -631,9 +641,24 @@ _fence = attrgetter("fence")
 _COLUMNS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("planned_at", "due_at", "started_at", "finished_at", "ended_at", "created_at"), to_time),
     **dict.fromkeys(("lease_until", "oldest", "next_at", "paused_at", "broken_at", "last_at", "seen_at"), to_time),
-    **dict.fromkeys(("last_success_at", "expires_at", "since", "told_at", "at"), to_time),
-    **dict.fromkeys(("args", "result", "progress", "keep", "details", "tasks"), str.encode),
-    **dict.fromkeys(("paused", "is_declared", "fresh"), bool),
+    **dict.fromkeys(
+        (
+            "last_success_at",
+            "expires_at",
+            "since",
+            "told_at",
+            "at",
+            "disabled_at",
+            "last_used_at",
+            "revoked_at",
+            "first_at",
+        ),
+        to_time,
+    ),
+    **dict.fromkeys(
+        ("args", "result", "progress", "keep", "details", "tasks", "scopes", "filter", "options"), str.encode
+    ),
+    **dict.fromkeys(("paused", "is_declared", "fresh", "has_password"), bool),
     "hits": lambda text: [to_time(hit) for hit in msgspec.json.decode(text)],
 }
 

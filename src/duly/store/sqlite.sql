@@ -3,14 +3,14 @@
 
 -- name: put_one
 -- Inserts what is new; an item whose key is live is left alone and not returned.
-insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at)
-values (:task, :queue, :args, :due_at, :due_at, :key, :rank, :max_attempts, :trace, :expires_at)
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, expires_at, owner)
+values (:task, :queue, :args, :due_at, :due_at, :key, :rank, :max_attempts, :trace, :expires_at, :owner)
     on conflict (task, key) where key is not null and state in ('waiting', 'running') do nothing
 returning id, execution_key, task, key
 
 -- name: load
-insert into duly_item (task, queue, args, planned_at, due_at, rank, max_attempts, trace, expires_at)
-values (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8)
+insert into duly_item (task, queue, args, planned_at, due_at, rank, max_attempts, trace, expires_at, owner)
+values (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9)
 
 -- name: live
 -- Who holds this key now.
@@ -92,7 +92,8 @@ update duly_item
    set state = :state, outcome = coalesce(:outcome, outcome), lane = :lane, due_at = :due_at,
        rank = coalesce(:rank, rank), attempt = :attempt, failures = :failures, crashes = :crashes, losses = :losses,
        finished_at = :finished_at, result = :result,
-       last_error = coalesce(:error, last_error), error_class = coalesce(:error_class, error_class)
+       last_error = coalesce(:error, last_error), error_class = coalesce(:error_class, error_class),
+       error_group = coalesce(:error_group, error_group)
  where id = :id and fence = :fence and state = :was
    and (:expired_at is null
         or not exists (select 1 from duly_lease l where l.fence = :fence and l.lease_until >= :expired_at))
@@ -142,9 +143,9 @@ select name, most, per, hits from duly_meter order by name
 
 -- name: enroll
 insert into duly_schedule (task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot,
-                           is_declared)
+                           is_declared, owner)
 values (:task, :key, :queue, :args, :rule, :zone, :next_at, :rank, :catch_up, :max_lateness, :overlap, :ring, :slot,
-        :is_declared)
+        :is_declared, :owner)
     on conflict (task, key) do nothing
 returning id
 
@@ -173,8 +174,9 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
 
 -- name: occur
 -- Makes an item of an occurrence.
-insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at)
-select task, queue, args, :at, :at, rank, id, failures, fingerprint, :at + cast(round(max_lateness * 1000000) as integer)
+insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at, owner)
+select task, queue, args, :at, :at, rank, id, failures, fingerprint, :at + cast(round(max_lateness * 1000000) as integer),
+       owner
   from duly_schedule
  where id = :id
     on conflict (schedule_id, planned_at) where schedule_id is not null do nothing

@@ -1,0 +1,185 @@
+"""One act on all rows that fit a filter, as durable work: it goes on where it stood, whoever died over it.
+
+The act is a row (`duly_bulk`) and an item that walks through the rows it means, by id, up to the newest when it was
+ordered. A portion's changes and the place where it stands commit together, so nothing is done or counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from duly import codec
+from duly.attempt import Attempt
+from duly.decide import UNKNOWN, Rules, decide
+from duly.errors import ItemNotFound, WrongState
+from duly.model import Cancel, Change, Discarded, Item, Outcome, Revived
+from duly.policy.retry import Backoff
+from duly.store.borrow import put_borrowed
+from duly.task import Task
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+
+TASK = "duly.acts"
+PORTION = 500
+COUNTED = 1_000_000
+
+Action = Literal["cancel", "retry", "discard"]
+# What an act can be about; the rest of a filter is narrower still.
+STATES: dict[str, tuple[str, ...]] = {
+    "cancel": ("waiting", "running"),
+    "retry": ("failed", "cancelled", "waiting"),
+    "discard": ("failed",),
+}
+
+
+class Act(Struct, frozen=True):
+    id: int
+    owner: str | None
+    author: str
+    action: Action
+    filter: dict[str, Any]
+    options: dict[str, Any]
+    state: Literal["running", "done", "cancelled"]
+    total: int
+    seen: int
+    changed: int
+    place: int
+    until: int
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class Acts:
+    def __init__(self, app: Duly) -> None:
+        self._app = app
+
+    def count(self, owner: str | None, filter: dict[str, Any]) -> tuple[int, int]:
+        """How many rows a filter means now, up to a million, and the newest of them."""
+        given = {"owner": owner, **_filter(filter), "most": COUNTED}
+        count, newest = self._app.store.read("bulk_count", given)[0]
+        return count, newest or 0
+
+    def order(
+        self,
+        owner: str | None,
+        author: str,
+        action: Action,
+        filter: dict[str, Any],
+        options: dict[str, Any],
+        connection: Any = None,
+    ) -> int:
+        """Have it done; returns its id. The row and the item that does it commit together."""
+        total, newest = self.count(owner, filter)
+        row = {
+            "owner": owner, "author": author, "action": action, "filter": codec.encode(_filter(filter)).decode(),
+            "options": codec.encode(options).decode(), "total": total, "until": newest, "now": self._app.clock.now(),
+        }  # fmt: skip
+        if connection is None:
+            with self._app.store.transaction() as own:
+                return self._order(own, row)
+        return self._order(connection, row)
+
+    def _order(self, connection: Any, row: dict[str, Any]) -> int:
+        store = self._app.store
+        act_id: int = store.run(connection, "bulk_create", row)[0][0]
+        task = self._app.task_named(TASK)
+        put_borrowed(connection, task.new({"act_id": act_id, "key": f"act-{act_id}"}))
+        details = {"action": row["action"], "filter": codec.decode(row["filter"]), "total": row["total"]}
+        note = {"actor": row["author"], "action": "bulk.ordered", "subject": f"bulk:{act_id}"}
+        store.run(connection, "write_note", {**note, "now": row["now"], "details": codec.encode(details).decode()})
+        return act_id
+
+    def get(self, act_id: int, owner: str | None = None) -> Act:
+        rows = self._app.store.read("bulk", {"id": act_id, "owner": owner})
+        if not rows:
+            raise ItemNotFound(f"there is no bulk action {act_id}")
+        return _act(rows[0])
+
+    def page(self, owner: str | None, before: int | None, most: int) -> list[Act]:
+        rows = self._app.store.read("bulks", {"owner": owner, "before": before or 2**63 - 1, "most": most})
+        return [_act(row) for row in rows]
+
+    def cancel(self, act_id: int, actor: str) -> None:
+        """Stop where it stands; what was done stays done."""
+        if not self._app.store.write("bulk_cancel", {"id": act_id, "now": self._app.clock.now()}):
+            raise WrongState(f"bulk action {act_id} is over")
+        self._app.note(actor, "bulk.cancelled", f"bulk:{act_id}", {})
+
+
+def acts_on(app: Duly) -> Task[..., Any]:
+    """The task that does it, for every worker."""
+
+    def carry_out(act_id: int, attempt: Attempt) -> dict[str, int]:
+        for act in _portions(app, act_id):
+            attempt.progress(act.seen, act.total)
+        done = Acts(app).get(act_id)
+        return {"seen": done.seen, "changed": done.changed}
+
+    return Task(
+        app, carry_out, name=TASK, queue=TASK, rules=Rules(retry=Backoff(base=10, tries=100)), deadline=6 * 3600.0,
+        cpu=False, batch=None, rank=0, label=None,
+    )  # fmt: skip
+
+
+def _portions(app: Duly, act_id: int) -> Iterator[Act]:
+    """Do it portion by portion, from where it stands; yields it after each."""
+    acts = Acts(app)
+    while (act := acts.get(act_id)).state == "running":
+        given = {**act.filter, "owner": act.owner, "place": act.place, "until": act.until, "most": PORTION}
+        ids = [row[0] for row in app.store.read("bulk_page", given)]
+        now = app.clock.now()
+        if not ids:
+            app.store.write("bulk_finish", {"id": act_id, "now": now})
+            return
+        changes = list(_changes(app, act, app.store.fetch(ids), now))
+        try:
+            with app.store.transaction() as connection:
+                refused = app.store.settle(changes, (), connection)
+                moved = {
+                    "id": act_id, "was": act.place, "seen": len(ids), "changed": len(changes) - len(refused),
+                    "place": ids[-1],
+                }  # fmt: skip
+                if not app.store.run(connection, "bulk_move", moved):
+                    raise _Outrun  # cancelled meanwhile, or another try was faster: nothing of this counts
+        except _Outrun:
+            continue
+        yield acts.get(act_id)
+
+
+def _changes(app: Duly, act: Act, items: list[Item], now: datetime) -> Iterator[Change]:
+    rate = act.options.get("rate")
+    for place, item in enumerate(sorted(items, key=lambda each: each.id), start=act.changed):
+        if item.state not in STATES[act.action]:
+            continue
+        outcome: Outcome
+        match act.action:
+            case "cancel":
+                outcome = Cancel(act.options.get("reason", ""))
+            case "discard":
+                outcome = Discarded()
+            case _:
+                # At a rate: each is due a little after the one before, so nobody has to wait here.
+                outcome = Revived(act.created_at + timedelta(seconds=place / rate) if rate else now)
+        task = app.tasks.get(item.task)
+        try:
+            yield decide(item, outcome, now, task.rules if task else UNKNOWN)
+        except WrongState:
+            continue
+
+
+def _filter(filter: dict[str, Any]) -> dict[str, Any]:
+    return {name: filter.get(name) for name in ("state", "task", "queue", "error_group")}
+
+
+def _act(row: tuple[Any, ...]) -> Act:
+    id, owner, author, action, filter, options, *rest = row
+    return Act(id, owner, author, action, codec.decode(filter), codec.decode(options), *rest)
+
+
+class _Outrun(Exception):
+    pass

@@ -1,0 +1,235 @@
+"""A typed client for the service, for programs and for the command line's `--url`. Synchronous, standard library only.
+
+    from duly.client import Client
+    duly = Client("https://duly.example", key="duly_…")
+    placed = duly.put("http", {"url": "https://example.com/hook"}, at="2026-12-01T09:00+01:00", key="order-7")
+
+A POST is sent with an Idempotency-Key of its own, so one whose answer was lost is safely repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+from uuid import uuid4
+
+from msgspec import Struct, convert
+
+from duly.errors import ConfigError, DulyError
+
+TRIES = 4
+PAUSE = 0.2
+ANSWER_LIMIT = 64 * 1024 * 1024
+# What a service that restarts, or its proxy, answers.
+PASSING = frozenset((408, 429, 502, 503, 504))
+
+
+class ServiceError(DulyError):
+    """The service refused, or could not be reached; `status` is None then."""
+
+    def __init__(self, detail: str, status: int | None = None, field: str | None = None) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.field = field
+
+
+class Placed(Struct, frozen=True, rename="camel"):
+    id: int
+    execution_key: str
+    fresh: bool
+
+
+class Item(Struct, frozen=True, rename="camel"):
+    id: int
+    task: str
+    queue: str
+    lane: str
+    rank: int
+    state: str
+    outcome: str | None
+    planned_at: datetime
+    due_at: datetime
+    key: str | None
+    execution_key: str
+    args: Any
+    result: Any
+    attempt: int
+    failures: int
+    last_error: str | None
+    error_group: str | None
+    owner: str | None
+    created_at: datetime
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+class Schedule(Struct, frozen=True, rename="camel"):
+    id: int
+    task: str
+    key: str
+    rule: str
+    describe: str
+    zone: str
+    state: str
+    args: Any
+    next_at: datetime | None
+    failures: int
+    owner: str | None
+
+
+class Client:
+    def __init__(self, url: str, key: str | None = None, timeout: float = 30.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigError("url: must be http://host or https://host")
+        self._parts = parts
+        self._key = key
+        self._timeout = timeout
+        self._connection: HTTPConnection | None = None
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- items
+
+    def put(self, task: str, args: Mapping[str, Any] | None = None, **options: Any) -> Placed:
+        """Put an item; options are at, delay, key, rank, tries, max_lateness."""
+        body = {"task": task, "args": dict(args or {}), **_camel(options)}
+        return convert(self.request("POST", "/api/items", body), Placed)
+
+    def item(self, item_id: int) -> Item:
+        return convert(self.request("GET", f"/api/items/{item_id}"), Item)
+
+    def items(self, **filters: Any) -> Iterator[Item]:
+        """All items that fit, newest first; filters are state, task, queue, key, error_group, schedule_id, user_id."""
+        return (convert(each, Item) for each in self.pages("/api/items", filters))
+
+    def cancel(self, item_id: int, reason: str = "") -> None:
+        self.request("POST", f"/api/items/{item_id}/cancel", {"reason": reason})
+
+    def retry(self, item_id: int, at: datetime | str | None = None) -> None:
+        self.request("POST", f"/api/items/{item_id}/retry", {"at": _text(at)} if at is not None else {})
+
+    # -- schedules
+
+    def schedule(
+        self, task: str, rule: str, key: str, args: Mapping[str, Any] | None = None, **options: Any
+    ) -> Schedule:
+        """Create a schedule, or change that under this key; options are zone, catch_up, max_lateness, overlap, rank."""
+        body = {"task": task, "rule": rule, "key": key, "args": dict(args or {}), **_camel(options)}
+        return convert(self.request("POST", "/api/schedules", body), Schedule)
+
+    def schedules(self, **filters: Any) -> Iterator[Schedule]:
+        return (convert(each, Schedule) for each in self.pages("/api/schedules", filters))
+
+    def act_on_schedule(self, schedule_id: int, act: str) -> Schedule:
+        """pause, resume, run or reactivate."""
+        return convert(self.request("POST", f"/api/schedules/{schedule_id}/{quote(act, safe='')}"), Schedule)
+
+    def remove_schedule(self, schedule_id: int) -> None:
+        self.request("DELETE", f"/api/schedules/{schedule_id}")
+
+    # -- the rest
+
+    def queues(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.request("GET", "/api/queues")
+        return found
+
+    def me(self) -> dict[str, Any]:
+        found: dict[str, Any] = self.request("GET", "/api/me")
+        return found
+
+    def pages(self, path: str, filters: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+        """All rows of a list, a page at a time."""
+        after: str | None = None
+        while True:
+            page = self.request("GET", path, query={**_camel(filters or {}), "after": after})
+            yield from page["items"]
+            after = page["next"]
+            if after is None:
+                return
+
+    def request(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+        """One request, repeated while that is safe; the decoded answer."""
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        target = self._parts.path.rstrip("/") + path + (f"?{urlencode(given)}" if given else "")
+        headers = {"Accept": "application/json", "User-Agent": "duly-client"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        text = None
+        if body is not None or method in ("POST", "PUT", "PATCH"):
+            text = json.dumps(body if body is not None else {}, default=_text, allow_nan=False).encode()
+            headers["Content-Type"] = "application/json"
+        if method == "POST":
+            headers["Idempotency-Key"] = uuid4().hex
+        for number in range(1, TRIES + 1):
+            try:
+                status, answer, wait = self._send(method, target, text, headers)
+            except (OSError, HTTPException) as error:
+                self.close()
+                if number == TRIES:
+                    raise ServiceError(f"cannot reach {self._parts.hostname}: {error}") from error
+                wait = None
+            else:
+                if status < 400:
+                    return answer
+                if status not in PASSING or number == TRIES:
+                    raise _refused(status, answer)
+            time.sleep(min(wait or PAUSE * 2**number, 30.0) * (0.5 + random.random() / 2))  # noqa: S311
+        raise AssertionError  # the last try returned or raised
+
+    def _send(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> tuple[int, Any, float | None]:
+        if self._connection is None:
+            kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
+            self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout)
+        self._connection.request(method, target, body, dict(headers))
+        response = self._connection.getresponse()
+        return response.status, _decoded(response), _retry_after(response)
+
+
+def _decoded(response: HTTPResponse) -> Any:
+    text = response.read(ANSWER_LIMIT)
+    if not text or "json" not in response.headers.get("content-type", ""):
+        return text.decode("utf8", "replace") if text else None
+    return json.loads(text)
+
+
+def _retry_after(response: HTTPResponse) -> float | None:
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else None
+
+
+def _refused(status: int, answer: Any) -> ServiceError:
+    if isinstance(answer, dict):
+        return ServiceError(str(answer.get("detail") or answer.get("title") or status), status, answer.get("field"))
+    return ServiceError(f"the service answered {status}", status)
+
+
+def _camel(options: Mapping[str, Any]) -> dict[str, Any]:
+    found = {}
+    for name, value in options.items():
+        first, *rest = name.split("_")
+        found[first + "".join(part.capitalize() for part in rest)] = (
+            _text(value) if isinstance(value, datetime) else value
+        )
+    return found
+
+
+def _text(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else str(value)

@@ -1,0 +1,272 @@
+"""People and programs: who they are, their keys and sessions. Secrets are kept as hashes only and shown once."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from base64 import b64decode, b64encode
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from duly import codec
+from duly.errors import InputError, ItemNotFound, KeyConflict, WrongState
+
+if TYPE_CHECKING:
+    from duly.app import Duly
+
+Role = Literal["user", "admin"]
+Scope = Literal["read", "write", "admin"]
+SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
+
+SESSION = timedelta(hours=12)
+USED_EVERY = timedelta(minutes=1)  # a key's last use is written down no oftener than this
+PASSWORD = range(8, 1_025)
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
+_KEY = re.compile(r"duly_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
+_COST = {"n": 2**14, "r": 8, "p": 1}
+
+
+class User(Struct, frozen=True):
+    id: str
+    role: Role
+    created_at: datetime
+    disabled_at: datetime | None
+    has_password: bool
+
+
+class KeyInfo(Struct, frozen=True):
+    """An API key, without its secret."""
+
+    id: str
+    user_id: str
+    name: str
+    scopes: list[Scope]
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class Principal(Struct, frozen=True):
+    """Who asks, and what they may."""
+
+    user_id: str
+    role: Role
+    scopes: frozenset[str]
+    via: Literal["key", "session", "local"]
+
+    @property
+    def is_admin(self) -> bool:
+        return self.role == "admin" and "admin" in self.scopes
+
+    @property
+    def owner(self) -> str | None:
+        """Whose the rows are that this one makes; the local admin's are those of the code."""
+        return None if self.via == "local" else self.user_id
+
+    def scoped(self, key: str) -> str:
+        """A key of theirs, which nobody else's can be."""
+        return key if self.owner is None else f"{self.owner}/{key}"
+
+    def unscoped(self, key: str | None, owner: str | None) -> str | None:
+        return key.removeprefix(f"{owner}/") if key is not None and owner is not None else key
+
+    def may(self, scope: Scope) -> bool:
+        return scope in self.scopes and (scope != "admin" or self.role == "admin")
+
+
+LOCAL = Principal("local", "admin", frozenset(SCOPES), "local")
+
+
+class People:
+    def __init__(self, app: Duly) -> None:
+        self._app = app
+
+    # -- users
+
+    def create(self, user_id: str, role: Role = "user", password: str | None = None, actor: str = "local") -> User:
+        """A new person or program; without a password it comes in by keys only."""
+        if not isinstance(user_id, str) or not _ID.fullmatch(user_id) or user_id in ("me", "all", "local", "duly"):
+            raise InputError("id", "must be 1 to 100 letters, digits or . _ @ + -, and none of me, all, local, duly")
+        hashed = None if password is None else _hash(_checked_password(password))
+        row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._app.clock.now()}
+        if not self._app.store.write("user_create", row):
+            raise KeyConflict(f"there is a user {user_id!r} already", 0)
+        self._app.note(actor, "user.created", f"user:{user_id}", {"role": role})
+        return self.get(user_id)
+
+    def get(self, user_id: str) -> User:
+        rows = self._app.store.read("user", {"id": user_id})
+        if not rows:
+            raise ItemNotFound(f"there is no user {user_id!r:.80}")
+        return _user(rows[0])
+
+    def users(self, after: str = "", most: int = 100) -> list[User]:
+        return [_user(row) for row in self._app.store.read("users", {"after": after, "most": most})]
+
+    def change(
+        self,
+        user_id: str,
+        *,
+        role: Role | None = None,
+        password: str | None = None,
+        is_disabled: bool | None = None,
+        actor: str = "local",
+    ) -> User:
+        """Another role or password, or shut out. A new password and a shut door end all sessions."""
+        user = self.get(user_id)
+        now = self._app.clock.now()
+        disabled_at = user.disabled_at if is_disabled is None else now if is_disabled else None
+        hashed = None if password is None else _hash(_checked_password(password))
+        role = user.role if role is None else _checked_role(role)
+        given = {"id": user_id, "role": role, "password": hashed, "disabled_at": disabled_at}
+        self._app.store.write("user_change", given)
+        if password is not None or disabled_at is not None:
+            self._app.store.write("sessions_end", {"user_id": user_id})
+        changed = {"role": role, "password": password is not None, "disabled": disabled_at is not None}
+        self._app.note(actor, "user.changed", f"user:{user_id}", changed)
+        return self.get(user_id)
+
+    def is_anybody(self) -> bool:
+        """Whether anyone could come in: a user with a password or a key."""
+        return bool(self._app.store.read("anybody", {})[0][0])
+
+    # -- keys
+
+    def make_key(
+        self,
+        user_id: str,
+        name: str,
+        scopes: tuple[str, ...] = ("read", "write"),
+        expires_at: datetime | None = None,
+        actor: str = "local",
+    ) -> tuple[KeyInfo, str]:
+        """A new key, and its secret, which nobody can show again."""
+        user = self.get(user_id)
+        if not isinstance(name, str) or not 1 <= len(name.strip()) <= 100 or "\x00" in name:
+            raise InputError("name", "must be 1 to 100 characters")
+        for scope in scopes:
+            if scope not in SCOPES:
+                raise InputError("scopes", f"must be of {', '.join(SCOPES)}, got {scope!r:.40}")
+        if "admin" in scopes and user.role != "admin":
+            raise InputError("scopes", "admin is for admins only")
+        prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+        row = {
+            "id": prefix, "user_id": user_id, "name": name.strip(), "hash": _digest(secret),
+            "scopes": codec.encode(sorted(set(scopes))).decode(), "now": self._app.clock.now(),
+            "expires_at": expires_at,
+        }  # fmt: skip
+        self._app.store.write("key_create", row)
+        self._app.note(actor, "key.created", f"key:{prefix}", {"user": user_id, "scopes": sorted(set(scopes))})
+        return self.key(prefix), f"duly_{prefix}_{secret}"
+
+    def key(self, key_id: str, user_id: str | None = None) -> KeyInfo:
+        rows = self._app.store.read("key", {"id": key_id, "user_id": user_id})
+        if not rows:
+            raise ItemNotFound(f"there is no key {key_id!r:.40}")
+        return _key(rows[0])
+
+    def keys(self, user_id: str | None = None, after: str = "", most: int = 100) -> list[KeyInfo]:
+        rows = self._app.store.read("keys", {"user_id": user_id, "after": after, "most": most})
+        return [_key(row) for row in rows]
+
+    def revoke_key(self, key_id: str, user_id: str | None = None, actor: str = "local") -> KeyInfo:
+        """This key opens nothing any more."""
+        self.key(key_id, user_id)
+        self._app.store.write("key_revoke", {"id": key_id, "now": self._app.clock.now()})
+        self._app.note(actor, "key.revoked", f"key:{key_id}", {})
+        return self.key(key_id)
+
+    def by_key(self, text: str) -> Principal | None:
+        """Whose key this is; None when it opens nothing."""
+        match = _KEY.fullmatch(text)
+        rows = self._app.store.read("key_owner", {"id": match[1] if match else ""})
+        # Compared also when there is no such key, so that the answer takes the same time.
+        known = rows[0][0] if rows else _digest("")
+        is_right = hmac.compare_digest(known, _digest(match[2] if match else "-"))
+        if not rows or not is_right or match is None:
+            return None
+        _, user_id, role, scopes, expires_at, revoked_at, disabled_at, last_used_at = rows[0]
+        now = self._app.clock.now()
+        if revoked_at is not None or disabled_at is not None or (expires_at is not None and expires_at <= now):
+            return None
+        if last_used_at is None or last_used_at < now - USED_EVERY:
+            self._app.store.write("key_used", {"id": match[1], "now": now})
+        return Principal(user_id, role, frozenset(codec.decode(scopes)), "key")
+
+    # -- sessions
+
+    def sign_in(self, user_id: str, password: str) -> str | None:
+        """A token for a browser's cookie; None when this is not the password."""
+        rows = self._app.store.read("password", {"id": user_id})
+        hashed = rows[0][0] if rows and rows[0][0] else _NOBODY
+        is_right = _matches(password, hashed)
+        if not is_right or not rows or rows[0][0] is None or rows[0][1] is not None:
+            return None
+        token = secrets.token_urlsafe(32)
+        now = self._app.clock.now()
+        row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION}
+        self._app.store.write("session_create", row)
+        self._app.store.write("sessions_prune", {"now": now})
+        self._app.note(user_id, "user.signed_in", f"user:{user_id}", {})
+        return token
+
+    def by_session(self, token: str) -> Principal | None:
+        rows = self._app.store.read("session", {"hash": _digest(token), "now": self._app.clock.now()})
+        if not rows:
+            return None
+        user_id, role = rows[0]
+        return Principal(user_id, role, frozenset(SCOPES), "session")
+
+    def sign_out(self, token: str) -> None:
+        self._app.store.write("session_end", {"hash": _digest(token)})
+
+
+def _digest(secret: str) -> str:
+    """For secrets that are long and random: a plain hash is enough, and quick."""
+    return hashlib.sha256(secret.encode("utf8", "replace")).hexdigest()
+
+
+def _hash(password: str) -> str:
+    salt = secrets.token_bytes(16)
+    return f"scrypt${b64encode(salt).decode()}${b64encode(_stretch(password, salt)).decode()}"
+
+
+def _matches(password: str, hashed: str) -> bool:
+    _, salt, known = hashed.split("$")
+    return hmac.compare_digest(_stretch(password, b64decode(salt)), b64decode(known))
+
+
+def _stretch(password: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(password.encode("utf8", "replace"), salt=salt, **_COST)
+
+
+# What a password is compared with when there is no such user.
+_NOBODY = f"scrypt${b64encode(b'0' * 16).decode()}${b64encode(b'0' * 64).decode()}"
+
+
+def _checked_password(password: Any) -> str:
+    if not isinstance(password, str) or len(password) not in PASSWORD:
+        raise InputError("password", f"must have {PASSWORD[0]} to {PASSWORD[-1]} characters")
+    return password
+
+
+def _checked_role(role: Any) -> Role:
+    if role not in ("user", "admin"):
+        raise WrongState(f"role: must be user or admin, got {role!r:.40}")
+    found: Role = role
+    return found
+
+
+def _user(row: tuple[Any, ...]) -> User:
+    return User(*row)
+
+
+def _key(row: tuple[Any, ...]) -> KeyInfo:
+    id, user_id, name, scopes, *times = row
+    return KeyInfo(id, user_id, name, codec.decode(scopes), *times)

@@ -1,0 +1,140 @@
+"""The HTTP API: routers, limits, headers, and who may come in.
+
+Safe by default: on a loopback address it serves the local admin without sign-in; anywhere else it wants at least one
+credential to exist before it listens at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.routing import APIRoute
+
+from duly import Duly, __version__
+from duly.errors import ConfigError
+from duly.web.auth import Gate
+from duly.web.cursors import Cursors
+from duly.web.desk import Desk
+from duly.web.problems import MEDIA_TYPE, Problem, handle_on, problem
+from duly.web.routes import apps, items, live, people, queues, review, schedules
+from duly.web.schemas import ProblemOut
+
+BODY_LIMIT = 2 * 1024 * 1024
+TIME_LIMIT = 30.0  # seconds that a request may take, streams aside
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": ProblemOut, "content": {MEDIA_TYPE: {}}}
+    for status in (400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 503)
+}
+
+Next = Callable[[Request], Awaitable[Response]]
+
+
+def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
+    """The API over this app, for this address."""
+    is_local = is_loopback(host)
+    if not is_local and not app.people.is_anybody():
+        raise ConfigError(
+            f"http_host: will not listen on {host} while nobody could sign in; "
+            "make a user first: `duly users add NAME --admin`, or listen on 127.0.0.1"
+        )
+    api = FastAPI(
+        title="duly",
+        version=__version__,
+        description="What falls due gets done: once, on time, evenly, and in spite of crashes.",
+        openapi_url="/api/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        responses=REFUSALS,
+        generate_unique_id_function=_operation_id,
+    )
+    secret = app.store.write("secret", {"name": "cursors", "value": secrets.token_urlsafe(32)})[0][0]
+    api.state.desk = Desk(app, Cursors(secret))
+    api.state.gate = Gate(app.people, is_local)
+    api.state.ailing = ailing
+    api.state.streams = 0
+    api.state.closing = asyncio.Event()
+    for router in (
+        items.router, schedules.router, queues.router, review.router, apps.router, people.router, live.router,
+    ):  # fmt: skip
+        api.include_router(router)
+    handle_on(api)
+    api.middleware("http")(_guard(is_local))
+    return api
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _guard(is_local: bool) -> Callable[[Request, Next], Awaitable[Response]]:
+    """Around every request: its size, its time, its host, and the headers of its answer."""
+
+    async def guard(request: Request, call_next: Next) -> Response:
+        try:
+            refusal = _refusal(request, is_local)
+            response = refusal or await _within(request, call_next)
+        except Problem as error:
+            response = problem(error.status, error.detail, field=error.field, **error.headers)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        if request.url.path.startswith("/api"):
+            response.headers.setdefault("Cache-Control", "no-store")
+        return response
+
+    return guard
+
+
+def _refusal(request: Request, is_local: bool) -> Response | None:
+    length = request.headers.get("content-length")
+    if length is not None and (not length.isdecimal() or int(length) > BODY_LIMIT):
+        return problem(413, f"a body may have at most {BODY_LIMIT:,} bytes")
+    if request.method in ("POST", "PUT", "PATCH"):
+        if length is None and "transfer-encoding" in request.headers:
+            return problem(411, "say how long the body is: Content-Length")
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if length not in (None, "0") and kind != "application/json":
+            return problem(415, "bodies are application/json")
+    # A page of another site that got its name to resolve to this host speaks to us under that name.
+    if is_local and not is_loopback(_name_of(request.headers.get("host", ""))):
+        return problem(403, "this service answers on its own address only")
+    return None
+
+
+def _name_of(host: str) -> str:
+    return host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
+
+
+async def _within(request: Request, call_next: Next) -> Response:
+    if request.url.path == "/api/events":
+        return await call_next(request)
+    try:
+        return await asyncio.wait_for(call_next(request), TIME_LIMIT)
+    except TimeoutError:
+        return problem(503, f"this took longer than {TIME_LIMIT:g} s; it may have been done", **{"Retry-After": "5"})

@@ -1,0 +1,121 @@
+"""Who asks: an API key, a browser's session, or the local admin; and what they may see.
+
+A request from a browser that changes something must come from our own pages: `Sec-Fetch-Site`, or else `Origin`, says
+so.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict, deque
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import Depends, Query, Request
+
+from duly.people import LOCAL, People, Principal, Scope
+from duly.web.problems import Problem
+
+COOKIE = "__Host-duly"
+SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # tries per user and address, in seconds
+
+
+class Gate:
+    """Decides about requests: kept by the API, shared by its routes."""
+
+    def __init__(self, people: People, is_local: bool) -> None:
+        self.people = people
+        self.is_local = is_local
+        self._tries: dict[str, deque[float]] = defaultdict(deque)
+        self._lock = threading.Lock()
+
+    def who(self, request: Request) -> Principal:
+        """The principal behind a request, or a refusal."""
+        header = request.headers.get("authorization")
+        if header is not None:
+            kind, _, secret = header.partition(" ")
+            found = self.people.by_key(secret.strip()) if kind.lower() == "bearer" else None
+            if found is None:
+                raise _unknown("this API key opens nothing")
+            return found
+        if token := request.cookies.get(COOKIE):
+            found = self.people.by_session(token)
+            if found is not None:
+                check_origin(request)
+                return found
+        if self.is_local:
+            check_origin(request)
+            return LOCAL
+        raise _unknown("an API key (Authorization: Bearer …) or a session is needed")
+
+    def count_sign_in(self, *names: str) -> None:
+        """Refuse when there were too many tries for this user or from this address lately."""
+        now = time.monotonic()
+        with self._lock:
+            if len(self._tries) > 10_000:
+                self._tries.clear()
+            for name in names:
+                tries = self._tries[name]
+                while tries and tries[0] < now - SIGN_IN_WINDOW:
+                    tries.popleft()
+                if len(tries) >= SIGN_INS:
+                    wait = int(tries[0] + SIGN_IN_WINDOW - now) + 1
+                    raise Problem(429, "too many tries to sign in; wait a little", headers={"Retry-After": str(wait)})
+                tries.append(now)
+
+
+def check_origin(request: Request) -> None:
+    """Refuse what another site's page makes a browser send on behalf of whoever is signed in."""
+    if request.method in SAFE:
+        return
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        if site not in ("same-origin", "none"):
+            raise Problem(403, "this request comes from another site")
+        return
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise Problem(403, "this request comes from another site")
+
+
+def _unknown(detail: str) -> Problem:
+    return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
+
+
+def _principal(request: Request) -> Principal:
+    gate: Gate = request.app.state.gate
+    found = gate.who(request)
+    request.state.principal = found
+    return found
+
+
+def _needs(scope: Scope) -> object:
+    def check(principal: Annotated[Principal, Depends(_principal)]) -> Principal:
+        if not principal.may(scope):
+            raise Problem(403, f"this needs the scope {scope}")
+        return principal
+
+    return Depends(check)
+
+
+Reader = Annotated[Principal, _needs("read")]
+Writer = Annotated[Principal, _needs("write")]
+Admin = Annotated[Principal, _needs("admin")]
+
+UserId = Annotated[
+    str | None,
+    Query(alias="userId", max_length=100, description="me, all or a user's id; others than me are for admins."),
+]
+
+
+def owner_for(principal: Principal, user_id: str | None) -> str | None:
+    """Whose rows a request is about: the owner for the SQL predicate, None (all) for admins only."""
+    if user_id is None:
+        return None if principal.is_admin else principal.user_id
+    if user_id == "me" or user_id == principal.user_id:
+        return principal.user_id
+    if not principal.is_admin:
+        raise Problem(403, "userId: only admins may look at others' rows", "userId")
+    return None if user_id == "all" else user_id

@@ -1,0 +1,1 @@
+"""One file per group of resources; each has a `router`."""

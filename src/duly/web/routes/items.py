@@ -1,0 +1,156 @@
+"""Items: put, list, show, edit, cancel, retry."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+
+from duly import codec
+from duly.errors import ItemNotFound, WrongState
+from duly.people import Principal
+from duly.read import OwnedRow
+from duly.web.auth import Reader, UserId, Writer, owner_for
+from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.problems import Problem
+from duly.web.schemas import (
+    BIG,
+    After,
+    Changed,
+    Id,
+    ItemEdit,
+    ItemIn,
+    ItemOut,
+    ItemStoryOut,
+    Page,
+    PageSize,
+    PlacedOut,
+    Reason,
+    RetryIn,
+    State,
+    WordFilter,
+)
+
+router = APIRouter(prefix="/api/items", tags=["items"])
+
+
+@router.post("", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})
+def put_item(
+    new: ItemIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Put an item: now, `at` a time, or after a `delay`; once per `key`. 200: the key has this item already."""
+    task = desk.app.task_named(new.task)
+    given = {name: getattr(new, name) for name in ("at", "delay", "key", "rank", "tries", "max_lateness")}
+    options = {name: value for name, value in given.items() if value is not None}
+    if "key" in options:
+        options["key"] = principal.scoped(options["key"])
+    made = task.new({**new.args, **options}, desk.app.telemetry.traceparent(), principal.owner)
+
+    def act(connection: Any) -> tuple[int, Any]:
+        placed = desk.app.place(made, connection)
+        return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
+
+    return desk.once(principal, idempotency_key, request, new, act)
+
+
+@router.get("", response_model=Page[ItemOut])
+def list_items(
+    desk: At,
+    principal: Reader,
+    state: Annotated[State | None, Query()] = None,
+    task: WordFilter = None,
+    queue: WordFilter = None,
+    key: WordFilter = None,
+    error_group: Annotated[str | None, Query(alias="errorGroup", pattern=r"^[0-9a-f]{1,64}$")] = None,
+    schedule_id: Annotated[int | None, Query(alias="scheduleId", ge=1, le=BIG)] = None,
+    user_id: UserId = None,
+    page_size: PageSize = 50,
+    after: After = None,
+) -> Any:
+    """Items, newest first."""
+    owner = owner_for(principal, user_id)
+    key = principal.scoped(key) if key is not None else None
+    filters: dict[str, Any] = {
+        "state": state, "task": task, "queue": queue, "key": key, "error_group": error_group,
+        "schedule_id": schedule_id,
+    }  # fmt: skip
+    bound = ["items", owner, filters]
+    before = desk.cursors.read(after, bound)
+    rows = desk.app.read.owned(owner, before=before, most=page_size + 1, **filters)
+    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: shown(desk, row))
+
+
+@router.get("/{item_id}", response_model=ItemStoryOut)
+def show_item(
+    item_id: Id,
+    desk: At,
+    principal: Reader,
+    reveal: Annotated[bool, Query(description="Show masked values; this is audited.")] = False,
+) -> Any:
+    """One item with its tries."""
+    row = find(desk, principal, item_id)
+    if reveal:
+        if not principal.may("write"):
+            raise Problem(403, "revealing needs the scope write")
+        desk.app.note(principal.user_id, "item.revealed", f"item:{item_id}", {})
+    story = desk.app.read.story(item_id)
+    return {**shown(desk, row, is_masked=not reveal), "tries": story.tries, "lease_until": story.lease_until}
+
+
+@router.patch("/{item_id}", response_model=ItemOut)
+def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
+    """Change the arguments, time or rank of an item that waits or is in review. The difference is in the audit log."""
+    row = find(desk, principal, item_id)
+    if row.state not in ("waiting", "failed"):
+        raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
+    task = desk.app.task_named(row.task) if edit.args is not None else None
+    args = task.checked_args(dict(edit.args or {})) if task is not None else codec.encode(row.args)
+    values = {
+        "id": item_id, "owner": owner_for(principal, None), "was": row.state, "fence": row.fence, "args": args.decode(),
+        "due_at": edit.due_at or row.due_at, "rank": row.rank if edit.rank is None else edit.rank,
+        "now": desk.app.clock.now(),
+    }  # fmt: skip
+    if not desk.app.store.write("edit_item", values):
+        raise WrongState(f"item {item_id} was changed by someone else; look again")
+    before = {"args": row.args, "dueAt": row.due_at, "rank": row.rank}
+    after = {"args": codec.decode(args), "dueAt": edit.due_at or row.due_at, "rank": values["rank"]}
+    changed = [name for name in before if before[name] != after[name]]
+    difference = {name: [desk.masked(before[name]), desk.masked(after[name])] for name in changed}
+    desk.app.note(principal.user_id, "item.edited", f"item:{item_id}", difference)
+    return shown(desk, find(desk, principal, item_id))
+
+
+@router.post("/{item_id}/cancel", response_model=Changed)
+def cancel_item(item_id: Id, desk: At, principal: Writer, reason: Reason | None = None) -> Any:
+    """Never, or no more; a running handler is stopped."""
+    find(desk, principal, item_id)
+    said = reason.reason if reason else ""
+    ids = desk.app.cancel(item_id, reason=said)
+    desk.app.note(principal.user_id, "item.cancelled", f"item:{item_id}", {"reason": said})
+    return {"ids": ids}
+
+
+@router.post("/{item_id}/retry", response_model=Changed)
+def retry_item(item_id: Id, desk: At, principal: Writer, when: RetryIn | None = None) -> Any:
+    """Again with all its tries, or sooner if it still waits."""
+    find(desk, principal, item_id)
+    ids = desk.app.retry(item_id, at=when.at if when else None)
+    desk.app.note(principal.user_id, "item.retried", f"item:{item_id}", {"at": when.at if when else None})
+    return {"ids": ids}
+
+
+def find(desk: Desk, principal: Principal, item_id: int) -> OwnedRow:
+    """The item, if it is theirs: another's and a missing one are the same."""
+    row = desk.app.read.owned_item(item_id, owner_for(principal, None))
+    if row is None:
+        raise ItemNotFound(f"there is no item {item_id}")
+    return row
+
+
+def shown(desk: Desk, row: OwnedRow, is_masked: bool = True) -> dict[str, Any]:
+    values = {name: getattr(row, name) for name in row.__struct_fields__}
+    if row.key is not None and row.owner is not None:
+        values["key"] = row.key.removeprefix(f"{row.owner}/")
+    if is_masked:
+        values.update(args=desk.masked(row.args), result=desk.masked(row.result))
+    return values

@@ -1,0 +1,113 @@
+"""What happens now, as server-sent events; and the probes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Request
+from fastapi.responses import PlainTextResponse, StreamingResponse
+from starlette.concurrency import run_in_threadpool
+
+from duly import codec
+from duly.web.auth import Reader
+from duly.web.desk import At, Desk
+from duly.web.problems import Problem, problem
+from duly.web.routes.queues import note_out
+
+router = APIRouter(tags=["live"])
+
+EVERY = 1.0
+QUIET = 15.0  # seconds of silence after which a line says that the stream lives
+STREAMS = 200
+
+
+@router.get("/api/events", response_class=StreamingResponse, responses={200: {"content": {"text/event-stream": {}}}})
+async def events(
+    request: Request,
+    desk: At,
+    principal: Reader,
+    last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=40, pattern=r"^[0-9]{1,18}$")] = None,
+) -> StreamingResponse:
+    """Depths of queues when they change, and what people do, as they do it. Resume with Last-Event-ID."""
+    state = request.app.state
+    if state.streams >= STREAMS:
+        raise Problem(429, "too many streams are open", headers={"Retry-After": "10"})
+    after = int(last_event_id) if last_event_id else await run_in_threadpool(_last, desk)
+    return StreamingResponse(
+        _stream(request, desk, None if principal.is_admin else principal.user_id, after),
+        media_type="text/event-stream",
+        headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
+    )
+
+
+async def _stream(request: Request, desk: Desk, owner: str | None, after: int) -> AsyncIterator[str]:
+    state = request.app.state
+    state.streams += 1
+    seen, silent = "", 0.0
+    try:
+        yield f"retry: 2000\nid: {after}\n\n"
+        while not state.closing.is_set():
+            notes, depths = await run_in_threadpool(_look, desk, owner, after)
+            for note in notes:
+                after = note["id"]
+                yield _event("audit", note, after)
+            text = json.dumps(depths, default=str, sort_keys=True)
+            if (digest := hashlib.sha256(text.encode()).hexdigest()) != seen:
+                seen, silent = digest, 0.0
+                yield _event("queues", depths, after)
+            elif silent >= QUIET:
+                silent = 0.0
+                yield ": alive\n\n"
+            silent += EVERY
+            try:
+                await asyncio.wait_for(state.closing.wait(), EVERY)
+            except TimeoutError:
+                continue
+    finally:
+        state.streams -= 1
+
+
+def _last(desk: Desk) -> int:
+    return int(desk.app.store.read("audit_last", {})[0][0])
+
+
+def _look(desk: Desk, owner: str | None, after: int) -> tuple[list[Any], list[Any]]:
+    rows = [note_out(row) for row in desk.app.store.read("audit_since", {"after": after, "most": 100})]
+    notes = [row for row in rows if owner is None or row["actor"] == owner]
+    depths = desk.app.read.queues() if owner is None else []
+    return notes, depths
+
+
+def _event(name: str, value: Any, place: int) -> str:
+    return f"event: {name}\nid: {place}\ndata: {codec.encode(value).decode()}\n\n"
+
+
+@router.get("/metrics", response_class=PlainTextResponse)
+def metrics(desk: At) -> PlainTextResponse:
+    """For Prometheus."""
+    from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+    return PlainTextResponse(generate_latest(desk.app.telemetry.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/healthz", response_class=PlainTextResponse)
+def healthz() -> str:
+    """The process lives."""
+    return "ok"
+
+
+@router.get("/readyz", response_class=PlainTextResponse, responses={503: {}})
+def readyz(request: Request, desk: At) -> Any:
+    """The database answers and is migrated, and the worker in this process, if there is one, can work."""
+    from duly.errors import DulyError
+
+    try:
+        desk.app.check()
+    except DulyError as error:
+        return problem(503, str(error))
+    ailing = request.app.state.ailing()
+    return problem(503, ailing) if ailing else PlainTextResponse("ready")

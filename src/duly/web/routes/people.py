@@ -1,0 +1,125 @@
+"""Who I am, signing in and out, keys and users."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Request, Response
+from pydantic import AfterValidator
+
+from duly.errors import ItemNotFound
+from duly.people import SESSION, Principal
+from duly.web.auth import COOKIE, Admin, Gate, Reader, UserId, Writer, check_origin, owner_for
+from duly.web.desk import At
+from duly.web.problems import Problem
+from duly.web.schemas import (
+    After,
+    KeyIn,
+    KeyOut,
+    MeOut,
+    NewKeyOut,
+    Page,
+    PageSize,
+    SignIn,
+    UserEdit,
+    UserIn,
+    UserOut,
+    _clean,
+)
+
+router = APIRouter(tags=["people"])
+
+UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(_clean)]
+
+
+@router.get("/api/me", response_model=MeOut)
+def who_am_i(principal: Reader) -> Any:
+    return {
+        "user_id": principal.user_id,
+        "role": principal.role,
+        "scopes": sorted(principal.scopes),
+        "via": principal.via,
+    }
+
+
+@router.post("/api/session", status_code=204)
+def sign_in(said: SignIn, request: Request, desk: At, response: Response) -> None:
+    """Sign in with a password; the session is a cookie that scripts cannot read."""
+    check_origin(request)
+    gate: Gate = request.app.state.gate
+    gate.count_sign_in(f"user {said.user_id}", f"from {request.client.host if request.client else ''}")
+    token = desk.app.people.sign_in(said.user_id, said.password)
+    if token is None:
+        raise Problem(401, "this is not a user with this password", headers={"WWW-Authenticate": "Bearer"})
+    response.set_cookie(
+        COOKIE, token, max_age=int(SESSION.total_seconds()), path="/", secure=True, httponly=True, samesite="strict"
+    )
+
+
+@router.delete("/api/session", status_code=204)
+def sign_out(request: Request, desk: At, response: Response) -> None:
+    """End this browser's session."""
+    check_origin(request)
+    if token := request.cookies.get(COOKIE):
+        desk.app.people.sign_out(token)
+    response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+
+
+@router.get("/api/keys", response_model=Page[KeyOut])
+def list_keys(
+    desk: At, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
+) -> Any:
+    """API keys, without their secrets."""
+    owner = owner_for(principal, user_id)
+    bound = ["keys", owner]
+    rows = desk.app.people.keys(owner, desk.cursors.read(after, bound) or "", page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
+
+
+@router.post("/api/keys", status_code=201, response_model=NewKeyOut)
+def make_key(new: KeyIn, desk: At, principal: Writer) -> Any:
+    """A new API key. Its secret is in this answer and nowhere else. A key may not do more than who makes it."""
+    user_id = new.user_id or principal.user_id
+    if user_id != principal.user_id and not principal.is_admin:
+        raise Problem(403, "userId: only admins may make keys for others", "userId")
+    if not set(new.scopes) <= principal.scopes:
+        raise Problem(403, "scopes: a key may not do more than you may", "scopes")
+    made, secret = desk.app.people.make_key(user_id, new.name, tuple(new.scopes), new.expires_at, principal.user_id)
+    return {**{name: getattr(made, name) for name in made.__struct_fields__}, "secret": secret}
+
+
+@router.delete("/api/keys/{key_id}", response_model=KeyOut)
+def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], desk: At, principal: Writer) -> Any:
+    """This key opens nothing any more."""
+    return desk.app.people.revoke_key(key_id, owner_for(principal, None), principal.user_id)
+
+
+@router.get("/api/users", response_model=Page[UserOut])
+def list_users(desk: At, principal: Admin, page_size: PageSize = 50, after: After = None) -> Any:
+    bound = ["users"]
+    rows = desk.app.people.users(desk.cursors.read(after, bound) or "", page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
+
+
+@router.post("/api/users", status_code=201, response_model=UserOut)
+def create_user(new: UserIn, desk: At, principal: Admin) -> Any:
+    return desk.app.people.create(new.id, new.role, new.password, principal.user_id)
+
+
+@router.get("/api/users/{user}", response_model=UserOut)
+def show_user(user: UserPath, desk: At, principal: Reader) -> Any:
+    return _seen(desk, principal, user)
+
+
+@router.patch("/api/users/{user}", response_model=UserOut)
+def change_user(user: UserPath, edit: UserEdit, desk: At, principal: Admin) -> Any:
+    """Another role or password, or shut out."""
+    return desk.app.people.change(
+        user, role=edit.role, password=edit.password, is_disabled=edit.disabled, actor=principal.user_id
+    )
+
+
+def _seen(desk: At, principal: Principal, user: str) -> Any:
+    if not principal.is_admin and user != principal.user_id:
+        raise ItemNotFound(f"there is no user {user!r:.80}")
+    return desk.app.people.get(user)

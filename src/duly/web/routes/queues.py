@@ -1,0 +1,98 @@
+"""Queues, limits, workers, alerts and the audit log."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path
+from pydantic import AfterValidator
+
+from duly import codec
+from duly.errors import InputError
+from duly.web.auth import Admin
+from duly.web.desk import At
+from duly.web.schemas import (
+    After,
+    AlertOut,
+    LimitIn,
+    LimitOut,
+    NoteOut,
+    Page,
+    PageSize,
+    QueueOut,
+    WordFilter,
+    WorkerOut,
+    _clean,
+)
+
+router = APIRouter(tags=["queues"])
+
+Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(_clean)]
+
+
+@router.get("/api/queues", response_model=list[QueueOut])
+def list_queues(desk: At, principal: Admin) -> Any:
+    """What waits, is due, runs and is in review, of all owners."""
+    return desk.app.read.queues()
+
+
+@router.post("/api/queues/{name}/{act}", status_code=204)
+def act_on_queue(name: Name, act: Literal["pause", "resume"], desk: At, principal: Admin) -> None:
+    """Start nothing more of this queue until it is resumed; or open it again."""
+    (desk.app.pause if act == "pause" else desk.app.resume)(name)
+    desk.app.note(principal.user_id, f"queue.{act}d", f"queue:{name}", {})
+
+
+@router.get("/api/limits", response_model=list[LimitOut])
+def list_limits(desk: At, principal: Admin) -> Any:
+    """What limits have counted, and what a person set in place of the code's values."""
+    return desk.app.read.limits()
+
+
+@router.put("/api/limits/{name}", status_code=204)
+def set_limit(name: Name, said: LimitIn, desk: At, principal: Admin) -> None:
+    """Allow so much from now on, over the whole fleet."""
+    try:
+        desk.app.set_limit(name, said.limit, principal.user_id)
+    except ValueError as error:
+        raise InputError("limit", str(error)) from None
+
+
+@router.delete("/api/limits/{name}", status_code=204)
+def clear_limit(name: Name, desk: At, principal: Admin) -> None:
+    """What the code says counts again."""
+    desk.app.set_limit(name, None, principal.user_id)
+
+
+@router.get("/api/workers", response_model=list[WorkerOut])
+def list_workers(desk: At, principal: Admin) -> Any:
+    """Workers that gave a sign of life within a day and did not sign off."""
+    return desk.app.read.workers()
+
+
+@router.get("/api/alerts", response_model=list[AlertOut])
+def list_alerts(desk: At, principal: Admin) -> Any:
+    """What is wrong now."""
+    return desk.app.read.alerts()
+
+
+@router.get("/api/audit", response_model=Page[NoteOut])
+def list_audit(
+    desk: At,
+    principal: Admin,
+    subject: WordFilter = None,
+    page_size: PageSize = 50,
+    after: After = None,
+) -> Any:
+    """Who did what, newest first."""
+    bound = ["audit", subject]
+    before = desk.cursors.read(after, bound)
+    rows = desk.app.store.read("audit", {"subject": subject, "before": before, "most": page_size + 1})
+    return desk.page(rows, page_size, lambda row: row[0], bound, note_out)
+
+
+def note_out(row: Any) -> dict[str, Any]:
+    id, at, actor, action, subject, details = row
+    return {
+        "id": id, "at": at, "actor": actor, "action": action, "subject": subject, "details": codec.decode(details),
+    }  # fmt: skip

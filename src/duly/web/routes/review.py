@@ -1,0 +1,145 @@
+"""Review: failures by their look, notes about them, and what becomes of a group; and acts on any filter."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from duly.acts import COUNTED, Acts
+from duly.errors import ItemNotFound
+from duly.people import Principal
+from duly.read import Group
+from duly.web.auth import Reader, UserId, Writer, owner_for
+from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.schemas import (
+    After,
+    BulkIn,
+    BulkOut,
+    Changed,
+    CountIn,
+    CountOut,
+    GroupOut,
+    GroupStoryOut,
+    Id,
+    Page,
+    PageSize,
+    ReviewNoteIn,
+    ReviewNoteOut,
+)
+
+router = APIRouter(tags=["review"])
+
+GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,64}$")]
+
+
+@router.get("/api/review", response_model=list[GroupOut])
+def list_groups(
+    desk: At, principal: Reader, user_id: UserId = None, most: Annotated[int, Query(ge=1, le=500)] = 100
+) -> Any:
+    """Failures in review, grouped by their look, the largest groups first."""
+    return desk.app.read.groups(owner_for(principal, user_id), most)
+
+
+@router.get("/api/review/{group_id}", response_model=GroupStoryOut)
+def show_group(group_id: GroupId, desk: At, principal: Reader) -> Any:
+    """One group: a sample's error, and what people wrote about it."""
+    group = find(desk, principal, group_id)
+    values = {name: getattr(group, name) for name in group.__struct_fields__}
+    sample = desk.app.read.item(group.sample)
+    return {
+        **values,
+        "error": sample.last_error,
+        "notes": desk.app.read.review_notes(group_id, owner_for(principal, None)),
+    }
+
+
+@router.post("/api/review/{group_id}/notes", status_code=201, response_model=ReviewNoteOut)
+def write_note(
+    group_id: GroupId, note: ReviewNoteIn, request: Request, desk: At, principal: Writer,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
+    """Write something down about a group of failures."""
+    find(desk, principal, group_id)
+    owner = None if principal.is_admin else principal.user_id
+    now = desk.app.clock.now()
+
+    def act(connection: Any) -> tuple[int, Any]:
+        row = {"owner": owner, "error_group": group_id, "author": principal.user_id, "text": note.text, "now": now}
+        made = desk.app.store.run(connection, "write_review_note", row)[0][0]
+        return 201, ReviewNoteOut(id=made, author=principal.user_id, text=note.text, at=now)
+
+    return desk.once(principal, idempotency_key, request, note, act)
+
+
+@router.post("/api/review/{group_id}/canary", response_model=Changed)
+def revive_canary(group_id: GroupId, desk: At, principal: Writer) -> Any:
+    """Try one of the group again, to see whether the cause is gone."""
+    group = find(desk, principal, group_id)
+    ids = desk.app.retry(group.sample)
+    desk.app.note(principal.user_id, "review.canary", f"item:{group.sample}", {"group": group_id})
+    return {"ids": ids}
+
+
+@router.post("/api/bulk/count", response_model=CountOut)
+def count_rows(asked: CountIn, desk: At, principal: Reader, user_id: UserId = None) -> Any:
+    """How many rows an act would mean, before anything is done."""
+    count, _ = Acts(desk.app).count(owner_for(principal, user_id), asked.filter.model_dump())
+    return {"count": count, "is_more": count >= COUNTED}
+
+
+@router.post("/api/bulk", status_code=201, response_model=BulkOut)
+def order_act(
+    new: BulkIn, request: Request, desk: At, principal: Writer, user_id: UserId = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
+    """Cancel, retry (at a rate) or discard all rows that fit a filter, as durable work."""
+    owner = owner_for(principal, user_id)
+    acts = Acts(desk.app)
+    options = {"rate": new.rate, "reason": new.reason}
+
+    def act(connection: Any) -> tuple[int, Any]:
+        made = acts.order(owner, principal.user_id, new.action, new.filter.model_dump(), options, connection)
+        now = desk.app.clock.now()
+        if connection is None:
+            return 201, BulkOut.model_validate(acts.get(made))
+        total = acts.count(owner, new.filter.model_dump())[0]
+        return 201, BulkOut(
+            id=made, owner=owner, author=principal.user_id, action=new.action,
+            filter=new.filter.model_dump(), state="running", total=total, seen=0, changed=0, created_at=now,
+            finished_at=None,
+        )  # fmt: skip
+
+    return desk.once(principal, idempotency_key, request, new, act)
+
+
+@router.get("/api/bulk", response_model=Page[BulkOut])
+def list_acts(
+    desk: At, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
+) -> Any:
+    """Acts on many rows, newest first."""
+    owner = owner_for(principal, user_id)
+    bound = ["bulk", owner]
+    rows = Acts(desk.app).page(owner, desk.cursors.read(after, bound), page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
+
+
+@router.get("/api/bulk/{act_id}", response_model=BulkOut)
+def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
+    return Acts(desk.app).get(act_id, owner_for(principal, None))
+
+
+@router.post("/api/bulk/{act_id}/cancel", response_model=BulkOut)
+def cancel_act(act_id: Id, desk: At, principal: Writer) -> Any:
+    """Stop where it stands; what was done stays done."""
+    acts, owner = Acts(desk.app), owner_for(principal, None)
+    acts.get(act_id, owner)
+    acts.cancel(act_id, principal.user_id)
+    return acts.get(act_id, owner)
+
+
+def find(desk: Desk, principal: Principal, group_id: str) -> Group:
+    group = desk.app.read.group(group_id, owner_for(principal, None))
+    if group is None:
+        raise ItemNotFound(f"there is no group {group_id}")
+    return group

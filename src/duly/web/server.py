@@ -1,0 +1,64 @@
+"""Runs the API in a thread beside a worker, or alone; ends with its streams closed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+from duly import Duly
+from duly.errors import ConfigError
+from duly.web.api import create_api
+
+log = logging.getLogger("duly.web")
+
+
+class Service:
+    """The API on an address, for the length of a `with` block."""
+
+    def __init__(self, app: Duly, host: str, port: int, ailing: Callable[[], str | None] = lambda: None) -> None:
+        self.api = create_api(app, host, ailing)
+        try:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._socket = socket.socket(family, socket.SOCK_STREAM)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((host, port))
+        except OSError as error:
+            raise ConfigError(f"http_port: cannot listen on {host}:{port}: {error.strerror}") from error
+        config = uvicorn.Config(
+            self.api,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            date_header=True,
+            timeout_keep_alive=15,
+            timeout_graceful_shutdown=10,
+            h11_max_incomplete_event_size=65_536,
+        )
+        self._server = uvicorn.Server(config)
+        self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="duly-web", daemon=True)
+        self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._socket.getsockname()[1]}"
+
+    def __enter__(self) -> Service:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            # Open streams first: the server waits for what is under way.
+            self._loop.call_soon_threadsafe(self.api.state.closing.set)
+        self._server.should_exit = True
+        self._thread.join(15)
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            runner.run(self._server.serve([self._socket]))
