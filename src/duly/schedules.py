@@ -136,10 +136,9 @@ class Schedules:
         for declaration in list(self._declared.values()):
             self._write(declaration.new)
         self._is_reconciled = True
-        for task in self._app.tasks:
-            for schedule in self.pages(task=task):
-                if schedule.is_declared and (task, schedule.key) not in self._declared:
-                    self.remove(schedule.id, actor="code")
+        for schedule_id, task, key in self._app.store.read("declared", {}):
+            if task in self._app.tasks and (task, key) not in self._declared:
+                self.remove(schedule_id, actor="code")
 
     def _task(self, task: str | Task[..., Any]) -> Task[..., Any]:
         return self._app.task_named(task) if isinstance(task, str) else task

@@ -198,6 +198,10 @@ update duly_schedule
 -- name: remove_schedules
 delete from duly_schedule where id in (select value from json_each(:ids))
 
+-- name: declared
+-- What code declared, once or still.
+select id, task, key from duly_schedule where is_declared order by id
+
 -- name: next_schedule
 select min(next_at) as next_at from duly_schedule where next_at is not null
 

@@ -51,6 +51,7 @@ create table duly_schedule (
 
 create unique index duly_schedule_key on duly_schedule (task, key);
 create index duly_schedule_next on duly_schedule (next_at, id) where next_at is not null;
+create index duly_schedule_declared on duly_schedule (id) where is_declared;
 create index duly_schedule_broken on duly_schedule (id) where broken_at is not null;
 create index duly_schedule_ring on duly_schedule (ring, slot, id) where ring is not null;
 
