@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
@@ -138,7 +139,8 @@ class Schedules:
         self._is_reconciled = True
         for schedule_id, task, key in self._app.store.read("declared", {}):
             if task in self._app.tasks and (task, key) not in self._declared:
-                self.remove(schedule_id, actor="code")
+                with suppress(ItemNotFound):  # another worker starts at the same time
+                    self.remove(schedule_id, actor="code")
 
     def _task(self, task: str | Task[..., Any]) -> Task[..., Any]:
         return self._app.task_named(task) if isinstance(task, str) else task

@@ -60,6 +60,24 @@ def test_a_schedule_with_a_key_stays_when_the_code_forgets_it(world: World) -> N
     assert [each.key for each in later.schedules.pages()] == ["mine"]
 
 
+def test_workers_that_start_together_remove_what_code_forgot_once(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = world.app
+    app.tasks["tick"].every(Every("1h"))
+    later = Duly(store=app.store, clock=world.clock)
+
+    @later.task
+    def tick(n: int = 0) -> None: ...
+
+    stale = app.store.read("declared", {})
+    later.schedules.reconcile()
+    monkeypatch.setattr(app.store, "read", lambda name, given: stale)
+    later.schedules.reconcile()
+    monkeypatch.undo()
+    assert list(later.schedules.pages()) == []
+
+
 def test_creating_again_changes_what_is_there(world: World) -> None:
     schedules = world.app.schedules
     first = schedules.create("tick", "daily 09:00", key="a", n=1)
