@@ -72,7 +72,8 @@ def test_workers_that_start_together_remove_what_code_forgot_once(
 
     stale = app.store.read("declared", {})
     later.schedules.reconcile()
-    monkeypatch.setattr(app.store, "read", lambda name, given: stale)
+    read = app.store.read
+    monkeypatch.setattr(app.store, "read", lambda name, given: stale if name == "declared" else read(name, given))
     later.schedules.reconcile()
     monkeypatch.undo()
     assert list(later.schedules.pages()) == []
