@@ -29,6 +29,7 @@ lint: setup  ## check style, format and types
 bench: setup postgres  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m bench.schedules
+	@$(VENV)/python -m bench.pages
 
 chaos: setup postgres  ## set up, then run the long crash tests: default leases, minutes of silence (some 3 minutes)
 	@$(PYTHON) tools/test chaos -x -s

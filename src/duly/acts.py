@@ -6,7 +6,7 @@ ordered. A portion's changes and the place where it stands commit together, so n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -59,10 +59,10 @@ class Acts:
         self._app = app
 
     def count(self, owner: str | None, filter: dict[str, Any]) -> tuple[int, int]:
-        """How many rows a filter means now, up to a million, and the newest of them."""
+        """How many rows a filter means now, up to a million, and the newest row of all."""
         given = {"owner": owner, **_filter(filter), "most": COUNTED}
         count, newest = self._app.store.read("bulk_count", given)[0]
-        return count, newest or 0
+        return count, newest
 
     def order(
         self,
@@ -94,8 +94,8 @@ class Acts:
         store.run(connection, "write_note", {**note, "now": row["now"], "details": codec.encode(details).decode()})
         return act_id
 
-    def get(self, act_id: int, owner: str | None = None) -> Act:
-        rows = self._app.store.read("bulk", {"id": act_id, "owner": owner})
+    def get(self, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
+        rows = self._app.store.run(connection, "bulk", {"id": act_id, "owner": owner})
         if not rows:
             raise ItemNotFound(f"there is no bulk action {act_id}")
         return _act(rows[0])
@@ -104,9 +104,11 @@ class Acts:
         rows = self._app.store.read("bulks", {"owner": owner, "before": before or 2**63 - 1, "most": most})
         return [_act(row) for row in rows]
 
-    def cancel(self, act_id: int, actor: str) -> None:
+    def cancel(self, act_id: int, actor: str, owner: str | None = None) -> None:
         """Stop where it stands; what was done stays done."""
-        if not self._app.store.write("bulk_cancel", {"id": act_id, "now": self._app.clock.now()}):
+        self.get(act_id, owner)
+        given = {"id": act_id, "owner": owner, "now": self._app.clock.now()}
+        if not self._app.store.write("bulk_cancel", given):
             raise WrongState(f"bulk action {act_id} is over")
         self._app.note(actor, "bulk.cancelled", f"bulk:{act_id}", {})
 
@@ -129,31 +131,48 @@ def acts_on(app: Duly) -> Task[..., Any]:
 def _portions(app: Duly, act_id: int) -> Iterator[Act]:
     """Do it portion by portion, from where it stands; yields it after each."""
     acts = Acts(app)
+    most = PORTION
     while (act := acts.get(act_id)).state == "running":
-        given = {**act.filter, "owner": act.owner, "place": act.place, "until": act.until, "most": PORTION}
-        ids = [row[0] for row in app.store.read("bulk_page", given)]
-        now = app.clock.now()
-        if not ids:
-            app.store.write("bulk_finish", {"id": act_id, "now": now})
-            return
-        changes = list(_changes(app, act, app.store.fetch(ids), now))
-        try:
-            with app.store.transaction() as connection:
-                refused = app.store.settle(changes, (), connection)
-                moved = {
-                    "id": act_id, "was": act.place, "seen": len(ids), "changed": len(changes) - len(refused),
-                    "place": ids[-1],
-                }  # fmt: skip
-                if not app.store.run(connection, "bulk_move", moved):
-                    raise _Outrun  # cancelled meanwhile, or another try was faster: nothing of this counts
-        except _Outrun:
+        if "from" not in act.options:  # a rate counts from when it really begins
+            options = codec.encode({**act.options, "from": app.clock.now()}).decode()
+            app.store.write("bulk_begin", {"id": act_id, "options": options})
             continue
+        given = {**act.filter, "owner": act.owner, "place": act.place, "until": act.until, "most": most}
+        ids = [row[0] for row in app.store.read("bulk_page", given)]
+        if not ids:
+            app.store.write("bulk_finish", {"id": act_id, "now": app.clock.now()})
+            return
+        changes = list(_changes(app, act, app.store.fetch(ids)))
+        try:
+            _apply(app, act, ids, changes)
+        except _Outrun:
+            continue  # cancelled meanwhile, or another try was faster: nothing of this counts
+        except WrongState:
+            # One of them cannot be, such as a second live item with the same key: alone, so that it stops no other.
+            if most > 1:
+                most = 1
+                continue
+            _apply(app, act, ids, ())
+        most = PORTION
         yield acts.get(act_id)
 
 
-def _changes(app: Duly, act: Act, items: list[Item], now: datetime) -> Iterator[Change]:
-    rate = act.options.get("rate")
-    for place, item in enumerate(sorted(items, key=lambda each: each.id), start=act.changed):
+def _apply(app: Duly, act: Act, ids: Sequence[int], changes: Sequence[Change]) -> None:
+    """Make these changes and note where it stands: both or none."""
+    with app.store.transaction() as connection:
+        refused = app.store.settle(changes, (), connection)
+        moved = {
+            "id": act.id, "was": act.place, "seen": len(ids), "changed": len(changes) - len(refused), "place": ids[-1],
+        }  # fmt: skip
+        if not app.store.run(connection, "bulk_move", moved):
+            raise _Outrun
+
+
+def _changes(app: Duly, act: Act, items: list[Item]) -> Iterator[Change]:
+    now, rate = app.clock.now(), act.options.get("rate")
+    begun = datetime.fromisoformat(act.options["from"])
+    place = act.changed
+    for item in sorted(items, key=lambda each: each.id):
         if item.state not in STATES[act.action]:
             continue
         outcome: Outcome
@@ -164,12 +183,10 @@ def _changes(app: Duly, act: Act, items: list[Item], now: datetime) -> Iterator[
                 outcome = Discarded()
             case _:
                 # At a rate: each is due a little after the one before, so nobody has to wait here.
-                outcome = Revived(act.created_at + timedelta(seconds=place / rate) if rate else now)
+                outcome = Revived(begun + timedelta(seconds=place / rate) if rate else now)
         task = app.tasks.get(item.task)
-        try:
-            yield decide(item, outcome, now, task.rules if task else UNKNOWN)
-        except WrongState:
-            continue
+        yield decide(item, outcome, now, task.rules if task else UNKNOWN)
+        place += 1
 
 
 def _filter(filter: dict[str, Any]) -> dict[str, Any]:

@@ -106,10 +106,15 @@ class Client:
 
     # -- items
 
-    def put(self, task: str, args: Mapping[str, Any] | None = None, **options: Any) -> Placed:
-        """Put an item; options are at, delay, key, rank, tries, max_lateness."""
+    def put(
+        self, task: str, args: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None, **options: Any
+    ) -> Placed:
+        """Put an item; options are at, delay, key, rank, tries, max_lateness.
+
+        With an idempotency_key of your own you may ask again after an error, also from another process.
+        """
         body = {"task": task, "args": dict(args or {}), **_camel(options)}
-        return convert(self.request("POST", "/api/items", body), Placed)
+        return convert(self.request("POST", "/api/items", body, idempotency_key=idempotency_key), Placed)
 
     def item(self, item_id: int) -> Item:
         return convert(self.request("GET", f"/api/items/{item_id}"), Item)
@@ -163,7 +168,14 @@ class Client:
             if after is None:
                 return
 
-    def request(self, method: str, path: str, body: Any = None, query: Mapping[str, Any] | None = None) -> Any:
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        query: Mapping[str, Any] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Any:
         """One request, repeated while that is safe; the decoded answer."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
         target = self._parts.path.rstrip("/") + path + (f"?{urlencode(given)}" if given else "")
@@ -175,7 +187,7 @@ class Client:
             text = json.dumps(body if body is not None else {}, default=_text, allow_nan=False).encode()
             headers["Content-Type"] = "application/json"
         if method == "POST":
-            headers["Idempotency-Key"] = uuid4().hex
+            headers["Idempotency-Key"] = idempotency_key or uuid4().hex
         for number in range(1, TRIES + 1):
             try:
                 status, answer, wait = self._send(method, target, text, headers)

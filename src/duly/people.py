@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 
 from duly import codec
-from duly.errors import InputError, ItemNotFound, KeyConflict, WrongState
+from duly.errors import InputError, ItemNotFound, WrongState
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -27,6 +27,7 @@ USED_EVERY = timedelta(minutes=1)  # a key's last use is written down no oftener
 PASSWORD = range(8, 1_025)
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
+_TAKEN = ("me", "all", "local", "code", "duly")  # words of ours for others than users
 _KEY = re.compile(r"duly_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _COST = {"n": 2**14, "r": 8, "p": 1}
 
@@ -59,6 +60,7 @@ class Principal(Struct, frozen=True):
     role: Role
     scopes: frozenset[str]
     via: Literal["key", "session", "local"]
+    until: datetime | None = None  # when the key that they came with ends
 
     @property
     def is_admin(self) -> bool:
@@ -72,9 +74,6 @@ class Principal(Struct, frozen=True):
     def scoped(self, key: str) -> str:
         """A key of theirs, which nobody else's can be."""
         return key if self.owner is None else f"{self.owner}/{key}"
-
-    def unscoped(self, key: str | None, owner: str | None) -> str | None:
-        return key.removeprefix(f"{owner}/") if key is not None and owner is not None else key
 
     def may(self, scope: Scope) -> bool:
         return scope in self.scopes and (scope != "admin" or self.role == "admin")
@@ -91,12 +90,13 @@ class People:
 
     def create(self, user_id: str, role: Role = "user", password: str | None = None, actor: str = "local") -> User:
         """A new person or program; without a password it comes in by keys only."""
-        if not isinstance(user_id, str) or not _ID.fullmatch(user_id) or user_id in ("me", "all", "local", "duly"):
-            raise InputError("id", "must be 1 to 100 letters, digits or . _ @ + -, and none of me, all, local, duly")
+        if not isinstance(user_id, str) or not _ID.fullmatch(user_id) or user_id in _TAKEN:
+            taken = ", ".join(_TAKEN)
+            raise InputError("id", f"must be 1 to 100 letters, digits or . _ @ + -, and none of {taken}")
         hashed = None if password is None else _hash(_checked_password(password))
         row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._app.clock.now()}
         if not self._app.store.write("user_create", row):
-            raise KeyConflict(f"there is a user {user_id!r} already", 0)
+            raise WrongState(f"there is a user {user_id!r} already")
         self._app.note(actor, "user.created", f"user:{user_id}", {"role": role})
         return self.get(user_id)
 
@@ -177,8 +177,9 @@ class People:
 
     def revoke_key(self, key_id: str, user_id: str | None = None, actor: str = "local") -> KeyInfo:
         """This key opens nothing any more."""
-        self.key(key_id, user_id)
-        self._app.store.write("key_revoke", {"id": key_id, "now": self._app.clock.now()})
+        given = {"id": key_id, "user_id": user_id, "now": self._app.clock.now()}
+        if not self._app.store.write("key_revoke", given):
+            raise ItemNotFound(f"there is no key {key_id!r:.40}")
         self._app.note(actor, "key.revoked", f"key:{key_id}", {})
         return self.key(key_id)
 
@@ -197,7 +198,7 @@ class People:
             return None
         if last_used_at is None or last_used_at < now - USED_EVERY:
             self._app.store.write("key_used", {"id": match[1], "now": now})
-        return Principal(user_id, role, frozenset(codec.decode(scopes)), "key")
+        return Principal(user_id, role, frozenset(codec.decode(scopes)), "key", expires_at)
 
     # -- sessions
 
@@ -224,7 +225,8 @@ class People:
         return Principal(user_id, role, frozenset(SCOPES), "session")
 
     def sign_out(self, token: str) -> None:
-        self._app.store.write("session_end", {"hash": _digest(token)})
+        for (user_id,) in self._app.store.write("session_end", {"hash": _digest(token)}):
+            self._app.note(user_id, "user.signed_out", f"user:{user_id}", {})
 
 
 def _digest(secret: str) -> str:
@@ -258,7 +260,7 @@ def _checked_password(password: Any) -> str:
 
 def _checked_role(role: Any) -> Role:
     if role not in ("user", "admin"):
-        raise WrongState(f"role: must be user or admin, got {role!r:.40}")
+        raise InputError("role", f"must be user or admin, got {role!r:.40}")
     found: Role = role
     return found
 

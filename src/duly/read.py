@@ -232,11 +232,9 @@ class Read:
         """A page of what someone owns, newest first; None: of all."""
         given = {"task": None, "queue": None, "key": None, "error_group": None, "schedule_id": None, **filters}
         given.update(owner=owner, before=2**63 - 1 if before is None else before, most=most)
-        # Waiting items and review have indexes of their own, so that a page is as quick among millions of others.
-        name = {"waiting": "owned_waiting", "failed": "owned_failed"}.get(state or "", "owned_items")
-        if name == "owned_items":
-            given["state"] = state
-        return [_owned(row) for row in self._store.read(name, given)]
+        if state == "failed":  # review has an index of its own, so that a page is as quick among millions of others
+            return [_owned(row) for row in self._store.read("owned_failed", given)]
+        return [_owned(row) for row in self._store.read("owned_items", {**given, "state": state})]
 
     def owned_item(self, item_id: int, owner: str | None) -> OwnedRow | None:
         """This item, if it is theirs."""

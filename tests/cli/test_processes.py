@@ -156,7 +156,8 @@ def test_up_migrates_works_and_answers_probes(start: Start, app_file: str, blank
     port = free_port()
     up = start("up", app_file, "--http-port", str(port), "--database-url", blank_url)
     up.waits_for("started")
-    assert get(port, "/readyz") == '{"status": "ok"}\n'
+    assert get(port, "/healthz")
+    assert get(port, "/readyz")
     app = Duly(blank_url)
     app.task(name="remind")(_remind)
     item = app.put("remind", phone="x").id

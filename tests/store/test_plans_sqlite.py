@@ -33,7 +33,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "settle": dict.fromkeys(
         ("id", "was", "fence", "state", "outcome", "lane", "due_at", "attempt", "failures", "crashes", "losses")
     )
-    | dict.fromkeys(("finished_at", "result", "error", "error_class", "expired_at", "rank")),
+    | dict.fromkeys(("finished_at", "result", "error", "error_class", "expired_at", "rank", "error_group")),
     "progress": {"id": 1, "fence": 7, "progress": "1"},
     "expired": {"now": to_int(NOW), "most": 20},
     "fetch": {"ids": "[1,2]"},

@@ -121,7 +121,7 @@ class Catalog:
         return self.product(user_id, sku)
 
     def product(self, user_id: str, sku: str) -> Product:
-        return self._seen([self._find(user_id, sku)])[0]
+        return self.seen([self._find(user_id, sku)])[0]
 
     def products(
         self,
@@ -162,10 +162,11 @@ class Catalog:
         state = None if is_active is None else "active" if is_active else "broken"
         filters: dict[str, Any] = {"task": self.task.name, "slot": hour_bucket, "state": state}
         while page := self.app.schedules.page(**filters, after=after, most=1_000):
-            yield from self._seen(page)
+            yield from self.seen(page)
             after = page[-1].id
 
-    def _seen(self, schedules: Sequence[Schedule]) -> list[Product]:
+    def seen(self, schedules: Sequence[Schedule]) -> list[Product]:
+        """The products that these schedules are."""
         last = [schedule.last_item for schedule in schedules if schedule.last_item is not None]
         items = {item.id: item for item in self.app.store.fetch(last)}
         return [_product(schedule, items.get(schedule.last_item or 0)) for schedule in schedules]

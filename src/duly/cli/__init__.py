@@ -19,7 +19,9 @@ from duly.cli.queues import queues
 from duly.cli.reports import alerts, alive, late, stuck
 from duly.cli.run import up, worker
 from duly.cli.schedules import limits, schedules, slots
+from duly.cli.serve import serve
 from duly.cli.simulate import plan, simulate
+from duly.cli.users import keys, users
 from duly.errors import ConfigError, DulyError, InputError, KeyConflict
 
 
@@ -60,7 +62,7 @@ def main() -> None:
 
 
 for command in (
-    up, worker, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits, late, stuck, alerts, alive,
-    plan, simulate, doctor, settings,
+    up, worker, serve, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits, late, stuck, alerts, alive,
+    plan, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

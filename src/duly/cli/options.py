@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,6 +36,8 @@ database_url = setting("--database-url", "The database, in place of DULY_DATABAS
 log_level = setting("--log-level", "DEBUG, INFO, WARNING or ERROR.", metavar="LEVEL")
 log_format = setting("--log-format", "json, text, or auto: text on a terminal.", metavar="FORM")
 http_port = setting("--http-port", "Where /metrics, /healthz and /readyz listen; 0: nowhere.", type=int, metavar="N")
+http_host = setting("--http-host", "The address that the service listens on.", metavar="HOST")
+service_port = setting("--http-port", "The port of the service; 0: none.", type=int, metavar="N")
 concurrency = setting("--concurrency", "Items of each kind to run at once.", type=int, metavar="N")
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else.")
@@ -46,6 +49,13 @@ delay = click.option("--delay", metavar="TIME", help="How long from now: seconds
 app = click.option(
     "--app", "spec", envvar="DULY_APP", metavar="MODULE:APP", help="The app that has the task; or DULY_APP."
 )
+
+
+def actor() -> str:
+    """Who acts, for the audit log."""
+    with suppress(OSError, KeyError):
+        return f"cli:{getpass.getuser()}"
+    return "cli"
 
 
 def app_spec(spec: str | None) -> str:
@@ -97,8 +107,8 @@ def _refuse_absent(app: Duly, makes: bool) -> None:
 _PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
-def span(text: str | None) -> float | timedelta | None:
-    """What `--delay` means."""
+def span(text: str | None, field: str = "delay") -> float | timedelta | None:
+    """What `--delay` means, and other options like it."""
     if text is None:
         return None
     try:
@@ -106,6 +116,6 @@ def span(text: str | None) -> float | timedelta | None:
     except ValueError:
         match = _PARTS.fullmatch(text.replace(" ", ""))
         if not match or not any(match.groups()):
-            raise InputError("delay", f"must be seconds or such as 90s, 5m, 1h30m or 2d, got {text!r}") from None
+            raise InputError(field, f"must be seconds or such as 90s, 5m, 1h30m or 2d, got {text!r}") from None
         days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options
+from duly.cli.serve import BUILT_IN, serving, set_up_logs
 
 if TYPE_CHECKING:
     from duly import Duly
     from duly.engine.worker import Worker
 
 log = logging.getLogger("duly.cli")
-
-BUILT_IN = "duly.apps.reminders:app"
 
 lifetime = click.option(
     "--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after this time."
@@ -44,7 +43,7 @@ def worker(spec: str, tasks: str | None) -> None:
     from duly.app import load_app
 
     app = load_app(spec)
-    _set_up_logs(app)
+    set_up_logs(app)
     faulthandler.register(signal.SIGUSR1)
     names = [name.strip() for name in tasks.split(",") if name.strip()] if tasks else None
     with ExitStack() as stack:
@@ -64,19 +63,20 @@ def _leave() -> None:
         os._exit(0)
 
 
-@click.command(short_help="Migrate, work and answer probes, in one process.")
+@click.command(short_help="Migrate, work and serve, in one process.")
 @click.argument("spec", metavar="[MODULE:APP]", required=False, envvar="DULY_APP")
 @click.option("--demo", is_flag=True, help="Reminders on a scratch database that fire, fail, retry and end in review.")
 @lifetime
 @options.concurrency
 @options.database_url
-@options.http_port
+@options.http_host
+@options.service_port
 @options.log_level
 @options.log_format
 def up(spec: str | None, demo: bool, seconds: float | None) -> None:
-    """Everything in one process: migrate, work, and answer /metrics, /healthz and /readyz on port 8086.
+    """Everything in one process: migrate, work, and serve the API, /metrics, /healthz and /readyz on port 8086.
 
-    Without MODULE:APP it serves the built-in apps.
+    Without MODULE:APP it runs the built-in apps.
     """
     if demo:
         from duly.cli.demo import run_demo
@@ -86,12 +86,12 @@ def up(spec: str | None, demo: bool, seconds: float | None) -> None:
     from duly.app import load_app
 
     app = load_app(spec or BUILT_IN)
-    _set_up_logs(app)
+    set_up_logs(app)
     with ExitStack() as stack:
         stack.callback(app.close)
-        one = app.worker()
-        stack.enter_context(probing(app, one))
         app.migrate(lambda name: log.info("applied migration %s", name))
+        one = app.worker()
+        stack.enter_context(serving(app, one.ailing))
         with ending(one, seconds):
             one.run()
 
@@ -123,12 +123,6 @@ def ending(worker: Worker, seconds: float | None) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
-
-
-def _set_up_logs(app: Duly) -> None:
-    from duly.telemetry import set_up_logs
-
-    set_up_logs(app.settings.log_level, app.settings.log_format)
 
 
 def _is_port_said(app: Duly) -> bool:

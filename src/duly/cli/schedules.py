@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,13 +14,6 @@ if TYPE_CHECKING:
     from duly.model import Schedule
 
 STATES = ("active", "paused", "broken")
-
-
-def actor() -> str:
-    """Who acts, for the audit log."""
-    with suppress(OSError, KeyError):
-        return f"cli:{getpass.getuser()}"
-    return "cli"
 
 
 @click.group(invoke_without_command=True, short_help="List, create, change, pause and run schedules.")
@@ -188,7 +179,7 @@ def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> 
     if not fields:
         raise InputError("change", "say what: --rule, --zone, --catch-up, --max-lateness, --overlap or --rank")
     with options.opened() as app:
-        changed = app.schedules.change(schedule_id, actor=actor(), **fields)
+        changed = app.schedules.change(schedule_id, actor=options.actor(), **fields)
         click.echo(f"schedule {schedule_id}: {app.schedules.describe(changed)}")
 
 
@@ -200,7 +191,7 @@ def _act(name: str, doc: str, done: str) -> None:
     @options.database_url
     def command(ids: tuple[int, ...]) -> None:
         with options.opened() as app:
-            getattr(app.schedules, name)(*ids, actor=actor())
+            getattr(app.schedules, name)(*ids, actor=options.actor())
         click.echo(f"{done}: {', '.join(map(str, ids))}")
 
 
@@ -226,7 +217,7 @@ def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
             names = [ring] if ring else sorted({each.ring for each in app.schedules.slots()})
             moves = [move for name in names for move in app.schedules.rebalance(name)]
             if yes:
-                app.schedules.move(moves, actor())
+                app.schedules.move(moves, options.actor())
             if as_json:
                 words.print_json(moves)
                 return
@@ -283,7 +274,7 @@ def set_limit(name: str, limit: str) -> None:
     """Allow 2/1m (calls in any minute) or 4 (at the same time) from now on, over the whole fleet."""
     with options.opened() as app:
         try:
-            app.set_limit(name, limit, actor())
+            app.set_limit(name, limit, options.actor())
         except ValueError as error:
             raise InputError("limit", str(error)) from None
     click.echo(f"{name}: {limit}")
@@ -295,7 +286,7 @@ def set_limit(name: str, limit: str) -> None:
 def clear_limit(name: str) -> None:
     """What the code says counts again."""
     with options.opened() as app:
-        app.set_limit(name, None, actor())
+        app.set_limit(name, None, options.actor())
     click.echo(f"{name}: as in the code")
 
 

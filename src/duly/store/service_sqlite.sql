@@ -56,7 +56,10 @@ select k.hash, u.id, u.role, k.scopes, k.expires_at, k.revoked_at, u.disabled_at
 update duly_key set last_used_at = :now where id = :id
 
 -- name: key_revoke
-update duly_key set revoked_at = coalesce(revoked_at, :now) where id = :id
+update duly_key
+   set revoked_at = coalesce(revoked_at, :now)
+ where id = :id and (:user_id is null or user_id = :user_id)
+returning id
 
 -- name: session_create
 insert into duly_session (hash, user_id, created_at, expires_at) values (:hash, :user_id, :now, :expires_at)
@@ -68,7 +71,7 @@ select u.id, u.role
  where s.hash = :hash and s.expires_at > :now and u.disabled_at is null
 
 -- name: session_end
-delete from duly_session where hash = :hash
+delete from duly_session where hash = :hash returning user_id
 
 -- name: sessions_end
 delete from duly_session where user_id = :user_id
@@ -83,9 +86,12 @@ insert into duly_secret (name, value) values (:name, :value)
 returning value
 
 -- name: reply_begin
--- Takes this key for a request; nothing when it is taken.
+-- Takes this key for a request; nothing when it is taken, unless by one of the same that died over it.
 insert into duly_reply (owner, key, request, created_at) values (:owner, :key, :request, :now)
-    on conflict (owner, key) do nothing
+    on conflict (owner, key) do update set created_at = excluded.created_at
+     where duly_reply.status is null
+       and duly_reply.request = excluded.request
+       and duly_reply.created_at < :stale
 returning key
 
 -- name: reply
@@ -95,7 +101,8 @@ select request, status, answer from duly_reply where owner = :owner and key = :k
 update duly_reply set status = :status, answer = :answer where owner = :owner and key = :key
 
 -- name: reply_drop
-delete from duly_reply where owner = :owner and key = :key and status is null
+-- Frees the key of a request that failed.
+delete from duly_reply where owner = :owner and key = :key and request = :request and status is null
 
 -- name: replies_prune
 delete from duly_reply where created_at < :before
@@ -111,24 +118,7 @@ select id, task, queue, lane, rank, state, outcome, planned_at, due_at, key, exe
    and (:state is null or state = :state)
    and (:task is null or task = :task)
    and (:queue is null or queue = :queue)
-   and (:key is null or key = :key)
-   and (:error_group is null or error_group = :error_group)
-   and (:schedule_id is null or schedule_id = :schedule_id)
- order by id desc
- limit :most
-
--- name: owned_waiting
--- The same for waiting items only, by their own index.
-select id, task, queue, lane, rank, state, outcome, planned_at, due_at, key, execution_key, args, result,
-       progress, attempt, max_attempts, failures, crashes, losses, fence, claimed_by, started_at, finished_at,
-       last_error, error_class, created_at, owner, error_group, schedule_id
-  from duly_item
- where state = 'waiting'
-   and (:owner is null or owner = :owner)
-   and id < :before
-   and (:task is null or task = :task)
-   and (:queue is null or queue = :queue)
-   and (:key is null or key = :key)
+   and (:key is null or key = coalesce(owner || '/', '') || :key)
    and (:error_group is null or error_group = :error_group)
    and (:schedule_id is null or schedule_id = :schedule_id)
  order by id desc
@@ -145,7 +135,7 @@ select id, task, queue, lane, rank, state, outcome, planned_at, due_at, key, exe
    and id < :before
    and (:task is null or task = :task)
    and (:queue is null or queue = :queue)
-   and (:key is null or key = :key)
+   and (:key is null or key = coalesce(owner || '/', '') || :key)
    and (:error_group is null or error_group = :error_group)
    and (:schedule_id is null or schedule_id = :schedule_id)
  order by id desc
@@ -164,11 +154,15 @@ select id from duly_item
  where id in (select value from json_each(:ids))
    and (:owner is null or owner = :owner)
 
+-- name: item_version
+select updated_at from duly_item where id = :id
+
 -- name: edit_item
 -- Another content for an item that is not running, if nobody was faster.
 update duly_item
    set args = :args, due_at = :due_at, rank = :rank, updated_at = :now
  where id = :id and state = :was and fence = :fence and state in ('waiting', 'failed')
+   and updated_at is :version
    and (:owner is null or owner = :owner)
 returning id
 
@@ -185,7 +179,7 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
  where (:owner is null or owner = :owner)
    and id > :after
    and (:task is null or task = :task)
-   and (:key is null or key = :key)
+   and (:key is null or key = coalesce(owner || '/', '') || :key)
    and (:slot is null or slot = :slot)
    and (:state is null
         or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
@@ -242,6 +236,9 @@ select id, owner, author, action, filter, options, state, total, seen, changed, 
  order by id desc
  limit :most
 
+-- name: bulk_begin
+update duly_bulk set options = :options where id = :id and place = 0
+
 -- name: bulk_move
 -- Notes where it stands, unless it was cancelled or someone else went on from the same place.
 update duly_bulk
@@ -253,13 +250,17 @@ returning place
 update duly_bulk set state = 'done', finished_at = :now where id = :id and state = 'running'
 
 -- name: bulk_cancel
-update duly_bulk set state = 'cancelled', finished_at = :now where id = :id and state = 'running' returning id
+update duly_bulk
+   set state = 'cancelled', finished_at = :now
+ where id = :id and state = 'running' and (:owner is null or owner = :owner)
+returning id
 
 -- name: bulk_count
--- How many rows a filter means now: counts so many at most.
-select count(*), max(id)
+-- How many rows a filter means now, so many at most, and the newest row of all. Acts are about no other acts.
+select count(*), (select coalesce(max(id), 0) from duly_item)
   from (select id from duly_item
-         where (:owner is null or owner = :owner)
+         where task <> 'duly.acts'
+           and (:owner is null or owner = :owner)
            and (:state is null or state = :state)
            and (:task is null or task = :task)
            and (:queue is null or queue = :queue)
@@ -271,6 +272,7 @@ select count(*), max(id)
 select id
   from duly_item
  where id > :place and id <= :until
+   and task <> 'duly.acts'
    and (:owner is null or owner = :owner)
    and (:state is null or state = :state)
    and (:task is null or task = :task)
@@ -280,7 +282,11 @@ select id
  limit :most
 
 -- name: audit_since
-select id, at, actor, action, subject, details from duly_audit where id > :after order by id limit :most
+select id, at, actor, action, subject, details
+  from duly_audit
+ where id > :after and (:actor is null or actor = :actor)
+ order by id
+ limit :most
 
 -- name: audit_last
 select coalesce(max(id), 0) from duly_audit

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,9 +17,8 @@ from fastapi.routing import APIRoute
 from duly import Duly, __version__
 from duly.errors import ConfigError
 from duly.web.auth import Gate
-from duly.web.cursors import Cursors
 from duly.web.desk import Desk
-from duly.web.problems import MEDIA_TYPE, Problem, handle_on, problem
+from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
 from duly.web.routes import apps, items, live, people, queues, review, schedules
 from duly.web.schemas import ProblemOut
 
@@ -39,9 +37,13 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
+# Whatever the route: limits, headers, sign-in and the database come before it.
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ProblemOut, "content": {MEDIA_TYPE: {}}}
-    for status in (400, 401, 403, 404, 405, 408, 409, 413, 415, 422, 429, 503)
+    status: {
+        "description": title,
+        "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemOut"}}},
+    }
+    for status, title in TITLES.items()
 }
 
 Next = Callable[[Request], Awaitable[Response]]
@@ -65,8 +67,7 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
-    secret = app.store.write("secret", {"name": "cursors", "value": secrets.token_urlsafe(32)})[0][0]
-    api.state.desk = Desk(app, Cursors(secret))
+    api.state.desk = Desk(app)
     api.state.gate = Gate(app.people, is_local)
     api.state.ailing = ailing
     api.state.streams = 0
@@ -76,12 +77,25 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
     ):  # fmt: skip
         api.include_router(router)
     handle_on(api)
+    _describe(api)
     api.middleware("http")(_guard(is_local))
     return api
 
 
+def _describe(api: FastAPI) -> None:
+    """The OpenAPI document, with the shape that all refusals have."""
+    plain = api.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = plain()
+        document["components"]["schemas"].setdefault("ProblemOut", ProblemOut.model_json_schema())
+        return document
+
+    api.openapi = openapi  # type: ignore[method-assign]
+
+
 def is_loopback(host: str) -> bool:
-    if host == "localhost":
+    if host.lower() == "localhost":
         return True
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
@@ -100,8 +114,8 @@ def _guard(is_local: bool) -> Callable[[Request, Next], Awaitable[Response]]:
         try:
             refusal = _refusal(request, is_local)
             response = refusal or await _within(request, call_next)
-        except Problem as error:
-            response = problem(error.status, error.detail, field=error.field, **error.headers)
+        except Exception as error:
+            response = unexpected(error)
         for name, value in HEADERS.items():
             response.headers.setdefault(name, value)
         if request.url.path.startswith("/api"):
@@ -113,7 +127,9 @@ def _guard(is_local: bool) -> Callable[[Request, Next], Awaitable[Response]]:
 
 def _refusal(request: Request, is_local: bool) -> Response | None:
     length = request.headers.get("content-length")
-    if length is not None and (not length.isdecimal() or int(length) > BODY_LIMIT):
+    if length is not None and not length.isdecimal():
+        return problem(400, "Content-Length: must be a number")
+    if length is not None and (len(length) > 15 or int(length) > BODY_LIMIT):
         return problem(413, f"a body may have at most {BODY_LIMIT:,} bytes")
     if request.method in ("POST", "PUT", "PATCH"):
         if length is None and "transfer-encoding" in request.headers:

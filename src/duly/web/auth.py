@@ -13,9 +13,12 @@ from typing import Annotated
 from urllib.parse import urlsplit
 
 from fastapi import Depends, Query, Request
+from fastapi.security import APIKeyCookie, HTTPBearer
+from pydantic import AfterValidator
 
 from duly.people import LOCAL, People, Principal, Scope
 from duly.web.problems import Problem
+from duly.web.schemas import clean
 
 COOKIE = "__Host-duly"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
@@ -76,19 +79,31 @@ def check_origin(request: Request) -> None:
             raise Problem(403, "this request comes from another site")
         return
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+    if origin is not None and _address(origin) != request.headers.get("host"):
         raise Problem(403, "this request comes from another site")
+
+
+def _address(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _unknown(detail: str) -> Problem:
     return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-def _principal(request: Request) -> Principal:
+# They tell the OpenAPI document what the gate looks for, and refuse nothing by themselves.
+_BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key, `duly_…`.")
+_SESSION = APIKeyCookie(auto_error=False, name=COOKIE, scheme_name="session", description="See POST /api/session.")
+
+
+def _principal(
+    request: Request, _: Annotated[object, Depends(_BEARER)], __: Annotated[object, Depends(_SESSION)]
+) -> Principal:
     gate: Gate = request.app.state.gate
-    found = gate.who(request)
-    request.state.principal = found
-    return found
+    return gate.who(request)
 
 
 def _needs(scope: Scope) -> object:
@@ -105,7 +120,7 @@ Writer = Annotated[Principal, _needs("write")]
 Admin = Annotated[Principal, _needs("admin")]
 
 UserId = Annotated[
-    str | None,
+    Annotated[str, AfterValidator(clean)] | None,
     Query(alias="userId", max_length=100, description="me, all or a user's id; others than me are for admins."),
 ]
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Container, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Response
@@ -12,11 +16,18 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from duly import Duly, codec
+from duly.errors import InputError, UnknownTask
 from duly.people import Principal
+from duly.task import Task
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem
 
 MASK = "***"
+KEPT = timedelta(days=1)  # how long an answer can be repeated
+PRUNED_EVERY = timedelta(minutes=10)
+STALE = timedelta(minutes=1)  # whoever has been at it for longer died over it
+
+Act = Callable[[Any], tuple[int, Any]]
 
 IdempotencyKey = Annotated[
     str | None,
@@ -28,11 +39,41 @@ IdempotencyKey = Annotated[
 class Desk:
     """Everything that the routes need, made once per API."""
 
-    def __init__(self, app: Duly, cursors: Cursors) -> None:
+    def __init__(self, app: Duly) -> None:
         self.app = app
-        self.cursors = cursors
-        names = "|".join(re.escape(name) for name in app.settings.masked.replace(" ", "").split(",") if name)
-        self._masked = re.compile(names, re.IGNORECASE) if names else None
+        names = "|".join(re.escape(_bare(name)) for name in app.settings.masked.split(",") if _bare(name))
+        self._masked = re.compile(names) if names else None
+        self._pruned_at: datetime | None = None
+
+    @cached_property
+    def cursors(self) -> Cursors:
+        """Made when they are first needed: a service may start before its database is there."""
+        fresh = {"name": "cursors", "value": secrets.token_urlsafe(32)}
+        return Cursors(self.app.store.write("secret", fresh)[0][0])
+
+    def note(
+        self, principal: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
+    ) -> None:
+        """A line of the audit log; with a connection, if and only if its transaction commits."""
+        text = codec.encode(details).decode()
+        row = {"actor": principal.user_id, "action": action, "subject": subject, "details": text}
+        self.app.store.run(connection, "write_note", {**row, "now": self.app.clock.now()})
+
+    # -- what comes in
+
+    def task(self, name: str) -> Task[..., Any]:
+        """One of the app's own: those of the system are nobody's to put."""
+        if name not in self.app.tasks:
+            known = ", ".join(sorted(self.app.tasks)) or "none"
+            raise UnknownTask("task", f"there is no task {name!r} here; known: {known}")
+        return self.app.tasks[name]
+
+    def args(self, args: Mapping[str, Any], options: Container[str]) -> dict[str, Any]:
+        """Arguments, none of which is an option in disguise."""
+        for name in args:
+            if name in options:
+                raise InputError(f"args.{name}", "is not an argument; options are said beside args")
+        return dict(args)
 
     # -- pages
 
@@ -48,47 +89,73 @@ class Desk:
 
     def masked(self, value: Any) -> Any:
         """The same without what nobody should read over a shoulder: values by the names they go under."""
-        if self._masked is None:
-            return value
         if isinstance(value, dict):
             return {name: MASK if self._is_secret(name, inner) else self.masked(inner) for name, inner in value.items()}
         return [self.masked(inner) for inner in value] if isinstance(value, list) else value
 
+    def unmasked(self, value: Any, known: Any) -> Any:
+        """What someone sends back who saw it masked: a mask stands for what is there."""
+        if isinstance(value, dict) and isinstance(known, dict):
+            return {
+                name: known[name]
+                if name in known and inner == MASK and self._is_secret(name, known[name])
+                else self.unmasked(inner, known.get(name))
+                for name, inner in value.items()
+            }
+        if isinstance(value, list) and isinstance(known, list) and len(value) == len(known):
+            return [self.unmasked(inner, there) for inner, there in zip(value, known, strict=True)]
+        return value
+
     def _is_secret(self, name: str, value: Any) -> bool:
-        return self._masked is not None and value is not None and bool(self._masked.search(name))
+        return self._masked is not None and value is not None and bool(self._masked.search(_bare(name)))
 
     # -- replies
 
     def once(
-        self, principal: Principal, key: str | None, request: Request, body: BaseModel | None,
-        act: Callable[[Any], tuple[int, Any]],
+        self, principal: Principal, key: str | None, request: Request, body: BaseModel | None, act: Act,
+        is_joint: bool = True,
     ) -> Response:  # fmt: skip
-        """Do this once per key: the effect and the answer commit together, and a repetition gets the same answer.
+        """Do this once per key: a repetition gets the same answer, and nothing is done again.
 
-        `act` gets a connection to write on (None without a key) and returns a status and what to answer.
+        `act` returns a status and what to answer. It gets a connection to write on, so that the effect and the answer
+        commit together (None without a key). What cannot be done on it is not joint: then a process that dies in
+        between leaves the key taken for a minute, and whoever comes after that does it again.
         """
         if key is None:
             status, answer = act(None)
             return JSONResponse(_jsonable(answer), status)
-        text = f"{request.method} {request.url.path} {body.model_dump_json() if body is not None else ''}"
-        digest = hashlib.sha256(text.encode()).hexdigest()
+        store, now = self.app.store, self.app.clock.now()
+        self._prune(now)
         named = {"owner": principal.user_id, "key": key}
+        digest = _digest(request, body)
+        taken = {**named, "request": digest, "now": now, "stale": now - STALE}
         if (known := self._known(named, digest)) is not None:
             return known
-        with self.app.store.transaction() as connection:
-            if not self._run(connection, "reply_begin", {**named, "request": digest, "now": self.app.clock.now()}):
-                status = 0
-            else:
-                status, answer = act(connection)
-                plain = _jsonable(answer)
-                kept = {**named, "status": status, "answer": codec.encode(plain).decode()}
-                self._run(connection, "reply_end", kept)
-        if status == 0:  # someone else was faster; the insert waited for them, so their answer is there
-            known = self._known(named, digest)
-            if known is None:
-                raise Problem(409, "a request with this Idempotency-Key is under way", headers={"Retry-After": "1"})
-            return known
-        return JSONResponse(plain, status)
+        if is_joint:
+            with store.transaction() as connection:
+                reply = self._act(connection, taken, act)
+        else:
+            try:
+                reply = self._act(None, taken, act)
+            except BaseException:
+                store.write("reply_drop", {**named, "request": digest})
+                raise
+        if reply is not None:
+            return JSONResponse(reply[1], reply[0])
+        # Someone else was faster.
+        if (known := self._known(named, digest)) is None:
+            raise Problem(409, "a request with this Idempotency-Key is under way", headers={"Retry-After": "1"})
+        return known
+
+    def _act(self, connection: Any, taken: Mapping[str, Any], act: Act) -> tuple[int, Any] | None:
+        store = self.app.store
+        if not store.run(connection, "reply_begin", taken):
+            return None
+        status, answer = act(connection)
+        plain = _jsonable(answer)
+        kept = {"owner": taken["owner"], "key": taken["key"], "status": status, "answer": codec.encode(plain).decode()}
+        store.run(connection, "reply_end", kept)
+        return status, plain
 
     def _known(self, named: Mapping[str, Any], digest: str) -> Response | None:
         rows = self.app.store.read("reply", named)
@@ -99,11 +166,23 @@ class Desk:
             raise Problem(422, "Idempotency-Key: was used for another request", "Idempotency-Key")
         if status is None:
             return None
-        return JSONResponse(codec.decode(answer.encode() if isinstance(answer, str) else answer), status,
-                            headers={"Idempotency-Replayed": "true"})  # fmt: skip
+        return JSONResponse(codec.decode(answer), status, headers={"Idempotency-Replayed": "true"})
 
-    def _run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[Any]:
-        return self.app.store.run(connection, name, parameters)
+    def _prune(self, now: datetime) -> None:
+        if self._pruned_at is None or now - self._pruned_at >= PRUNED_EVERY:
+            self._pruned_at = now
+            self.app.store.write("replies_prune", {"before": now - KEPT})
+
+
+def _digest(request: Request, body: BaseModel | None) -> str:
+    said = None if body is None else body.model_dump()
+    text = json.dumps([request.method, request.url.path, request.url.query, said], default=str, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _bare(name: str) -> str:
+    """A name however it is written: apiKey, API-Key, api_key."""
+    return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _jsonable(answer: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from duly.errors import (
@@ -16,6 +16,7 @@ from duly.errors import (
     InputError,
     ItemNotFound,
     KeyConflict,
+    NotMigrated,
     StoreUnavailable,
     UnknownTask,
     WrongState,
@@ -33,10 +34,11 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (InputError, 422, "Invalid input"),
     (ConfigError, 422, "Invalid input"),
     (StoreUnavailable, 503, "The database is away"),
+    (NotMigrated, 503, "The database is not migrated"),
 )
 TITLES = {
     400: "Bad request", 401: "Sign in first", 403: "Not allowed", 404: "Not found", 405: "No such method",
-    408: "Too slow", 409: "Conflict", 411: "Length required", 413: "Too large", 415: "Not JSON",
+    409: "Conflict", 411: "Length required", 413: "Too large", 415: "Not JSON",
     422: "Invalid input", 429: "Too many", 503: "Away",
 }  # fmt: skip
 
@@ -54,7 +56,7 @@ class Problem(Exception):
         self.headers = headers or {}
 
 
-def problem(status: int, detail: str, title: str = "", field: str | None = None, **headers: str) -> JSONResponse:
+def problem(status: int, detail: str, title: str = "", field: str | None = None, **headers: str) -> Response:
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": title or TITLES.get(status, "Problem"),
@@ -63,38 +65,40 @@ def problem(status: int, detail: str, title: str = "", field: str | None = None,
     }
     if field is not None:
         body["field"] = field
-    return JSONResponse(body, status, headers=headers, media_type=MEDIA_TYPE)
+    # In ASCII: what was wrong may be told in the words of the request, and those need not be valid Unicode.
+    return Response(json.dumps(body), status, headers=headers, media_type=MEDIA_TYPE)
+
+
+def unexpected(error: Exception) -> Response:
+    log.error("a request failed", exc_info=error)
+    return problem(500, "this was not expected; it is in the log", "Internal error")
 
 
 def handle_on(api: FastAPI) -> None:
     """Every error leaves as a problem document; none of them tells what it need not."""
 
     @api.exception_handler(Problem)
-    def refused(_: Request, error: Problem) -> JSONResponse:
+    def refused(_: Request, error: Problem) -> Response:
         return problem(error.status, error.detail, field=error.field, **error.headers)
 
     @api.exception_handler(DulyError)
-    def ours(_: Request, error: DulyError) -> JSONResponse:
+    def ours(_: Request, error: DulyError) -> Response:
         for kind, status, title in STATUSES:
-            if isinstance(error, kind):
-                field = error.field if isinstance(error, InputError) else None
-                headers = {"Retry-After": "5"} if status == 503 else {}
-                return problem(status, str(error), title, field, **headers)
-        log.exception("a request failed", exc_info=error)
-        return problem(500, "this was not expected; it is in the log", "Internal error")
+            if not isinstance(error, kind):
+                continue
+            if status == 503:  # where the database is, and what it said, is for the log
+                log.warning("a request failed: %s", error)
+                return problem(503, f"{title.lower()}; try again in a little while", title, **{"Retry-After": "5"})
+            return problem(status, str(error), title, error.field if isinstance(error, InputError) else None)
+        return unexpected(error)
 
     @api.exception_handler(RequestValidationError)
-    def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+    def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        place = [str(part) for part in first.get("loc", ()) if part not in ("body", "query", "path")]
+        place = [str(part) for part in first.get("loc", ()) if part not in ("body", "query", "path", "header")]
         field = ".".join(place) or "body"
         return problem(422, f"{field}: {first.get('msg', 'is invalid')}", field=field)
 
     @api.exception_handler(HTTPException)
-    def http(_: Request, error: HTTPException) -> JSONResponse:
+    def http(_: Request, error: HTTPException) -> Response:
         return problem(error.status_code, str(error.detail), **dict(error.headers or {}))
-
-    @api.exception_handler(Exception)
-    def unexpected(_: Request, error: Exception) -> JSONResponse:
-        log.exception("a request failed", exc_info=error)
-        return problem(500, "this was not expected; it is in the log", "Internal error")

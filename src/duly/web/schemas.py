@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Path, Query
@@ -11,11 +11,13 @@ from pydantic.alias_generators import to_camel
 
 DEPTH = 40  # how deeply arguments may be nested
 BIG = 2**63 - 1
+YEARS = range(1970, 9_801)  # with room for what is added to a time
 
 T = TypeVar("T")
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """Text that every database takes."""
     if "\x00" in text:
         raise ValueError("must not contain NUL characters")
     try:
@@ -35,23 +37,35 @@ def _shallow(value: Any) -> Any:
     return value
 
 
+def _sane(moment: datetime) -> datetime:
+    if moment.year not in YEARS:
+        raise ValueError(f"must lie between the years {YEARS[0]} and {YEARS[-1]}")
+    return moment
+
+
 def _inside(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
-Word = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_clean)]
-Sentence = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(_clean)]
-Key = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(_clean)]
+Word = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(clean)]
+Sentence = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(clean)]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(clean)]
 Args = Annotated[dict[str, Any], AfterValidator(_shallow)]
+Rule = Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(clean)]
+Password = Annotated[str, StringConstraints(min_length=8, max_length=1_024), AfterValidator(clean)]
+Birthday = Annotated[str, StringConstraints(min_length=5, max_length=10), AfterValidator(clean)]
+Moment = Annotated[AwareDatetime, AfterValidator(_sane)]
+Seconds = Annotated[float, Field(ge=0, le=3e9)]
+Rank = Annotated[int, Field(ge=-100, le=100)]
 
 Id = Annotated[int, Path(ge=1, le=BIG)]
+Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(clean)]
+GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,64}$")]
 PageSize = Annotated[int, Query(alias="pageSize", ge=1, le=500)]
 After = Annotated[str | None, Query(max_length=500, description="`next` of the page before.")]
-WordFilter = Annotated[
-    Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_clean)] | None, Query()
-]
+WordFilter = Annotated[Word | None, Query()]
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 
@@ -66,8 +80,16 @@ class Out(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True)
 
 
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
 class ProblemOut(BaseModel):
     """RFC 9457."""
+
+    model_config = _example(
+        type="about:blank", title="Not found", status=404, detail="there is no item 7"
+    )  # fmt: skip
 
     type: str = "about:blank"
     title: str
@@ -85,19 +107,15 @@ class Page(Out, Generic[T]):
 
 
 class ItemIn(Model):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [{"task": "http", "args": {"url": "https://example.com/hook", "body": {"n": 1}}}]
-        }
-    )
+    model_config = _example(task="http", args={"url": "https://example.com/hook", "body": {"n": 1}}, key="hook-1")
     task: Word
     args: Args = Field(default_factory=dict)
-    at: AwareDatetime | None = None
-    delay: Annotated[float, Field(ge=0, le=3e9)] | None = Field(default=None, description="Seconds from now.")
+    at: Moment | None = None
+    delay: Seconds | None = Field(default=None, description="Seconds from now.")
     key: Key | None = Field(default=None, description="One live item per task and key.")
-    rank: Annotated[int, Field(ge=-100, le=100)] | None = None
+    rank: Rank | None = None
     tries: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    max_lateness: Annotated[float, Field(ge=0, le=3e9)] | None = None
+    max_lateness: Seconds | None = None
 
 
 class PlacedOut(Out):
@@ -153,17 +171,23 @@ class ItemStoryOut(ItemOut):
 
 
 class ItemEdit(Model):
+    model_config = _example(args={"url": "https://example.com/hook"}, rank=-1)
+
     args: Args | None = None
-    due_at: AwareDatetime | None = None
-    rank: Annotated[int, Field(ge=-100, le=100)] | None = None
+    due_at: Moment | None = None
+    rank: Rank | None = None
 
 
 class Reason(Model):
+    model_config = _example(reason="ordered twice")
+
     reason: Sentence = ""
 
 
 class RetryIn(Model):
-    at: AwareDatetime | None = None
+    model_config = _example(at="2026-12-01T09:00:00+01:00")
+
+    at: Moment | None = None
 
 
 class Changed(Out):
@@ -174,35 +198,32 @@ class Changed(Out):
 
 
 class ScheduleIn(Model):
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {"task": "http", "key": "nightly", "rule": "daily 02:30", "zone": "Europe/Zagreb",
-                 "args": {"url": "https://example.com/hook"}}
-            ]
-        }
-    )  # fmt: skip
+    model_config = _example(
+        task="http", key="nightly", rule="daily 02:30", zone="Europe/Zagreb", args={"url": "https://example.com/hook"}
+    )
     task: Word
     key: Key
-    rule: Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(_clean)] = Field(
+    rule: Rule = Field(
         description="`daily 09:00`, `weekly mon,fri 08:00`, `every 15m`, five fields of cron, or `slots 24`."
     )
     zone: Word = "UTC"
     args: Args = Field(default_factory=dict)
     catch_up: Literal["all", "latest", "skip"] | None = None
-    max_lateness: Annotated[float, Field(ge=0, le=3e9)] | None = None
+    max_lateness: Seconds | None = None
     overlap: Literal["allow", "skip", "supersede"] | None = None
-    rank: Annotated[int, Field(ge=-100, le=100)] | None = None
+    rank: Rank | None = None
 
 
 class ScheduleEdit(Model):
-    rule: Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(_clean)] | None = None
+    model_config = _example(rule="daily 03:30", overlap="skip")
+
+    rule: Rule | None = None
     zone: Word | None = None
     args: Args | None = None
     catch_up: Literal["all", "latest", "skip"] | None = None
-    max_lateness: Annotated[float, Field(ge=0, le=3e9)] | None = None
+    max_lateness: Seconds | None = None
     overlap: Literal["allow", "skip", "supersede"] | None = None
-    rank: Annotated[int, Field(ge=-100, le=100)] | None = None
+    rank: Rank | None = None
 
 
 class ScheduleOut(Out):
@@ -236,7 +257,9 @@ class ScheduleOut(Out):
 
 
 class PreviewIn(Model):
-    rule: Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(_clean)]
+    model_config = _example(rule="weekly mon,fri 08:00", zone="Europe/Zagreb", n=3)
+
+    rule: Rule
     zone: Word = "UTC"
     n: Annotated[int, Field(ge=1, le=100)] = 5
 
@@ -283,8 +306,10 @@ class LimitOut(Out):
 
 
 class LimitIn(Model):
-    limit: Annotated[str, StringConstraints(min_length=1, max_length=40), AfterValidator(_clean)] = Field(
-        description="`2/1m`: calls in any minute; `4`: at the same time.", examples=["2/1m"]
+    model_config = _example(limit="2/1m")
+
+    limit: Annotated[str, StringConstraints(min_length=1, max_length=40), AfterValidator(clean)] = Field(
+        description="`2/1m`: calls in any minute; `4`: at the same time."
     )
 
 
@@ -328,7 +353,9 @@ class GroupOut(Out):
 
 
 class ReviewNoteIn(Model):
-    text: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(_clean)]
+    model_config = _example(text="The supplier changed its certificate.")
+
+    text: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
 
 
 class ReviewNoteOut(Out):
@@ -347,6 +374,8 @@ class GroupStoryOut(GroupOut):
 
 
 class Filter(Model):
+    model_config = _example(state="failed", task="http")
+
     state: State | None = None
     task: Word | None = None
     queue: Word | None = None
@@ -354,6 +383,10 @@ class Filter(Model):
 
 
 class BulkIn(Model):
+    model_config = _example(
+        action="retry", filter={"state": "failed", "task": "http"}, rate=10, reason="the receiver is back"
+    )
+
     action: Literal["cancel", "retry", "discard"]
     filter: Filter
     rate: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
@@ -363,6 +396,8 @@ class BulkIn(Model):
 
 
 class CountIn(Model):
+    model_config = _example(action="retry", filter={"state": "failed", "task": "http"})
+
     action: Literal["cancel", "retry", "discard"]
     filter: Filter
 
@@ -372,12 +407,19 @@ class CountOut(Out):
     is_more: bool = Field(description="The count stopped here; there are more.")
 
 
+class FilterOut(Out):
+    state: State | None
+    task: str | None
+    queue: str | None
+    error_group: str | None
+
+
 class BulkOut(Out):
     id: int
     owner: str | None
     author: str
-    action: str
-    filter: Any
+    action: Literal["cancel", "retry", "discard"]
+    filter: FilterOut
     state: Literal["running", "done", "cancelled"]
     total: int
     seen: int
@@ -390,6 +432,8 @@ class BulkOut(Out):
 
 
 class SignIn(Model):
+    model_config = _example(userId="ana", password="correct horse battery")  # noqa: S106 - an example
+
     user_id: Word
     password: Annotated[str, StringConstraints(max_length=1_024)]
 
@@ -402,14 +446,18 @@ class MeOut(Out):
 
 
 class UserIn(Model):
-    id: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_clean)]
+    model_config = _example(id="ana", role="user", password="correct horse battery")  # noqa: S106 - an example
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
     role: Literal["user", "admin"] = "user"
-    password: Annotated[str, StringConstraints(min_length=8, max_length=1_024), AfterValidator(_clean)] | None = None
+    password: Password | None = None
 
 
 class UserEdit(Model):
+    model_config = _example(role="admin")
+
     role: Literal["user", "admin"] | None = None
-    password: Annotated[str, StringConstraints(min_length=8, max_length=1_024), AfterValidator(_clean)] | None = None
+    password: Password | None = None
     disabled: bool | None = None
 
 
@@ -422,9 +470,11 @@ class UserOut(Out):
 
 
 class KeyIn(Model):
-    name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"\S"), AfterValidator(_clean)]
+    model_config = _example(name="shop", scopes=["read", "write"], expiresAt="2027-12-01T00:00:00Z")
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"\S"), AfterValidator(clean)]
     scopes: list[Literal["read", "write", "admin"]] = Field(default=["read", "write"], min_length=1, max_length=3)
-    expires_at: AwareDatetime | None = None
+    expires_at: Moment | None = None
     user_id: Word | None = Field(default=None, description="For whom; others than yourself are for admins.")
 
 
@@ -447,29 +497,98 @@ class NewKeyOut(KeyOut):
 
 
 class ReminderIn(Model):
-    phone: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(_clean)]
-    message: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(_clean)]
-    at: AwareDatetime
+    model_config = _example(phone="+385 1 234 567", message="Dentist at 9", at="2026-12-01T09:00:00+01:00")
+
+    phone: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
+    message: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
+    at: Moment
     key: Key | None = None
 
 
+class ReminderOut(Out):
+    id: int
+    phone: str
+    message: str
+    name: str
+    status: Literal["scheduled", "processing", "completed", "pending_retry", "failed", "cancelled"]
+    date_time_utc: datetime
+    attempt_count: int
+    max_attempts: int
+    next_retry_at: datetime | None
+    last_error: str | None
+    idempotency_key: str | None = Field(description="Of the latest try.")
+    execution_key: str = Field(description="Of all of them.")
+    vapi_call_id: str | None
+    attempts: list[TryOut]
+
+
 class ProductIn(Model):
+    model_config = _example(sku="65-12345-1")
+
     user_id: Word | None = Field(default=None, description="Whose product; others than yourself are for admins.")
     sku: Word
 
 
+class ProductOut(Out):
+    id: int
+    user_id: str
+    sku: str
+    hour_bucket: int
+    sync_status: Literal["pending", "syncing", "success", "failed"]
+    last_sync_at: datetime | None
+    last_successful_sync: date | None
+    consecutive_failures: int
+    last_error: str | None
+    is_active: bool
+    last_boeing_hash: str | None
+    last_price: float | None
+    last_quantity: int | None
+    created_at: datetime
+
+
 class PersonIn(Model):
+    model_config = _example(
+        id="user-456", firstName="Ana", lastName="Horvat", birthday="1990-03-15", zone="Europe/Zagreb"
+    )
+
     id: Word
     first_name: Word
     last_name: Word
-    birthday: Annotated[str, StringConstraints(min_length=5, max_length=10), AfterValidator(_clean)]
+    birthday: Birthday
     zone: Word
     leap: Literal["feb28", "mar1", "skip"] = "feb28"
 
 
 class PersonEdit(Model):
+    model_config = _example(zone="America/New_York")
+
     first_name: Word | None = None
     last_name: Word | None = None
-    birthday: Annotated[str, StringConstraints(min_length=5, max_length=10), AfterValidator(_clean)] | None = None
+    birthday: Birthday | None = None
     zone: Word | None = None
     leap: Literal["feb28", "mar1", "skip"] | None = None
+
+
+class PersonOut(Out):
+    id: str
+    first_name: str
+    last_name: str
+    birthday: str = Field(description="MM-DD.")
+    zone: str
+    leap: Literal["feb28", "mar1", "skip"]
+    next_at: datetime | None
+
+
+class EventOut(Out):
+    id: int | None = Field(description="None until it is due.")
+    person_id: str
+    status: Literal["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"]
+    target: datetime
+    attempts: int
+    executed_at: datetime | None
+    next_try_at: datetime | None
+    last_error: str | None
+
+
+class PersonStoryOut(PersonOut):
+    events: list[EventOut]

@@ -28,8 +28,12 @@ class Service:
             self._socket = socket.socket(family, socket.SOCK_STREAM)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
-        except OSError as error:
-            raise ConfigError(f"http_port: cannot listen on {host}:{port}: {error.strerror}") from error
+            self._socket.listen(2_048)  # from here on who comes waits to be served, and is not refused
+        except (OSError, OverflowError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise ConfigError(
+                f"http_port: cannot listen on {host}:{port} ({reason}); choose another with --http-port or DULY_HTTP_PORT"
+            ) from error
         config = uvicorn.Config(
             self.api,
             log_config=None,
@@ -42,7 +46,6 @@ class Service:
             h11_max_incomplete_event_size=65_536,
         )
         self._server = uvicorn.Server(config)
-        self._server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="duly-web", daemon=True)
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{self._socket.getsockname()[1]}"
@@ -57,6 +60,10 @@ class Service:
             self._loop.call_soon_threadsafe(self.api.state.closing.set)
         self._server.should_exit = True
         self._thread.join(15)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:

@@ -1,6 +1,6 @@
 """`duly up --demo`: reminders on a scratch database, called through a small provider in this very process.
 
-Everything else is the real thing: the worker, the reminders app, its HTTP calls, the probes.
+Everything else is the real thing: the worker, the reminders app, its HTTP calls, the service.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from duly.app import load_app
 from duly.cli.demo.provider import Provider
 from duly.cli.demo.scene import Scene
 from duly.cli.demo.view import view
-from duly.cli.run import BUILT_IN, ending, probing
+from duly.cli.run import ending
+from duly.cli.serve import serving
 from duly.config import imposed
+
+REMINDERS = "duly.apps.reminders:app"
 
 
 def run_demo(seconds: float | None) -> None:
@@ -34,13 +37,13 @@ def run_demo(seconds: float | None) -> None:
                 retry_tries=3,
             )
         )
-        app = load_app(BUILT_IN)
+        app = load_app(REMINDERS)
         stack.callback(app.close)
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
-        probe_url = stack.enter_context(probing(app, worker))
+        service = stack.enter_context(serving(app, worker.ailing))
         scene = Scene(app, provider)
         scene.play()
         stack.enter_context(ending(worker, seconds))
-        stack.enter_context(view(app, worker, scene, probe_url))
+        stack.enter_context(view(app, worker, scene, service.url if service else None))
         worker.run()

@@ -10,6 +10,7 @@ from duly import codec
 from duly.errors import ItemNotFound, WrongState
 from duly.people import Principal
 from duly.read import OwnedRow
+from duly.task import OPTIONS
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.problems import Problem
@@ -39,15 +40,17 @@ def put_item(
     new: ItemIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Put an item: now, `at` a time, or after a `delay`; once per `key`. 200: the key has this item already."""
-    task = desk.app.task_named(new.task)
-    given = {name: getattr(new, name) for name in ("at", "delay", "key", "rank", "tries", "max_lateness")}
-    options = {name: value for name, value in given.items() if value is not None}
-    if "key" in options:
-        options["key"] = principal.scoped(options["key"])
-    made = task.new({**new.args, **options}, desk.app.telemetry.traceparent(), principal.owner)
 
     def act(connection: Any) -> tuple[int, Any]:
+        task = desk.task(new.task)
+        given = {name: getattr(new, name) for name in ("at", "delay", "rank", "tries", "max_lateness")}
+        if new.key is not None:
+            given["key"] = principal.scoped(new.key)
+        args = {**desk.args(new.args, OPTIONS), **given}
+        made = task.new(args, desk.app.telemetry.traceparent(), principal.owner)
         placed = desk.app.place(made, connection)
+        if placed.fresh:
+            desk.note(principal, "item.put", f"item:{placed.id}", {"task": task.name}, connection)
         return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
 
     return desk.once(principal, idempotency_key, request, new, act)
@@ -69,7 +72,6 @@ def list_items(
 ) -> Any:
     """Items, newest first."""
     owner = owner_for(principal, user_id)
-    key = principal.scoped(key) if key is not None else None
     filters: dict[str, Any] = {
         "state": state, "task": task, "queue": queue, "key": key, "error_group": error_group,
         "schedule_id": schedule_id,
@@ -92,7 +94,7 @@ def show_item(
     if reveal:
         if not principal.may("write"):
             raise Problem(403, "revealing needs the scope write")
-        desk.app.note(principal.user_id, "item.revealed", f"item:{item_id}", {})
+        desk.note(principal, "item.revealed", f"item:{item_id}", {})
     story = desk.app.read.story(item_id)
     return {**shown(desk, row, is_masked=not reveal), "tries": story.tries, "lease_until": story.lease_until}
 
@@ -100,43 +102,64 @@ def show_item(
 @router.patch("/{item_id}", response_model=ItemOut)
 def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
     """Change the arguments, time or rank of an item that waits or is in review. The difference is in the audit log."""
+    version = desk.app.store.read("item_version", {"id": item_id})
     row = find(desk, principal, item_id)
     if row.state not in ("waiting", "failed"):
         raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
-    task = desk.app.task_named(row.task) if edit.args is not None else None
-    args = task.checked_args(dict(edit.args or {})) if task is not None else codec.encode(row.args)
-    values = {
-        "id": item_id, "owner": owner_for(principal, None), "was": row.state, "fence": row.fence, "args": args.decode(),
-        "due_at": edit.due_at or row.due_at, "rank": row.rank if edit.rank is None else edit.rank,
-        "now": desk.app.clock.now(),
-    }  # fmt: skip
-    if not desk.app.store.write("edit_item", values):
-        raise WrongState(f"item {item_id} was changed by someone else; look again")
+    args = codec.encode(row.args)
+    if edit.args is not None:
+        args = desk.task(row.task).checked_args(desk.args(desk.unmasked(edit.args, row.args), OPTIONS))
     before = {"args": row.args, "dueAt": row.due_at, "rank": row.rank}
-    after = {"args": codec.decode(args), "dueAt": edit.due_at or row.due_at, "rank": values["rank"]}
+    after = {
+        "args": codec.decode(args), "dueAt": edit.due_at or row.due_at,
+        "rank": row.rank if edit.rank is None else edit.rank,
+    }  # fmt: skip
+    values = {
+        "id": item_id, "owner": owner_for(principal, None), "was": row.state, "fence": row.fence,
+        "version": version[0][0] if version else None, "args": args.decode(), "due_at": after["dueAt"],
+        "rank": after["rank"], "now": desk.app.clock.now(),
+    }  # fmt: skip
     changed = [name for name in before if before[name] != after[name]]
     difference = {name: [desk.masked(before[name]), desk.masked(after[name])] for name in changed}
-    desk.app.note(principal.user_id, "item.edited", f"item:{item_id}", difference)
+    with desk.app.store.transaction() as connection:
+        if not desk.app.store.run(connection, "edit_item", values):
+            raise WrongState(f"item {item_id} was changed by someone else; look again")
+        desk.note(principal, "item.edited", f"item:{item_id}", difference, connection)
     return shown(desk, find(desk, principal, item_id))
 
 
 @router.post("/{item_id}/cancel", response_model=Changed)
-def cancel_item(item_id: Id, desk: At, principal: Writer, reason: Reason | None = None) -> Any:
+def cancel_item(
+    item_id: Id, request: Request, desk: At, principal: Writer, reason: Reason | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
     """Never, or no more; a running handler is stopped."""
-    find(desk, principal, item_id)
-    said = reason.reason if reason else ""
-    ids = desk.app.cancel(item_id, reason=said)
-    desk.app.note(principal.user_id, "item.cancelled", f"item:{item_id}", {"reason": said})
-    return {"ids": ids}
+
+    def act(_: Any) -> tuple[int, Any]:
+        find(desk, principal, item_id)
+        said = reason.reason if reason else ""
+        ids = desk.app.cancel(item_id, reason=said)
+        desk.note(principal, "item.cancelled", f"item:{item_id}", {"reason": said})
+        return 200, {"ids": ids}
+
+    return desk.once(principal, idempotency_key, request, reason, act, is_joint=False)
 
 
 @router.post("/{item_id}/retry", response_model=Changed)
-def retry_item(item_id: Id, desk: At, principal: Writer, when: RetryIn | None = None) -> Any:
+def retry_item(
+    item_id: Id, request: Request, desk: At, principal: Writer, when: RetryIn | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
     """Again with all its tries, or sooner if it still waits."""
-    find(desk, principal, item_id)
-    ids = desk.app.retry(item_id, at=when.at if when else None)
-    desk.app.note(principal.user_id, "item.retried", f"item:{item_id}", {"at": when.at if when else None})
-    return {"ids": ids}
+
+    def act(_: Any) -> tuple[int, Any]:
+        find(desk, principal, item_id)
+        at = when.at if when else None
+        ids = desk.app.retry(item_id, at=at)
+        desk.note(principal, "item.retried", f"item:{item_id}", {"at": at})
+        return 200, {"ids": ids}
+
+    return desk.once(principal, idempotency_key, request, when, act, is_joint=False)
 
 
 def find(desk: Desk, principal: Principal, item_id: int) -> OwnedRow:
@@ -152,5 +175,5 @@ def shown(desk: Desk, row: OwnedRow, is_masked: bool = True) -> dict[str, Any]:
     if row.key is not None and row.owner is not None:
         values["key"] = row.key.removeprefix(f"{row.owner}/")
     if is_masked:
-        values.update(args=desk.masked(row.args), result=desk.masked(row.result))
+        values.update({name: desk.masked(values[name]) for name in ("args", "result", "progress")})
     return values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -13,10 +14,13 @@ from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
 from duly import codec
-from duly.web.auth import Reader
+from duly.errors import DulyError, NotMigrated, StoreUnavailable
+from duly.web.auth import Reader, owner_for
 from duly.web.desk import At, Desk
 from duly.web.problems import Problem, problem
 from duly.web.routes.queues import note_out
+
+log = logging.getLogger("duly.web")
 
 router = APIRouter(tags=["live"])
 
@@ -38,7 +42,7 @@ async def events(
         raise Problem(429, "too many streams are open", headers={"Retry-After": "10"})
     after = int(last_event_id) if last_event_id else await run_in_threadpool(_last, desk)
     return StreamingResponse(
-        _stream(request, desk, None if principal.is_admin else principal.user_id, after),
+        _stream(request, desk, owner_for(principal, None), after),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
@@ -76,8 +80,8 @@ def _last(desk: Desk) -> int:
 
 
 def _look(desk: Desk, owner: str | None, after: int) -> tuple[list[Any], list[Any]]:
-    rows = [note_out(row) for row in desk.app.store.read("audit_since", {"after": after, "most": 100})]
-    notes = [row for row in rows if owner is None or row["actor"] == owner]
+    given = {"after": after, "actor": owner, "most": 100}
+    notes = [note_out(row) for row in desk.app.store.read("audit_since", given)]
     depths = desk.app.read.queues() if owner is None else []
     return notes, depths
 
@@ -87,10 +91,12 @@ def _event(name: str, value: Any, place: int) -> str:
 
 
 @router.get("/metrics", response_class=PlainTextResponse)
-def metrics(desk: At) -> PlainTextResponse:
-    """For Prometheus."""
+def metrics(desk: At, principal: Reader) -> PlainTextResponse:
+    """For Prometheus. It tells of all owners' queues, so away from loopback it wants the key of an admin."""
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+    if principal.role != "admin":
+        raise Problem(403, "metrics are for admins")
     return PlainTextResponse(generate_latest(desk.app.telemetry.registry), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -100,14 +106,19 @@ def healthz() -> str:
     return "ok"
 
 
-@router.get("/readyz", response_class=PlainTextResponse, responses={503: {}})
+@router.get("/readyz", response_class=PlainTextResponse)
 def readyz(request: Request, desk: At) -> Any:
     """The database answers and is migrated, and the worker in this process, if there is one, can work."""
-    from duly.errors import DulyError
+    reason = _unready(desk) or request.app.state.ailing()
+    return problem(503, reason, "Not ready") if reason else PlainTextResponse("ready")
 
+
+def _unready(desk: Desk) -> str | None:
     try:
         desk.app.check()
-    except DulyError as error:
-        return problem(503, str(error))
-    ailing = request.app.state.ailing()
-    return problem(503, ailing) if ailing else PlainTextResponse("ready")
+    except DulyError as error:  # where the database is, and what it said, is for the log
+        log.warning("not ready: %s", error)
+        if isinstance(error, NotMigrated):
+            return "the database is not migrated"
+        return "the database does not answer" if isinstance(error, StoreUnavailable) else "the database refuses"
+    return None

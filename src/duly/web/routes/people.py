@@ -7,10 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import AfterValidator
 
-from duly.errors import ItemNotFound
-from duly.people import SESSION, Principal
+from duly.errors import InputError, ItemNotFound
+from duly.people import SCOPES, SESSION, Principal
 from duly.web.auth import COOKIE, Admin, Gate, Reader, UserId, Writer, check_origin, owner_for
-from duly.web.desk import At
+from duly.web.desk import At, IdempotencyKey
 from duly.web.problems import Problem
 from duly.web.schemas import (
     After,
@@ -24,20 +24,21 @@ from duly.web.schemas import (
     UserEdit,
     UserIn,
     UserOut,
-    _clean,
+    clean,
 )
 
 router = APIRouter(tags=["people"])
 
-UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(_clean)]
+UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(clean)]
 
 
 @router.get("/api/me", response_model=MeOut)
 def who_am_i(principal: Reader) -> Any:
+    """As whom you are here, and what you may."""
     return {
         "user_id": principal.user_id,
         "role": principal.role,
-        "scopes": sorted(principal.scopes),
+        "scopes": [scope for scope in SCOPES if principal.may(scope)],
         "via": principal.via,
     }
 
@@ -78,12 +79,19 @@ def list_keys(
 
 @router.post("/api/keys", status_code=201, response_model=NewKeyOut)
 def make_key(new: KeyIn, desk: At, principal: Writer) -> Any:
-    """A new API key. Its secret is in this answer and nowhere else. A key may not do more than who makes it."""
+    """A new API key. Its secret is in this answer and nowhere else, so no Idempotency-Key can repeat it.
+
+    A key may not do more than who makes it, nor longer.
+    """
+    if new.user_id is None and principal.via == "local":
+        raise InputError("userId", "say for whom: the local admin needs no key")
     user_id = new.user_id or principal.user_id
     if user_id != principal.user_id and not principal.is_admin:
         raise Problem(403, "userId: only admins may make keys for others", "userId")
     if not set(new.scopes) <= principal.scopes:
         raise Problem(403, "scopes: a key may not do more than you may", "scopes")
+    if principal.until is not None and (new.expires_at is None or new.expires_at > principal.until):
+        raise Problem(403, "expiresAt: a key may not outlive the one that makes it", "expiresAt")
     made, secret = desk.app.people.make_key(user_id, new.name, tuple(new.scopes), new.expires_at, principal.user_id)
     return {**{name: getattr(made, name) for name in made.__struct_fields__}, "secret": secret}
 
@@ -96,18 +104,28 @@ def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], desk: At
 
 @router.get("/api/users", response_model=Page[UserOut])
 def list_users(desk: At, principal: Admin, page_size: PageSize = 50, after: After = None) -> Any:
+    """People and programs that may come in, by id."""
     bound = ["users"]
     rows = desk.app.people.users(desk.cursors.read(after, bound) or "", page_size + 1)
     return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
 
 
 @router.post("/api/users", status_code=201, response_model=UserOut)
-def create_user(new: UserIn, desk: At, principal: Admin) -> Any:
-    return desk.app.people.create(new.id, new.role, new.password, principal.user_id)
+def create_user(
+    new: UserIn, request: Request, desk: At, principal: Admin, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """A new person or program; without a password it comes in by keys only."""
+
+    def act(_: Any) -> tuple[int, Any]:
+        made = desk.app.people.create(new.id, new.role, new.password, principal.user_id)
+        return 201, UserOut.model_validate(made)
+
+    return desk.once(principal, idempotency_key, request, new, act, is_joint=False)
 
 
 @router.get("/api/users/{user}", response_model=UserOut)
 def show_user(user: UserPath, desk: At, principal: Reader) -> Any:
+    """Yourself; for admins, anyone."""
     return _seen(desk, principal, user)
 
 

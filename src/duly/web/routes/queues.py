@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from fastapi import APIRouter, Path
-from pydantic import AfterValidator
+from fastapi import APIRouter
 
 from duly import codec
 from duly.errors import InputError
@@ -16,18 +15,16 @@ from duly.web.schemas import (
     AlertOut,
     LimitIn,
     LimitOut,
+    Name,
     NoteOut,
     Page,
     PageSize,
     QueueOut,
     WordFilter,
     WorkerOut,
-    _clean,
 )
 
 router = APIRouter(tags=["queues"])
-
-Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(_clean)]
 
 
 @router.get("/api/queues", response_model=list[QueueOut])
@@ -36,11 +33,11 @@ def list_queues(desk: At, principal: Admin) -> Any:
     return desk.app.read.queues()
 
 
-@router.post("/api/queues/{name}/{act}", status_code=204)
+@router.post("/api/queues/{name:path}/{act}", status_code=204)
 def act_on_queue(name: Name, act: Literal["pause", "resume"], desk: At, principal: Admin) -> None:
     """Start nothing more of this queue until it is resumed; or open it again."""
     (desk.app.pause if act == "pause" else desk.app.resume)(name)
-    desk.app.note(principal.user_id, f"queue.{act}d", f"queue:{name}", {})
+    desk.note(principal, f"queue.{act}d", f"queue:{name}", {})
 
 
 @router.get("/api/limits", response_model=list[LimitOut])
@@ -49,7 +46,7 @@ def list_limits(desk: At, principal: Admin) -> Any:
     return desk.app.read.limits()
 
 
-@router.put("/api/limits/{name}", status_code=204)
+@router.put("/api/limits/{name:path}", status_code=204)
 def set_limit(name: Name, said: LimitIn, desk: At, principal: Admin) -> None:
     """Allow so much from now on, over the whole fleet."""
     try:
@@ -58,7 +55,7 @@ def set_limit(name: Name, said: LimitIn, desk: At, principal: Admin) -> None:
         raise InputError("limit", str(error)) from None
 
 
-@router.delete("/api/limits/{name}", status_code=204)
+@router.delete("/api/limits/{name:path}", status_code=204)
 def clear_limit(name: Name, desk: At, principal: Admin) -> None:
     """What the code says counts again."""
     desk.app.set_limit(name, None, principal.user_id)

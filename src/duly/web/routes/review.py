@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from duly.acts import COUNTED, Acts
 from duly.errors import ItemNotFound
@@ -19,6 +19,7 @@ from duly.web.schemas import (
     Changed,
     CountIn,
     CountOut,
+    GroupId,
     GroupOut,
     GroupStoryOut,
     Id,
@@ -29,8 +30,6 @@ from duly.web.schemas import (
 )
 
 router = APIRouter(tags=["review"])
-
-GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,64}$")]
 
 
 @router.get("/api/review", response_model=list[GroupOut])
@@ -60,25 +59,32 @@ def write_note(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:  # fmt: skip
     """Write something down about a group of failures."""
-    find(desk, principal, group_id)
-    owner = None if principal.is_admin else principal.user_id
-    now = desk.app.clock.now()
+    owner = owner_for(principal, None)
 
     def act(connection: Any) -> tuple[int, Any]:
+        find(desk, principal, group_id)
+        now = desk.app.clock.now()
         row = {"owner": owner, "error_group": group_id, "author": principal.user_id, "text": note.text, "now": now}
         made = desk.app.store.run(connection, "write_review_note", row)[0][0]
+        desk.note(principal, "review.noted", f"group:{group_id}", {"note": made}, connection)
         return 201, ReviewNoteOut(id=made, author=principal.user_id, text=note.text, at=now)
 
     return desk.once(principal, idempotency_key, request, note, act)
 
 
 @router.post("/api/review/{group_id}/canary", response_model=Changed)
-def revive_canary(group_id: GroupId, desk: At, principal: Writer) -> Any:
+def revive_canary(
+    group_id: GroupId, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Try one of the group again, to see whether the cause is gone."""
-    group = find(desk, principal, group_id)
-    ids = desk.app.retry(group.sample)
-    desk.app.note(principal.user_id, "review.canary", f"item:{group.sample}", {"group": group_id})
-    return {"ids": ids}
+
+    def act(_: Any) -> tuple[int, Any]:
+        group = find(desk, principal, group_id)
+        ids = desk.app.retry(group.sample)
+        desk.note(principal, "review.canary", f"item:{group.sample}", {"group": group_id})
+        return 200, {"ids": ids}
+
+    return desk.once(principal, idempotency_key, request, None, act, is_joint=False)
 
 
 @router.post("/api/bulk/count", response_model=CountOut)
@@ -100,15 +106,7 @@ def order_act(
 
     def act(connection: Any) -> tuple[int, Any]:
         made = acts.order(owner, principal.user_id, new.action, new.filter.model_dump(), options, connection)
-        now = desk.app.clock.now()
-        if connection is None:
-            return 201, BulkOut.model_validate(acts.get(made))
-        total = acts.count(owner, new.filter.model_dump())[0]
-        return 201, BulkOut(
-            id=made, owner=owner, author=principal.user_id, action=new.action,
-            filter=new.filter.model_dump(), state="running", total=total, seen=0, changed=0, created_at=now,
-            finished_at=None,
-        )  # fmt: skip
+        return 201, BulkOut.model_validate(acts.get(made, owner, connection))
 
     return desk.once(principal, idempotency_key, request, new, act)
 
@@ -126,16 +124,22 @@ def list_acts(
 
 @router.get("/api/bulk/{act_id}", response_model=BulkOut)
 def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
+    """How far it is."""
     return Acts(desk.app).get(act_id, owner_for(principal, None))
 
 
 @router.post("/api/bulk/{act_id}/cancel", response_model=BulkOut)
-def cancel_act(act_id: Id, desk: At, principal: Writer) -> Any:
+def cancel_act(
+    act_id: Id, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
+) -> Response:
     """Stop where it stands; what was done stays done."""
-    acts, owner = Acts(desk.app), owner_for(principal, None)
-    acts.get(act_id, owner)
-    acts.cancel(act_id, principal.user_id)
-    return acts.get(act_id, owner)
+
+    def act(_: Any) -> tuple[int, Any]:
+        acts, owner = Acts(desk.app), owner_for(principal, None)
+        acts.cancel(act_id, principal.user_id, owner)
+        return 200, BulkOut.model_validate(acts.get(act_id, owner))
+
+    return desk.once(principal, idempotency_key, request, None, act, is_joint=False)
 
 
 def find(desk: Desk, principal: Principal, group_id: str) -> Group:

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from duly import Slots, codec
-from duly.errors import InputError, ItemNotFound
+from duly.errors import InputError, ItemNotFound, KeyConflict
 from duly.model import Schedule
 from duly.people import Principal
 from duly.policy.recur import parse, zone_named
+from duly.schedules import OPTIONS
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.schemas import (
@@ -18,6 +19,7 @@ from duly.web.schemas import (
     After,
     Id,
     MoveOut,
+    Name,
     Page,
     PageSize,
     PreviewIn,
@@ -31,29 +33,31 @@ from duly.web.schemas import (
 
 router = APIRouter(tags=["schedules"])
 
+# What `Schedules.create` takes beside options and arguments.
+SAID = ("self", "task", "rule", "key", "for_owner", "actor")
+
 
 @router.post("/api/schedules", status_code=201, response_model=ScheduleOut)
 def create_schedule(
     new: ScheduleIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Create a schedule; one per task and key of yours. An existing one is changed to what is said here."""
-    options = {
-        name: value
-        for name in ("catch_up", "max_lateness", "overlap", "rank")
-        if (value := getattr(new, name)) is not None
-    }
-    word, _, number = new.rule.partition(" ")
-    rule: Any = Slots(int(number)) if word == "slots" and number.isdecimal() and len(number) < 7 else new.rule
 
     def act(_: Any) -> tuple[int, Any]:
+        args = desk.args(new.args, (*OPTIONS, *SAID))
+        options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
+        task, key = desk.task(new.task), principal.scoped(new.key)
+        for known in desk.app.schedules.page(task=task.name, key=key, most=1):
+            # Code may have a key that looks like one of theirs.
+            if desk.app.schedules.owned_one(known.id, principal.owner) is None:
+                raise KeyConflict(f"{new.key!r} is taken; choose another key", 0)
         made = desk.app.schedules.create(
-            new.task, rule, key=principal.scoped(new.key), zone=new.zone, for_owner=principal.owner,
-            actor=principal.user_id, **options, **new.args,
-        )  # fmt: skip
-        desk.app.note(principal.user_id, "schedule.created", f"schedule:{made.id}", {"key": made.key})
+            task, _rule(new.rule), key=key, for_owner=principal.owner, actor=principal.user_id, **options, **args
+        )
+        desk.note(principal, "schedule.created", f"schedule:{made.id}", {"task": task.name, "key": new.key})
         return 201, ScheduleOut.model_validate(shown(desk, find(desk, principal, made.id)))
 
-    return desk.once(principal, idempotency_key, request, new, act)
+    return desk.once(principal, idempotency_key, request, new, act, is_joint=False)
 
 
 @router.get("/api/schedules", response_model=Page[ScheduleOut])
@@ -70,7 +74,6 @@ def list_schedules(
 ) -> Any:
     """Schedules by id."""
     owner = owner_for(principal, user_id)
-    key = principal.scoped(key) if key is not None else None
     filters = {"task": task, "key": key, "state": state, "slot": slot}
     bound = ["schedules", owner, filters]
     place = desk.cursors.read(after, bound) or 0
@@ -85,7 +88,7 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
         rule, zone = parse(asked.rule), zone_named(asked.zone)
     except ValueError as error:
         field = "zone" if str(error).startswith("zone:") else "rule"
-        raise InputError(field, str(error)) from None
+        raise InputError(field, str(error).removeprefix(f"{field}: ")) from None
     return {
         "rule": str(rule),
         "describe": rule.describe(zone),
@@ -95,16 +98,19 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
 
 @router.get("/api/schedules/{schedule_id}", response_model=ScheduleOut)
 def show_schedule(schedule_id: Id, desk: At, principal: Reader) -> Any:
+    """One schedule: its rule, its next time, and how it fared."""
     return shown(desk, find(desk, principal, schedule_id))
 
 
 @router.patch("/api/schedules/{schedule_id}", response_model=ScheduleOut)
 def change_schedule(schedule_id: Id, edit: ScheduleEdit, desk: At, principal: Writer) -> Any:
     """Change it; another rule or zone plans anew."""
-    find(desk, principal, schedule_id)
-    fields = {name: getattr(edit, name) for name in edit.model_fields_set if getattr(edit, name) is not None}
+    known = find(desk, principal, schedule_id)
+    fields = {name: value for name in edit.model_fields_set if (value := getattr(edit, name)) is not None}
     if not fields:
         raise InputError("body", "says nothing to change")
+    if edit.args is not None:
+        fields["args"] = desk.args(desk.unmasked(edit.args, codec.decode(known.args)), (*OPTIONS, *SAID))
     desk.app.schedules.change(schedule_id, actor=principal.user_id, **fields)
     return shown(desk, find(desk, principal, schedule_id))
 
@@ -118,13 +124,22 @@ def remove_schedule(schedule_id: Id, desk: At, principal: Writer) -> None:
 
 @router.post("/api/schedules/{schedule_id}/{act}", response_model=ScheduleOut)
 def act_on_schedule(
-    schedule_id: Id, act: Literal["pause", "resume", "run", "reactivate"], desk: At, principal: Writer
-) -> Any:
+    schedule_id: Id, act: Literal["pause", "resume", "run", "reactivate"], request: Request, desk: At,
+    principal: Writer, idempotency_key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
     """Pause, resume, run now, or reactivate after too many failures in a row."""
-    find(desk, principal, schedule_id)
-    acts = {"run": desk.app.schedules.run_now}
-    (acts.get(act) or getattr(desk.app.schedules, act))(schedule_id, actor=principal.user_id)
-    return shown(desk, find(desk, principal, schedule_id))
+    schedules = desk.app.schedules
+    acts = {
+        "pause": schedules.pause, "resume": schedules.resume, "run": schedules.run_now,
+        "reactivate": schedules.reactivate,
+    }  # fmt: skip
+
+    def carry_out(_: Any) -> tuple[int, Any]:
+        find(desk, principal, schedule_id)
+        acts[act](schedule_id, actor=principal.user_id)
+        return 200, ScheduleOut.model_validate(shown(desk, find(desk, principal, schedule_id)))
+
+    return desk.once(principal, idempotency_key, request, None, carry_out, is_joint=False)
 
 
 @router.get("/api/slots", response_model=list[SlotOut])
@@ -133,10 +148,21 @@ def list_slots(desk: At, principal: Admin, ring: WordFilter = None) -> Any:
     return desk.app.schedules.slots(ring)
 
 
-@router.get("/api/slots/{ring}/rebalance", response_model=list[MoveOut])
-def preview_rebalance(ring: str, desk: At, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000) -> Any:
+@router.get("/api/slots/{ring:path}/rebalance", response_model=list[MoveOut])
+def preview_rebalance(ring: Name, desk: At, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000) -> Any:
     """Who would have to move so that all slots are even again. Nobody moves by this."""
     return desk.app.schedules.rebalance(ring)[:most]
+
+
+def _rule(text: str) -> Any:
+    """A rule, or the wish for a seat in the task's ring: `slots 24`."""
+    word, _, number = text.partition(" ")
+    if word != "slots" or not number.isdecimal() or len(number) > 6:
+        return text
+    try:
+        return Slots(int(number))
+    except ValueError as error:
+        raise InputError("rule", str(error)) from None
 
 
 def find(desk: Desk, principal: Principal, schedule_id: int) -> Schedule:

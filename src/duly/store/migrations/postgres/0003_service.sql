@@ -14,7 +14,6 @@ alter table duly_item
     add column updated_at   timestamptz;                   -- when a person last changed it
 alter table duly_schedule add column owner text collate "C";
 
-create index duly_item_waiting on duly_item (id) where is_waiting;
 create index duly_item_owner on duly_item (owner, id) where owner is not null;
 create index duly_item_group on duly_item (error_group, id) where in_review;
 create index duly_schedule_owner on duly_schedule (owner, id) where owner is not null;

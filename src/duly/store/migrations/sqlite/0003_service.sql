@@ -13,7 +13,6 @@ alter table duly_item add column error_group text;
 alter table duly_item add column updated_at integer;
 alter table duly_schedule add column owner text;
 
-create index duly_item_waiting on duly_item (id) where state = 'waiting';
 create index duly_item_owner on duly_item (owner, id) where owner is not null;
 create index duly_item_group on duly_item (error_group, id) where state = 'failed';
 create index duly_schedule_owner on duly_schedule (owner, id) where owner is not null;

@@ -1,0 +1,95 @@
+"""Pages of a million items: the first beside the last, by owner and by state. `python -m bench.pages`; part of `make bench`.
+
+Keyset pages must cost the same at any depth. Each figure is the time of one page of 50 rows through the read model that
+feeds the API.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+
+from bench.cluster import cluster, fresh_database
+from duly import Duly
+from duly.model import NewItem
+from duly.store.migrate import migrate
+
+PAGE = 50
+LOOKS = 200
+FILTERS = {
+    "all items": {"owner": None},
+    "one owner's": {"owner": "ann"},
+    "waiting": {"owner": None, "state": "waiting"},
+    "in review": {"owner": None, "state": "failed"},
+    "done": {"owner": None, "state": "done"},
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.pages", description=__doc__)
+    parser.add_argument("--items", type=int, default=1_000_000)
+    options = parser.parse_args()
+    for name, opened in (("postgresql", _postgres), ("sqlite", _sqlite)):
+        with opened() as app:
+            fill(app, options.items)
+            for what, filters in FILTERS.items():
+                first = [look(app, None, filters) for _ in range(LOOKS)]
+                deep = [look(app, random.randint(PAGE * 2, PAGE * 200), filters) for _ in range(LOOKS)]
+                ratio = p99(deep) / p99(first)
+                print(
+                    f"{name:12} {what:14} first page {median(first):6.2f} ms (p99 {p99(first):6.2f})   "
+                    f"last pages {median(deep):6.2f} ms (p99 {p99(deep):6.2f})   p99 ratio {ratio:5.2f}",
+                    flush=True,
+                )
+
+
+def look(app: Duly, before: int | None, filters: dict[str, str | None]) -> float:
+    given = dict(filters)
+    begun = time.perf_counter()
+    app.read.owned(given.pop("owner"), before=before, most=PAGE, **given)
+    return (time.perf_counter() - begun) * 1000
+
+
+def p99(times: list[float]) -> float:
+    return sorted(times)[int(len(times) * 0.99) - 1]
+
+
+def fill(app: Duly, items: int) -> None:
+    """A tenth are one person's; of all, half are done and a twentieth in review, from the oldest to the newest."""
+    app.store.load(
+        NewItem("bench", "bench", b'{"n":1}', owner="ann" if n % 10 == 0 else f"user-{n % 97}") for n in range(items)
+    )
+    with app.store.transaction() as connection:
+        done = "update duly_item set state = 'done', outcome = 'done', finished_at = created_at where id % 2 = 0"
+        failed = "update duly_item set state = 'failed', outcome = 'failed', finished_at = created_at where id % 20 = 1"
+        connection.execute(done)
+        connection.execute(failed)
+    if app.store.url.startswith("postgres"):
+        with app.store.transaction() as connection:
+            connection.execute("analyze duly_item")
+
+
+@contextmanager
+def _postgres() -> Iterator[Duly]:
+    with cluster() as server:
+        app = Duly(fresh_database(server, "pages"))
+        migrate(app.store)
+        yield app
+        app.close()
+
+
+@contextmanager
+def _sqlite() -> Iterator[Duly]:
+    with tempfile.TemporaryDirectory(prefix="duly-bench-", dir="/var/tmp") as folder:
+        app = Duly(f"sqlite:///{folder}/pages.db")
+        yield app
+        app.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,235 @@
+"""`duly users` and `duly keys`: who may come in to the service, and with what. Everything here is in the audit log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import click
+
+from duly.cli import options
+from duly.errors import InputError
+from duly.people import SCOPES
+
+if TYPE_CHECKING:
+    from duly import Duly
+    from duly.people import KeyInfo, Role, User
+
+PAGE = 500
+
+name = click.argument("name")
+password_stdin = click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
+
+
+@click.group(invoke_without_command=True, short_help="List, add and change who may use the service.")
+@options.database_url
+@options.as_json
+@options.in_utc
+@click.pass_context
+def users(ctx: click.Context, as_json: bool, in_utc: bool) -> None:
+    """List the people and programs that may use the service."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from duly.cli import words
+
+    with options.opened() as app:
+        found, now = list(_users(app)), app.clock.now()
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("there are no users: `duly users add NAME --admin` makes the first")
+        return
+    rows = [
+        [
+            each.id,
+            each.role,
+            "password and keys" if each.has_password else "keys only",
+            words.short(each.created_at, now, in_utc),
+            "disabled" if each.disabled_at else "",
+        ]
+        for each in found
+    ]
+    words.console().print(words.table("user", "role", "comes in by", "since", "", rows=rows))
+
+
+def _users(app: Duly) -> Iterator[User]:
+    after = ""
+    while found := app.people.users(after, PAGE):
+        yield from found
+        after = found[-1].id
+
+
+@users.command(name="add")
+@name
+@click.option("--admin", is_flag=True, help="May see and do everything, for everyone.")
+@password_stdin
+@options.database_url
+@options.as_json
+def add_user(name: str, admin: bool, password_stdin: bool, as_json: bool) -> None:
+    """Let someone in. On a terminal a password is asked for; without one they come in by keys only."""
+    from duly.cli import words
+
+    password = _password(password_stdin, is_required=False)
+    with options.opened(makes=True) as app:
+        user = app.people.create(name, "admin" if admin else "user", password, options.actor())
+    if as_json:
+        words.print_json(user)
+        return
+    click.echo(f"{user.id} is {_a(user.role)}" + ("" if password else "; `duly keys add` makes a key to come in with"))
+
+
+@users.command(name="disable")
+@name
+@options.database_url
+def disable_user(name: str) -> None:
+    """Shut someone out: sessions end at once, keys open nothing until they are enabled again."""
+    with options.opened() as app:
+        app.people.change(name, is_disabled=True, actor=options.actor())
+    click.echo(f"{name} is shut out: `duly users enable {name}` lets them in again")
+
+
+@users.command(name="enable")
+@name
+@options.database_url
+def enable_user(name: str) -> None:
+    """Let someone in again."""
+    with options.opened() as app:
+        app.people.change(name, is_disabled=False, actor=options.actor())
+    click.echo(f"{name} may come in")
+
+
+@users.command(name="password")
+@name
+@password_stdin
+@options.database_url
+def set_password(name: str, password_stdin: bool) -> None:
+    """Give someone another password; their sessions end."""
+    with options.opened() as app:
+        app.people.get(name)  # before anybody types anything
+        app.people.change(name, password=_password(password_stdin, is_required=True), actor=options.actor())
+    click.echo(f"{name} has a new password")
+
+
+@users.command(name="role")
+@name
+@click.argument("role", type=click.Choice(["user", "admin"]))
+@options.database_url
+def set_role(name: str, role: Role) -> None:
+    """Make someone a user or an admin."""
+    with options.opened() as app:
+        app.people.change(name, role=role, actor=options.actor())
+    click.echo(f"{name} is {_a(role)}")
+
+
+def _a(role: str) -> str:
+    return "an admin" if role == "admin" else f"a {role}"
+
+
+def _password(from_stdin: bool, is_required: bool) -> str | None:
+    if from_stdin:
+        return sys.stdin.readline().removesuffix("\n")
+    if sys.stdin.isatty():
+        label = "Password" if is_required else "Password (none: comes in by keys only)"
+        default = None if is_required else ""
+        typed: str = click.prompt(label, default=default, show_default=False, hide_input=True, confirmation_prompt=True)
+        return typed or None
+    if is_required:
+        raise InputError("password", "is asked for on a terminal; elsewhere say --password-stdin")
+    return None
+
+
+# -- keys
+
+
+@click.group(invoke_without_command=True, short_help="List, make and revoke API keys.")
+@click.option("--user", help="Only those of this user.")
+@options.database_url
+@options.as_json
+@options.in_utc
+@click.pass_context
+def keys(ctx: click.Context, user: str | None, as_json: bool, in_utc: bool) -> None:
+    """List API keys, without their secrets: nobody can show those again."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from duly.cli import words
+
+    with options.opened() as app:
+        found, now = list(_keys(app, user)), app.clock.now()
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("there are no such keys")
+        return
+
+    def state(key: KeyInfo) -> str:
+        if key.revoked_at is not None:
+            return "revoked"
+        if key.expires_at is None:
+            return ""
+        return f"expires {words.relative(key.expires_at, now)}" if key.expires_at > now else "expired"
+
+    rows = [
+        [
+            each.id,
+            each.user_id,
+            words.cut(each.name, 24),
+            ",".join(each.scopes),
+            words.relative(each.last_used_at, now) if each.last_used_at else "never",
+            state(each),
+        ]
+        for each in found
+    ]
+    words.console().print(words.table("key", "user", "name", "scopes", "used", "", rows=rows))
+
+
+def _keys(app: Duly, user: str | None) -> Iterator[KeyInfo]:
+    if user is not None:
+        app.people.get(user)
+    after = ""
+    while found := app.people.keys(user, after, PAGE):
+        yield from found
+        after = found[-1].id
+
+
+@keys.command(name="add")
+@click.argument("user")
+@click.option("--name", required=True, help="What it is for.")
+@click.option(
+    "--scope", "scopes", type=click.Choice(SCOPES), multiple=True, default=("read", "write"), show_default=True,
+    help="What it may do; say it again for more.",
+)  # fmt: skip
+@click.option("--expires", metavar="TIME", help="After how long it opens nothing, such as 90d.")
+@options.database_url
+@options.as_json
+def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, as_json: bool) -> None:
+    """Make a key. Its secret is printed this once, alone on standard output."""
+    from duly.cli import words
+
+    length = options.span(expires, "expires")
+    with options.opened() as app:
+        ends = None
+        if length is not None:
+            length = length if isinstance(length, timedelta) else timedelta(seconds=length)
+            if length <= timedelta():
+                raise InputError("expires", f"must be later than now, got {expires!r}")
+            ends = app.clock.now() + length
+        made, secret = app.people.make_key(user, name, scopes, ends, options.actor())
+    if as_json:
+        words.print_json({**{field: getattr(made, field) for field in made.__struct_fields__}, "secret": secret})
+        return
+    click.echo(f"key {made.id} of {user}; nobody can show it again:", err=True)
+    click.echo(secret)
+
+
+@keys.command(name="revoke")
+@click.argument("key_id", metavar="ID")
+@options.database_url
+def revoke_key(key_id: str) -> None:
+    """Make a key open nothing any more."""
+    with options.opened() as app:
+        key = app.people.revoke_key(key_id, actor=options.actor())
+    click.echo(f"key {key.id} of {key.user_id} is revoked")

@@ -1,0 +1,128 @@
+"""The built-in app on a fresh database in virtual time, its API, and people to ask it."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from duly import Backoff, Duly, GiveUp
+from duly.apps.birthdays import birthdays_on
+from duly.apps.catalog import catalog_on
+from duly.apps.deliver import http_on
+from duly.apps.reminders import reminders_on
+from duly.clock import ManualClock
+from duly.testing import World
+from duly.web.api import create_api
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it would rather have another httpx
+    from fastapi.testclient import TestClient
+
+START = datetime(2026, 12, 1, 8, 0, tzinfo=UTC)
+LATER = "2026-12-02T08:00:00+00:00"
+ANYWHERE = "0.0.0.0"  # an address that is not loopback
+
+
+def build(database_url: str, **settings: Any) -> Duly:
+    """The built-in apps and a task of our own, on this database."""
+    app = Duly(database_url, clock=ManualClock(START), **settings)
+    reminders_on(app)
+    catalog_on(app)
+    birthdays_on(app)
+    http_on(app)
+
+    @app.task(retry=Backoff(base=60, tries=2))
+    def echo(text: str, password: str = "") -> dict[str, str]:
+        if text.startswith("broken"):
+            raise GiveUp(text)
+        return {"text": text, "password": password}
+
+    return app
+
+
+class House:
+    """An app behind an API that many use, and those who use it."""
+
+    def __init__(self, app: Duly, runner: asyncio.Runner) -> None:
+        self.app = app
+        self.clock: ManualClock = app.clock  # type: ignore[assignment]
+        self.world = World(app, self.clock, runner)
+        self._clients: list[TestClient] = []
+        for name in ("ana", "bob"):
+            app.people.create(name)
+        app.people.create("root", "admin")
+        self.secrets = {
+            name: app.people.make_key(name, "tests", scopes)[1]
+            for name, scopes in (("ana", ("read", "write")), ("bob", ("read", "write")), ("root", SCOPES))
+        }
+        self.api = create_api(app, ANYWHERE)
+        self.ana, self.bob, self.root = (self.client(self.secrets[name]) for name in ("ana", "bob", "root"))
+        self.nobody = self.client()
+
+    def client(self, secret: str | None = None, api: FastAPI | None = None, **more: Any) -> TestClient:
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        client = TestClient(api or self.api, base_url="http://127.0.0.1", headers=headers, **more)
+        self._clients.append(client)
+        return client
+
+    def local(self) -> TestClient:
+        """The same app, embedded on loopback."""
+        return self.client(api=create_api(self.app))
+
+    def key(self, user: str, *scopes: str, **more: Any) -> TestClient:
+        return self.client(self.app.people.make_key(user, "extra", scopes, **more)[1])
+
+    def put(self, who: TestClient | None = None, **more: Any) -> int:
+        """An item of Ana's, or whose client this is; far in the future unless said otherwise."""
+        given = {"task": "echo", "args": {"text": "hello"}, "at": LATER, **more}
+        answer = (who or self.ana).post("/api/items", json={name: value for name, value in given.items() if value})
+        assert answer.status_code == 201, answer.text
+        return int(answer.json()["id"])
+
+    def fail(self, who: TestClient | None = None, text: str = "broken") -> int:
+        """An item in review."""
+        item_id = self.put(who, args={"text": text}, at=None)
+        self.world.run()
+        return item_id
+
+    def group(self, item_id: int) -> str:
+        return str(self.app.read.owned_item(item_id, None).error_group)
+
+    def audit(self, subject: str | None = None) -> list[dict[str, Any]]:
+        """The audit log, newest first."""
+        params = {"pageSize": "500", **({"subject": subject} if subject else {})}
+        return self.root.get("/api/audit", params=params).json()["items"]
+
+    def close(self) -> None:
+        for client in self._clients:
+            client.close()
+
+
+SCOPES = ("read", "write", "admin")
+Open = Callable[..., House]
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as one:
+        yield one
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Duly]:
+    app = build(database_url)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def house(app: Duly, runner: asyncio.Runner) -> Iterator[House]:
+    house = House(app, runner)
+    yield house
+    house.close()

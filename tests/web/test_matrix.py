@@ -1,0 +1,309 @@
+"""Every operation of the API times everyone who may ask: nobody sees, changes or learns of another's rows.
+
+The operations come from the OpenAPI document; each has a recipe here, and one without a recipe fails the suite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import count
+from typing import Any, NamedTuple
+
+import pytest
+from fastapi.routing import APIRoute
+
+from duly.acts import Acts
+from duly.web.api import create_api
+from tests.web.conftest import LATER, House, TestClient, build
+
+MARK = "zz-marker-7f3a"  # in everything that Ana has: nobody else may read it
+ARGS = {"text": MARK, "password": MARK}
+
+
+NUMBERS = count()
+
+
+class Ask(NamedTuple):
+    """What to ask, about rows of Ana's that were made for it."""
+
+    path: Mapping[str, Any] = {}
+    body: Any = None
+    query: Mapping[str, str] = {}
+
+
+class Recipe(NamedTuple):
+    """How to ask, and what everybody is answered."""
+
+    make: Callable[[House], Ask]
+    owner: int = 200
+    other: int = 404
+    admin: int = 200
+    anonymous: int = 401
+    is_quiet: bool = False  # leaves no line in the audit log
+    whose: Mapping[str, str] = {}  # what an admin adds to mean Ana's
+
+
+def item(house: House, **more: Any) -> int:
+    return house.put(args=ARGS, **more)
+
+
+def failed(house: House) -> int:
+    return house.fail(text=f"broken {MARK}")
+
+
+def group(house: House) -> str:
+    return house.group(failed(house))
+
+
+def noted_group(house: House) -> str:
+    found = group(house)
+    house.ana.post(f"/api/review/{found}/notes", json={"text": MARK})
+    return found
+
+
+def schedule(house: House) -> int:
+    new = {"task": "echo", "key": f"{MARK} {next(NUMBERS)}", "rule": "daily 02:30", "args": ARGS}
+    return int(house.ana.post("/api/schedules", json=new).json()["id"])
+
+
+def reminder(house: House) -> int:
+    new = {"phone": "+385 1 234", "message": MARK, "at": LATER}
+    return int(house.ana.post("/api/reminders", json=new).json()["id"])
+
+
+def product(house: House) -> str:
+    house.ana.post("/api/products", json={"sku": "box/1"})
+    return "box/1"
+
+
+PERSON = {"id": "friend", "firstName": MARK, "lastName": "Horvat", "birthday": "03-15", "zone": "Europe/Zagreb"}
+
+
+def person(house: House) -> str:
+    house.ana.delete("/api/people/friend")
+    assert house.ana.post("/api/people", json=PERSON).status_code == 201
+    return "friend"
+
+
+def act(house: House) -> int:
+    item(house)
+    new = {"action": "cancel", "filter": {"state": "waiting"}, "reason": MARK}
+    return int(house.ana.post("/api/bulk", json=new).json()["id"])
+
+
+def key(house: House) -> str:
+    return str(house.ana.post("/api/keys", json={"name": MARK}).json()["id"])
+
+
+def user(house: House) -> str:
+    name = f"user-{len(house.app.people.users())}"
+    house.app.people.create(name)
+    return name
+
+
+def everything(house: House) -> Ask:
+    """For lists: something of each kind."""
+    if house.app.people.keys("ana")[1:]:
+        return Ask()  # there already
+    for plant in (item, noted_group, schedule, reminder, product, person, act, key):
+        plant(house)
+    return Ask()
+
+
+def path(**made: Callable[[House], Any]) -> Callable[[House], Ask]:
+    return lambda house: Ask({name: make(house) for name, make in made.items()})
+
+
+def body(value: Any, **made: Callable[[House], Any]) -> Callable[[House], Ask]:
+    return lambda house: Ask({name: make(house) for name, make in made.items()}, value)
+
+
+def fixed(value: str) -> Callable[[House], str]:
+    return lambda _: value
+
+
+def fresh_user(house: House) -> Ask:
+    return Ask(body={"id": f"new-{len(house.app.people.users())}", "password": "correct horse"})
+
+
+def for_all(status: int) -> dict[str, int]:
+    return {"owner": status, "other": status, "admin": status}
+
+
+LIST = for_all(200)
+ADMINS = {"owner": 403, "other": 403}
+
+RECIPES: dict[str, Recipe] = {
+    # items
+    "put_item": Recipe(body({"task": "echo", "args": ARGS}), **for_all(201)),
+    "list_items": Recipe(everything, **LIST),
+    "show_item": Recipe(path(item_id=item)),
+    "edit_item": Recipe(body({"rank": 5}, item_id=item)),
+    "cancel_item": Recipe(body({"reason": "no more"}, item_id=item)),
+    "retry_item": Recipe(path(item_id=failed)),
+    # schedules
+    "create_schedule": Recipe(body({"task": "echo", "key": "k", "rule": "every 1h", "args": ARGS}), **for_all(201)),
+    "list_schedules": Recipe(everything, **LIST),
+    "preview_rule": Recipe(body({"rule": "daily 09:00"}), **for_all(200), is_quiet=True),
+    "show_schedule": Recipe(path(schedule_id=schedule)),
+    "change_schedule": Recipe(body({"rule": "daily 03:30"}, schedule_id=schedule)),
+    "remove_schedule": Recipe(path(schedule_id=schedule), owner=204, admin=204),
+    "act_on_schedule": Recipe(path(schedule_id=schedule, act=fixed("pause"))),
+    "list_slots": Recipe(everything, **ADMINS),
+    "preview_rebalance": Recipe(path(ring=fixed("catalog.sync")), **ADMINS),
+    # queues
+    "list_queues": Recipe(everything, **ADMINS),
+    "act_on_queue": Recipe(path(name=fixed("http/acme"), act=fixed("pause")), **ADMINS, admin=204),
+    "list_limits": Recipe(everything, **ADMINS),
+    "set_limit": Recipe(body({"limit": "2/1m"}, name=fixed("boeing")), **ADMINS, admin=204),
+    "clear_limit": Recipe(path(name=fixed("boeing")), **ADMINS, admin=204),
+    "list_workers": Recipe(everything, **ADMINS),
+    "list_alerts": Recipe(everything, **ADMINS),
+    "list_audit": Recipe(everything, **ADMINS),
+    # review
+    "list_groups": Recipe(everything, **LIST),
+    "show_group": Recipe(path(group_id=noted_group)),
+    "write_note": Recipe(body({"text": MARK}, group_id=group), owner=201, admin=201),
+    "revive_canary": Recipe(path(group_id=group)),
+    "count_rows": Recipe(body({"action": "retry", "filter": {}}), **LIST, is_quiet=True),
+    "order_act": Recipe(body({"action": "cancel", "filter": {"state": "waiting"}}), **for_all(201)),
+    "list_acts": Recipe(everything, **LIST),
+    "show_act": Recipe(path(act_id=act)),
+    "cancel_act": Recipe(path(act_id=act)),
+    # the apps' own
+    "schedule_reminder": Recipe(body({"phone": "+385 1 234", "message": MARK, "at": LATER}), **for_all(201)),
+    "show_reminder": Recipe(path(reminder_id=reminder)),
+    "list_products": Recipe(everything, **LIST),
+    "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
+    "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
+    "add_person": Recipe(body(PERSON), **for_all(201)),
+    "show_person": Recipe(path(person=person), whose={"userId": "ana"}),
+    "change_person": Recipe(body({"zone": "Asia/Tokyo"}, person=person), whose={"userId": "ana"}),
+    "remove_person": Recipe(path(person=person), owner=204, admin=204, whose={"userId": "ana"}),
+    # people
+    "who_am_i": Recipe(everything, **LIST),
+    "sign_in": Recipe(body({"userId": "ana", "password": "wrong horse"}), **for_all(401), is_quiet=True),
+    "sign_out": Recipe(path(), **for_all(204), anonymous=204, is_quiet=True),
+    "list_keys": Recipe(everything, **LIST),
+    "make_key": Recipe(body({"name": MARK}), **for_all(201)),
+    "revoke_key": Recipe(path(key_id=key)),
+    "list_users": Recipe(everything, **ADMINS),
+    "create_user": Recipe(fresh_user, **ADMINS, admin=201),
+    "show_user": Recipe(path(user=fixed("ana"))),
+    "change_user": Recipe(body({"disabled": True}, user=user), **ADMINS),
+    # live
+    "events": Recipe(everything, **LIST),
+    "metrics": Recipe(everything, **ADMINS),
+    "healthz": Recipe(everything, **LIST, anonymous=200),
+    "readyz": Recipe(everything, **LIST, anonymous=200),
+}
+
+
+class Operation(NamedTuple):
+    name: str
+    method: str
+    path: str
+
+
+DOCUMENT = create_api(build("sqlite:///never-opened.db")).openapi()
+OPERATIONS = {
+    operation["operationId"]: Operation(operation["operationId"], method.upper(), template)
+    for template, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+}
+
+
+@pytest.fixture(params=sorted(RECIPES))
+def recipe(request: pytest.FixtureRequest) -> tuple[str, Recipe]:
+    return request.param, RECIPES[request.param]
+
+
+def send(client: TestClient, operation: Operation, ask: Ask, query: Mapping[str, str]) -> Any:
+    url = operation.path.format(**ask.path)
+    return client.request(operation.method, url, json=ask.body, params={**ask.query, **query})
+
+
+def test_every_operation_has_a_recipe() -> None:
+    assert set(OPERATIONS) == set(RECIPES), "say in RECIPES who may ask what of a new operation"
+    assert len(OPERATIONS) == sum(map(len, DOCUMENT["paths"].values()))
+
+
+def test_every_route_is_in_the_openapi_document() -> None:
+    def inside(routes: Any) -> Iterator[Any]:
+        for route in routes:
+            included = getattr(route, "original_router", None)
+            yield from inside(included.routes) if included is not None else [route]
+
+    routes = list(inside(create_api(build("sqlite:///never-opened.db")).routes))
+    described = [route for route in routes if isinstance(route, APIRoute) and route.include_in_schema]
+    assert [route.path for route in routes if route not in described] == ["/api/openapi.json"]
+    assert len(described) == len(RECIPES)
+
+
+def test_nobody_sees_or_changes_what_is_not_theirs(house: House, recipe: tuple[str, Recipe]) -> None:
+    name, rules = recipe
+    operation = OPERATIONS[name]
+    house.api.state.closing.set()  # streams end after their first words
+
+    answer = send(house.nobody, operation, rules.make(house), {})
+    assert answer.status_code == rules.anonymous, answer.text
+    assert MARK not in answer.text
+
+    answer = send(house.bob, operation, rules.make(house), {})
+    assert answer.status_code == rules.other, answer.text
+    if rules.other in (403, 404) or operation.method == "GET":  # else it tells them what they said themselves
+        assert MARK not in answer.text
+        assert MARK not in str(answer.headers)
+
+    for client, status, more in ((house.ana, rules.owner, {}), (house.root, rules.admin, rules.whose)):
+        ask = rules.make(house)
+        before = len(house.audit())
+        answer = send(client, operation, ask, more)
+        assert answer.status_code == status, answer.text
+        if status < 300 and operation.method != "GET" and not rules.is_quiet:
+            notes = house.audit()[: len(house.audit()) - before]
+            assert [note["actor"] for note in notes] == ["ana" if client is house.ana else "root"], notes
+
+
+@pytest.mark.parametrize("name", [name for name, rules in RECIPES.items() if rules.other == 404])
+def test_another_owners_row_and_a_missing_row_look_the_same(house: House, name: str) -> None:
+    operation = OPERATIONS[name]
+    ask = RECIPES[name].make(house)
+    missing = {
+        "group_id": "f" * 16, "person": "nobody", "sku": "nothing", "user": "nobody", "key_id": "0" * 12,
+        "act": ask.path.get("act"),
+    }  # fmt: skip
+    nowhere = Ask({name: missing.get(name, 9_999_999) for name in ask.path}, ask.body)
+    theirs, none = send(house.bob, operation, ask, {}), send(house.bob, operation, nowhere, {})
+    assert (theirs.status_code, none.status_code) == (404, 404)
+    said, other = (dict(answer.json(), detail=_plain(answer.json()["detail"], of)) for answer, of in
+                   ((theirs, ask), (none, nowhere)))  # fmt: skip
+    assert said == other
+
+
+def _plain(detail: str, ask: Ask) -> str:
+    for value in ask.path.values():
+        detail = detail.replace(str(value), "…")
+    return detail
+
+
+def test_lists_of_another_owner_are_empty_and_an_admins_are_not(house: House) -> None:
+    everything(house)
+    for url in ("/api/items", "/api/schedules", "/api/products", "/api/bulk", "/api/review"):
+        page = house.bob.get(url).json()
+        assert (page if isinstance(page, list) else page["items"]) == [], url
+        for who, query in ((house.ana, {}), (house.root, {"userId": "all"}), (house.root, {"userId": "ana"})):
+            page = who.get(url, params=query).json()
+            assert page if isinstance(page, list) else page["items"], url
+        assert house.bob.get(url, params={"userId": "ana"}).status_code == 403
+        assert house.bob.get(url, params={"userId": "all"}).status_code == 403
+        mine = house.root.get(url, params={"userId": "me"}).json()
+        assert (mine if isinstance(mine, list) else mine["items"]) == []
+
+
+def test_an_act_of_anothers_touches_only_their_own_rows(house: House) -> None:
+    mine, theirs = house.put(house.bob), house.put()
+    house.bob.post("/api/bulk", json={"action": "cancel", "filter": {}})
+    house.world.run()
+    assert (house.world.item(mine).state, house.world.item(theirs).state) == ("cancelled", "waiting")
+    assert Acts(house.app).page("bob", None, 10)[0].changed == 1
