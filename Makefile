@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv/bin
 SCRIPTS := tools/bootstrap tools/postgres tools/test
 
-.PHONY: help setup postgres run test lint bench chaos clean
+.PHONY: help setup postgres run test lint bench chaos fuzz clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -33,6 +33,9 @@ bench: setup postgres  ## set up, then measure duly beside its peers
 
 chaos: setup postgres  ## set up, then run the long crash tests: default leases, minutes of silence (some 3 minutes)
 	@$(PYTHON) tools/test chaos -x -s
+
+fuzz: setup postgres  ## set up, then send the API odd requests for a long time (some 15 minutes)
+	@DULY_FUZZ=60 $(PYTHON) tools/test tests/web/test_fuzz.py -s
 
 clean:  ## remove .venv, caches and everything else that was made here
 	rm -rf .venv .scratch .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* dist

@@ -14,7 +14,7 @@ import random
 import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime
-from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
@@ -199,7 +199,8 @@ class Client:
             else:
                 if status < 400:
                     return answer
-                if status not in PASSING or number == TRIES:
+                is_under_way = status == 409 and wait is not None  # an earlier one of ours, whose answer we lost
+                if number == TRIES or not (status in PASSING or is_under_way):
                     raise _refused(status, answer)
             time.sleep(min(wait or PAUSE * 2**number, 30.0) * (0.5 + random.random() / 2))  # noqa: S311
         raise AssertionError  # the last try returned or raised
@@ -217,9 +218,14 @@ class Client:
 
 def _decoded(response: HTTPResponse) -> Any:
     text = response.read(ANSWER_LIMIT)
+    if response.length:  # cut off, which a read of at most so many bytes does not mind
+        raise IncompleteRead(text, response.length)
     if not text or "json" not in response.headers.get("content-type", ""):
         return text.decode("utf8", "replace") if text else None
-    return json.loads(text)
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise HTTPException(f"the answer is not JSON: {error}") from None
 
 
 def _retry_after(response: HTTPResponse) -> float | None:

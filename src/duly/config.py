@@ -86,8 +86,8 @@ class Settings:
         "password,secret,token,authorization,api_key,apikey",
         "Parts of names, comma-separated: values of arguments and results under such names are masked in lists.",
     )
-    http_host: str = _setting("127.0.0.1", "Address that /metrics, /healthz and /readyz listen on.")
-    http_port: int = _setting(8086, "Their port; 0 turns them off.", least=0)
+    http_host: str = _setting("127.0.0.1", "Address of the service, or of a worker's /metrics, /healthz and /readyz.")
+    http_port: int = _setting(8086, "Its port; 0 turns it off.", least=0)
     outbound_allow: str = _setting(
         "", "What the http task may call beside public addresses: networks, addresses and host names, by commas."
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from duly import Duly
@@ -80,21 +81,26 @@ def test_a_signal_ends_open_streams_and_the_service_within_seconds(
     assert not serve.says("Traceback")
 
 
-def test_a_request_under_way_is_finished_before_the_service_ends(
-    start: Start, app_file: str, postgres_url: str, port: int
-) -> None:
-    import psycopg
-
-    serve = start("serve", app_file, "--http-port", str(port), "--database-url", postgres_url)
-    serve.waits_for("service at")
+@contextmanager
+def a_put_that_waits(port: int, postgres_url: str, serve: Process) -> Iterator[http.client.HTTPConnection]:
+    """A request that the service cannot finish before the end of the block."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     with psycopg.connect(postgres_url) as locked:
         locked.execute("lock table duly_item in share row exclusive mode")
         body = json.dumps({"task": "remind", "args": {"phone": "+385"}})
         connection.request("POST", "/api/items", body, {"Content-Type": "application/json"})
-        waits = "select count(*) from pg_locks where not granted"
+        waits = "select 1 from pg_locks where not granted and relation = 'duly_item'::regclass"
         with psycopg.connect(postgres_url, autocommit=True) as looking:
-            eventually(lambda: (looking.execute(waits).fetchone() or (0,))[0], serve)
+            eventually(lambda: looking.execute(waits).fetchone(), serve)
+        yield connection
+
+
+def test_a_request_under_way_is_finished_before_the_service_ends(
+    start: Start, app_file: str, postgres_url: str, port: int
+) -> None:
+    serve = start("serve", app_file, "--http-port", str(port), "--database-url", postgres_url)
+    serve.waits_for("service at")
+    with a_put_that_waits(port, postgres_url, serve) as connection:
         serve.signal()
         serve.waits_for("finishing the requests under way")
         eventually(lambda: refuses(port), serve)
@@ -114,18 +120,9 @@ def refuses(port: int) -> bool:
 
 
 def test_a_second_signal_ends_the_service_at_once(start: Start, app_file: str, postgres_url: str, port: int) -> None:
-    import psycopg
-
     serve = start("serve", app_file, "--http-port", str(port), "--database-url", postgres_url)
     serve.waits_for("service at")
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    with psycopg.connect(postgres_url) as locked:
-        locked.execute("lock table duly_item in share row exclusive mode")
-        body = json.dumps({"task": "remind", "args": {"phone": "+385"}})
-        connection.request("POST", "/api/items", body, {"Content-Type": "application/json"})
-        waits = "select count(*) from pg_locks where not granted"
-        with psycopg.connect(postgres_url, autocommit=True) as looking:
-            eventually(lambda: (looking.execute(waits).fetchone() or (0,))[0], serve)
+    with a_put_that_waits(port, postgres_url, serve) as connection:
         serve.signal()
         serve.waits_for("finishing the requests under way")
         began = time.monotonic()
@@ -245,3 +242,13 @@ def test_up_lets_its_handler_finish_before_it_ends(
     up.signal()
     assert up.ends() == 0
     assert (tmp_path / "lingered").exists()
+
+
+def test_the_demo_has_the_service_too(start: Start, port: int) -> None:
+    demo = start("up", "--demo", "--http-port", str(port))
+    demo.waits_for(f"metrics at http://127.0.0.1:{port}/metrics")
+    with Client(f"http://127.0.0.1:{port}") as client:
+        eventually(lambda: any(item.state == "done" for item in client.items(task="remind")), demo)
+    demo.signal()
+    assert demo.ends() == 0
+    assert not demo.says("Traceback")

@@ -1,4 +1,4 @@
-"""The service is killed and restarted under load: what it accepted is there once, whatever its clients had to repeat."""
+"""The service is killed and restarted under load: what it accepted is there once, whatever clients had to repeat."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def main() -> None:
 
 
 for command in (
-    up, worker, serve, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits, late, stuck, alerts, alive,
-    plan, simulate, users, keys, doctor, settings,
+    up, worker, serve, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits, late, stuck, alerts,
+    alive, plan, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

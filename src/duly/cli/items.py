@@ -27,6 +27,7 @@ ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
 @click.option("--before", type=int, metavar="ID", help="Only older than this one: the next page.")
 @options.database_url
+@options.service
 @options.as_json
 @options.in_utc
 def items(
@@ -41,10 +42,11 @@ def items(
 ) -> None:
     """List items, newest first."""
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        rows = app.read.page(state=state, task=task, queue=queue, key=key, before=before, most=limit)
-        now = app.clock.now()
+    with side() as there:
+        rows = there.items(before, limit, state=state, task=task, queue=queue, key=key)
+        now = there.now()
     if as_json:
         words.print_json(rows)
         return
@@ -90,15 +92,16 @@ def _note(row: Row) -> str:
 @click.command(short_help="Tell the story of one item.")
 @click.argument("item_id", type=int, metavar="ID")
 @options.database_url
+@options.service
 @options.as_json
 @options.in_utc
 def show(item_id: int, as_json: bool, in_utc: bool) -> None:
     """Tell the story of one item: what it is, what was tried, how it stands."""
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        story = app.read.story(item_id)
-        now = app.clock.now()
+    with side() as there:
+        story, now = there.story(item_id), there.now()
     if as_json:
         words.print_json(story)
     else:
@@ -166,16 +169,17 @@ def _timeline(story: Story) -> list[tuple[datetime, str]]:
 @options.at
 @options.delay
 @options.database_url
+@options.service
 @options.as_json
 @options.in_utc
 def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool, in_utc: bool) -> None:
     """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        app.retry(*ids, at=at, delay=options.span(delay))
-        rows = [app.read.item(item_id) for item_id in ids]
-        now = app.clock.now()
+    with side() as there:
+        there.retry(*ids, at=at, delay=options.span(delay))
+        rows, now = [there.item(item_id) for item_id in ids], there.now()
     if as_json:
         words.print_json(rows)
         return
@@ -187,14 +191,16 @@ def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool
 @ids
 @click.option("--reason", default="", help="Kept with the item.")
 @options.database_url
+@options.service
 @options.as_json
 def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
     """Cancel waiting and running items; a running handler is stopped within a heartbeat."""
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        app.cancel(*ids, reason=reason)
-        rows = [app.read.item(item_id) for item_id in ids]
+    with side() as there:
+        there.cancel(*ids, reason=reason)
+        rows = [there.item(item_id) for item_id in ids]
     if as_json:
         words.print_json(rows)
         return

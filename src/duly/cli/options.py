@@ -16,6 +16,7 @@ from duly.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from duly import Duly
+    from duly.client import Client
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -42,6 +43,44 @@ concurrency = setting("--concurrency", "Items of each kind to run at once.", typ
 
 as_json = click.option("--json", "as_json", is_flag=True, help="JSON on standard output, and nothing else.")
 in_utc = click.option("--utc", "in_utc", is_flag=True, help="Show times in UTC, not in the local zone.")
+
+
+def _keep(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
+    """What a group was told holds for its commands, unless they are told otherwise; a variable comes last."""
+    is_said = ctx.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
+    kept = ctx.meta.setdefault("duly.service", {})
+    if value and (is_said or option.name not in kept):
+        kept[option.name] = value
+        kept["is_said"] = kept.get("is_said", False) or is_said
+
+
+def service(command: F) -> F:
+    """`--url` and `--api-key`: work through a service in place of a database; see `remote`."""
+    for flag, variable, doc in (
+        ("--api-key", "DULY_API_KEY", "The key for --url; better in DULY_API_KEY, where no process list shows it."),
+        ("--url", "DULY_URL", "Work through this service, in place of a database; or DULY_URL."),
+    ):
+        command = click.option(
+            flag, help=doc, envvar=variable, callback=_keep, expose_value=False, metavar=flag[-3:].upper()
+        )(command)
+    return command
+
+
+def remote() -> Client | None:
+    """The service that the command works through; None: a database. A database on the command line beats a variable."""
+    from duly.client import Client
+    from duly.config import sources
+
+    kept = click.get_current_context().meta.get("duly.service", {})
+    if "url" not in kept:
+        return None
+    if sources().get("database_url") == "command line":
+        if kept["is_said"]:
+            raise ConfigError("url: either --url or --database-url, not both")
+        return None
+    return Client(kept["url"], kept.get("api_key"))
+
+
 at = click.option("--at", metavar="TIME", help="When, such as 2026-12-01T09:00+01:00.")
 delay = click.option("--delay", metavar="TIME", help="How long from now: seconds, or such as 90s, 5m, 1h30m, 2d.")
 
@@ -73,6 +112,8 @@ def opened(makes: bool = False) -> Iterator[Duly]:
     from duly import Duly
     from duly.config import sources
 
+    if click.get_current_context().meta.get("duly.service", {}).get("is_said"):
+        raise ConfigError("url: this command needs the database itself: --database-url")
     quiet()
     patience = None if "store_timeout_seconds" in sources() else PATIENCE
     app = Duly(store_timeout_seconds=patience)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
 @options.app
 @options.database_url
+@options.service
 @options.as_json
 @options.in_utc
 def put(
@@ -44,20 +45,19 @@ def put(
 
     A VALUE is read as JSON where that fits the task's argument, else as text: n=3, ok=true, 'rows=[1,2]', name=Ann.
     """
-    from duly.app import load_app
     from duly.cli import words
+    from duly.cli.sides import side
 
-    app = load_app(options.app_spec(spec))
     given = {"at": at, "delay": options.span(delay), "key": key, "rank": rank, "tries": tries}
     chosen = {name: value for name, value in given.items() if value is not None}
-    of, args = app.task_named(task), json_object(text)
-    placed: Placed = fitting(lambda **read: of.put(**args, **read, **chosen), named_pairs(pairs))
-    row = app.read.item(placed.id)
-    now = app.clock.now()
-    app.close()
-    if as_json:
-        words.print_json(placed)
-    elif placed.fresh:
+    args = json_object(text)
+    with side(spec, with_tasks=True) as there:
+        placed: Placed = fitting(lambda **read: there.put(task, {**args, **read}, **chosen), named_pairs(pairs))
+        if as_json:
+            words.print_json(placed)
+            return
+        row, now = there.item(placed.id), there.now()
+    if placed.fresh:
         click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
     else:
         click.echo(f"item {row.id} of {row.task} has this key already: {row.state}")

@@ -9,6 +9,7 @@ from duly.cli import options
 
 @click.group(invoke_without_command=True, short_help="Show, pause and resume queues.")
 @options.database_url
+@options.service
 @options.as_json
 @click.pass_context
 def queues(ctx: click.Context, as_json: bool) -> None:
@@ -16,9 +17,10 @@ def queues(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        found = app.read.queues()
+    with side() as there:
+        found = there.queues()
     if as_json:
         words.print_json(found)
         return
@@ -43,18 +45,24 @@ def queues(ctx: click.Context, as_json: bool) -> None:
 @queues.command()
 @click.argument("name")
 @options.database_url
+@options.service
 def pause(name: str) -> None:
     """Start nothing more of this queue until it is resumed; what runs goes on."""
-    with options.opened() as app:
-        app.pause(name)
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.act_on_queue("pause", name)
     click.echo(f"{name} is paused: `duly queues resume {name}` opens it again")
 
 
 @queues.command()
 @click.argument("name")
 @options.database_url
+@options.service
 def resume(name: str) -> None:
     """Open a paused queue again."""
-    with options.opened() as app:
-        app.resume(name)
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.act_on_queue("resume", name)
     click.echo(f"{name} is open")

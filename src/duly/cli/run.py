@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options
-from duly.cli.serve import BUILT_IN, serving, set_up_logs
+from duly.cli.serve import BUILT_IN, Signals, serving, set_up_logs
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -94,6 +94,7 @@ def up(spec: str | None, demo: bool, seconds: float | None) -> None:
         stack.enter_context(serving(app, one.ailing))
         with ending(one, seconds):
             one.run()
+        Signals(1)  # whoever asks again while the service finishes its requests means it
 
 
 @contextmanager

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from duly.cli import options
 from duly.errors import InputError
-
-if TYPE_CHECKING:
-    from duly.app import Duly
-    from duly.model import Schedule
 
 STATES = ("active", "paused", "broken")
 
@@ -24,6 +20,7 @@ STATES = ("active", "paused", "broken")
 @click.option("--after", type=int, default=0, metavar="ID", help="Go on after this id.")
 @click.option("--limit", "most", type=click.IntRange(1, 1_000), default=50, show_default=True)
 @options.database_url
+@options.service
 @options.as_json
 @options.in_utc
 @click.pass_context
@@ -32,30 +29,31 @@ def schedules(ctx: click.Context, /, as_json: bool, in_utc: bool, **filters: Any
     if ctx.invoked_subcommand is not None:
         return
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        found, now = app.schedules.page(**filters), app.clock.now()
-        if as_json:
-            words.print_json([_plain(app, schedule) for schedule in found])
-            return
-        rows = [
-            [
-                str(each.id),
-                each.task,
-                words.cut(each.key, 30),
-                words.cut(app.schedules.describe(each), 48),
-                words.short(each.next_at, now, in_utc) if each.next_at else _status(each),
-                str(each.failures or ""),
-            ]
-            for each in found
+    with side() as there:
+        found, now = there.schedules(**filters), there.now()
+    if as_json:
+        words.print_json(found)
+        return
+    rows = [
+        [
+            str(each["id"]),
+            each["task"],
+            words.cut(each["key"], 30),
+            words.cut(each["describe"], 48),
+            words.short(each["next_at"], now, in_utc) if each["next_at"] else _status(each["state"]),
+            str(each["failures"] or ""),
         ]
+        for each in found
+    ]
     if not rows:
         click.echo("there are no such schedules")
         return
     titles = (("id", "right"), "task", "key", "when", "next", ("failures", "right"))
     words.console().print(words.table(*titles, rows=rows))
     if len(found) == filters["most"]:
-        click.echo(f"more: --after {found[-1].id}")
+        click.echo(f"more: --after {found[-1]['id']}")
 
 
 @schedules.command(name="add")
@@ -70,6 +68,7 @@ def schedules(ctx: click.Context, /, as_json: bool, in_utc: bool, **filters: Any
 @click.option("--overlap", type=click.Choice(["allow", "skip", "supersede"]), help="If the one before is not over.")
 @options.app
 @options.database_url
+@options.service
 @options.as_json
 def add_schedule(
     task: str, rule: str, pairs: tuple[str, ...], key: str, text: str | None, spec: str | None, as_json: bool,
@@ -80,27 +79,24 @@ def add_schedule(
     RULE is such as "daily 09:00", "weekly mon,fri 08:00", "monthly -1 18:00", "yearly 02-29 09:00", "every 15m",
     "slots 24", or five fields of cron.
     """
-    from duly.app import load_app
     from duly.cli import words
     from duly.cli.put import fitting, json_object, named_pairs
-    from duly.policy import Slots
+    from duly.cli.sides import side
 
-    app = load_app(options.app_spec(spec))
     chosen = {name: value for name, value in said.items() if value is not None}
     if max_lateness is not None:
         chosen["max_lateness"] = options.span(max_lateness)
-    word, _, number = rule.partition(" ")
-    even = Slots(int(number)) if word == "slots" and number.isdigit() else None
     args = json_object(text)
-    made: Schedule = fitting(
-        lambda **read: app.schedules.create(task, even or rule, key=key, **chosen, **args, **read), named_pairs(pairs)
-    )
+    with side(spec, with_tasks=True) as there:
+        made: dict[str, Any] = fitting(
+            lambda **read: there.schedule(task, rule, key, {**args, **read}, **chosen), named_pairs(pairs)
+        )
+        now = there.now()
     if as_json:
-        words.print_json(_plain(app, made))
+        words.print_json(made)
     else:
-        when = words.full(made.next_at, app.clock.now()) if made.next_at else "never"
-        click.echo(f"schedule {made.id}: {app.schedules.describe(made)}; next {when}")
-    app.close()
+        when = words.full(made["next_at"], now) if made["next_at"] else "never"
+        click.echo(f"schedule {made['id']}: {made['describe']}; next {when}")
 
 
 @schedules.command(name="show")
@@ -113,13 +109,14 @@ def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None
     """All about one: its rule in words, its next times, what it made, and what was done to it."""
     from duly import codec
     from duly.cli import words
+    from duly.cli.sides import plain as schedule_plain
 
     with options.opened() as app:
         found = app.schedules.get(schedule_id)
         ahead = app.schedules.preview(found.rule, found.zone, n) if found.is_active else []
         past = app.read.occurrences(schedule_id)
         notes = app.schedules.audit(schedule_id, most=20)
-        plain, now = _plain(app, found), app.clock.now()
+        plain, now = schedule_plain(app, found), app.clock.now()
     if as_json:
         told = [{**_fields(note), "details": codec.decode(note.details)} for note in notes]
         words.print_json({**plain, "next": ahead, "audit": told})
@@ -189,9 +186,12 @@ def _act(name: str, doc: str, done: str) -> None:
     @schedules.command(name=name.replace("_", "-"), help=doc)
     @click.argument("ids", type=int, nargs=-1, required=True, metavar="ID...")
     @options.database_url
+    @options.service
     def command(ids: tuple[int, ...]) -> None:
-        with options.opened() as app:
-            getattr(app.schedules, name)(*ids, actor=options.actor())
+        from duly.cli.sides import side
+
+        with side() as there:
+            there.act_on_schedules(name, *ids)
         click.echo(f"{done}: {', '.join(map(str, ids))}")
 
 
@@ -294,23 +294,8 @@ def _per(seconds: float | None) -> str:
     return "" if seconds is None else f"/{seconds:g}s"
 
 
-def _status(schedule: Schedule) -> str:
-    return "deactivated" if schedule.broken_at else "paused" if schedule.paused_at else "over"
-
-
-def _plain(app: Duly, schedule: Schedule) -> dict[str, Any]:
-    """A schedule as JSON tells it."""
-    from duly import codec
-
-    fields = _fields(schedule)
-    state = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"
-    return {
-        **fields,
-        "state": state,
-        "describe": app.schedules.describe(schedule),
-        "args": codec.decode(schedule.args),
-        "keep": None if schedule.keep is None else codec.decode(schedule.keep),
-    }
+def _status(state: str) -> str:
+    return {"broken": "deactivated", "paused": "paused"}.get(state, "over")
 
 
 def _fields(value: Any) -> dict[str, Any]:

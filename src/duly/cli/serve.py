@@ -59,8 +59,8 @@ def serve(spec: str | None) -> None:
 class Signals:
     """Counts SIGTERM and SIGINT; the second one ends the process where it stands, which its clients' keys allow."""
 
-    def __init__(self) -> None:
-        self.count = 0
+    def __init__(self, count: int = 0) -> None:
+        self.count = count
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._came)
 

@@ -148,9 +148,8 @@ def _password(from_stdin: bool, is_required: bool) -> str | None:
 @click.option("--user", help="Only those of this user.")
 @options.database_url
 @options.as_json
-@options.in_utc
 @click.pass_context
-def keys(ctx: click.Context, user: str | None, as_json: bool, in_utc: bool) -> None:
+def keys(ctx: click.Context, user: str | None, as_json: bool) -> None:
     """List API keys, without their secrets: nobody can show those again."""
     if ctx.invoked_subcommand is not None:
         return

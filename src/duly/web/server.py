@@ -32,11 +32,13 @@ class Service:
         except (OSError, OverflowError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise ConfigError(
-                f"http_port: cannot listen on {host}:{port} ({reason}); choose another with --http-port or DULY_HTTP_PORT"
+                f"http_port: cannot listen on {host}:{port} ({reason}); "
+                "choose another with --http-port or DULY_HTTP_PORT"
             ) from error
         config = uvicorn.Config(
             self.api,
             log_config=None,
+            log_level="warning",
             access_log=False,
             lifespan="off",
             server_header=False,

@@ -1,0 +1,230 @@
+"""Where a command does its work: on the database itself (`Here`), or through a service that has it (`There`).
+
+Both take and give the same values, so that a command is written once and its output is the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from urllib.parse import quote
+
+from duly.cli import options
+from duly.errors import ConfigError, InputError, ItemNotFound, WrongState
+from duly.model import Placed, Schedule
+from duly.read import Row, Story
+
+if TYPE_CHECKING:
+    from duly import Duly
+    from duly.client import Client, ServiceError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+PAGE_MOST = 500  # rows that a service gives at once
+
+
+@contextmanager
+def side(spec: str | None = None, *, with_tasks: bool = False) -> Iterator[Here | There]:
+    """The side that the command line chose; `with_tasks`: here, an app that knows its tasks is needed."""
+    client = options.remote()
+    if client is not None:
+        from duly.client import ServiceError
+
+        with client:
+            try:
+                yield There(client)
+            except ServiceError as error:
+                raise _translated(error) from None
+    elif with_tasks:
+        from duly.app import load_app
+
+        app = load_app(options.app_spec(spec))
+        try:
+            yield Here(app)
+        finally:
+            app.close()
+    else:
+        with options.opened() as app:
+            yield Here(app)
+
+
+class Here:
+    def __init__(self, app: Duly) -> None:
+        self._app = app
+
+    def now(self) -> datetime:
+        return self._app.clock.now()
+
+    def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed:
+        return self._app.task_named(task).put(**args, **chosen)
+
+    def item(self, item_id: int) -> Row:
+        return self._app.read.item(item_id)
+
+    def story(self, item_id: int) -> Story:
+        return self._app.read.story(item_id)
+
+    def items(self, before: int | None, most: int, **filters: Any) -> list[Row]:
+        return self._app.read.page(before=before, most=most, **filters)
+
+    def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
+        self._app.retry(*ids, at=at, delay=delay)
+
+    def cancel(self, *ids: int, reason: str) -> None:
+        self._app.cancel(*ids, reason=reason)
+
+    def schedule(self, task: str, rule: str, key: str, args: dict[str, Any], **chosen: Any) -> dict[str, Any]:
+        from duly.policy import Slots
+
+        word, _, number = rule.partition(" ")
+        even = Slots(int(number)) if word == "slots" and number.isdigit() else None
+        made = self._app.schedules.create(task, even or rule, key=key, **chosen, **args, actor=options.actor())
+        return plain(self._app, made)
+
+    def schedules(self, **filters: Any) -> list[dict[str, Any]]:
+        return [plain(self._app, each) for each in self._app.schedules.page(**filters)]
+
+    def act_on_schedules(self, act: str, *ids: int) -> None:
+        getattr(self._app.schedules, act)(*ids, actor=options.actor())
+
+    def queues(self) -> list[dict[str, Any]]:
+        return self._app.read.queues()
+
+    def act_on_queue(self, act: str, name: str) -> None:
+        (self._app.pause if act == "pause" else self._app.resume)(name)
+
+
+class There:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed:
+        placed = _asking(self._client.put)(task, args, **_seconds(chosen))
+        return Placed(placed.id, placed.execution_key, placed.fresh)
+
+    def item(self, item_id: int) -> Row:
+        return self.story(item_id).item
+
+    def story(self, item_id: int) -> Story:
+        from msgspec import convert
+
+        told = _snake(self._client.request("GET", f"/api/items/{item_id}"))
+        tries = [_snake(each) for each in told["tries"]]
+        return convert({"item": _row(told), "lease_until": told["lease_until"], "tries": tries}, Story)
+
+    def items(self, before: int | None, most: int, **filters: Any) -> list[Row]:
+        filters["page_size"] = min(most, PAGE_MOST)
+        rows = (_row(_snake(each)) for each in self._client.pages("/api/items", filters))
+        return list(islice((row for row in rows if before is None or row.id < before), most))
+
+    def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
+        from duly.task import when
+
+        if at is not None or delay is not None:
+            at = when(at, delay, self.now).isoformat()
+        for item_id in ids:
+            self._client.retry(item_id, at)
+
+    def cancel(self, *ids: int, reason: str) -> None:
+        for item_id in ids:
+            self._client.cancel(item_id, reason)
+
+    def schedule(self, task: str, rule: str, key: str, args: dict[str, Any], **chosen: Any) -> dict[str, Any]:
+        body = {"task": task, "rule": rule, "key": key, "args": args, **_camel(_seconds(chosen))}
+        return _plain_there(_asking(self._client.request)("POST", "/api/schedules", body))
+
+    def schedules(self, ring: str | None, after: int, most: int, **filters: Any) -> list[dict[str, Any]]:
+        filters["page_size"] = min(most, PAGE_MOST)
+        rows = map(_plain_there, self._client.pages("/api/schedules", filters))
+        return list(islice((row for row in rows if row["id"] > after and ring in (None, row["ring"])), most))
+
+    def act_on_schedules(self, act: str, *ids: int) -> None:
+        for schedule_id in ids:
+            if act == "remove":
+                self._client.remove_schedule(schedule_id)
+            else:
+                self._client.act_on_schedule(schedule_id, "run" if act == "run_now" else act)
+
+    def queues(self) -> list[dict[str, Any]]:
+        return [_snake(each) for each in self._client.queues()]
+
+    def act_on_queue(self, act: str, name: str) -> None:
+        self._client.request("POST", f"/api/queues/{quote(name, safe='')}/{act}")
+
+
+def plain(app: Duly, schedule: Schedule) -> dict[str, Any]:
+    """A schedule as JSON tells it."""
+    from duly import codec
+
+    state = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"
+    return {
+        **{name: getattr(schedule, name) for name in schedule.__struct_fields__},
+        "state": state,
+        "describe": app.schedules.describe(schedule),
+        "args": codec.decode(schedule.args),
+        "keep": None if schedule.keep is None else codec.decode(schedule.keep),
+    }
+
+
+def _plain_there(told: dict[str, Any]) -> dict[str, Any]:
+    values = _snake(told)
+    if values["next_at"] is not None:
+        values["next_at"] = datetime.fromisoformat(values["next_at"])
+    return values
+
+
+def _row(told: dict[str, Any]) -> Row:
+    from msgspec import convert
+
+    return convert({"losses": 0, "fence": 0, **told}, Row)  # what a service keeps to itself
+
+
+def _snake(told: dict[str, Any]) -> dict[str, Any]:
+    """The same by our names; what is inside arguments and results stays as it is."""
+    return {re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in told.items()}
+
+
+def _camel(options: dict[str, Any]) -> dict[str, Any]:
+    return {re.sub(r"_([a-z])", lambda match: match[1].upper(), name): value for name, value in options.items()}
+
+
+def _seconds(chosen: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.total_seconds() if isinstance(value, timedelta) else value for name, value in chosen.items()}
+
+
+def _asking(act: Callable[P, R]) -> Callable[P, R]:
+    """The same, with what the service says about a field as our own error about it."""
+
+    def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+        from duly.client import ServiceError
+
+        try:
+            return act(*args, **kwargs)
+        except ServiceError as error:
+            raise _translated(error) from None
+
+    return ask
+
+
+def _translated(error: ServiceError) -> Exception:
+    """Our own error that a service's is, so that it is told and counted the same."""
+    match error.status:
+        case 401:
+            return ConfigError(f"{error}; give a key with --api-key or DULY_API_KEY")
+        case 404:
+            return ItemNotFound(str(error))
+        case 409:
+            return WrongState(str(error))
+        case 422 if error.field is not None:
+            field = error.field.removeprefix("args.")
+            return InputError(field, str(error).removeprefix(f"{error.field}: "))
+        case _:
+            return error

@@ -1,0 +1,194 @@
+"""Commands with `--url`: the same words and the same answers as on the database, through a real `duly serve`."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from duly import Duly
+from tests.cli.conftest import Process, call
+from tests.cli.test_processes import free_port
+
+Start = Callable[..., Process]
+Remote = Callable[..., Result]
+
+
+@pytest.fixture
+def url(start: Start, app_file: str, database_url: str) -> str:
+    """A service for the local admin."""
+    port = free_port()
+    serve = start("serve", app_file, "--http-port", str(port), "--database-url", database_url)
+    serve.waits_for("service at")
+    return f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def remote(url: str) -> Remote:
+    """Run a command through the service. No database is named, so none can be used."""
+
+    def run(*words: str, **env: str) -> Result:
+        return call(*words, DULY_URL=url, **env)
+
+    return run
+
+
+@pytest.fixture
+def local(database_url: str) -> Remote:
+    def run(*words: str) -> Result:
+        return call(*words, DULY_DATABASE_URL=database_url)
+
+    return run
+
+
+def told(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_an_item_is_put_shown_retried_and_cancelled(remote: Remote, local: Remote) -> None:
+    said = remote("put", "remind", "phone=385", "n=2", "--at", "2099-01-01T00:00Z", "--key", "k1")
+    assert said.exit_code == 0, said.output
+    (row,) = told(remote("items", "--json"))
+    assert said.stdout.startswith(f"item {row['id']} of remind: due ")
+    assert row["args"] == {"phone": "385", "n": 2}, "a value is text where only text fits, as on a database"
+    (known,) = told(local("items", "--json"))
+    assert row.keys() == known.keys()
+    hidden = ("fence", "losses")
+    assert [row[name] for name in row if name not in hidden] == [known[name] for name in known if name not in hidden]
+
+    again = remote("put", "remind", "phone=385", "n=2", "--at", "2099-01-01T00:00Z", "--key", "k1")
+    assert "has this key already: waiting" in again.stdout
+    assert told(remote("put", "remind", "phone=1", "--delay", "1h", "--json"))["fresh"] is True
+
+    number = str(row["id"])
+    story = told(remote("show", number, "--json"))
+    assert story.keys() == told(local("show", number, "--json")).keys()
+    assert "item" in remote("show", number).stdout
+    assert f"item {number} of remind: due" in remote("retry", number, "--delay", "5m").stdout
+    assert told(remote("retry", number, "--json", "--at", "2099-01-01T00:00+00:00"))[0]["due_at"].startswith("2099")
+    assert remote("cancel", number, "--reason", "enough").stdout == f"item {number} of remind: cancelled\n"
+    assert told(local("show", number, "--json"))["item"]["last_error"] == "enough"
+
+
+def test_lists_are_filtered_and_paged_alike(remote: Remote, local: Remote, database_url: str) -> None:
+    app = Duly(database_url)
+    app.task(name="remind")(_remind)
+    app.tasks["remind"].put_many(({"phone": str(number)} for number in range(1_200)), delay=3_600)
+    app.close()
+    for words in (
+        ["--limit", "1000"],
+        ["--limit", "7", "--task", "remind"],
+        ["--state", "failed"],
+        ["--queue", "none"],
+        ["--limit", "5", "--state", "waiting"],
+    ):
+        here, there = told(local("items", "--json", *words)), told(remote("items", "--json", *words))
+        assert [row["id"] for row in here] == [row["id"] for row in there]
+    last = str(here[-1]["id"])
+    assert f"--before {last}" in remote("items", "--limit", "5").stdout
+    older = told(remote("items", "--limit", "5", "--before", last, "--json"))
+    assert [row["id"] for row in older] == [int(last) - number for number in range(1, 6)]
+    assert remote("items", "--state", "done").stdout == "no items fit\n"
+
+
+def _remind(phone: str) -> None: ...
+
+
+def test_a_schedule_is_made_listed_and_acted_upon(remote: Remote, local: Remote) -> None:
+    said = remote("schedules", "add", "remind", "daily 09:00", "phone=385", "--key", "mornings", "--max-lateness", "1h")
+    assert said.exit_code == 0, said.output
+    (row,) = told(remote("schedules", "--json"))
+    assert said.stdout.startswith(f"schedule {row['id']}: ")
+    (known,) = told(local("schedules", "--json"))
+    kept = row.keys() & known.keys()
+    assert {"id", "task", "key", "rule", "describe", "state", "args", "next_at", "max_lateness", "failures"} <= kept
+    assert {name: row[name] for name in kept if name != "owner"} == {
+        name: known[name] for name in kept if name != "owner"
+    }
+    number = str(row["id"])
+    assert remote("schedules", "pause", number).stdout == f"paused: {number}\n"
+    assert "paused" in remote("schedules").stdout
+    assert told(remote("schedules", "--state", "paused", "--json"))[0]["id"] == row["id"]
+    assert remote("schedules", "resume", number).stdout == f"resumed: {number}\n"
+    assert remote("schedules", "run-now", number).stdout == f"running: {number}\n"
+    assert len(told(remote("items", "--json"))) == 1
+    assert told(remote("schedules", "--after", number, "--json")) == []
+    assert remote("schedules", "reactivate", number).exit_code in (0, 1)
+    assert remote("schedules", "remove", number).stdout == f"removed: {number}\n"
+    assert remote("schedules").stdout == "there are no such schedules\n"
+
+
+def test_queues_are_shown_paused_and_resumed(remote: Remote, local: Remote) -> None:
+    remote("put", "remind", "phone=1", "--delay", "1h")
+    (here,), (there,) = told(local("queues", "--json")), told(remote("queues", "--json"))
+    assert here.items() > there.items()
+    assert here.keys() - there.keys() == {"oldest"}
+    assert "remind is paused" in remote("queues", "pause", "remind").stdout
+    assert "paused" in remote("queues").stdout
+    assert remote("queues", "resume", "remind").stdout == "remind is open\n"
+    assert told(local("queues", "--json"))[0]["paused"] is False
+
+
+def test_what_the_service_refuses_is_one_line_with_the_field(remote: Remote) -> None:
+    for words, code, problem in (
+        (["show", "4711"], 1, "there is no item 4711"),
+        (["cancel", "4711"], 1, "there is no item 4711"),
+        (["schedules", "pause", "4711"], 1, "there is no schedule 4711"),
+        (["put", "remnd", "phone=1"], 2, "task: there is no task 'remnd' here; known: linger, remind, where"),
+        (["put", "remind", "n=2"], 2, "phone: "),
+        (["put", "remind", "phone=1", "n=x"], 2, "n: "),
+        (["put", "remind", "phone=1", "--at", "tomorrow"], 2, "at: "),
+        (["schedules", "add", "remind", "dayly", "phone=1", "--key", "k"], 2, "rule: "),
+        (["retry", "1", "--delay", "soon"], 2, "delay: must be seconds"),
+    ):
+        refused = remote(*words)
+        assert (refused.exit_code, problem in refused.stderr) == (code, True), (words, refused.output)
+        assert refused.stderr.count("\n") == 1
+
+
+def test_without_the_right_key_one_is_told_which_option_helps(start: Start, app_file: str, database_url: str) -> None:
+    app = Duly(database_url)
+    app.people.create("ana")
+    key, secret = app.people.make_key("ana", "test", ("read", "write"))
+    port = free_port()
+    words = ("--http-host", "0.0.0.0", "--http-port", str(port), "--database-url", database_url)
+    start("serve", app_file, *words).waits_for("service at")
+    url = f"http://127.0.0.1:{port}"
+    for refused in (call("items", "--url", url), call("items", "--url", url, "--api-key", "duly_wrong")):
+        assert (refused.exit_code, "--api-key or DULY_API_KEY" in refused.stderr) == (2, True), refused.output
+    put = call("put", "remind", "phone=1", "--delay", "1h", "--url", url, "--api-key", secret)
+    assert put.exit_code == 0, put.output
+    (row,) = told(call("items", "--json", DULY_URL=url, DULY_API_KEY=secret))
+    assert row["task"] == "remind"
+    forbidden = call("queues", DULY_URL=url, DULY_API_KEY=secret)
+    assert (forbidden.exit_code, forbidden.stderr) == (1, "Error: this needs the scope admin\n")
+    app.people.revoke_key(key.id)
+    assert call("items", DULY_URL=url, DULY_API_KEY=secret).exit_code == 2
+    app.close()
+
+
+def test_nobody_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duly.client.PAUSE", 0.001)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    refused = call("items", "--url", f"http://127.0.0.1:{port}")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith("Error: cannot reach 127.0.0.1")
+    assert refused.stderr.count("\n") == 1
+    assert call("items", "--url", "nonsense").stderr == "Error: url: must be http://host or https://host\n"
+
+
+def test_the_command_line_decides_between_a_service_and_a_database(sqlite_url: str, tmp_path: Path) -> None:
+    nowhere = "http://127.0.0.1:1"
+    both = call("items", "--url", nowhere, "--database-url", sqlite_url)
+    assert (both.exit_code, "either --url or --database-url" in both.stderr) == (2, True)
+    said = call("items", "--database-url", sqlite_url, DULY_URL=nowhere)
+    assert said.stdout == "no items fit\n"
+    shown = call("schedules", "--url", nowhere, "show", "1")
+    assert (shown.exit_code, "needs the database itself" in shown.stderr) == (2, True)

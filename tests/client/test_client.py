@@ -1,0 +1,227 @@
+"""The client against a real socket server that misbehaves on purpose: what is repeated, and what is said."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from duly import client as module
+from duly.client import Client, Placed, ServiceError
+from duly.errors import ConfigError
+
+Answer = Callable[["Request"], bytes | None]
+PLACED = {"id": 7, "executionKey": "k", "fresh": True}
+
+
+class Request:
+    def __init__(self, head: bytes, body: bytes) -> None:
+        first, *lines = head.decode().split("\r\n")
+        self.method, self.target, _ = first.split(" ")
+        self.headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+        self.body = json.loads(body) if body else None
+        self.at = time.monotonic()
+
+
+class Server:
+    """Answers one request after the other from a list; None drops the connection without a word."""
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.requests: list[Request] = []
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listening.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as stream:
+                while self._answer(connection, stream):
+                    pass
+
+    def _answer(self, connection: socket.socket, stream: Any) -> bool:
+        head = b""
+        while line := stream.readline():
+            if line == b"\r\n":
+                break
+            head += line
+        if not head:
+            return False
+        length = [
+            int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+        ]
+        request = Request(head.removesuffix(b"\r\n"), stream.read(length[0]) if length else b"")
+        self.requests.append(request)
+        text = self.answers.pop(0)(request)
+        if text is None:
+            return False
+        connection.sendall(text)
+        return b"Connection: close" not in text
+
+    def close(self) -> None:
+        self._listening.close()
+
+
+def says(status: int, body: Any = None, *headers: str, kind: str = "application/json") -> Answer:
+    text = b"" if body is None else json.dumps(body).encode()
+    lines = [f"HTTP/1.1 {status} So", f"Content-Type: {kind}", f"Content-Length: {len(text)}", *headers]
+    return lambda _: "\r\n".join([*lines, "", ""]).encode() + text
+
+
+def drops(_: Request) -> None:
+    """As a service does that was killed after the commit."""
+
+
+HEAD = b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: 60\r\nConnection: close\r\n\r\n"
+
+
+def breaks_off(_: Request) -> bytes:
+    return HEAD + b'{"id"'
+
+
+def says_nothing_more(_: Request) -> bytes:
+    return HEAD
+
+
+def problem(status: int, detail: str, field: str | None = None, *headers: str) -> Answer:
+    body = {"type": "about:blank", "title": "No", "status": status, "detail": detail, "field": field}
+    return says(status, body, *headers, kind="application/problem+json")
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    one = Server()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
+    monkeypatch.setattr(module, "PAUSE", 0.001)
+    with Client(server.url, key="duly_x", timeout=5) as one:
+        yield one
+
+
+@pytest.mark.parametrize("loses", [drops, breaks_off, says_nothing_more])
+def test_a_put_whose_answer_was_lost_is_repeated_with_its_key(server: Server, client: Client, loses: Answer) -> None:
+    server.answers = [loses, loses, says(201, PLACED)]
+    assert client.put("http", {"url": "https://example.com"}) == Placed(7, "k", True)
+    first, second, third = server.requests
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"] == third.headers["idempotency-key"]
+    assert first.body == third.body == {"task": "http", "args": {"url": "https://example.com"}}
+    assert third.headers["authorization"] == "Bearer duly_x"
+
+
+def test_two_puts_have_two_keys_and_one_connection(server: Server, client: Client) -> None:
+    server.answers = [says(201, PLACED), says(201, PLACED)]
+    client.put("a")
+    client.put("a")
+    first, second = server.requests
+    assert first.headers["idempotency-key"] != second.headers["idempotency-key"]
+
+
+def test_a_program_may_keep_its_own_key_over_errors_and_restarts(server: Server, client: Client) -> None:
+    server.answers = [drops] * module.TRIES + [says(201, PLACED)]
+    with pytest.raises(ServiceError) as caught:
+        client.put("a", idempotency_key="order-7")
+    assert caught.value.status is None
+    assert "cannot reach 127.0.0.1" in str(caught.value)
+    client.put("a", idempotency_key="order-7")
+    assert {request.headers["idempotency-key"] for request in server.requests} == {"order-7"}
+
+
+def test_a_service_that_is_away_is_asked_again_when_it_says(server: Server, client: Client) -> None:
+    server.answers = [problem(503, "the database is away", None, "Retry-After: 1"), says(201, PLACED)]
+    assert client.put("a").id == 7
+    first, second = server.requests
+    assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
+    assert second.at - first.at >= 0.5, "Retry-After is kept, give or take the jitter"
+
+
+def test_a_request_that_finds_its_own_earlier_one_under_way_waits_for_it(server: Server, client: Client) -> None:
+    under_way = problem(409, "a request with this Idempotency-Key is under way", None, "Retry-After: 1")
+    server.answers = [drops, under_way, says(201, PLACED)]
+    assert client.put("a").id == 7
+    server.answers = [problem(409, "item 7 is done")]
+    with pytest.raises(ServiceError, match="item 7 is done"):
+        client.cancel(7)
+
+
+def test_a_service_that_stays_away_is_told_of_with_its_own_words(server: Server, client: Client) -> None:
+    server.answers = [problem(503, "the database is away")] * module.TRIES
+    with pytest.raises(ServiceError) as caught:
+        client.put("a")
+    assert (str(caught.value), caught.value.status) == ("the database is away", 503)
+    assert len(server.requests) == module.TRIES
+
+
+def test_a_problem_document_becomes_an_error_with_its_field_and_is_not_repeated(server: Server, client: Client) -> None:
+    server.answers = [problem(422, "n: must be a number", "n")]
+    with pytest.raises(ServiceError) as caught:
+        client.put("a", {"n": "x"})
+    assert (str(caught.value), caught.value.status, caught.value.field) == ("n: must be a number", 422, "n")
+    assert len(server.requests) == 1
+
+
+def test_an_answer_of_something_else_is_told_by_its_status(server: Server, client: Client) -> None:
+    server.answers = [says(404, "<html>", kind="text/html")]
+    with pytest.raises(ServiceError, match="the service answered 404"):
+        client.item(1)
+
+
+def test_an_answer_that_is_not_json_is_an_error_of_the_service(server: Server, client: Client) -> None:
+    text = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 5\r\n\r\nhello"
+    server.answers = [lambda _: text] * module.TRIES
+    with pytest.raises(ServiceError, match="not JSON"):
+        client.item(1)
+
+
+def test_a_list_is_walked_page_by_page_and_no_further_than_needed(server: Server, client: Client) -> None:
+    rows = [{"queue": str(number)} for number in range(5)]
+    server.answers = [
+        says(200, {"items": rows[:2], "next": "c1"}),
+        says(200, {"items": rows[2:4], "next": "c2"}),
+        says(200, {"items": rows[4:], "next": None}),
+    ]
+    walk = client.pages("/api/items", {"error_group": "ab", "task": None, "page_size": 2})
+    assert next(walk) == rows[0]
+    assert len(server.requests) == 1
+    assert list(walk) == rows[1:]
+    assert [request.target for request in server.requests] == [
+        "/api/items?errorGroup=ab&pageSize=2",
+        "/api/items?errorGroup=ab&pageSize=2&after=c1",
+        "/api/items?errorGroup=ab&pageSize=2&after=c2",
+    ]
+
+
+def test_a_path_before_the_service_is_kept(server: Server) -> None:
+    server.answers = [says(204)]
+    with Client(f"{server.url}/duly/") as client:
+        client.remove_schedule(3)
+    (request,) = server.requests
+    assert (request.method, request.target) == ("DELETE", "/duly/api/schedules/3")
+    assert "authorization" not in request.headers
+    assert "idempotency-key" not in request.headers
+
+
+@pytest.mark.parametrize("url", ["", "ftp://example.com", "example.com:80", "http://"])
+def test_what_is_no_address_is_refused_at_once(url: str) -> None:
+    with pytest.raises(ConfigError, match="url: must be"):
+        Client(url)
+
+
+def test_nobody_there_is_told_after_some_tries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAUSE", 0.001)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(ServiceError, match="cannot reach"):
+        client.me()

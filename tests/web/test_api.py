@@ -1,0 +1,900 @@
+"""Stories over HTTP, on both databases: keys and sessions, repeats, pages, masks, edits, review, limits, streams."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from duly import Duly
+from duly.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
+from duly.web import api as rooms
+from duly.web import auth, desk
+from duly.web.api import create_api, is_loopback
+from duly.web.routes import live
+from tests.support import claim, query, share
+from tests.web.conftest import LATER, START, House, TestClient, build
+
+PASSWORD = "correct horse battery"
+
+
+def keyed(key: str) -> dict[str, str]:
+    return {"Idempotency-Key": key}
+
+
+def items(app: Duly) -> int:
+    return int(query(app.store, "select count(*) from duly_item")[0][0])
+
+
+# -- repeats
+
+NEW = {"task": "echo", "args": {"text": "hello"}, "at": LATER}
+REPEATED: dict[str, tuple[str, Any]] = {
+    "item": ("/api/items", NEW),
+    "schedule": ("/api/schedules", {"task": "echo", "key": "k", "rule": "every 1h", "args": {"text": "x"}}),
+    "reminder": ("/api/reminders", {"phone": "+385 1 234", "message": "x", "at": LATER}),
+    "product": ("/api/products", {"sku": "box/1"}),
+    "person": (
+        "/api/people",
+        {"id": "p", "firstName": "A", "lastName": "B", "birthday": "03-15", "zone": "UTC"},
+    ),
+    "act": ("/api/bulk", {"action": "cancel", "filter": {}}),
+    "user": ("/api/users", {"id": "zoe"}),
+}
+
+
+@pytest.mark.parametrize("kind", REPEATED)
+def test_the_same_post_under_the_same_key_is_done_once_and_answered_the_same(house: House, kind: str) -> None:
+    url, body = REPEATED[kind]
+    first = house.root.post(url, json=body, headers=keyed("one"))
+    before = (items(house.app), len(house.audit()))
+    again = house.root.post(url, json=body, headers=keyed("one"))
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert (items(house.app), len(house.audit())) == before
+    assert "idempotency-replayed" not in first.headers
+    assert again.headers["idempotency-replayed"] == "true"
+
+
+def test_another_body_or_place_under_the_same_key_is_refused(house: House) -> None:
+    house.ana.post("/api/items", json=NEW, headers=keyed("one"))
+    answers = [
+        house.ana.post("/api/items", json={**NEW, "rank": 1}, headers=keyed("one")),
+        house.ana.post("/api/bulk", json={"action": "cancel", "filter": {}}, headers=keyed("one")),
+    ]
+    assert [(answer.status_code, answer.json()["field"]) for answer in answers] == [(422, "Idempotency-Key")] * 2
+    assert items(house.app) == 1
+
+
+def test_keys_of_two_users_have_nothing_to_do_with_each_other(house: House) -> None:
+    mine = house.ana.post("/api/items", json=NEW, headers=keyed("one")).json()
+    assert house.bob.post("/api/items", json=NEW, headers=keyed("one")).json()["id"] != mine["id"]
+
+
+def test_two_at_once_under_the_same_key_have_one_effect(house: House) -> None:
+    with ThreadPoolExecutor(6) as pool:
+        sent = [pool.submit(house.ana.post, "/api/items", json=NEW, headers=keyed("one")) for _ in range(6)]
+        answers = [each.result() for each in sent]
+    assert items(house.app) == 1
+    assert {answer.status_code for answer in answers} == {201}
+    assert len({answer.json()["id"] for answer in answers}) == 1
+
+
+@pytest.mark.parametrize(
+    ("url", "bad", "good"),
+    [
+        ("/api/items", {**NEW, "args": {}}, NEW),
+        ("/api/schedules", {**REPEATED["schedule"][1], "rule": "never"}, REPEATED["schedule"][1]),
+    ],
+)
+def test_a_key_whose_request_failed_is_free_again(house: House, url: str, bad: Any, good: Any) -> None:
+    assert house.ana.post(url, json=bad, headers=keyed("one")).status_code == 422
+    assert house.ana.post(url, json=good, headers=keyed("one")).status_code == 201
+
+
+def test_a_request_that_is_under_way_is_not_done_twice_and_one_that_died_can_be_repeated(house: House) -> None:
+    item_id = house.fail()
+
+    def retry() -> Any:
+        return house.ana.post(f"/api/items/{item_id}/retry", headers=keyed("one"))
+
+    # As a process leaves it that died between the effect and the answer.
+    assert retry().status_code == 200
+    house.world.run()
+    with house.app.store.transaction() as connection:
+        connection.execute("update duly_reply set status = null, answer = null")
+    under_way = retry()
+    assert (under_way.status_code, under_way.headers["retry-after"]) == (409, "1")
+    house.clock.set(START + timedelta(minutes=2))
+    assert retry().status_code == 200
+
+
+def test_answers_are_forgotten_after_a_day(house: House) -> None:
+    house.ana.post("/api/items", json=NEW, headers=keyed("one"))
+    house.clock.set(START + timedelta(hours=25))
+    house.ana.post("/api/items", json=NEW, headers=keyed("two"))
+    assert query(house.app.store, "select key from duly_reply") == [("two",)]
+
+
+def test_an_answer_is_repeated_also_when_what_it_was_about_is_gone(house: House) -> None:
+    group = house.group(house.fail())
+    for _ in range(2):
+        answer = house.ana.post(f"/api/review/{group}/canary", headers=keyed("one"))
+        assert answer.status_code == 200  # the second time, nothing of the group is in review
+
+
+# -- what a put may say
+
+
+def test_options_cannot_hide_among_arguments(house: House) -> None:
+    for name in ("key", "at", "rank", "connection"):
+        answer = house.ana.post("/api/items", json={"task": "echo", "args": {"text": "x", name: "bob/1"}})
+        assert (answer.status_code, answer.json()["field"]) == (422, f"args.{name}")
+    for name in ("key", "for_owner", "actor", "self", "zone"):
+        new = {"task": "echo", "key": "k", "rule": "every 1h", "args": {"text": "x", name: "bob"}}
+        answer = house.ana.post("/api/schedules", json=new)
+        assert (answer.status_code, answer.json()["field"]) == (422, f"args.{name}")
+
+
+def test_the_systems_own_tasks_are_nobodys_to_put(house: House) -> None:
+    for url, more in (("/api/items", {}), ("/api/schedules", {"key": "k", "rule": "every 1h"})):
+        answer = house.root.post(url, json={"task": "duly.acts", "args": {"act_id": 1}, **more})
+        assert (answer.status_code, answer.json()["title"]) == (422, "Unknown task")
+
+
+def test_keys_of_two_owners_do_not_meet_and_are_shown_as_they_were_said(house: House) -> None:
+    mine, theirs = house.put(key="k"), house.put(house.bob, key="k")
+    assert mine != theirs
+    assert house.ana.get(f"/api/items/{mine}").json()["key"] == "k"
+    for who, params, found in (
+        (house.ana, {"key": "k"}, [mine]),
+        (house.bob, {"key": "k"}, [theirs]),
+        (house.root, {"key": "k"}, [theirs, mine]),
+        (house.root, {"key": "k", "userId": "ana"}, [mine]),
+        (house.ana, {"key": "bob/k"}, []),
+    ):
+        assert [row["id"] for row in who.get("/api/items", params=params).json()["items"]] == found
+    again = house.ana.post("/api/items", json={**NEW, "key": "k"})
+    assert (again.status_code, again.json()["fresh"]) == (200, False)
+    other = house.ana.post("/api/items", json={**NEW, "args": {"text": "other"}, "key": "k"})
+    assert other.status_code == 409
+
+
+def test_a_schedule_of_the_codes_cannot_be_taken_over_by_a_key_that_looks_like_it(house: House) -> None:
+    house.app.schedules.create("echo", "every 1h", key="ana/k", text="the code's")
+    new = {"task": "echo", "key": "k", "rule": "every 2h", "args": {"text": "mine"}}
+    assert house.ana.post("/api/schedules", json=new).status_code == 409
+    (kept,) = house.app.schedules.page(task="echo")
+    assert json.loads(kept.args)["text"] == "the code's"
+
+
+def test_a_product_of_the_codes_is_not_a_users(house: House) -> None:
+    catalog = house.app.apps["catalog"]
+    catalog.publish("ana", "box")
+    assert house.ana.post("/api/products", json={"sku": "box"}).status_code == 404
+    assert house.ana.delete("/api/products/box").status_code == 404
+    assert house.ana.get("/api/products").json()["items"] == []
+    assert house.root.delete("/api/products/box", params={"userId": "ana"}).status_code == 204
+
+
+def test_an_app_that_is_not_there_is_not_found(database_url: str) -> None:
+    with TestClient(create_api(Duly(database_url)), base_url="http://127.0.0.1") as client:
+        assert client.get("/api/products").status_code == 404
+
+
+def test_for_whom_only_admins_may_act(house: House) -> None:
+    assert house.ana.post("/api/products", json={"sku": "x", "userId": "bob"}).status_code == 403
+    assert house.root.post("/api/products", json={"sku": "x", "userId": "bob"}).status_code == 201
+    assert [each["sku"] for each in house.bob.get("/api/products").json()["items"]] == ["x"]
+    assert house.ana.get("/api/people/p", params={"userId": "bob"}).status_code == 403
+
+
+def test_a_person_moves_and_an_empty_change_is_refused(house: House) -> None:
+    house.ana.post(*REPEATED["person"][:1], json=REPEATED["person"][1])
+    assert house.ana.patch("/api/people/p", json={"zone": "Asia/Tokyo"}).json()["zone"] == "Asia/Tokyo"
+    assert house.ana.patch("/api/people/p", json={}).status_code == 422
+    told = house.ana.get("/api/people/p").json()
+    assert [event["status"] for event in told["events"]] == ["PENDING"]
+    assert house.audit()[0]["actor"] == "ana"
+
+
+# -- pages
+
+
+def test_pages_hold_every_row_once_while_rows_come_and_change(house: House) -> None:
+    stay = [house.put() for _ in range(9)]
+    gone = stay.pop(4)
+    seen, after, page = [], None, 0
+    while True:
+        params = {"pageSize": "2", "state": "waiting", **({"after": after} if after else {})}
+        answer = house.ana.get("/api/items", params=params).json()
+        seen += [row["id"] for row in answer["items"]]
+        after, page = answer["next"], page + 1
+        house.put()  # newer than all of them
+        if page == 1:
+            house.ana.post(f"/api/items/{gone}/cancel")
+        if after is None:
+            break
+    assert [each for each in seen if each in stay] == stay[::-1]
+    assert len(seen) == len(set(seen))
+    assert gone not in seen
+
+
+def test_every_list_has_pages(house: House) -> None:
+    for n in range(3):
+        house.put()
+        house.ana.post("/api/schedules", json={**REPEATED["schedule"][1], "key": f"k{n}"})
+        house.ana.post("/api/products", json={"sku": f"s{n}"})
+        house.ana.post("/api/bulk", json={"action": "cancel", "filter": {"task": "none"}})
+        house.ana.post("/api/keys", json={"name": f"n{n}"})
+    for url in ("/api/items", "/api/schedules", "/api/products", "/api/bulk", "/api/keys", "/api/users", "/api/audit"):
+        whole = house.root.get(url, params={"pageSize": "500"}).json()
+        assert whole["next"] is None
+        rows, after = [], None
+        while page := house.root.get(url, params={"pageSize": "2", **({"after": after} if after else {})}).json():
+            rows += page["items"]
+            if (after := page["next"]) is None:
+                break
+        assert [row["id"] for row in rows] == [row["id"] for row in whole["items"]], url
+
+
+def test_a_cursor_is_good_for_its_owner_and_filter_only(house: House) -> None:
+    for _ in range(3):
+        house.put()
+        house.put(house.bob)
+    cursor = house.ana.get("/api/items", params={"pageSize": "1"}).json()["next"]
+    assert house.ana.get("/api/items", params={"pageSize": "2", "after": cursor}).status_code == 200
+    tampered = cursor[:-2] + ("AA" if cursor[-2:] != "AA" else "BB")
+    wrong: list[tuple[TestClient, str, dict[str, str]]] = [
+        (house.ana, "/api/items", {"after": tampered}),
+        (house.ana, "/api/items", {"after": cursor[:10]}),
+        (house.ana, "/api/items", {"after": "é"}),
+        (house.ana, "/api/items", {"after": ""}),
+        (house.ana, "/api/items", {"after": "A" * 500}),
+        (house.ana, "/api/items", {"after": "A" * 501}),
+        (house.ana, "/api/items", {"after": cursor, "state": "waiting"}),
+        (house.ana, "/api/bulk", {"after": cursor}),
+        (house.bob, "/api/items", {"after": cursor}),
+        (house.root, "/api/items", {"after": cursor}),
+    ]
+    for who, url, params in wrong:
+        answer = who.get(url, params=params)
+        assert (answer.status_code, answer.json()["field"]) == (422, "after"), params
+    assert house.root.get("/api/items", params={"after": cursor, "userId": "ana"}).status_code == 200
+
+
+def test_all_processes_of_a_service_understand_each_others_cursors(house: House) -> None:
+    house.put()
+    house.put()
+    cursor = house.ana.get("/api/items", params={"pageSize": "1"}).json()["next"]
+    other = house.client(house.secrets["ana"], create_api(house.app, "0.0.0.0"))
+    assert len(other.get("/api/items", params={"after": cursor}).json()["items"]) == 1
+
+
+# -- masks
+
+
+def test_secrets_are_masked_until_revealed_and_revealing_is_audited(house: House) -> None:
+    item_id = house.put(args={"text": "x", "password": "hunter2"}, at=None)
+    house.world.run()
+    for answer in (house.ana.get("/api/items"), house.ana.get(f"/api/items/{item_id}")):
+        assert "hunter2" not in answer.text
+    assert house.audit(f"item:{item_id}")[0]["action"] == "item.put"
+    seen = house.ana.get(f"/api/items/{item_id}", params={"reveal": "true"}).json()
+    assert (seen["args"]["password"], seen["result"]["password"]) == ("hunter2", "hunter2")
+    (note, *_) = house.audit(f"item:{item_id}")
+    assert (note["actor"], note["action"]) == ("ana", "item.revealed")
+    assert house.key("ana", "read").get(f"/api/items/{item_id}", params={"reveal": "true"}).status_code == 403
+
+
+def test_names_are_masked_however_they_are_written(house: House) -> None:
+    headers = {"X-Api-Key": "hunter2", "authorization": "hunter2", "plain": "seen"}
+    new = {"task": "http", "at": LATER, "args": {"url": "https://example.com/", "headers": headers, "body": [{"a": 1}]}}
+    item_id = house.ana.post("/api/items", json=new).json()["id"]
+    shown = house.ana.get(f"/api/items/{item_id}").json()["args"]
+    assert shown["headers"] == {"X-Api-Key": "***", "authorization": "***", "plain": "seen"}
+    assert shown["body"] == [{"a": 1}]
+
+
+def test_what_is_masked_can_be_chosen(database_url: str) -> None:
+    for masked, phone in (("", "+3851234"), ("phone", "***")):
+        app = build(database_url, masked=masked)
+        with TestClient(create_api(app), base_url="http://127.0.0.1") as client:
+            made = client.post("/api/reminders", json={"phone": "+385 1 234", "message": "x", "at": LATER}).json()
+            assert client.get(f"/api/reminders/{made['id']}").json()["phone"] == phone
+            assert client.get(f"/api/items/{made['id']}").json()["args"]["phone"] == phone
+        app.close()
+
+
+def test_sending_back_a_mask_keeps_what_it_hides(house: House) -> None:
+    args = {"url": "https://example.com/", "headers": {"authorization": "hunter2"}, "body": [{"token": "t", "n": 1}, 2]}
+    item_id = house.ana.post("/api/items", json={"task": "http", "at": LATER, "args": args}).json()["id"]
+    seen = house.ana.get(f"/api/items/{item_id}").json()["args"]
+    seen["body"][0]["n"] = 7
+    assert house.ana.patch(f"/api/items/{item_id}", json={"args": seen}).status_code == 200
+    kept = house.world.item(item_id).args
+    assert kept["headers"] == {"authorization": "hunter2"}
+    assert kept["body"] == [{"token": "t", "n": 7}, 2]
+    new = {"task": "echo", "key": "k", "rule": "every 1h", "args": {"text": "x", "password": "hunter2"}}
+    made = house.ana.post("/api/schedules", json=new).json()
+    assert made["args"]["password"] == "***"
+    house.ana.patch(f"/api/schedules/{made['id']}", json={"args": {**made["args"], "text": "y"}})
+    assert json.loads(house.app.schedules.get(made["id"]).args) == {"text": "y", "password": "hunter2"}
+
+
+# -- edits
+
+
+def test_an_edit_is_in_the_audit_log_with_what_it_changed(house: House) -> None:
+    item_id = house.put(args={"text": "x", "password": "hunter2"})
+    edit = {"args": {"text": "y", "password": "hunter3"}, "rank": 7, "dueAt": LATER}
+    answer = house.ana.patch(f"/api/items/{item_id}", json=edit).json()
+    assert (answer["args"], answer["rank"]) == ({"text": "y", "password": "***"}, 7)
+    (note, *_) = house.audit(f"item:{item_id}")
+    assert (note["actor"], note["action"]) == ("ana", "item.edited")
+    assert note["details"] == {
+        "args": [{"text": "x", "password": "***"}, {"text": "y", "password": "***"}],
+        "rank": [0, 7],
+    }
+    assert house.world.item(item_id).args == {"text": "y", "password": "hunter3"}
+
+
+def test_arguments_that_the_task_would_not_take_are_refused(house: House) -> None:
+    answer = house.ana.patch(f"/api/items/{house.put()}", json={"args": {"wrong": 1}})
+    assert (answer.status_code, answer.json()["field"]) == (422, "wrong")
+
+
+def test_an_item_in_review_can_be_edited_and_tried_again(house: House) -> None:
+    item_id = house.fail()
+    house.ana.patch(f"/api/items/{item_id}", json={"args": {"text": "mended"}})
+    house.ana.post(f"/api/items/{item_id}/retry")
+    house.world.run()
+    assert house.ana.get(f"/api/items/{item_id}").json()["result"]["text"] == "mended"
+
+
+@pytest.mark.parametrize("rival", ["worker", "editor"])
+def test_an_edit_that_lost_the_race_changes_nothing(house: House, monkeypatch: pytest.MonkeyPatch, rival: str) -> None:
+    item_id = house.put(at=None)
+    real = desk.Desk.unmasked
+
+    def meanwhile(self: desk.Desk, value: Any, known: Any) -> Any:
+        monkeypatch.setattr(desk.Desk, "unmasked", real)
+        if rival == "worker":
+            claim(house.app.store, share("echo"), tasks=["echo"], now=START)
+        else:
+            assert house.root.patch(f"/api/items/{item_id}", json={"rank": 3}).status_code == 200
+        return real(self, value, known)
+
+    monkeypatch.setattr(desk.Desk, "unmasked", meanwhile)
+    answer = house.ana.patch(f"/api/items/{item_id}", json={"args": {"text": "late"}})
+    assert (answer.status_code, "someone else" in answer.json()["detail"]) == (409, True)
+    assert house.world.item(item_id).args["text"] == "hello"
+    assert "ana" not in [note["actor"] for note in house.audit(f"item:{item_id}") if note["action"] == "item.edited"]
+
+
+def test_what_is_over_cannot_be_edited_or_cancelled(house: House) -> None:
+    item_id = house.put(at=None)
+    house.world.run()
+    assert house.ana.patch(f"/api/items/{item_id}", json={"rank": 1}).status_code == 409
+    assert house.ana.post(f"/api/items/{item_id}/cancel").status_code == 409
+
+
+def test_an_item_is_cancelled_with_a_reason_and_retried_at_a_time(house: House) -> None:
+    item_id = house.put()
+    assert house.ana.post(f"/api/items/{item_id}/cancel", json={"reason": "twice"}).json() == {"ids": [item_id]}
+    assert house.audit(f"item:{item_id}")[0]["details"] == {"reason": "twice"}
+    assert house.ana.post(f"/api/items/{item_id}/retry", json={"at": LATER}).status_code == 200
+    shown = house.ana.get(f"/api/items/{item_id}").json()
+    assert (shown["state"], shown["dueAt"]) == ("waiting", LATER.replace("+00:00", "Z"))
+
+
+# -- schedules
+
+
+def test_a_schedule_is_paused_resumed_run_and_removed(house: House) -> None:
+    new = {"task": "echo", "key": "k", "rule": "daily 09:00", "zone": "Europe/Zagreb", "args": {"text": "x"}}
+    url = f"/api/schedules/{house.ana.post('/api/schedules', json=new).json()['id']}"
+    assert house.ana.post(f"{url}/pause").json()["state"] == "paused"
+    assert [row["key"] for row in house.ana.get("/api/schedules", params={"state": "paused"}).json()["items"]] == ["k"]
+    assert house.ana.post(f"{url}/resume").json()["state"] == "active"
+    assert house.ana.post(f"{url}/run", headers=keyed("once")).status_code == 200
+    assert house.ana.post(f"{url}/run", headers=keyed("once")).status_code == 200
+    assert items(house.app) == 1
+    assert house.ana.post(f"{url}/dance").status_code == 422
+    assert house.ana.patch(url, json={}).status_code == 422
+    assert house.ana.patch(url, json={"rule": "daily 10:00"}).json()["rule"] == "daily 10:00"
+    assert house.ana.delete(url).status_code == 204
+    assert house.ana.get(url).status_code == 404
+
+
+def test_a_rule_is_explained_before_it_is_used(house: House) -> None:
+    told = house.ana.post("/api/schedules/preview", json={"rule": "daily 09:00", "zone": "Europe/Zagreb", "n": 2})
+    assert told.json()["next"] == ["2026-12-02T08:00:00Z", "2026-12-03T08:00:00Z"]
+    for field, asked in (("rule", {"rule": "sometimes"}), ("zone", {"rule": "daily 09:00", "zone": "Mars"})):
+        answer = house.ana.post("/api/schedules/preview", json=asked)
+        assert (answer.status_code, answer.json()["field"]) == (422, field)
+
+
+def test_slots_are_seats_and_their_number_must_be_one(house: House) -> None:
+    new = {"task": "echo", "key": "k", "rule": "slots 24", "args": {"text": "x"}}
+    made = house.ana.post("/api/schedules", json=new).json()
+    assert (made["ring"], made["slot"]) == ("echo", 0)
+    assert house.root.get("/api/slots", params={"ring": "echo"}).json() == [{"ring": "echo", "slot": 0, "members": 1}]
+    assert house.root.get("/api/slots/echo/rebalance").json() == []
+    for rule in ("slots 0", "slots 9999999"):
+        assert house.ana.post("/api/schedules", json={**new, "rule": rule}).status_code == 422
+
+
+# -- queues and limits
+
+
+def test_an_admin_pauses_a_queue_and_sets_a_limit_and_both_are_audited(house: House) -> None:
+    house.put(at=None)
+    assert house.root.post("/api/queues/echo/pause").status_code == 204
+    assert house.world.run() == 0
+    assert [queue["paused"] for queue in house.root.get("/api/queues").json()] == [True]
+    house.root.post("/api/queues/echo/resume")
+    assert house.world.run() == 1
+    assert house.root.put("/api/limits/boeing", json={"limit": "3/1m"}).status_code == 204
+    assert [limit["most"] for limit in house.root.get("/api/limits").json()] == [3]
+    assert house.root.put("/api/limits/boeing", json={"limit": "often"}).json()["field"] == "limit"
+    assert house.root.delete("/api/limits/boeing").status_code == 204
+    done = [note["action"] for note in house.audit() if note["actor"] == "root"]
+    assert done[:4] == ["limit.set", "limit.set", "queue.resumed", "queue.paused"]
+
+
+# -- review
+
+
+def test_failures_are_grouped_noted_and_tried_by_one(house: House) -> None:
+    first, second = house.fail(text="broken 1"), house.fail(text="broken 2")
+    other = house.fail(house.bob, "broken 3")
+    (group,) = house.ana.get("/api/review").json()
+    assert (group["items"], group["sample"]) == (2, second)
+    assert [each["items"] for each in house.root.get("/api/review").json()] == [3]
+    url = f"/api/review/{group['id']}"
+    assert house.ana.post(f"{url}/notes", json={"text": "mine"}).status_code == 201
+    assert house.bob.post(f"{url}/notes", json={"text": "theirs"}).status_code == 201
+    told = house.ana.get(url).json()
+    assert [note["text"] for note in told["notes"]] == ["mine"]
+    assert "broken" in told["error"]
+    assert {note["text"] for note in house.root.get(url).json()["notes"]} == {"mine", "theirs"}
+    assert house.ana.post(f"{url}/canary").json() == {"ids": [second]}
+    states = [house.world.item(each).state for each in (first, second, other)]
+    assert states == ["failed", "waiting", "failed"]
+    assert [note["action"] for note in house.audit() if note["actor"] == "ana"][:2] == ["review.canary", "review.noted"]
+
+
+# -- who comes in
+
+
+@pytest.fixture
+def browser(house: House) -> TestClient:
+    house.app.people.change("ana", password=PASSWORD)
+    return TestClient(house.api, base_url="https://127.0.0.1")
+
+
+def sign_in(browser: TestClient, **more: Any) -> Any:
+    return browser.post("/api/session", json={"userId": "ana", "password": PASSWORD, **more})
+
+
+def test_a_session_is_a_cookie_that_scripts_and_other_sites_do_not_get(house: House, browser: TestClient) -> None:
+    answer = sign_in(browser)
+    name, *flags = [part.strip() for part in answer.headers["set-cookie"].split(";")]
+    assert name.startswith("__Host-duly=")
+    assert {"HttpOnly", "Secure", "Path=/", "SameSite=strict", "Max-Age=43200"} == set(flags)
+    me = browser.get("/api/me").json()
+    assert me == {"userId": "ana", "role": "user", "scopes": ["read", "write"], "via": "session"}
+    assert browser.delete("/api/session").status_code == 204
+    browser.cookies.set("__Host-duly", name.partition("=")[2])
+    assert browser.get("/api/me").status_code == 401
+    assert [note["action"] for note in house.audit("user:ana")][:2] == ["user.signed_out", "user.signed_in"]
+
+
+def test_sessions_end_with_time_with_a_new_password_and_with_a_shut_door(house: House, browser: TestClient) -> None:
+    sign_in(browser)
+    house.clock.set(START + timedelta(hours=12))
+    assert browser.get("/api/me").status_code == 401
+    sign_in(browser)
+    house.root.patch("/api/users/ana", json={"password": PASSWORD})
+    assert browser.get("/api/me").status_code == 401
+    sign_in(browser)
+    house.root.patch("/api/users/ana", json={"disabled": True})
+    assert browser.get("/api/me").status_code == 401
+    assert sign_in(browser).status_code == 401
+    assert house.ana.get("/api/me").status_code == 401
+    house.root.patch("/api/users/ana", json={"disabled": False})
+    assert house.ana.get("/api/me").status_code == 200
+
+
+def test_wrong_passwords_and_unknown_users_are_told_the_same(house: House, browser: TestClient) -> None:
+    answers = [
+        sign_in(browser, password="wrong horse"),
+        sign_in(browser, userId="nobody"),
+        sign_in(browser, userId="bob"),
+    ]
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.text for answer in answers}) == 1
+    assert all("set-cookie" not in answer.headers for answer in answers)
+
+
+def test_signing_in_has_a_rate(house: House, browser: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "SIGN_INS", 2)
+    assert [sign_in(browser, password="wrong horse").status_code for _ in range(2)] == [401, 401]
+    answer = sign_in(browser)
+    assert answer.status_code == 429
+    assert 0 < int(answer.headers["retry-after"]) <= auth.SIGN_IN_WINDOW + 1
+    monkeypatch.setattr(auth, "SIGN_IN_WINDOW", 0.0)
+    assert sign_in(browser).status_code == 204
+
+
+def test_counts_of_sign_ins_do_not_pile_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = auth.Gate(house.app.people, is_local=False)
+    for n in range(10_002):
+        gate.count_sign_in(f"user {n}")
+    assert len(gate._tries) < 10_000
+
+
+def test_a_request_of_another_site_is_refused(house: House, browser: TestClient) -> None:
+    sign_in(browser)
+    local = house.local()
+    for client, host in ((browser, "127.0.0.1"), (local, "127.0.0.1")):
+        for headers, status in (
+            ({"Sec-Fetch-Site": "cross-site"}, 403),
+            ({"Sec-Fetch-Site": "same-site"}, 403),
+            ({"Sec-Fetch-Site": "same-origin"}, 201),
+            ({"Sec-Fetch-Site": "none"}, 201),
+            ({"Origin": "https://evil.example"}, 403),
+            ({"Origin": "null"}, 403),
+            ({"Origin": f"https://{host}"}, 201),
+            ({}, 201),
+        ):
+            assert client.post("/api/items", json=NEW, headers=headers).status_code == status, headers
+        assert client.get("/api/items", headers={"Sec-Fetch-Site": "cross-site"}).status_code == 200
+    # A page cannot send somebody's key, so a program that has it may come from anywhere.
+    assert house.ana.post("/api/items", json=NEW, headers={"Origin": "https://a.example"}).status_code == 201
+    assert sign_in(browser).status_code == 204
+    cross = {"Sec-Fetch-Site": "cross-site"}
+    assert browser.post("/api/session", json={"userId": "ana", "password": PASSWORD}, headers=cross).status_code == 403
+    assert browser.delete("/api/session", headers=cross).status_code == 403
+
+
+def test_keys_are_shown_once_kept_as_hashes_and_can_be_revoked(house: House) -> None:
+    made = house.ana.post("/api/keys", json={"name": "shop", "scopes": ["read"]}).json()
+    secret = made["secret"]
+    assert secret.startswith(f"duly_{made['id']}_")
+    assert "secret" not in house.ana.get("/api/keys").json()["items"][0]
+    assert secret.rpartition("_")[2] not in str(query(house.app.store, "select * from duly_key"))
+    shop = house.client(secret)
+    assert shop.get("/api/me").json()["scopes"] == ["read"]
+    assert house.bob.delete(f"/api/keys/{made['id']}").status_code == 404
+    revoked = house.ana.delete(f"/api/keys/{made['id']}").json()
+    assert revoked["revokedAt"] is not None
+    assert shop.get("/api/me").status_code == 401
+    assert house.client(secret[:-1] + "x").get("/api/me").status_code == 401
+
+
+def test_a_key_does_what_its_scopes_say(house: House) -> None:
+    reader, writer = house.key("root", "read"), house.key("root", "write")
+    assert reader.get("/api/items").status_code == 200
+    assert reader.post("/api/items", json=NEW).json()["detail"] == "this needs the scope write"
+    assert writer.get("/api/items").status_code == 403
+    assert reader.get("/api/users").status_code == 403
+    # An admin's key without that scope is a user's: of their own rows only.
+    house.put()
+    assert reader.get("/api/items").json()["items"] == []
+    assert reader.get("/api/items", params={"userId": "all"}).status_code == 403
+    assert reader.get("/metrics").status_code == 200
+
+
+def test_a_key_ends_when_it_says(house: House) -> None:
+    client = house.key("ana", "read", "write", expires_at=START + timedelta(hours=1))
+    assert client.get("/api/me").status_code == 200
+    house.clock.set(START + timedelta(hours=1))
+    assert client.get("/api/me").status_code == 401
+
+
+def test_a_key_cannot_make_a_stronger_key(house: House) -> None:
+    writer = house.key("root", "write", expires_at=START + timedelta(hours=1))
+    for new, field in (
+        ({"name": "x", "scopes": ["read", "write"]}, "scopes"),
+        ({"name": "x", "scopes": ["admin"]}, "scopes"),
+        ({"name": "x", "scopes": ["write"]}, "expiresAt"),
+        ({"name": "x", "scopes": ["write"], "expiresAt": LATER}, "expiresAt"),
+        ({"name": "x", "scopes": ["write"], "userId": "ana"}, "userId"),
+    ):
+        answer = writer.post("/api/keys", json=new)
+        assert (answer.status_code, answer.json()["field"]) == (403, field)
+    shorter = {"name": "x", "scopes": ["write"], "expiresAt": "2026-12-01T08:30:00Z"}
+    assert writer.post("/api/keys", json=shorter).status_code == 201
+    assert house.root.post("/api/keys", json={"name": "x", "scopes": ["admin"], "userId": "ana"}).status_code == 422
+
+
+def test_last_use_of_a_key_is_known_to_the_minute(house: House) -> None:
+    (key,) = house.app.people.keys("ana")
+    house.ana.get("/api/me")
+    first = house.app.people.key(key.id).last_used_at
+    house.clock.set(START + timedelta(seconds=30))
+    house.ana.get("/api/me")
+    assert house.app.people.key(key.id).last_used_at == first == START
+    house.clock.set(START + timedelta(minutes=2))
+    house.ana.get("/api/me")
+    assert house.app.people.key(key.id).last_used_at == START + timedelta(minutes=2)
+
+
+def test_users_are_made_changed_and_known_by_themselves(house: House) -> None:
+    assert house.root.post("/api/users", json={"id": "zoe", "password": PASSWORD}).json()["hasPassword"]
+    assert house.root.post("/api/users", json={"id": "zoe"}).status_code == 409
+    for bad in ({"id": "me"}, {"id": "code"}, {"id": "a b"}, {"id": "a/b"}, {"id": "x", "password": "short"}):
+        assert house.root.post("/api/users", json=bad).status_code == 422
+    assert house.root.patch("/api/users/zoe", json={"role": "admin"}).json()["role"] == "admin"
+    assert house.ana.get("/api/users/ana").json()["id"] == "ana"
+    assert house.root.patch("/api/users/nobody", json={"role": "admin"}).status_code == 404
+
+
+def test_on_loopback_the_local_admin_needs_no_sign_in(house: House) -> None:
+    local = house.local()
+    assert local.get("/api/me").json() == {
+        "userId": "local", "role": "admin", "scopes": ["read", "write", "admin"], "via": "local",
+    }  # fmt: skip
+    item_id = house.put()
+    assert local.get(f"/api/items/{item_id}").json()["owner"] == "ana"
+    assert local.post("/api/keys", json={"name": "x"}).json()["field"] == "userId"
+    # Whoever shows a key or a session is taken at their word.
+    as_ana = {"Authorization": f"Bearer {house.secrets['ana']}"}
+    assert local.get("/api/me", headers=as_ana).json()["userId"] == "ana"
+    assert local.get("/api/me", headers={"Authorization": "Bearer wrong"}).status_code == 401
+    assert local.get("/api/me", headers={"Cookie": "__Host-duly=wrong"}).json()["userId"] == "local"
+
+
+def test_a_name_that_was_made_to_point_here_is_refused(house: House) -> None:
+    local = house.local()
+    for host, status in (
+        ("127.0.0.1:8086", 200), ("localhost", 200), ("LOCALHOST:1", 200), ("[::1]:8086", 200), ("127.8.9.1", 200),
+        ("evil.example", 403), ("evil.example:8086", 403), ("192.168.0.1", 403), ("", 403), ("[::2]", 403),
+    ):  # fmt: skip
+        assert local.get("/api/items", headers={"Host": host}).status_code == status, host
+    assert house.ana.get("/api/items", headers={"Host": "duly.example"}).status_code == 200
+    assert [is_loopback(host) for host in ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "duly.example")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip
+
+
+def test_away_from_loopback_it_wants_someone_who_could_sign_in(database_url: str) -> None:
+    app = build(database_url)
+    with pytest.raises(ConfigError, match="nobody could sign in"):
+        create_api(app, "0.0.0.0")
+    app.people.create("ana")
+    with pytest.raises(ConfigError, match="duly users add"):
+        create_api(app, "0.0.0.0")
+    key, _ = app.people.make_key("ana", "k")
+    create_api(app, "0.0.0.0")
+    app.people.revoke_key(key.id)
+    with pytest.raises(ConfigError):
+        create_api(app, "::")
+    app.people.change("ana", password=PASSWORD)
+    create_api(app, "::")
+    app.close()
+
+
+# -- limits and headers
+
+
+def test_every_answer_has_the_headers(house: House) -> None:
+    answers = [
+        house.ana.get("/api/items"), house.nobody.get("/api/items"), house.ana.get("/nowhere"),
+        house.ana.post("/api/items", content=b"{", headers={"Content-Type": "application/json"}),
+        house.ana.request("BREW", "/api/items"), house.nobody.get("/healthz"),
+        house.local().get("/api/me", headers={"Host": "evil.example"}),
+        house.ana.post("/api/items", content=b"a=b"),
+    ]  # fmt: skip
+    assert [answer.status_code for answer in answers] == [200, 401, 404, 422, 405, 200, 403, 415]
+    for answer in answers:
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+        assert "unsafe" not in answer.headers["content-security-policy"]
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["x-frame-options"] == "DENY"
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == "application/problem+json"
+    assert answers[0].headers["cache-control"] == "no-store"
+    assert answers[1].headers["www-authenticate"] == "Bearer"
+
+
+def test_what_nobody_expected_is_told_without_details(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("hunter2")
+
+    monkeypatch.setattr(desk.Desk, "note", broken)
+    answer = house.ana.post("/api/items", json=NEW)
+    assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
+    assert "hunter2" not in answer.text
+    assert "content-security-policy" in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "title"),
+    [
+        (StoreUnavailable("someone:secret@there"), 503, "The database is away"),
+        (NotMigrated("someone:secret@there"), 503, "The database is not migrated"),
+        (StoreError("someone:secret@there"), 500, "Internal error"),
+    ],
+)
+def test_trouble_with_the_database_does_not_tell_where_it_is(
+    house: House, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, title: str
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(desk.Desk, "note", broken)
+    answer = house.ana.post("/api/items", json=NEW)
+    assert (answer.status_code, answer.json()["title"]) == (status, title)
+    assert "secret" not in answer.text
+    assert ("retry-after" in answer.headers) == (status == 503)
+
+
+def test_a_body_has_a_limit_whether_or_not_it_says_its_length(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rooms, "BODY_LIMIT", 1_000)
+    kind = {"Content-Type": "application/json"}
+    assert house.ana.post("/api/items", content=b"x" * 1_001, headers=kind).status_code == 413
+
+    def endless() -> Iterator[bytes]:
+        while True:
+            yield b"x" * 65_536
+
+    assert house.ana.post("/api/items", content=endless(), headers=kind).status_code == 411
+    assert house.ana.post("/api/items", content=b"{}", headers={**kind, "Content-Length": "9" * 40}).status_code == 413
+    assert house.ana.post("/api/items", content=b"{}", headers={**kind, "Content-Length": "x"}).status_code == 400
+
+
+def test_arguments_have_a_depth_and_a_size(house: House) -> None:
+    deep: Any = {}
+    for _ in range(50):
+        deep = {"a": deep}
+    answer = house.ana.post("/api/items", json={"task": "echo", "args": deep})
+    assert (answer.status_code, "nested" in answer.json()["detail"]) == (422, True)
+    large = {"task": "echo", "args": {"text": "x" * 1_500_000}}
+    assert house.ana.post("/api/items", json=large).json()["field"] == "text"
+
+
+def test_a_request_that_takes_too_long_is_given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forever(_: Any) -> Any:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(rooms, "TIME_LIMIT", 0.05)
+    request = rooms.Request({"type": "http", "path": "/api/items", "headers": [], "method": "GET", "query_string": b""})
+    answer = asyncio.run(rooms._within(request, forever))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+
+
+# -- probes and metrics
+
+
+def test_a_service_is_ready_when_its_database_is(blank_url: str) -> None:
+    app = Duly(blank_url)
+    if blank_url.startswith("sqlite"):
+        app._store = app._open_store()  # an embedded one is migrated by whoever opens it first
+    with TestClient(create_api(app), base_url="http://127.0.0.1") as client:
+        answer = client.get("/readyz")
+        assert (answer.status_code, answer.json()["detail"]) == (503, "the database is not migrated")
+        assert client.get("/healthz").status_code == 200
+        assert client.get("/api/items").status_code == 503
+        app.migrate()
+        assert client.get("/readyz").text == "ready"
+        assert client.get("/api/items").status_code == 200
+    app.close()
+
+
+def test_why_a_service_is_not_ready_is_told_in_few_words(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    for error, reason in (
+        (StoreUnavailable("someone:secret@there"), "the database does not answer"),
+        (StoreError("someone:secret@there"), "the database refuses"),
+    ):
+
+        def broken(error: Exception = error) -> None:
+            raise error
+
+        monkeypatch.setattr(house.app, "check", broken)
+        assert house.nobody.get("/readyz").json()["detail"] == reason
+    monkeypatch.setattr(house.app, "check", lambda: None)
+    ailing = house.client(api=create_api(house.app, ailing=lambda: "the worker hangs"))
+    assert ailing.get("/readyz").json()["detail"] == "the worker hangs"
+
+
+def test_metrics_are_for_prometheus_and_admins(house: House) -> None:
+    house.put()
+    assert "duly_" in house.root.get("/metrics").text
+    assert house.local().get("/metrics").headers["content-type"].startswith("text/plain")
+    assert house.ana.get("/metrics").status_code == 403
+
+
+# -- streams
+
+
+class Ears:
+    """Listens to the stream as a server would let someone, without a socket."""
+
+    def __init__(self, house: House, owner: str | None, after: int) -> None:
+        self._request = rooms.Request({"type": "http", "app": house.api, "headers": []})
+        self._desk = house.api.state.desk
+        self._given = (owner, after)
+
+    def hear(self, most: int, then: Any = None) -> list[dict[str, str]]:
+        async def listen() -> list[dict[str, str]]:
+            heard: list[dict[str, str]] = []
+            async for text in live._stream(self._request, self._desk, *self._given):
+                heard.append(dict(line.split(": ", 1) for line in text.strip().split("\n")))
+                if then is not None:
+                    await asyncio.to_thread(then, len(heard))
+                if len(heard) == most:
+                    break
+            return heard
+
+        return asyncio.run(listen())
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "EVERY", 0.02)
+
+
+def last(house: House) -> int:
+    return live._last(house.api.state.desk)
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_people_do_is_heard_as_it_happens_and_a_stream_goes_on_where_it_broke(house: House) -> None:
+    start = last(house)
+
+    def act(heard: int) -> None:
+        if heard == 2:
+            house.put()
+            house.put(house.bob)
+
+    first, depths, *said = Ears(house, None, start).hear(4, act)
+    assert (first["id"], depths["event"]) == (str(start), "queues")
+    assert [(each["event"], json.loads(each["data"])["actor"]) for each in said] == [("audit", "ana"), ("audit", "bob")]
+    _, again = Ears(house, None, int(said[0]["id"])).hear(2)
+    assert again == said[1]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_user_hears_of_their_own_acts_only_and_however_busy_others_are(house: House) -> None:
+    start = last(house)
+    for _ in range(120):
+        house.app.note("bob", "item.put", "item:1", {})
+    house.put()
+    heard = [each for each in Ears(house, "ana", start).hear(3) if each.get("event") == "audit"]
+    assert [json.loads(each["data"])["actor"] for each in heard] == ["ana"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_quiet_stream_says_that_it_lives_and_ends_with_the_service(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "QUIET", 0.04)
+
+    def close(heard: int) -> None:
+        if heard == 3:
+            house.api.state.closing.set()
+
+    heard = Ears(house, None, last(house)).hear(100, close)
+    assert len(heard) == 3
+    assert house.api.state.streams == 0
+
+
+def test_a_stream_over_http_begins_where_it_is_told(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    house.api.state.closing.set()
+    answer = house.ana.get("/api/events", headers={"Last-Event-ID": "7"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.text == "retry: 2000\nid: 7\n\n"
+    assert house.ana.get("/api/events").text == f"retry: 2000\nid: {last(house)}\n\n"
+    assert house.ana.get("/api/events", headers={"Last-Event-ID": "x"}).status_code == 422
+    monkeypatch.setattr(live, "STREAMS", 0)
+    assert house.ana.get("/api/events").status_code == 429

@@ -1,0 +1,130 @@
+"""People, keys and sessions beneath the API: what is kept, what is refused, and what takes the same time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from duly import Duly, InputError
+from duly.errors import ItemNotFound, WrongState
+from duly.people import LOCAL, Principal
+from duly.web.cursors import Cursors
+from duly.web.problems import Problem
+from tests.support import query
+from tests.web.conftest import START
+
+PASSWORD = "correct horse battery"
+
+
+def test_ids_roles_and_passwords_are_checked(app: Duly) -> None:
+    for name in ("", "a b", "ü", "x" * 101, "me", "all", "local", "code", "duly", "-x", 7):
+        with pytest.raises(InputError, match="id: must be"):
+            app.people.create(name)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="role"):
+        app.people.create("ana", "king")  # type: ignore[arg-type]
+    for password in ("short", "x" * 1_025, 12345678):
+        with pytest.raises(InputError, match="password: must have 8 to 1024"):
+            app.people.create("ana", password=password)  # type: ignore[arg-type]
+    assert app.people.users() == []
+    app.people.create("ana")
+    with pytest.raises(WrongState, match="already"):
+        app.people.create("ana")
+
+
+def test_keys_are_checked(app: Duly) -> None:
+    app.people.create("ana")
+    for name in ("", "  ", "x" * 101, "a\x00b", None):
+        with pytest.raises(InputError, match="name"):
+            app.people.make_key("ana", name)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be of read, write, admin"):
+        app.people.make_key("ana", "k", ("all",))
+    with pytest.raises(InputError, match="admins only"):
+        app.people.make_key("ana", "k", ("admin",))
+    with pytest.raises(ItemNotFound):
+        app.people.make_key("bob", "k")
+    with pytest.raises(ItemNotFound):
+        app.people.key("0" * 12)
+    with pytest.raises(ItemNotFound):
+        app.people.revoke_key("0" * 12)
+
+
+def test_what_is_no_key_opens_nothing(app: Duly) -> None:
+    app.people.create("ana")
+    key, secret = app.people.make_key("ana", "k")
+    found = app.people.by_key(secret)
+    assert found == Principal("ana", "user", frozenset(("read", "write")), "key")
+    for wrong in ("", "x", secret + "x", secret[:-1] + ("a" if secret[-1] != "a" else "b"), secret.upper(), "duly__"):
+        assert app.people.by_key(wrong) is None
+    assert app.people.by_key(f"duly_{'0' * 12}_{'A' * 43}") is None
+    app.people.change("ana", is_disabled=True)
+    assert app.people.by_key(secret) is None
+    assert key.revoked_at is None
+
+
+def test_a_demoted_admins_keys_are_a_users(app: Duly) -> None:
+    app.people.create("ana", "admin")
+    _, secret = app.people.make_key("ana", "k", ("read", "admin"))
+    app.people.change("ana", role="user")
+    found = app.people.by_key(secret)
+    assert found is not None
+    assert (found.is_admin, found.may("admin"), found.may("read"), found.may("write")) == (False, False, True, False)
+
+
+def test_passwords_are_kept_as_slow_hashes_and_tokens_as_hashes(app: Duly) -> None:
+    app.people.create("ana", password=PASSWORD)
+    token = app.people.sign_in("ana", PASSWORD)
+    assert token is not None
+    assert app.people.sign_in("ana", PASSWORD + " ") is None
+    assert app.people.sign_in("ana", "\ud800") is None
+    assert app.people.sign_in("nobody", PASSWORD) is None
+    ((kept,),) = query(app.store, "select password from duly_user")
+    assert kept.startswith("scrypt$")
+    assert PASSWORD not in kept
+    assert token not in str(query(app.store, "select * from duly_session"))
+    assert app.people.by_session(token) == Principal("ana", "user", frozenset(("read", "write", "admin")), "session")
+    assert app.people.by_session("wrong") is None
+    app.people.sign_out(token)
+    app.people.sign_out(token)
+    assert app.people.by_session(token) is None
+
+
+def test_sessions_that_are_over_are_swept_away(app: Duly) -> None:
+    app.people.create("ana", password=PASSWORD)
+    app.people.sign_in("ana", PASSWORD)
+    app.clock.set(START + timedelta(hours=13))  # type: ignore[attr-defined]
+    app.people.sign_in("ana", PASSWORD)
+    assert query(app.store, "select count(*) from duly_session") == [(1,)]
+
+
+def test_a_change_of_role_alone_keeps_sessions_and_password(app: Duly) -> None:
+    app.people.create("ana", password=PASSWORD)
+    token = app.people.sign_in("ana", PASSWORD)
+    assert app.people.change("ana", role="admin").has_password
+    assert token is not None
+    session = app.people.by_session(token)
+    assert session is not None
+    assert session.is_admin
+
+
+def test_who_owns_what_they_make() -> None:
+    ana = Principal("ana", "user", frozenset(("read",)), "key")
+    assert (ana.owner, ana.scoped("k")) == ("ana", "ana/k")
+    assert (LOCAL.owner, LOCAL.scoped("k"), LOCAL.is_admin) == (None, "k", True)
+
+
+@pytest.mark.parametrize("place", [7, "ana", 2**63 - 1])
+def test_a_cursor_comes_back_as_it_went_and_only_to_where_it_belongs(place: int | str) -> None:
+    cursors = Cursors("secret")
+    text = cursors.make(place, ["items", "ana", {"state": None}])
+    assert cursors.read(text, ["items", "ana", {"state": None}]) == place
+    assert cursors.read(None, ["items"]) is None
+    others = (["items", "bob", {"state": None}], ["items", "ana", {"state": "done"}], ["items", None, {"state": None}])
+    for bound in others:
+        with pytest.raises(Problem):
+            cursors.read(text, bound)
+    for wrong in (text[:-1], text[1:], text + "A", "", "=", "ü", "A", "A" * 10_000):
+        with pytest.raises(Problem):
+            cursors.read(wrong, ["items", "ana", {"state": None}])
+    with pytest.raises(Problem):
+        Cursors("another").read(text, ["items", "ana", {"state": None}])
