@@ -21,6 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Seconds that a person at a terminal waits for an absent database, unless a setting says otherwise.
 PATIENCE = 10.0
 
+ID = click.IntRange(0, 2**63 - 1)
+
 
 def _impose(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     ctx.with_resource(imposed(**{str(option.name): value}))
@@ -97,15 +99,18 @@ def _refuse_absent(app: Duly, makes: bool) -> None:
 _PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 
-def span(text: str | None) -> float | timedelta | None:
-    """What `--delay` means."""
+def span(text: str | None, field: str = "delay") -> float | timedelta | None:
+    """What `--delay` and its like mean."""
     if text is None:
         return None
     try:
-        return float(text)
+        seconds = float(text)
+        if not 0 <= seconds < 3.2e9:
+            raise InputError(field, f"must be a number of seconds that is not negative, got {text!r}")
+        return seconds
     except ValueError:
         match = _PARTS.fullmatch(text.replace(" ", ""))
         if not match or not any(match.groups()):
-            raise InputError("delay", f"must be seconds or such as 90s, 5m, 1h30m or 2d, got {text!r}") from None
+            raise InputError(field, f"must be seconds or such as 90s, 5m, 1h30m or 2d, got {text!r}") from None
         days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
         return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)

@@ -30,7 +30,7 @@ def actor() -> str:
 @click.option("--state", type=click.Choice(STATES), help="Only these; broken: deactivated after failures in a row.")
 @click.option("--ring", help="Only members of this ring.")
 @click.option("--slot", type=int, metavar="N", help="Only members of this slot.")
-@click.option("--after", type=int, default=0, metavar="ID", help="Go on after this id.")
+@click.option("--after", type=options.ID, default=0, metavar="ID", help="Go on after this id.")
 @click.option("--limit", "most", type=click.IntRange(1, 1_000), default=50, show_default=True)
 @options.database_url
 @options.as_json
@@ -97,9 +97,12 @@ def add_schedule(
     app = load_app(options.app_spec(spec))
     chosen = {name: value for name, value in said.items() if value is not None}
     if max_lateness is not None:
-        chosen["max_lateness"] = options.span(max_lateness)
+        chosen["max_lateness"] = options.span(max_lateness, "max_lateness")
     word, _, number = rule.partition(" ")
-    even = Slots(int(number)) if word == "slots" and number.isdigit() else None
+    try:
+        even = Slots(int(number)) if word == "slots" and number.isdecimal() else None
+    except ValueError as error:
+        raise InputError("rule", str(error)) from None
     args = json_object(text)
     made: Schedule = fitting(
         lambda **read: app.schedules.create(task, even or rule, key=key, **chosen, **args, **read), named_pairs(pairs)
@@ -113,7 +116,7 @@ def add_schedule(
 
 
 @schedules.command(name="show")
-@click.argument("schedule_id", type=int, metavar="ID")
+@click.argument("schedule_id", type=options.ID, metavar="ID")
 @click.option("--next", "n", type=click.IntRange(1, 100), default=5, show_default=True, help="How many times ahead.")
 @options.database_url
 @options.as_json
@@ -161,7 +164,8 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
     try:
         read, place = parse(rule), zone_named(zone)
     except ValueError as error:
-        raise InputError("rule", str(error)) from None
+        field = "zone" if str(error).startswith("zone:") else "rule"
+        raise InputError(field, str(error).removeprefix(f"{field}: ")) from None
     ahead = preview(read, datetime.now(UTC), place, n)
     if as_json:
         words.print_json({"rule": str(read), "describe": read.describe(place), "next": ahead})
@@ -172,7 +176,7 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
 
 
 @schedules.command(name="change")
-@click.argument("schedule_id", type=int, metavar="ID")
+@click.argument("schedule_id", type=options.ID, metavar="ID")
 @click.option("--rule")
 @click.option("--zone")
 @click.option("--catch-up", type=click.Choice(["all", "latest", "skip"]))
@@ -184,7 +188,7 @@ def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> 
     """Change it; another rule or zone plans anew."""
     fields = {name: value for name, value in said.items() if value is not None}
     if max_lateness is not None:
-        fields["max_lateness"] = options.span(max_lateness)
+        fields["max_lateness"] = options.span(max_lateness, "max_lateness")
     if not fields:
         raise InputError("change", "say what: --rule, --zone, --catch-up, --max-lateness, --overlap or --rank")
     with options.opened() as app:
@@ -196,7 +200,7 @@ def _act(name: str, doc: str, done: str) -> None:
     """A command for one act on schedules."""
 
     @schedules.command(name=name.replace("_", "-"), help=doc)
-    @click.argument("ids", type=int, nargs=-1, required=True, metavar="ID...")
+    @click.argument("ids", type=options.ID, nargs=-1, required=True, metavar="ID...")
     @options.database_url
     def command(ids: tuple[int, ...]) -> None:
         with options.opened() as app:
