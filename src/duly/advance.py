@@ -12,20 +12,25 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
+from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
 from duly.decide import UNKNOWN, decide
 from duly.errors import WrongState
 from duly.model import Cancel, Item, Note, Revision, Schedule, Superseded
-from duly.policy.recur import Rule, Yearly, between, latest, parse, zone_named
+from duly.policy.recur import Every, Rule, Slot, Yearly, between, latest, parse, zone_named
 
 log = logging.getLogger("duly.engine")
 
 # Occurrences of one schedule that become items at once; the rest follows at the next tick.
 MOST = 500
-# Skipped occurrences are counted up to here.
+# And of all schedules together, so that a transaction stays short whatever was missed.
+MOST_AT_ONCE = 2_000
+# Skipped occurrences are counted up to here, where counting means to walk from one to the next.
 COUNTED = 10_000
+# When a schedule that is not understood here is looked at again, by whoever is first.
+LOOK_AGAIN = timedelta(seconds=60)
 # With `skip`, what is not later than this was not missed: it just came.
 GRACE = timedelta(seconds=60)
 # How far the rules of a zone may move a time that was planned under older ones.
@@ -40,15 +45,18 @@ rule_of = lru_cache(10_000)(parse)
 
 def advance_all(now: datetime, schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
     """What becomes of each; one that cannot be understood here does not stop the others."""
-    revisions = []
+    revisions: list[Revision] = []
+    made = 0
     for schedule in schedules:
+        if made >= MOST_AT_ONCE:  # the others are still due at the next tick
+            break
         try:
             revisions.append(advance(schedule, live.get(schedule.id, ()), now))
-        except Exception as error:
-            log.exception("schedule %s (%s %s) cannot go on: deactivated", schedule.id, schedule.task, schedule.key)
-            moved = replace(schedule, broken_at=now, next_at=None)
-            why = note(schedule, "schedule.deactivated", "duly", {"error": str(error)})
-            revisions.append(Revision(moved, notes=(why,)))
+        except Exception:
+            # Others may know its zone or rule: those of a newer version, or with newer rules of the world's clocks.
+            log.exception("schedule %s (%s %s) is not understood here", schedule.id, schedule.task, schedule.key)
+            revisions.append(Revision(replace(schedule, next_at=now + LOOK_AGAIN)))
+        made += len(revisions[-1].occurrences) + (revisions[-1].schedule.skipped - schedule.skipped) // 10
     return revisions
 
 
@@ -75,6 +83,7 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
         newest = latest(rule, due_at - INSTANT, now, zone)
         wanted = [newest] if newest is not None and (cutoff is None or newest >= cutoff) else []
     missed = _missed(rule, schedule, due_at, wanted, now)
+    skipped = missed.count
     # One at a time: of several only the newest, and none beside one that is still under way.
     is_stepped_over = is_all and schedule.overlap != "allow" and bool(wanted)
     why = "a newer one is due" if is_stepped_over else "too late" if is_all else f"catch-up: {schedule.catch_up}"
@@ -84,14 +93,15 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
         if schedule.overlap == "supersede":
             changes = [decide(item, Superseded(), now, UNKNOWN) for item in live if item.state == "waiting"]
         if any(item.state == "running" or schedule.overlap == "skip" for item in live):
-            notes.append(_skipped(schedule, wanted, "the one before is still under way"))
-            missed, wanted, changes = missed + wanted, [], []
+            gone = Missed(len(wanted), wanted[0], wanted[-1])
+            notes.append(_skipped(schedule, gone, "the one before is still under way"))
+            skipped, wanted, changes = skipped + gone.count, [], []
     is_cut = is_all and len(wanted) == MOST
     moved = replace(
         schedule,
         next_at=following if is_only_one else rule.next(wanted[-1] if is_cut else now, zone),
         last_at=wanted[-1] if wanted else schedule.last_at,
-        skipped=schedule.skipped + len(missed),
+        skipped=schedule.skipped + skipped,
     )
     return Revision(moved, tuple(wanted), tuple(changes), tuple(note for note in notes if note is not None))
 
@@ -106,21 +116,35 @@ def _still(rule: Rule, schedule: Schedule) -> datetime | None:
     return rule.next(max(since, schedule.last_at) if schedule.last_at else since, zone)
 
 
-def _missed(
-    rule: Rule, schedule: Schedule, due_at: datetime, wanted: Sequence[datetime], now: datetime
-) -> list[datetime]:
+class Missed(Struct, frozen=True):
+    """Occurrences that will not be had: how many, from the first to the last."""
+
+    count: int
+    first: datetime | None = None
+    last: datetime | None = None
+    is_more: bool = False  # there were so many that they were not counted to the end
+
+
+def _missed(rule: Rule, schedule: Schedule, due_at: datetime, wanted: Sequence[datetime], now: datetime) -> Missed:
     """What lies between the planned time and the first occurrence that is still wanted."""
     if wanted and wanted[0] == due_at:
-        return []
-    until = wanted[0] - INSTANT if wanted else now
-    return between(rule, due_at - INSTANT, until, zone_named(schedule.zone), COUNTED)
+        return Missed(0)
+    until, zone = wanted[0] - INSTANT if wanted else now, zone_named(schedule.zone)
+    last = latest(rule, due_at - INSTANT, until, zone)
+    if last is None:
+        return Missed(0)
+    following = rule.next(due_at, zone)
+    if isinstance(rule, Every | Slot) and following is not None:
+        return Missed((last - due_at) // (following - due_at) + 1, due_at, last)
+    counted = len(between(rule, due_at - INSTANT, last, zone, COUNTED))
+    return Missed(counted, due_at, last, is_more=counted == COUNTED)
 
 
-def _skipped(schedule: Schedule, missed: Sequence[datetime], why: str) -> Note | None:
-    if not missed:
+def _skipped(schedule: Schedule, missed: Missed, why: str) -> Note | None:
+    if not missed.count:
         return None
-    details = {"count": len(missed), "from": missed[0], "to": missed[-1], "why": why}
-    return note(schedule, "schedule.skipped", "duly", details)
+    details = {"count": missed.count, "from": missed.first, "to": missed.last, "why": why}
+    return note(schedule, "schedule.skipped", "duly", {**details, "isMore": True} if missed.is_more else details)
 
 
 # -- a person's acts

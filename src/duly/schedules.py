@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
@@ -123,8 +124,12 @@ class Schedules:
             # One task may have several: by rule and arguments, so that each keeps its history while it stays the same.
             options = dict(options)
             args = {name: value for name, value in options.items() if name not in OPTIONS}
-            key = f"declared {rule if isinstance(rule, str) else str(rule)}" + (f" {args}" if args else "")
-            declaration = Declaration(self._new(task, rule, checked_key(key[:500]), options, is_declared=True))
+            said = {name: options[name] for name in OPTIONS if options.get(name) is not None}
+            key = " ".join(f"declared {rule} {said or ''} {args or ''}".split())
+            key = key if len(key) <= 200 else f"{key[:160]} {sha256(key.encode()).hexdigest()[:32]}"
+            declaration = Declaration(self._new(task, rule, checked_key(key), options, is_declared=True))
+            if (task.name, key) in self._declared:
+                raise InputError("rule", f"{task.name} has this schedule already: give one of them a key")
         else:
             declaration = Declaration(self._new(task, rule, checked_key(key), options))
         self._declared[task.name, declaration.new.key] = declaration
@@ -200,8 +205,8 @@ class Schedules:
 
     def _check_ring(self, new: NewSchedule) -> None:
         """All members of a ring divide the same period by the same number."""
-        for member in self.page(ring=new.ring, most=1) if new.ring is not None else ():
-            rule, known = _slot_of(new.rule), _slot_of(member.rule)
+        for (text,) in self._app.store.read("ring_rule", {"ring": new.ring}) if new.ring is not None else ():
+            rule, known = _slot_of(new.rule), _slot_of(text)
             if (rule.of, rule.period) != (known.of, known.period):
                 raise InputError("rule", f"the members of {new.ring} have {known.of} slots; all of them have the same")
 
@@ -329,7 +334,11 @@ class Schedules:
         return preview(_rule(rule), self._app.clock.now(), _zone(zone), min(n, PORTION))
 
     def describe(self, schedule: Schedule) -> str:
-        return advance.rule_of(schedule.rule).describe(zone_named(schedule.zone))
+        """Its rule in plain English; as it is written when that is not understood here."""
+        try:
+            return advance.rule_of(schedule.rule).describe(zone_named(schedule.zone))
+        except ValueError:
+            return f"{schedule.rule} ({schedule.zone})"
 
     def slots(self, ring: str | None = None) -> list[SlotLoad]:
         """The load of each slot: its active members."""

@@ -81,6 +81,9 @@ class Model(Struct, frozen=True, kw_only=True):
         for name in ("failure_rate", "crash_rate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InputError(name, f"must be a share from 0 to 1, got {getattr(self, name)!r}")
+        for burst in self.bursts:
+            if not 0 <= burst.value <= 1:
+                raise InputError("burst", f"must have a share from 0 to 1 after its @, got {burst.value:g}")
         if not 0 <= self.slow <= 86_400:
             raise InputError("slow", f"must be between 0 and 86,400 seconds, got {self.slow!r}")
 

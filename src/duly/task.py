@@ -71,6 +71,10 @@ class Task(Generic[P, R]):
         self.backlog = backlog
         self._check = check
         self._read_signature()
+        if len({limit.by for limit in self.limits if limit.by}) > 1:
+            raise InputError("limits", "all that are kept per value of an argument must be so by the same argument")
+        if len({limit.name for limit in self.limits}) < len(self.limits):
+            raise InputError("limits", "two of them have the same name")
         for limit in self.limits:
             if limit.by is not None and not self._open_ended and limit.by not in self._shape.__struct_fields__:
                 raise InputError("limits", f"{limit.name}: {self.name} has no argument {limit.by!r}")
@@ -145,9 +149,9 @@ class Task(Generic[P, R]):
     def queue_for(self, args: Mapping[str, Any]) -> str:
         """Its queue; with a limit per value of an argument, each value has its own, so that none waits for others."""
         by = next((limit.by for limit in self.limits if limit.by), None)
-        if by is None or by not in args:
+        if by is None:
             return self.queue
-        value = str(args[by])
+        value = str(args[by] if by in args else self._defaults.get(by))
         if not NAME.fullmatch(value) or len(value) > 80:
             value = sha256(value.encode()).hexdigest()[:32]
         return f"{self.queue}/{value}"
@@ -200,6 +204,7 @@ class Task(Generic[P, R]):
         except NameError as error:
             raise InputError(self.name, f"an annotation of the handler cannot be resolved: {error}") from error
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        self._defaults: dict[str, Any] = {}
         self._attempt_name: str | None = None
         self._rows_name = ""
         self._row_type: Any = None
@@ -223,6 +228,7 @@ class Task(Generic[P, R]):
                 fields.append((name, hint))
             else:
                 fields.append((name, hint, parameter.default))
+                self._defaults[name] = parameter.default
         if self.batch:
             if not self._rows_name:
                 raise InputError(self.name, "a batch task takes a list of rows")

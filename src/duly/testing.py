@@ -247,4 +247,5 @@ class _Inline:
         for item in items:
             by_task.setdefault(item.task, []).append(item)
         for name, same in by_task.items():
-            self._world._do(Work(self._named[name], same))
+            for place in range(0, len(same), self.batch):
+                self._world._do(Work(self._named[name], same[place : place + self.batch]))

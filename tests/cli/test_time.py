@@ -92,7 +92,7 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_removed(duly: Duly, wo
         (("add", "sync", "daily 09:00", "--key", "a"), "sku"),
         (("add", "nope", "daily 09:00", "--key", "a"), "nope"),
         (("add", "sync", "daily 09:00", "sku=A", "--key", " "), "key"),
-        (("add", "sync", "daily 09:00", "sku=A", "--key", "a", "--max-lateness", "soon"), "delay"),
+        (("add", "sync", "daily 09:00", "sku=A", "--key", "a", "--max-lateness", "soon"), "max_lateness"),
         (("change", "7"), "say what"),
         (("change", "7", "--rule", "daily 09:00"), "no schedule 7"),
         (("pause", "7"), "no schedule 7"),

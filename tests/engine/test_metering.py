@@ -79,7 +79,7 @@ def test_each_lane_has_its_own_meters() -> None:
     boeing = Meter("boeing", 2, per=60)
     assert meters.of("sync", "main", False, NOW) == (boeing,)
     assert meters.of("sync", "main", True, NOW) == (boeing, Meter("backlog:sync", 100, per=1))
-    window = Meter("window:sync", 50, since=after(-9_000), until=after(5_400))
+    window = Meter("window:sync cron 30 2-22/4 * * *", 50, since=after(-9_000), until=after(5_400))
     assert meters.of("sync", "retry", True, NOW) == (boeing, window)
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from duly import Backoff, Duly
 from duly.engine.calls import SETTLED
@@ -179,14 +180,13 @@ def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> No
 
 def test_an_end_whose_follow_up_cannot_be_put_goes_to_review_and_holds_nobody_back(store: Store) -> None:
     settler, _, (good, bad) = desk(store, 2)
-    put(store, task="index", key="taken", args={"n": 1})
-    follow = new("index", key="taken", args={"n": 2})
+    follow = replace(new("index"), queue=None)
     settler.finish(good, [Fingerprint("v1")])
     settler.finish(bad, [Fingerprint("v1", then=[follow])])
     settler.tick(NOW)
     assert fetch(store, good.items[0].id).state == "done"
     row = show(store, bad.items[0].id)
     assert (row["state"], row["outcome"]) == ("failed", "gave_up")
-    assert row["last_error"] == "its result could not be written: KeyConflict"
-    assert counts(store) == {"done": 1, "failed": 1, "waiting": 1}
+    assert row["last_error"].startswith("its result could not be written: ")
+    assert counts(store) == {"done": 1, "failed": 1}
     assert leases(store) == {}

@@ -181,3 +181,22 @@ def test_what_a_worker_did_is_summed_up_in_the_words_of_the_log(store: Store, ca
     caplog.clear()
     one.tick(after(7_232))
     assert "Scheduler job completed" not in caplog.text, "nothing happened since"
+
+
+def test_without_a_webhook_an_alert_about_a_silence_is_over_by_itself(store: Store) -> None:
+    settings = Settings(alert_webhook_url="")
+    watch(store, settings=settings).tick(NOW)
+    back = watch(store, name="w2", settings=settings)
+    back.tick(after(1_200))
+    assert alerts(store) == ["no_tick"]
+    back.tick(after(1_230))
+    assert alerts(store) == []
+
+
+def test_what_nobody_uses_any_more_is_forgotten(store: Store) -> None:
+    watch(store, name="killed").tick(NOW)
+    store.write("hit", {"name": "old", "hits": "[]"})
+    one = watch(store, name="new")
+    one.tick(NOW + timedelta(days=40))
+    assert [row[0] for row in store.read("workers", {})] == ["new"]
+    assert store.read("all_meters", {}) == []

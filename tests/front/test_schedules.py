@@ -181,3 +181,33 @@ def test_a_limit_per_key_lets_nobody_wait_for_others(world: World) -> None:
     assert world.run() == 3, "the first of each"
     assert world.advance(minutes=3) == 2
     assert {row.state for row in world.items()} == {"done"}
+
+
+def test_schedules_that_differ_in_zone_only_are_two(world: World) -> None:
+    tick = world.app.tasks["tick"]
+    tick.every(Daily("09:00"), zone="Europe/Zagreb")
+    tick.every(Daily("09:00"), zone="Asia/Tokyo")
+    assert sorted(each.zone for each in world.app.schedules.pages()) == ["Asia/Tokyo", "Europe/Zagreb"]
+    with pytest.raises(InputError, match="has this schedule already"):
+        tick.every(Daily("09:00"), zone="Asia/Tokyo")
+
+
+def test_a_default_is_a_value_like_any_other_to_a_limit(world: World) -> None:
+    app = Duly(store=world.app.store, clock=world.clock)
+
+    @app.task(limits=Limit("tenant", 1, per="1m", by="user"))
+    def serve(user: str = "acme") -> None: ...
+
+    assert serve.new({}).queue == serve.new({"user": "acme"}).queue == "serve/acme"
+    for limits in ([Limit("a", 1, by="user"), Limit("b", 1, by="n")], [Limit("a", 1), Limit("a", 2, per="1m")]):
+        with pytest.raises(InputError, match="limits"):
+
+            @app.task(name="other", limits=limits)
+            def other(user: str, n: int) -> None: ...
+
+
+def test_a_zone_that_is_not_known_here_spoils_no_list(world: World) -> None:
+    made = world.app.schedules.create("tick", "daily 09:00", key="a")
+    with world.app.store.transaction() as connection:
+        connection.execute("update duly_schedule set zone = 'America/Newtown'")
+    assert world.app.schedules.describe(world.app.schedules.get(made.id)) == "daily 09:00 (America/Newtown)"

@@ -265,15 +265,25 @@ def test_each_is_given_its_own_live_items() -> None:
     assert [revision.occurrences for revision in revisions] == [(NOW,), ()]
 
 
-def test_one_that_cannot_be_understood_does_not_stop_the_others() -> None:
+def test_one_that_is_not_understood_here_is_left_to_others_and_stops_nobody() -> None:
     strange = a_schedule(id=1, rule="when the moon is full")
     lost, good = a_schedule(id=2, zone="Mars/Phobos"), a_schedule(id=5)
     revisions = advance_all(after(1), [strange, lost, good], {})
     assert revisions[2].occurrences == (NOW,)
     for revision in revisions[:2]:
-        assert (revision.schedule.broken_at, revision.schedule.next_at, revision.occurrences) == (after(1), None, ())
-        assert [note.action for note in revision.notes] == ["schedule.deactivated"]
-    assert "when the moon is full" in told(revisions[0])[0]["error"]
+        assert (revision.schedule.broken_at, revision.schedule.next_at, revision.occurrences) == (None, after(61), ())
+
+
+def test_what_was_missed_is_made_up_for_in_portions() -> None:
+    many = [a_schedule(id=n, rule="every 1m", catch_up="all") for n in range(1, 21)]
+    revisions = advance_all(NOW + timedelta(days=1), many, {})
+    assert len(revisions) == 4, "four of five hundred each, and the others at the next tick"
+
+
+def test_seconds_of_a_year_are_counted_without_walking_them() -> None:
+    (revision,) = advance_all(NOW + timedelta(days=365), [a_schedule(rule="every 1s")], {})
+    (note,) = told(revision)
+    assert (note["count"], revision.schedule.skipped) == (365 * 86_400, 365 * 86_400)
 
 
 # -- a person's acts

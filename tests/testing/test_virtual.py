@@ -348,3 +348,18 @@ def test_the_same_story_twice_is_the_same_story(app: Duly) -> None:
 def test_time_does_not_run_backwards(app: Duly, moment: datetime, problem: str) -> None:
     with testing.virtual(app, START) as world, pytest.raises(InputError, match=problem):
         world.run_until(moment)
+
+
+def test_what_is_late_and_what_is_fresh_are_each_called(app: Duly) -> None:
+    seen: list[int] = []
+
+    @app.task
+    def note(n: int) -> None:
+        seen.append(n)
+
+    with testing.virtual(app) as world:
+        note.put(n=1)
+        world.clock.move(120)
+        note.put(n=2)
+        assert world.run() == 2
+    assert sorted(seen) == [1, 2]

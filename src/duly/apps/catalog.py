@@ -159,10 +159,9 @@ class Catalog:
             raise ItemNotFound(f"{user_id!r:.80} has no product {sku!r:.80}") from None
 
     def _all(self, hour_bucket: int | None, is_active: bool | None, after: int) -> Iterator[Product]:
-        state = None if is_active is None else "active" if is_active else "broken"
-        filters: dict[str, Any] = {"task": self.task.name, "slot": hour_bucket, "state": state}
+        filters: dict[str, Any] = {"task": self.task.name, "slot": hour_bucket}
         while page := self.app.schedules.page(**filters, after=after, most=1_000):
-            yield from self.seen(page)
+            yield from self.seen([each for each in page if is_active in (None, each.is_active)])
             after = page[-1].id
 
     def seen(self, schedules: Sequence[Schedule]) -> list[Product]:

@@ -23,6 +23,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Seconds that a person at a terminal waits for an absent database, unless a setting says otherwise.
 PATIENCE = 10.0
 
+ID = click.IntRange(0, 2**63 - 1)
+
 
 def _impose(ctx: click.Context, option: click.Parameter, value: Any) -> None:
     ctx.with_resource(imposed(**{str(option.name): value}))
@@ -153,7 +155,10 @@ def span(text: str | None, field: str = "delay") -> float | timedelta | None:
     if text is None:
         return None
     try:
-        return float(text)
+        seconds = float(text)
+        if not 0 <= seconds < 3.2e9:
+            raise InputError(field, f"must be a number of seconds that is not negative, got {text!r}")
+        return seconds
     except ValueError:
         match = _PARTS.fullmatch(text.replace(" ", ""))
         if not match or not any(match.groups()):

@@ -27,7 +27,7 @@ def late(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
     from duly.cli import words
 
     with options.opened() as app:
-        found, now = app.read.late(_seconds(grace), limit), app.clock.now()
+        found, now = app.read.late(_seconds(grace, "grace"), limit), app.clock.now()
     if as_json:
         words.print_json(found)
         return
@@ -53,7 +53,7 @@ def stuck(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
     from duly.cli import words
 
     with options.opened() as app:
-        found, now = app.read.stuck(_seconds(grace), limit), app.clock.now()
+        found, now = app.read.stuck(_seconds(grace, "grace"), limit), app.clock.now()
     if as_json:
         words.print_json(found)
         return
@@ -108,7 +108,7 @@ def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -
         was_told = False
         while True:
             age = _age(app)
-            is_alive = age is not None and age <= _seconds(max_age)
+            is_alive = age is not None and age <= _seconds(max_age, "max_age")
             text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
             if as_json:
                 words.print_json({"alive": is_alive, "age_seconds": age})
@@ -119,7 +119,7 @@ def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -
             was_told = not is_alive
             if every is None:
                 raise SystemExit(0 if is_alive else 1)
-            time.sleep(_seconds(every))
+            time.sleep(_seconds(every, "every"))
 
 
 def _age(app: Duly) -> float | None:
@@ -136,6 +136,6 @@ def _tell(url: str, text: str, age: float | None) -> None:
         click.echo(f"the webhook did not take it: {error}", err=True)
 
 
-def _seconds(text: str) -> float:
-    span = options.span(text)
+def _seconds(text: str, field: str) -> float:
+    span = options.span(text, field)
     return span.total_seconds() if hasattr(span, "total_seconds") else float(span or 0)  # type: ignore[union-attr]

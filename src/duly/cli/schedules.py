@@ -17,7 +17,7 @@ STATES = ("active", "paused", "broken")
 @click.option("--state", type=click.Choice(STATES), help="Only these; broken: deactivated after failures in a row.")
 @click.option("--ring", help="Only members of this ring.")
 @click.option("--slot", type=int, metavar="N", help="Only members of this slot.")
-@click.option("--after", type=int, default=0, metavar="ID", help="Go on after this id.")
+@click.option("--after", type=options.ID, default=0, metavar="ID", help="Go on after this id.")
 @click.option("--limit", "most", type=click.IntRange(1, 1_000), default=50, show_default=True)
 @options.database_url
 @options.service
@@ -85,7 +85,7 @@ def add_schedule(
 
     chosen = {name: value for name, value in said.items() if value is not None}
     if max_lateness is not None:
-        chosen["max_lateness"] = options.span(max_lateness)
+        chosen["max_lateness"] = options.span(max_lateness, "max_lateness")
     args = json_object(text)
     with side(spec, with_tasks=True) as there:
         made: dict[str, Any] = fitting(
@@ -100,7 +100,7 @@ def add_schedule(
 
 
 @schedules.command(name="show")
-@click.argument("schedule_id", type=int, metavar="ID")
+@click.argument("schedule_id", type=options.ID, metavar="ID")
 @click.option("--next", "n", type=click.IntRange(1, 100), default=5, show_default=True, help="How many times ahead.")
 @options.database_url
 @options.as_json
@@ -149,7 +149,8 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
     try:
         read, place = parse(rule), zone_named(zone)
     except ValueError as error:
-        raise InputError("rule", str(error)) from None
+        field = "zone" if str(error).startswith("zone:") else "rule"
+        raise InputError(field, str(error).removeprefix(f"{field}: ")) from None
     ahead = preview(read, datetime.now(UTC), place, n)
     if as_json:
         words.print_json({"rule": str(read), "describe": read.describe(place), "next": ahead})
@@ -160,7 +161,7 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
 
 
 @schedules.command(name="change")
-@click.argument("schedule_id", type=int, metavar="ID")
+@click.argument("schedule_id", type=options.ID, metavar="ID")
 @click.option("--rule")
 @click.option("--zone")
 @click.option("--catch-up", type=click.Choice(["all", "latest", "skip"]))
@@ -172,7 +173,7 @@ def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> 
     """Change it; another rule or zone plans anew."""
     fields = {name: value for name, value in said.items() if value is not None}
     if max_lateness is not None:
-        fields["max_lateness"] = options.span(max_lateness)
+        fields["max_lateness"] = options.span(max_lateness, "max_lateness")
     if not fields:
         raise InputError("change", "say what: --rule, --zone, --catch-up, --max-lateness, --overlap or --rank")
     with options.opened() as app:
@@ -184,7 +185,7 @@ def _act(name: str, doc: str, done: str) -> None:
     """A command for one act on schedules."""
 
     @schedules.command(name=name.replace("_", "-"), help=doc)
-    @click.argument("ids", type=int, nargs=-1, required=True, metavar="ID...")
+    @click.argument("ids", type=options.ID, nargs=-1, required=True, metavar="ID...")
     @options.database_url
     @options.service
     def command(ids: tuple[int, ...]) -> None:

@@ -79,6 +79,8 @@ def simulate(
         downtimes=tuple(span("down", text) for text in downtimes),
         **rates,
     )
+    if days != days:  # not a number
+        raise InputError("days", "must be a number of days")
     begin = _begin(start)
     end = begin + timedelta(days=days)
     with _quiet(), _world(what, model, begin, products, people) as world:

@@ -316,7 +316,8 @@ class Claimer:
         if items and self._stopped:
             self._give_back(items, now)
             return
-        late = [item for item in items if item.expires_at is not None and item.expires_at < now]
+        # Only what was never begun: a try that failed is no longer about being in time.
+        late = [item for item in items if item.attempt == 1 and item.expires_at is not None and item.expires_at < now]
         if late:
             closed = [late[0].fence] if len(late) == len(items) else []
             self._store.settle([decide(item, Expired(), now, UNKNOWN) for item in late], closed)

@@ -32,7 +32,7 @@ class Meters:
             opened, opens = self._windows.around(now)
             all_due = opened + SPREAD
             cap, until = (0, all_due) if now < all_due else (self._windows.cap, opens)
-            meters.append(Meter(f"window:{queue}", cap, since=opened, until=until))
+            meters.append(Meter(f"window:{queue} {self._windows.rule}", cap, since=opened, until=until))
         if is_late and lane == "main" and self._backlog is not None:
             meters.append(self._backlog.meter(queue))
         return tuple(meters)

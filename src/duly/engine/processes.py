@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO
@@ -14,7 +15,7 @@ from typing import BinaryIO
 from duly.engine.calls import Verdicts
 from duly.engine.child import Answer, Call, Ready, Report, from_wire, receive_reply, send
 from duly.engine.work import Work
-from duly.model import Crashed, Failed, Item
+from duly.model import Crashed, Failed, Item, Released
 
 
 class ProcessSlot:
@@ -32,6 +33,8 @@ class ProcessSlot:
             if not self._is_up():
                 error = f"cannot start a process for this: it {self._end()}"
                 return [Failed(error, ("duly.NoProcess",))] * len(work.items)
+            if time.monotonic() > work.start_by:  # it took too long to come up for what this was granted
+                return [Released()] * len(work.items)
             verdicts = self._ask(work)
             return verdicts or [Crashed(f"the process that ran this {self._end()}")] * len(work.items)
         finally:

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import decode, encode
 
+from duly.clock import EPOCH
 from duly.config import Settings
 from duly.store.base import Store
 
@@ -24,6 +25,9 @@ EVERY = timedelta(seconds=30)
 TELLING = timedelta(seconds=60)
 # Rows of workers that have been silent for so long are forgotten.
 FORGOTTEN = timedelta(days=1)
+# And meters that nothing was granted under for longer than any limit looks back.
+UNUSED = timedelta(days=32)
+TIDY_EVERY = timedelta(hours=1)
 COUNTED = 10_000
 
 
@@ -51,7 +55,7 @@ class Watch:
         self._post = post
         self._summary = summary
         self._started_at: datetime | None = None
-        self._stands: set[str] = set()
+        self._tidy_at = EPOCH
 
     def tick(self, now: datetime) -> datetime:
         alarms = {alarm.name: alarm for alarm in self._alarms(now)}
@@ -61,11 +65,16 @@ class Watch:
         self._store.write("alive", life)
         for alarm in alarms.values():
             self._raise(alarm, now)
-        for name in self._stands - alarms.keys() - {"no_tick"}:
+        # An alert may be another worker's, who died before it was over. One of a silence is over once it is told.
+        kept = {"no_tick"} if self._settings.alert_webhook_url else set()
+        for name in {row[0] for row in self._store.read("alerts", {})} - alarms.keys() - kept:
             self._clear(name)
-        self._stands = set(alarms) | (self._stands & {"no_tick"})
         if self._settings.alert_webhook_url:
             self._tell(now)
+        if now >= self._tidy_at:
+            self._tidy_at = now + TIDY_EVERY
+            self._store.write("forget_workers", {"before": now - FORGOTTEN})
+            self._store.write("forget_meters", {"before": now - UNUSED})
         if said := self._summary():
             log.info("Scheduler job completed", extra=dict(said))
         return now + EVERY
@@ -73,13 +82,11 @@ class Watch:
     def leave(self, now: datetime) -> None:
         """This worker ends by its own will."""
         self._store.write("gone", {"name": self._worker, "now": now})
-        self._store.write("forget_workers", {"before": now - FORGOTTEN})
 
     def _alarms(self, now: datetime) -> Iterator[Alarm]:
         settings = self._settings
         if self._started_at is None:
             yield from self._was_nobody_here(now)
-            self._stands = {row[0] for row in self._store.read("alerts", {})}
         before = now - timedelta(seconds=settings.alert_late_seconds)
         heads = [head for head in self._store.survey() if head.due_at < before]
         if not heads:

@@ -35,7 +35,7 @@ from duly.model import (
     Schedule,
     Share,
 )
-from duly.policy.limits import tokens
+from duly.policy.limits import tokens, worth_keeping
 
 # What a watcher is told: the head that a put made, or None for "something changed, look".
 News = Head | None
@@ -279,6 +279,20 @@ def quota(
     if items:
         return calls, items, None
     return 0, 0, None if None in waits else max((wait for wait in waits if wait is not None), default=None)
+
+
+def hits_after(
+    meters: Sequence[Meter], hits: Mapping[str, Sequence[datetime]], now: datetime, calls: int, items: int
+) -> dict[str, list[datetime]]:
+    """What each meter has counted with this claim. Two of one name share a log, as long as the longer needs it."""
+    after: dict[str, list[datetime]] = {}
+    for meter in meters:
+        if meter.per is None and meter.since is None:
+            continue
+        kept = worth_keeping(meter, hits.get(meter.name, ()), now)
+        new = [now] * (items if meter.since is not None else calls)
+        after[meter.name] = max(after.get(meter.name, []), kept + new, key=len)
+    return after
 
 
 def as_set(meter: Meter, most: int | None, per: float | None) -> Meter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter, itemgetter
@@ -23,7 +23,7 @@ from psycopg.types.string import ByteaBinaryLoader
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from duly.clock import EPOCH
-from duly.errors import NotMigrated, StoreUnavailable, WrongState
+from duly.errors import KeyConflict, NotMigrated, StoreUnavailable, WrongState
 from duly.model import (
     Change,
     Head,
@@ -37,7 +37,6 @@ from duly.model import (
     Schedule,
     Share,
 )
-from duly.policy.limits import worth_keeping
 from duly.store.base import (
     FRESH,
     News,
@@ -49,6 +48,7 @@ from duly.store.base import (
     claimed_items,
     conflict,
     expired_items,
+    hits_after,
     item_parameters,
     key_parameters,
     live_by_schedule,
@@ -314,11 +314,8 @@ class PostgresStore:
             if not items:
                 return [], 0, None
             calls = min(calls, calls_for(items, batch))
-            for meter in meters:
-                if meter.per is not None or meter.since is not None:
-                    times = len(items) if meter.since is not None else calls
-                    kept = worth_keeping(meter, hits[meter.name], now) + [now] * times
-                    self._run("hit", {"name": meter.name, "hits": encode(kept).decode()}, connection)
+            for name, kept in hits_after(meters, hits, now, calls, len(items)).items():
+                self._run("hit", {"name": name, "hits": encode(kept).decode()}, connection)
             if held := [meter.name for meter in meters if meter.per is None and meter.since is None]:
                 self._run("hold", {"names": held, "fence": items[0].fence}, connection)
         return items, calls, None
@@ -408,7 +405,9 @@ class PostgresStore:
             )
         self._note(notes_of(members), connection)
         if then := [item for change in changes for item in change.then]:
-            self._put_many(connection, then)
+            for item in then:
+                with suppress(KeyConflict):  # one under this key is to come already
+                    self._put_many(connection, [item])
             if news := {each for item in then if (each := news_of(item))}:
                 self._run("tell", {"news": sorted(news)}, connection)
 

@@ -26,7 +26,7 @@ import msgspec
 from msgspec.structs import replace
 
 from duly.clock import EPOCH
-from duly.errors import NotMigrated, StoreError, StoreUnavailable, WrongState
+from duly.errors import KeyConflict, NotMigrated, StoreError, StoreUnavailable, WrongState
 from duly.model import (
     Change,
     Head,
@@ -40,7 +40,6 @@ from duly.model import (
     Schedule,
     Share,
 )
-from duly.policy.limits import worth_keeping
 from duly.store.base import (
     FRESH,
     News,
@@ -52,6 +51,7 @@ from duly.store.base import (
     claimed_items,
     conflict,
     expired_items,
+    hits_after,
     item_parameters,
     key_parameters,
     live_by_schedule,
@@ -325,11 +325,8 @@ class SqliteStore:
             if not items:
                 return [], 0, None
             calls = min(calls, calls_for(items, batch))
-            for meter in meters:
-                if meter.per is not None or meter.since is not None:
-                    times = len(items) if meter.since is not None else calls
-                    kept = worth_keeping(meter, hits.get(meter.name, ()), now) + [now] * times
-                    writer.execute(self._sql["hit"], {"name": meter.name, "hits": _json([*map(to_int, kept)])})
+            for name, kept in hits_after(meters, hits, now, calls, len(items)).items():
+                writer.execute(self._sql["hit"], {"name": name, "hits": _json([*map(to_int, kept)])})
         return items, calls, None
 
     def _pick(self, writer: sqlite3.Connection, share: Share, tasks: str, now: int) -> list[int]:
@@ -399,7 +396,8 @@ class SqliteStore:
         self._note(writer, notes_of(members))
         for change in changes:
             for item in change.then:
-                self._put_one(writer, item)
+                with suppress(KeyConflict):  # one under this key is to come already
+                    self._put_one(writer, item)
 
     def _note(self, writer: sqlite3.Connection, notes: Sequence[tuple[datetime, Note]]) -> None:
         for at, note in notes:

@@ -202,6 +202,10 @@ delete from duly_schedule where id in (select value from json_each(:ids))
 -- What code declared, once or still.
 select id, task, key from duly_schedule where is_declared order by id
 
+-- name: ring_rule
+-- The rule of any member.
+select rule from duly_schedule where ring = :ring order by slot, id limit 1
+
 -- name: next_schedule
 select min(next_at) as next_at from duly_schedule where next_at is not null
 
@@ -392,6 +396,11 @@ update duly_worker set seen_at = :now, left_at = :now where name = :name
 
 -- name: forget_workers
 delete from duly_worker where seen_at < :before and seen_at < (select max(seen_at) from duly_worker)
+
+-- name: forget_meters
+-- Meters that have counted nothing for long, and that nobody set.
+delete from duly_meter
+ where most is null and name not like 'window:%' and coalesce(json_extract(hits, '$[#-1]'), 0) < :before
 
 -- name: workers
 select name, tasks, started_at, seen_at from duly_worker where left_at is null order by seen_at desc, name
