@@ -82,7 +82,10 @@ class Here:
         from duly.policy import Slots
 
         word, _, number = rule.partition(" ")
-        even = Slots(int(number)) if word == "slots" and number.isdigit() else None
+        try:
+            even = Slots(int(number)) if word == "slots" and number.isdecimal() else None
+        except ValueError as error:
+            raise InputError("rule", str(error)) from None
         made = self._app.schedules.create(task, even or rule, key=key, **chosen, **args, actor=options.actor())
         return plain(self._app, made)
 
