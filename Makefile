@@ -31,11 +31,11 @@ bench: setup postgres  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench.schedules
 	@$(VENV)/python -m bench.pages
 
-chaos: setup postgres  ## set up, then run the long crash tests: default leases, minutes of silence (some 3 minutes)
+chaos: setup postgres  ## set up, then run the long crash tests: default leases, minutes of silence (some 25 minutes)
 	@$(PYTHON) tools/test chaos -x -s
 
 fuzz: setup postgres  ## set up, then send the API odd requests for a long time (some 15 minutes)
-	@DULY_FUZZ=60 $(PYTHON) tools/test tests/web/test_fuzz.py -s
+	@DULY_FUZZ=100 $(PYTHON) tools/test tests/web/test_fuzz.py -s
 
 clean:  ## remove .venv, caches and everything else that was made here
 	rm -rf .venv .scratch .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* dist

@@ -1,4 +1,4 @@
-"""Pages of a million items: the first beside the last, by owner and by state. `python -m bench.pages`; part of `make bench`.
+"""Pages of a million items: the first beside the last, by owner and by state. Part of `make bench`.
 
 Keyset pages must cost the same at any depth. Each figure is the time of one page of 50 rows through the read model that
 feeds the API.

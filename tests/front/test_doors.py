@@ -28,8 +28,8 @@ BELOW: dict[str, set[str]] = {
     "patience": {"errors"},
     "telemetry": {"errors", "model", "patience", "store"},
     "app": {
-        "acts", "clock", "codec", "config", "decide", "errors", "model", "people", "policy", "read", "schedules", "store",
-        "task", "telemetry",
+        "acts", "clock", "codec", "config", "decide", "errors", "model", "people", "policy", "read", "schedules",
+        "store", "task", "telemetry",
     },
     "engine": {
         "advance", "app", "attempt", "clock", "codec", "config", "decide", "errors", "model", "outbound", "policy",

@@ -898,3 +898,9 @@ def test_a_stream_over_http_begins_where_it_is_told(house: House, monkeypatch: p
     assert house.ana.get("/api/events", headers={"Last-Event-ID": "x"}).status_code == 422
     monkeypatch.setattr(live, "STREAMS", 0)
     assert house.ana.get("/api/events").status_code == 429
+
+
+def test_who_comes_through_a_proxy_on_this_host_is_not_the_local_admin(local: TestClient) -> None:
+    assert local.get("/api/me").status_code == 200
+    for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
+        assert local.get("/api/me", headers={header: "203.0.113.9"}).status_code == 401, header

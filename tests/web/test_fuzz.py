@@ -31,7 +31,7 @@ from tests.web.conftest import ANYWHERE, LATER, TestClient, build
 from tests.web.test_matrix import DOCUMENT, OPERATIONS, PERSON
 
 FUZZ = int(os.environ.get("DULY_FUZZ", "0"))
-EXAMPLES = 4 * max(FUZZ, 1)
+EXAMPLES = 2 * max(FUZZ, 1)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 HOME = "http://127.0.0.1"
 

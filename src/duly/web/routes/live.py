@@ -59,7 +59,9 @@ async def _stream(request: Request, desk: Desk, owner: str | None, after: int) -
             for note in notes:
                 after = note["id"]
                 yield _event("audit", note, after)
-            text = json.dumps(depths, default=str, sort_keys=True)
+            # An age that grows by itself is no news.
+            still = [{**queue, "oldest_due_seconds": None} for queue in depths]
+            text = json.dumps(still, default=str, sort_keys=True)
             if (digest := hashlib.sha256(text.encode()).hexdigest()) != seen:
                 seen, silent = digest, 0.0
                 yield _event("queues", depths, after)
