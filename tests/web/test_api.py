@@ -900,7 +900,8 @@ def test_a_stream_over_http_begins_where_it_is_told(house: House, monkeypatch: p
     assert house.ana.get("/api/events").status_code == 429
 
 
-def test_who_comes_through_a_proxy_on_this_host_is_not_the_local_admin(local: TestClient) -> None:
+def test_who_comes_through_a_proxy_on_this_host_is_not_the_local_admin(house: House) -> None:
+    local = house.local()
     assert local.get("/api/me").status_code == 200
     for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
         assert local.get("/api/me", headers={header: "203.0.113.9"}).status_code == 401, header
