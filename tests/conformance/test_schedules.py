@@ -20,12 +20,14 @@ from duly.model import (
     Done,
     Failed,
     Fingerprint,
+    GiveUp,
     Item,
     NewSchedule,
     Note,
     NotFound,
     Outcome,
     Revision,
+    Revived,
     Schedule,
     Skip,
 )
@@ -620,6 +622,19 @@ def test_a_stale_end_means_nothing_to_the_schedule(store: Store) -> None:
 
 
 # -- what follows
+
+
+def test_a_revived_item_begins_a_new_row_of_failures(store: Store) -> None:
+    one = enroll_one(store)
+    with store.transaction() as connection:
+        connection.execute("update duly_schedule set failures = 2")
+    recur(store)
+    item = claim_one(store)
+    assert item.failures_in_a_row == 2
+    end(store, item, GiveUp("no"))
+    store.settle([decided(fetch(store, item.id), Revived(NOW))])
+    assert fetch(store, item.id).failures_in_a_row == 0
+    assert get(store, one).failures == 3
 
 
 def test_what_follows_is_put_with_the_end_of_its_item(store: Store) -> None:

@@ -143,7 +143,8 @@ settled as (
            rank = coalesce(c.rank, i.rank), attempt = c.attempt, failures = c.failures, crashes = c.crashes, losses = c.losses,
            finished_at = c.finished_at, result = c.result::json,
            last_error = coalesce(c.error, i.last_error), error_class = coalesce(c.error_class, i.error_class),
-           error_group = coalesce(c.error_group, i.error_group)
+           error_group = coalesce(c.error_group, i.error_group),
+           streak = case when c.outcome = 'revived' then null else i.streak end
       from change c
      where i.id = any(:ids::bigint[]) and i.id = c.id and i.fence = c.fence and i.state = c.was
        and (c.expired_at is null

@@ -93,7 +93,8 @@ update duly_item
        rank = coalesce(:rank, rank), attempt = :attempt, failures = :failures, crashes = :crashes, losses = :losses,
        finished_at = :finished_at, result = :result,
        last_error = coalesce(:error, last_error), error_class = coalesce(:error_class, error_class),
-       error_group = coalesce(:error_group, error_group)
+       error_group = coalesce(:error_group, error_group),
+       streak = case when :outcome = 'revived' then null else streak end
  where id = :id and fence = :fence and state = :was
    and (:expired_at is null
         or not exists (select 1 from duly_lease l where l.fence = :fence and l.lease_until >= :expired_at))
