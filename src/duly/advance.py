@@ -175,9 +175,11 @@ def reactivated(schedule: Schedule, now: datetime, actor: str) -> Revision:
     )
 
 
-def run_now(schedule: Schedule, now: datetime, actor: str) -> Revision:
+def run_now(schedule: Schedule, now: datetime, actor: str, waiting: Sequence[Item] = ()) -> Revision:
     """One occurrence more, here and now; its plan stays as it is."""
-    return Revision(schedule, (now,), notes=(note(schedule, "schedule.run_now", actor),))
+    superseded = [item for item in waiting if schedule.overlap == "supersede" and item.planned_at != now]
+    changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in superseded)
+    return Revision(schedule, (now,), changes, notes=(note(schedule, "schedule.run_now", actor),))
 
 
 def removed(schedule: Schedule, waiting: Sequence[Item], now: datetime, actor: str) -> Revision:

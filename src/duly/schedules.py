@@ -254,7 +254,7 @@ class Schedules:
 
     def run_now(self, *ids: int, actor: str = LOCAL) -> None:
         """One occurrence more, now."""
-        self._revise(ids, actor, _plainly(advance.run_now))
+        self._revise(ids, actor, lambda each, waiting, now, who: advance.run_now(each, now, who, waiting))
 
     def remove(self, *ids: int, actor: str = LOCAL) -> None:
         """Gone, with what still waits of it."""

@@ -174,6 +174,17 @@ def test_run_now_is_one_more(world: World) -> None:
     assert len(world.app.schedules.occurrences(made.id)) == 2
 
 
+def test_run_now_takes_the_place_of_what_waits_where_there_may_be_one_only(world: World) -> None:
+    schedules = world.app.schedules
+    world.app.pause("tick")
+    made = schedules.create("tick", Slots(24), key="even")
+    world.advance(hours=25)
+    schedules.run_now(made.id)
+    world.advance(days=1)
+    states = [(each.state, each.outcome) for each in schedules.occurrences(made.id)]
+    assert states == [("waiting", None), ("cancelled", "superseded"), ("cancelled", "superseded")]
+
+
 def test_a_limit_per_key_lets_nobody_wait_for_others(world: World) -> None:
     serve = world.app.tasks["serve"]
     for user in ("ann", "ann", "ann", "bob", "name with / and ü"):
