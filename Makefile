@@ -35,7 +35,7 @@ chaos: setup postgres  ## set up, then run the long crash tests: default leases,
 	@$(PYTHON) tools/test chaos -x -s
 
 fuzz: setup postgres  ## set up, then send the API odd requests for a long time (some 15 minutes)
-	@DULY_FUZZ=100 $(PYTHON) tools/test tests/web/test_fuzz.py -s
+	@DULY_FUZZ=200 $(PYTHON) tools/test tests/web/test_fuzz.py -s
 
 clean:  ## remove .venv, caches and everything else that was made here
 	rm -rf .venv .scratch .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage .coverage.* dist

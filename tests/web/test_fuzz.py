@@ -31,7 +31,7 @@ from tests.web.conftest import ANYWHERE, LATER, TestClient, build
 from tests.web.test_matrix import DOCUMENT, OPERATIONS, PERSON
 
 FUZZ = int(os.environ.get("DULY_FUZZ", "0"))
-EXAMPLES = 2 * max(FUZZ, 1)
+EXAMPLES = max(FUZZ, 1)
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 HOME = "http://127.0.0.1"
 
@@ -211,13 +211,12 @@ def ask(app: Duly, known: dict[str, list[Any]]) -> Iterator[Callable[..., None]]
     client.close()
 
 
-@pytest.mark.parametrize("kind", BODIES)
-def test_a_body_that_is_none(ask: Callable[..., None], kind: str) -> None:
-    headers, content = BODIES[kind]
-    for name, operation in OPERATIONS.items():
-        if operation.method in ("POST", "PUT", "PATCH"):
-            ask(name, headers=headers, content=content)
-            ask(name, headers={**headers, "Idempotency-Key": f"{name}-{kind}".replace(" ", "-")}, content=content)
+def test_a_body_that_is_none(ask: Callable[..., None]) -> None:
+    for kind, (headers, content) in BODIES.items():
+        for name, operation in OPERATIONS.items():
+            if operation.method in ("POST", "PUT", "PATCH"):
+                ask(name, headers=headers, content=content)
+                ask(name, headers={**headers, "Idempotency-Key": f"{name}-{kind}".replace(" ", "-")}, content=content)
 
 
 def test_odd_queries(ask: Callable[..., None]) -> None:
@@ -238,17 +237,16 @@ def test_odd_places(ask: Callable[..., None]) -> None:
             ask(name, place=place)
 
 
-@pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "TRACE", "PUT", "PATCH", "DELETE", "BREW", "get"])
-def test_other_methods(ask: Callable[..., None], method: str) -> None:
-    for name in OPERATIONS:
-        ask(name, method=method)
+def test_other_methods(ask: Callable[..., None]) -> None:
+    for method in ("HEAD", "OPTIONS", "TRACE", "PUT", "PATCH", "DELETE", "BREW", "get"):
+        for name in OPERATIONS:
+            ask(name, method=method)
 
 
-@pytest.mark.parametrize("field", sorted(WORDS))
-def test_odd_values(ask: Callable[..., None], field: str) -> None:
+def test_odd_values(ask: Callable[..., None]) -> None:
     """Each odd value in an otherwise good body."""
     for name, schema in _bodies():
-        if field in schema["properties"]:
+        for field in sorted(WORDS.keys() & schema["properties"].keys()):
             for value in WORDS[field]:
                 content = json.dumps({**schema["examples"][0], field: value}).encode()
                 ask(name, content=content, headers=JSON)
