@@ -233,13 +233,13 @@ class Read:
         given = {"task": None, "queue": None, "key": None, "error_group": None, "schedule_id": None, **filters}
         given.update(owner=owner, before=2**63 - 1 if before is None else before, most=most)
         if state == "failed":  # review has an index of its own, so that a page is as quick among millions of others
-            return [_owned(row) for row in self._store.read("owned_failed", given)]
-        return [_owned(row) for row in self._store.read("owned_items", {**given, "state": state})]
+            return [OwnedRow(*_values(row)) for row in self._store.read("owned_failed", given)]
+        return [OwnedRow(*_values(row)) for row in self._store.read("owned_items", {**given, "state": state})]
 
     def owned_item(self, item_id: int, owner: str | None) -> OwnedRow | None:
         """This item, if it is theirs."""
         rows = self._store.read("owned_item", {"id": item_id, "owner": owner})
-        return _owned(rows[0]) if rows else None
+        return OwnedRow(*_values(rows[0])) if rows else None
 
     def groups(self, owner: str | None, most: int = 100) -> list[Group]:
         """Failures in review by their look, the largest groups first."""
@@ -291,24 +291,16 @@ class Read:
         alerts = [row[0] for row in self._store.read("alerts", {})]
         return Signs(self.seen_at(), alerts, self._store.read("broken", {})[0][0])
 
-    def occurrences(self, schedule_id: int, most: int = 10) -> list[tuple[Any, ...]]:
-        """Items that a schedule made, newest first: id, state, outcome, planned, started, finished, attempts, error."""
-        rows = self._store.read("occurrences", {"schedule_id": schedule_id, "most": most})
-        return [tuple(map(_utc, row)) for row in rows]
-
-
-def _owned(row: tuple[Any, ...]) -> OwnedRow:
-    values = [_utc(value) for value in row]
-    for place in (11, 12, 13):
-        values[place] = None if values[place] is None else codec.decode(values[place])
-    return OwnedRow(*values)
-
 
 def _row(row: tuple[Any, ...]) -> Row:
+    return Row(*_values(row))
+
+
+def _values(row: tuple[Any, ...]) -> list[Any]:
     values = [_utc(value) for value in row]
     for place in (11, 12, 13):
         values[place] = None if values[place] is None else codec.decode(values[place])
-    return Row(*values)
+    return values
 
 
 def _utc(value: Any) -> Any:

@@ -114,7 +114,7 @@ def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None
     with options.opened() as app:
         found = app.schedules.get(schedule_id)
         ahead = app.schedules.preview(found.rule, found.zone, n) if found.is_active else []
-        past = app.read.occurrences(schedule_id)
+        past = app.schedules.occurrences(schedule_id, 10)
         notes = app.schedules.audit(schedule_id, most=20)
         plain, now = schedule_plain(app, found), app.clock.now()
     if as_json:
@@ -128,8 +128,10 @@ def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None
     )
     for time in ahead:
         click.echo(f"next       {words.full(time, now, in_utc)}")
-    for item_id, state, outcome, planned_at, *_ in past:
-        click.echo(f"item       {item_id} {words.short(planned_at, now, in_utc)} {state} {outcome or ''}")
+    for each in past:
+        click.echo(
+            f"item       {each.id} {words.short(each.planned_at, now, in_utc)} {each.state} {each.outcome or ''}"
+        )
     for note in notes:
         click.echo(f"audit      {words.short(note.at, now, in_utc)} {note.actor} {note.action}")
 

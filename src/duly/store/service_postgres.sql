@@ -148,12 +148,6 @@ select id, task, queue, lane, rank, state, outcome, planned_at, due_at, key, exe
   from duly_item
  where id = :id and (:owner::text is null or owner = :owner::text)
 
--- name: owned_ids
--- Which of these items someone owns.
-select id from duly_item
- where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
-   and (:owner::text is null or owner = :owner::text)
-
 -- name: item_version
 select updated_at from duly_item where id = :id
 
@@ -165,11 +159,6 @@ update duly_item
    and updated_at is not distinct from :version::timestamptz
    and (:owner::text is null or owner = :owner::text)
 returning id
-
--- name: owned_schedules
-select id from duly_schedule
- where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
-   and (:owner::text is null or owner = :owner::text)
 
 -- name: schedules_page
 select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
@@ -186,9 +175,6 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
            = :state::text)
  order by id
  limit :most
-
--- name: own_schedule
-update duly_schedule set owner = :owner where id = :id
 
 -- name: groups
 -- Failures in review by their look, the largest groups first.

@@ -148,12 +148,6 @@ select id, task, queue, lane, rank, state, outcome, planned_at, due_at, key, exe
   from duly_item
  where id = :id and (:owner is null or owner = :owner)
 
--- name: owned_ids
--- Which of these items someone owns.
-select id from duly_item
- where id in (select value from json_each(:ids))
-   and (:owner is null or owner = :owner)
-
 -- name: item_version
 select updated_at from duly_item where id = :id
 
@@ -165,11 +159,6 @@ update duly_item
    and updated_at is :version
    and (:owner is null or owner = :owner)
 returning id
-
--- name: owned_schedules
-select id from duly_schedule
- where id in (select value from json_each(:ids))
-   and (:owner is null or owner = :owner)
 
 -- name: schedules_page
 select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, overlap, ring, slot, is_declared, next_at,
@@ -186,9 +175,6 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
            = :state)
  order by id
  limit :most
-
--- name: own_schedule
-update duly_schedule set owner = :owner where id = :id
 
 -- name: groups
 -- Failures in review by their look, the largest groups first.
