@@ -9,7 +9,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
-from tests.process.fleet import fleet, until
+from tests.process.fleet import fleet, freeze, until
 from tests.process.test_crashes import item, kill_while_draining, put
 
 MINUTE = 60.0
@@ -28,7 +28,7 @@ def test_a_worker_that_was_stopped_for_a_minute_has_its_late_result_refused(data
         ours.start()
         until(lambda: ours.lines("began"))
         (stale,) = ours.workers
-        os.kill(stale.pid, signal.SIGSTOP)
+        freeze(ours, stale)
         stopped = time.monotonic()
         ours.start()
         until(lambda: item(ours, item_id).state == "done", 90, ours.logs)

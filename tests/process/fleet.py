@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
@@ -15,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from duly import Duly
+from duly.store import Store
+from duly.store.sqlite import SqliteStore
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -81,6 +84,33 @@ class Fleet:
         with self.app.store.transaction() as connection:
             rows = connection.execute("select state, count(*) from duly_item group by state").fetchall()
         return Counter(dict(rows))
+
+
+def freeze(ours: Fleet, worker: subprocess.Popen[bytes]) -> None:
+    """Stop a process outside of its transactions: inside one, its locks would keep the others waiting for it."""
+    while True:
+        worker.send_signal(signal.SIGSTOP)
+        until(lambda: Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
+        if not _is_writing(ours.app.store):
+            return
+        worker.send_signal(signal.SIGCONT)
+
+
+def _is_writing(store: Store) -> bool:
+    if isinstance(store, SqliteStore):
+        with open(f"{store.path}-lock", "a") as turn:
+            try:
+                fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+    with store.transaction() as connection:
+        return bool(
+            connection.execute(
+                "select exists (select from pg_stat_activity where datname = current_database()"
+                " and pid <> pg_backend_pid() and state <> 'idle' and backend_type = 'client backend')"
+            ).fetchone()[0]
+        )
 
 
 @contextmanager

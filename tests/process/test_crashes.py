@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from duly.read import Row
-from tests.process.fleet import Fleet, fleet, until
+from tests.process.fleet import Fleet, fleet, freeze, until
 from tests.process.workload import app as workload
 
 QUICK = {"lease_seconds": 2, "beat_seconds": 0.5, "sweep_seconds": 0.5}
@@ -78,7 +78,7 @@ def test_a_worker_that_was_stopped_for_longer_than_its_lease_has_its_late_result
         ours.start()
         until(lambda: ours.lines("began"))
         (stale,) = ours.workers
-        os.kill(stale.pid, signal.SIGSTOP)
+        freeze(ours, stale)
         ours.start()
         until(lambda: item(ours, item_id).state == "done", 60, ours.logs)
         fence = item(ours, item_id).fence

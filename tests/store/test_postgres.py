@@ -15,7 +15,7 @@ import pytest
 from duly.advance import advance_all, removed
 from duly.decide import Rules
 from duly.errors import StoreUnavailable
-from duly.model import Done, Failed, Head, Item, NewSchedule, Revision, Schedule
+from duly.model import Done, Failed, Head, Item, Lost, NewSchedule, Revision, Schedule
 from duly.store import Store, open_store
 from duly.store.base import News
 from duly.store.postgres import PostgresStore
@@ -366,3 +366,35 @@ def test_a_schedule_that_someone_is_at_is_passed_over_and_not_waited_for(store: 
         holder.execute("select id from duly_schedule for update")
         assert store.revise(None, NOW, 10, partial(advance_all, NOW)) == 0
     assert store.revise(None, NOW, 10, partial(advance_all, NOW)) == 1
+
+
+def test_a_process_that_was_stopped_inside_a_transaction_does_not_hold_its_locks_for_ever(
+    postgres_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = put_and_claim(store)
+    monkeypatch.setattr("duly.store.postgres.IDLE_SECONDS", 1)
+
+    def hold() -> None:
+        with opened(postgres_url) as stopped, stopped.migrations() as connection:
+            connection.execute("select from duly_item for update")
+            assert settle(store, items, Lost(), after(3600)) == [], "the rescue waits for the lock, and gets it"
+            connection.execute("select 1")
+
+    with pytest.raises(StoreUnavailable, match="idle-in-transaction"):
+        hold()
+
+
+def test_a_source_of_rows_may_be_slower_than_a_transaction_of_ours_may_idle(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duly.store.postgres.IDLE_SECONDS", 1)
+    with opened(postgres_url) as slow:
+
+        def rows() -> Iterator[Any]:
+            for n in range(2_000):
+                if n == 1_500:
+                    with psycopg.connect(postgres_url) as elsewhere:
+                        elsewhere.execute("select pg_sleep(2)")
+                yield new(key=f"k{n}")
+
+        assert slow.load(rows()) == 2_000

@@ -67,9 +67,14 @@ Connection = psycopg.Connection[Any]
 MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transaction only
 
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
+# The server's side of it, or the locks of a machine that lost its power would stay for two hours.
+_SERVER_KEEPALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+# A process that was stopped inside one of our own transactions holds its locks for no longer than this.
+IDLE_SECONDS = 60
 
-# Lost races inside the database, and a server that is a standby for the moment.
+# Lost races inside the database, a server that is a standby for the moment, and a transaction that stood still.
 _PASSING = (
+    errors.IdleInTransactionSessionTimeout,
     errors.DeadlockDetected,
     errors.SerializationFailure,
     errors.LockNotAvailable,
@@ -85,9 +90,9 @@ class PostgresStore:
         self._timeout = timeout
         self._listen = listen
         self._sql = psycopg_sections()
-        self._pool = self._make_pool()
+        self._pool = self._make_pool({"idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s"})
         # Handlers may hold a transaction while they put or wait for other things: they have connections of their own.
-        self._handlers = self._make_pool()
+        self._handlers = self._make_pool({})
         # Behind a transaction pooler, where there is no LISTEN, prepared statements belong to someone else's session.
         self._prepare: bool | None = None if listen else False
         self._herald = Herald(self._tell)
@@ -100,7 +105,18 @@ class PostgresStore:
         self._pool.close()
         self._handlers.close()
 
-    def _make_pool(self) -> ConnectionPool[Connection]:
+    def _make_pool(self, settings: Mapping[str, str]) -> ConnectionPool[Connection]:
+        settings = {**_SERVER_KEEPALIVE, **settings}
+
+        def configure(connection: Connection) -> None:
+            self._configure(connection)
+            if self._listen:  # behind a pooler the session is not ours to set
+                connection.execute(
+                    "select set_config(name, value, false) from unnest(%s::text[], %s::text[]) as s(name, value)",
+                    (list(settings), list(settings.values())),
+                    prepare=False,
+                )
+
         return ConnectionPool(
             self.url,
             connection_class=Connection,
@@ -109,7 +125,7 @@ class PostgresStore:
             timeout=self._timeout,
             num_workers=1,
             open=False,
-            configure=self._configure,
+            configure=configure,
             kwargs={"autocommit": True, "connect_timeout": 10, "application_name": "duly", **_KEEPALIVE},
             name="duly",
         )
@@ -238,6 +254,7 @@ class PostgresStore:
         fresh = 0
         news: set[str] = set()
         with self._connection() as connection, connection.transaction():
+            connection.execute("set local idle_in_transaction_session_timeout = 0")  # the rows may come slowly
             now = self._run("now", {}, connection)[0][0]
             rows = chunks(new, 1_000)
             for has_keys, group in groupby(rows, key=lambda chunk: any(item.key is not None for item in chunk)):

@@ -102,11 +102,11 @@ class SqliteStore:
             connection = sqlite3.connect(
                 self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=256
             )
-            # The switch lasts, so it is made once: whoever reads inside a transaction has its turn already.
-            if not self._is_wal:
+            # The switch lasts, so it is made once, by whoever is first: nobody else has to wait for a turn.
+            if not self._is_wal and connection.execute("pragma journal_mode").fetchone() != ("wal",):
                 with self._queue():  # the switch does not wait for other connections by itself
                     connection.execute("pragma journal_mode = wal")
-                self._is_wal = True
+            self._is_wal = True
             connection.execute(f"pragma synchronous = {self._synchronous}")
             connection.execute("pragma foreign_keys = on")
             connection.execute("pragma wal_autocheckpoint = 0")
