@@ -119,15 +119,15 @@ def ration_for(ours: Fleet, seconds: float, workers: int) -> tuple[list[float], 
 
 def test_no_window_of_a_limit_is_exceeded_by_many_processes(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
-        times, _ = ration_for(ours, 14, workers=8)
+        times, _ = ration_for(ours, 14, workers=4)
         assert len(times) >= 5
 
 
 def test_a_limit_on_calls_at_the_same_time_holds_over_processes(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
-        ours.app.store.load(workload.tasks["crowd"].new({"n": n}) for n in range(60))
+        ours.app.store.load(workload.tasks["crowd"].new({"n": n}) for n in range(30))
         ours.start(3)
-        until(lambda: ours.states() == {"done": 60}, 120, lambda: (ours.states(), ours.logs()[-3000:]))
+        until(lambda: ours.states() == {"done": 30}, 120, lambda: (ours.states(), ours.logs()[-3000:]))
         ours.stop()
     inside, most = Counter[str](), 0
     for _key, _at, way in sorted(ours.lines("crowd"), key=lambda line: float(line[1])):
