@@ -85,6 +85,7 @@ class Duly:
         backlog: str | None = None,
         label: str | None = None,
         check: Callable[[dict[str, Any]], None] | None = None,
+        trusted: bool = False,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
@@ -95,7 +96,7 @@ class Duly:
         rank: lower runs first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is
         deactivated. limits: how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed
         work is made up. label: the noun that logs use. check: called with the arguments when they are put; raises
-        InputError.
+        InputError. trusted: known not to take its process down, so a try whose worker vanished is simply given back.
         """
         if handler is not None:
             return self._register(handler, **policies)
@@ -118,6 +119,7 @@ class Duly:
         backlog: str | None = None,
         label: str | None = None,
         check: Callable[[dict[str, Any]], None] | None = None,
+        trusted: bool = False,
     ) -> Task[P, R]:
         settings = self.settings
         name = checked_name("name", name or handler.__name__)
@@ -134,6 +136,7 @@ class Duly:
             retry=retry or Backoff(base=settings.retry_base_seconds, tries=settings.retry_tries),
             crash_limit=crash_limit or settings.crash_limit,
             breaker=_checked_breaker(breaker),
+            is_trusted=trusted,
         )
         task: Task[P, R] = Task(
             self,

@@ -70,6 +70,11 @@ class Attempt:
         return self.item.fingerprint
 
     @property
+    def revivals(self) -> int:
+        """How often a person had this item tried again after it had ended."""
+        return self.item.revivals
+
+    @property
     def lateness(self) -> timedelta:
         """How long after `due_at` it was started."""
         started_at = self.item.started_at or self.item.due_at

@@ -14,7 +14,8 @@ or was lost keeps it, so an item that takes its worker down cannot loop.
 
 Who is to blame for a lost worker? The first loss counts as the item's crash, and from then on the engine runs it in a
 process of its own, where a crash is seen for what it is. A worker that vanishes around such a process was not brought
-down by it: that try is given back, and only `loss_limit` of those send the item to review.
+down by it: that try is given back, and only `loss_limit` of those send the item to review. So it is from the first loss
+on for a task that is trusted.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ class Rules(Struct, frozen=True):
     crash_limit: int = 3
     loss_limit: int = 10
     breaker: int | None = None  # failures in a row after which a schedule is deactivated
+    is_trusted: bool = False  # known not to take its process down: a lost worker is never its fault
 
 
 # The last of the ranks that a put may ask for.
@@ -173,7 +175,7 @@ def _lose(item: Item, now: datetime, rules: Rules) -> Change:
     worker = item.claimed_by or "its worker"
     change = _keep(item, "lost", now, f"{worker} vanished while it ran this", "duly.Lost")
     change = replace(change, losses=item.losses + 1, expired_at=now)
-    if item.crashes == 0:
+    if item.crashes == 0 and not rules.is_trusted:
         return _crash(replace(change, crashes=1), item, now, rules)
     if change.losses >= rules.loss_limit:
         return _blame(_review(change, now), item, now, rules)

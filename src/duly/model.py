@@ -51,6 +51,7 @@ class Item(Struct, frozen=True, gc=False):
     streak: int | None = None  # failures in a row of its schedule when it was made
     fingerprint: str | None = None  # what its schedule last saw when it was made
     expires_at: datetime | None = None  # not to be started after this
+    revivals: int = 0  # times a person had it tried again after it had ended
 
     @property
     def failures_in_a_row(self) -> int:
@@ -76,6 +77,14 @@ class NewItem(Struct, frozen=True, gc=False):
     trace: str | None = None
     expires_at: datetime | None = None
     owner: str | None = None
+    version: int | None = None  # for `arm`: the key is the item's for good, and a higher version arms it again
+
+
+class Armed(Struct, frozen=True, gc=False):
+    """What an arm answers: the item, and whether it is new, armed again by a higher version, or known already."""
+
+    id: int
+    how: Literal["new", "again", "known"]
 
 
 class Placed(Struct, frozen=True, gc=False):

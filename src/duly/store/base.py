@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from duly.errors import KeyConflict
 from duly.model import (
     LIVE,
+    Armed,
     Change,
     Head,
     Item,
@@ -48,6 +49,10 @@ FRESH = timedelta(seconds=60)
 Plan = Callable[[Sequence[Schedule], Mapping[int, list[Item]]], Sequence[Revision]]
 
 
+# The arguments of a row that is armed again: given its old ones and the newer item.
+Merge = Callable[[bytes, NewItem], bytes]
+
+
 class Store(Protocol):
     url: str
 
@@ -67,6 +72,14 @@ class Store(Protocol):
 
     def load(self, new: Iterable[NewItem]) -> int:
         """Stream any number of items in, all or none; returns how many are new."""
+        ...
+
+    def arm(self, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
+        """Put items of one task whose key is theirs for good; all or none.
+
+        A higher version of a key arms its row again, whatever became of it, with the arguments that `merge` makes of
+        the old ones and the newer item; an equal or lower one changes nothing. An item without a version is just put.
+        """
         ...
 
     def survey(self) -> list[Head]:
@@ -188,6 +201,66 @@ def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> K
             item_id,
         )
     return None
+
+
+class Arming:
+    """What becomes of items with versions: each key once, by its highest version."""
+
+    def __init__(self, new: Sequence[NewItem], merge: Merge) -> None:
+        self._new = new
+        self._merge = merge
+        self._answers: list[Armed | None] = [None] * len(new)
+        self._open: dict[str, int] = {}  # the place of the highest version by key
+        self._without = [place for place, item in enumerate(new) if item.version is None]
+        for place, item in enumerate(new):
+            if item.version is not None:
+                assert item.key is not None
+                held = self._open.setdefault(item.key, place)
+                if item.version > (new[held].version or 0):
+                    self._open[item.key] = place
+        self._winners = dict(self._open)
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys that nothing was decided for yet."""
+        return list(self._open)
+
+    def again(self, found: Iterable[tuple[int, str, int, bytes]]) -> list[tuple[int, NewItem]]:
+        """Those of these rows (id, key, version, args) that a higher version arms again; the others are known."""
+        higher = []
+        for item_id, key, version, args in found:
+            place = self._open.pop(key)
+            item = self._new[place]
+            assert item.version is not None
+            if item.version > version:
+                higher.append((item_id, replace(item, args=self._merge(args, item))))
+            self._answers[place] = Armed(item_id, "again" if item.version > version else "known")
+        return higher
+
+    def fresh(self) -> list[NewItem]:
+        """What is to be inserted: in this order, those without a version first."""
+        return [self._new[place] for place in (*self._without, *self._open.values())]
+
+    def inserted(self, rows: Iterable[tuple[int, str | None]]) -> None:
+        """What was inserted of them, as id and key; keys that are not there were taken by someone meanwhile."""
+        for item_id, key in rows:
+            place = self._without.pop(0) if key is None or key not in self._open else self._open.pop(key)
+            self._answers[place] = Armed(item_id, "new")
+
+    def answers(self) -> list[Armed]:
+        told = []
+        for answer, item in zip(self._answers, self._new, strict=True):
+            if answer is None:  # a lower version than another in the same breath
+                assert item.key is not None
+                winner = self._answers[self._winners[item.key]]
+                assert winner is not None
+                answer = Armed(winner.id, "known")
+            told.append(answer)
+        return told
+
+
+def not_ours(task: str, keys: Sequence[str]) -> KeyConflict:
+    return KeyConflict(f"{keys[0]!r} of {task} belongs to a live item that was put without a version", 0)
 
 
 def chunks(rows: Iterable[NewItem], size: int) -> Iterator[list[NewItem]]:

@@ -25,6 +25,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from duly.clock import EPOCH
 from duly.errors import KeyConflict, NotMigrated, StoreUnavailable, WrongState
 from duly.model import (
+    Armed,
     Change,
     Head,
     Item,
@@ -39,6 +40,8 @@ from duly.model import (
 )
 from duly.store.base import (
     FRESH,
+    Arming,
+    Merge,
     News,
     Plan,
     Seats,
@@ -53,6 +56,7 @@ from duly.store.base import (
     key_parameters,
     live_by_schedule,
     members_of,
+    not_ours,
     notes_of,
     only_moves_on,
     quota,
@@ -271,6 +275,30 @@ class PostgresStore:
                         fresh += len(chunk)
         self._herald.trail(news)
         return fresh
+
+    def arm(self, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
+        if not new:
+            return []
+        with self._connection() as connection, connection.transaction():
+            armed = self._arm(connection, new, merge)
+        made = (item for item, answer in zip(new, armed, strict=True) if answer.how != "known")
+        self._herald.trail(news for item in made if (news := news_of(item)))
+        return armed
+
+    def _arm(self, connection: Connection, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
+        task, arming = new[0].task, Arming(new, merge)
+        for _ in range(3):  # once, unless someone else has the same keys at the same time
+            found = self._run("arm_find", {"task": task, "keys": arming.keys}, connection) if arming.keys else []
+            if again := arming.again(found):
+                ids = _ints([item_id for item_id, _ in again])
+                self._run("arm_leave", {"ids": ids}, connection)
+                self._run("arm_again", {"ids": ids, **_columns([item for _, item in again])}, connection)
+            if fresh := arming.fresh():
+                keys = [item.key for item in fresh]
+                arming.inserted(self._run("arm_new", {"task": task, "keys": keys, **_columns(fresh)}, connection))
+            if not arming.keys:
+                return arming.answers()
+        raise not_ours(task, arming.keys)
 
     def _tell(self, news: list[str]) -> None:
         self._run("tell", {"news": news})
@@ -675,6 +703,18 @@ class PostgresStore:
 
 _fence = attrgetter("fence")
 _ring = attrgetter("ring")
+
+
+def _columns(items: Sequence[NewItem]) -> dict[str, Any]:
+    return {
+        "queues": [item.queue for item in items],
+        "args": [item.args.decode() for item in items],
+        "due_ats": [item.due_at for item in items],
+        "ranks": _ints([item.rank for item in items]),
+        "max_attempts": _maybe_ints(item.max_attempts for item in items),
+        "traces": [item.trace for item in items],
+        "versions": _maybe_ints(item.version for item in items),
+    }
 
 
 def _ints(values: Iterable[int]) -> str:

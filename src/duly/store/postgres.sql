@@ -50,6 +50,49 @@ select id, cast(execution_key as text), cast(args as text), planned_at
   from duly_item
  where task = :task and live_key = :key and live_key is not null
 
+-- name: arm_find
+-- Whose keys these are for good, locked in the order of ids.
+select id, key, version, args
+  from duly_item
+ where task = :task and key = any(:keys::text[]) and version is not null
+ order by id
+   for update
+
+-- name: arm_new
+-- Inserts what is new; a key that someone took meanwhile is left alone and not returned.
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, version)
+select :task, n.queue, n.args::json, coalesce(n.due_at, statement_timestamp()),
+       coalesce(n.due_at, statement_timestamp()), n.key, n.rank, n.max_attempts, n.trace, n.version
+  from unnest(:queues::text[], :args::text[], :due_ats::timestamptz[], :keys::text[], :ranks::smallint[],
+              :max_attempts::int[], :traces::text[], :versions::bigint[])
+       as n(queue, args, due_at, key, rank, max_attempts, trace, version)
+    on conflict do nothing
+returning id, key
+
+-- name: arm_leave
+-- The try that a newer version leaves behind, ended or under way, for the item's story.
+insert into duly_attempt (item_id, number, fence, attempt_key, worker, started_at, ended_at, outcome)
+select id, attempt, fence,
+       format('%s-%s-%s', id, attempt, case when fence < 4294967296 then lpad(to_hex(fence), 8, '0') else to_hex(fence) end),
+       claimed_by, started_at, coalesce(finished_at, statement_timestamp()),
+       case when state = 'running' then 'superseded' else outcome end
+  from duly_item
+ where id = any(:ids::bigint[]) and state in ('running', 'done')
+    on conflict do nothing
+
+-- name: arm_again
+-- A row begins anew. A try of it that is still under way has its result refused, for the item waits again.
+update duly_item i
+   set state = 'waiting', lane = 'main', outcome = 'armed', queue = n.queue, args = n.args::json, rank = n.rank,
+       planned_at = coalesce(n.due_at, statement_timestamp()), due_at = coalesce(n.due_at, statement_timestamp()),
+       max_attempts = n.max_attempts, trace = n.trace, version = n.version, attempt = 0, failures = 0, crashes = 0,
+       losses = 0, revivals = 0, result = null, progress = null, finished_at = null, last_error = null,
+       error_class = null, error_group = null
+  from unnest(:ids::bigint[], :queues::text[], :args::text[], :due_ats::timestamptz[], :ranks::smallint[],
+              :max_attempts::int[], :traces::text[], :versions::bigint[])
+       as n(id, queue, args, due_at, rank, max_attempts, trace, version)
+ where i.id = n.id
+
 -- name: survey
 -- The earliest waiting item of each open queue, lane and rank: hops from group to group along the index, so its cost
 -- is the number of groups, not of rows.
@@ -104,7 +147,7 @@ update duly_item
        started_at = :now, progress = null
  where ctid = any((select places from picked)::tid[])
 returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key::text, args, attempt, max_attempts,
-          failures, crashes, losses, fence, trace, schedule_id, streak, fingerprint, expires_at
+          failures, crashes, losses, fence, trace, schedule_id, streak, fingerprint, expires_at, revivals
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's.
@@ -144,7 +187,8 @@ settled as (
            finished_at = c.finished_at, result = c.result::json,
            last_error = coalesce(c.error, i.last_error), error_class = coalesce(c.error_class, i.error_class),
            error_group = coalesce(c.error_group, i.error_group),
-           streak = case when c.outcome = 'revived' then null else i.streak end
+           streak = case when c.outcome = 'revived' then null else i.streak end,
+           revivals = case when c.outcome = 'revived' then i.revivals + 1 else i.revivals end
       from change c
      where i.id = any(:ids::bigint[]) and i.id = c.id and i.fence = c.fence and i.state = c.was
        and (c.expired_at is null
@@ -322,7 +366,7 @@ update duly_item set progress = :progress::json where id = :id and fence = :fenc
 -- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
 select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key::text,
        i.args, i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at,
-       i.schedule_id, i.streak, i.fingerprint, i.expires_at
+       i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals
   from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
   left join lateral (
        select * from duly_item i where i.id = any(l.items) and i.fence = l.fence and i.state = 'running') i
@@ -331,7 +375,7 @@ select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i
 -- name: fetch
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,
        max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
-       fingerprint, expires_at
+       fingerprint, expires_at, revivals
   from duly_item
  where id = any(:ids::bigint[])
 
@@ -339,7 +383,7 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
 -- What waits of these schedules.
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,
        max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
-       fingerprint, expires_at
+       fingerprint, expires_at, revivals
   from duly_item
  where schedule_id = any(:ids::bigint[]) and state = 'waiting'
    for update

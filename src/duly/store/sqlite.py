@@ -28,6 +28,7 @@ from msgspec.structs import replace
 from duly.clock import EPOCH
 from duly.errors import KeyConflict, NotMigrated, StoreError, StoreUnavailable, WrongState
 from duly.model import (
+    Armed,
     Change,
     Head,
     Item,
@@ -42,6 +43,8 @@ from duly.model import (
 )
 from duly.store.base import (
     FRESH,
+    Arming,
+    Merge,
     News,
     Plan,
     Seats,
@@ -56,6 +59,7 @@ from duly.store.base import (
     key_parameters,
     live_by_schedule,
     members_of,
+    not_ours,
     notes_of,
     only_moves_on,
     quota,
@@ -257,6 +261,27 @@ class SqliteStore:
                 )
                 fresh += len(chunk)
         return fresh
+
+    def arm(self, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
+        if not new:
+            return []
+        task, arming, now = new[0].task, Arming(new, merge), to_int(self.now())
+
+        def parameters(item: NewItem) -> dict[str, Any]:
+            due_at = now if item.due_at is None else to_int(item.due_at)
+            return {**item_parameters(item), "due_at": due_at, "version": item.version}
+
+        with self._writing() as writer:
+            found = writer.execute(self._sql["arm_find"], {"task": task, "keys": _json(arming.keys)}).fetchall()
+            again = arming.again((item_id, key, version, args.encode()) for item_id, key, version, args in found)
+            writer.execute(self._sql["arm_leave"], {"ids": _json([item_id for item_id, _ in again]), "now": now})
+            for item_id, item in again:
+                writer.execute(self._sql["arm_again"], {**parameters(item), "id": item_id})
+            rows = [row for item in arming.fresh() for row in writer.execute(self._sql["arm_new"], parameters(item))]
+            arming.inserted(rows)
+            if arming.keys:
+                raise not_ours(task, arming.keys)
+        return arming.answers()
 
     # -- the engine
 
@@ -673,6 +698,7 @@ def _typed(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
 def _claim_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (
         *row[:5], to_time(row[5]), to_time(row[6]), row[7], row[8], row[9].encode(), *row[10:20], _time(row[20]),
+        *row[21:],
     )  # fmt: skip
 
 
@@ -681,14 +707,14 @@ def _expired_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
         return row
     return (
         *row[:6], to_time(row[6]), to_time(row[7]), row[8], row[9], row[10].encode(), *row[11:18], _time(row[18]),
-        *row[19:22], _time(row[22]),
+        *row[19:22], _time(row[22]), *row[23:],
     )  # fmt: skip
 
 
 def _fetch_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (
         *row[:6], to_time(row[6]), to_time(row[7]), row[8], row[9], row[10].encode(), *row[11:18], _time(row[18]),
-        *row[19:23], _time(row[23]),
+        *row[19:23], _time(row[23]), *row[24:],
     )  # fmt: skip
 
 

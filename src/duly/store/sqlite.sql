@@ -18,6 +18,36 @@ select id, execution_key, args, planned_at
   from duly_item
  where task = :task and key = :key and key is not null and state in ('waiting', 'running')
 
+-- name: arm_find
+-- Whose keys these are for good.
+select id, key, version, args
+  from duly_item
+ where task = :task and key in (select value from json_each(:keys)) and version is not null
+
+-- name: arm_new
+insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, version)
+values (:task, :queue, :args, :due_at, :due_at, :key, :rank, :max_attempts, :trace, :version)
+    on conflict do nothing
+returning id, key
+
+-- name: arm_leave
+-- The try that a newer version leaves behind, ended or under way, for the item's story.
+insert into duly_attempt (item_id, number, fence, attempt_key, worker, started_at, ended_at, outcome)
+select id, attempt, fence, printf('%d-%d-%08x', id, attempt, fence), claimed_by, started_at,
+       coalesce(finished_at, :now), case when state = 'running' then 'superseded' else outcome end
+  from duly_item
+ where id in (select value from json_each(:ids)) and state in ('running', 'done')
+    on conflict do nothing
+
+-- name: arm_again
+-- A row begins anew. A try of it that is still under way has its result refused, for the item waits again.
+update duly_item
+   set state = 'waiting', lane = 'main', outcome = 'armed', queue = :queue, args = :args, rank = :rank,
+       planned_at = :due_at, due_at = :due_at, max_attempts = :max_attempts, trace = :trace, version = :version,
+       attempt = 0, failures = 0, crashes = 0, losses = 0, revivals = 0, result = null, progress = null,
+       finished_at = null, last_error = null, error_class = null, error_group = null
+ where id = :id
+
 -- name: survey
 -- The earliest waiting item of each open queue, lane and rank: hops from group to group along the index, so its cost
 -- is the number of groups, not of rows.
@@ -66,7 +96,7 @@ update duly_item
        progress = null
  where id in (select value from json_each(:ids))
 returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts, failures,
-          crashes, losses, fence, trace, schedule_id, streak, fingerprint, expires_at
+          crashes, losses, fence, trace, schedule_id, streak, fingerprint, expires_at, revivals
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over.
@@ -94,7 +124,8 @@ update duly_item
        finished_at = :finished_at, result = :result,
        last_error = coalesce(:error, last_error), error_class = coalesce(:error_class, error_class),
        error_group = coalesce(:error_group, error_group),
-       streak = case when :outcome = 'revived' then null else streak end
+       streak = case when :outcome = 'revived' then null else streak end,
+       revivals = case when :outcome = 'revived' then revivals + 1 else revivals end
  where id = :id and fence = :fence and state = :was
    and (:expired_at is null
         or not exists (select 1 from duly_lease l where l.fence = :fence and l.lease_until >= :expired_at))
@@ -220,21 +251,21 @@ update duly_item set progress = :progress where id = :id and fence = :fence and 
 -- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
 select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key, i.args,
        i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at,
-       i.schedule_id, i.streak, i.fingerprint, i.expires_at
+       i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals
   from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
   left join json_each(l.items) e
   left join duly_item i on i.id = e.value and i.fence = l.fence and i.state = 'running'
 
 -- name: fetch
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
-       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at
+       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals
   from duly_item
  where id in (select value from json_each(:ids))
 
 -- name: waiting_of
 -- What waits of these schedules.
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
-       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at
+       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals
   from duly_item
  where schedule_id in (select value from json_each(:ids)) and state = 'waiting'
 
