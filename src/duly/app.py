@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from duly import acts, codec
 from duly.clock import Clock, DatabaseClock
@@ -36,6 +36,24 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+class Companion(Protocol):
+    """Something that lives and dies with a worker, such as a bridge to a broker."""
+
+    def start(self) -> None: ...
+
+    def rest(self) -> None:
+        """The worker takes no more; neither must this."""
+        ...
+
+    def stop(self) -> None:
+        """The worker has come to rest."""
+        ...
+
+    def ailing(self) -> str | None:
+        """What is wrong, in a few words."""
+        ...
+
+
 class Duly:
     """An app: its tasks and the database they are due in.
 
@@ -58,6 +76,7 @@ class Duly:
         self.schedules = Schedules(self)
         self.people = People(self)
         self.apps: dict[str, Any] = {}  # what is built on this app, by name, for the service
+        self.companions: list[Companion] = []  # what runs beside this app's workers
         # Tasks of our own, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
         self.system[acts.TASK] = acts.acts_on(self)

@@ -115,6 +115,21 @@ class Settings:
     catalog_batch_size: int = _setting(10, "SKUs that one call may ask for.", least=1)
     catalog_calls_per_minute: int = _setting(2, "Calls in any minute, over all workers.", least=1)
 
+    service_name: str = _setting("retry-scheduler", "How the retry service calls itself at the broker.", "SERVICE_NAME")
+    rabbitmq_url: str = _setting(
+        "amqp://localhost:5672", "The broker of the retry service.", "RABBITMQ_URL", secret=True
+    )
+    retry_queue: str = _setting("retry.scheduled", "The queue that it consumes.", "RETRY_QUEUE")
+    manual_review_queue: str = _setting(
+        "manual-review.pending", "Where messages go that nobody but a person can help.", "MANUAL_REVIEW_QUEUE"
+    )
+    message_max_retries: int = _setting(
+        3, "Retries of a message that does not say how many it may have.", "DEFAULT_MAX_RETRIES", least=0
+    )
+    message_base_delay_ms: int = _setting(2_000, "Delay of a first retry; it doubles.", "BASE_DELAY_MS", least=0)
+    message_max_delay_ms: int = _setting(60_000, "The longest delay of a retry.", "MAX_DELAY_MS", least=0)
+    message_prefetch: int = _setting(1_000, "Messages that the broker sends ahead of their acknowledgement.", least=1)
+
     def __post_init__(self) -> None:
         if self.beat_seconds * 2 > self.lease_seconds:
             raise ConfigError("beat_seconds: must be at most half of lease_seconds, or leases end between heartbeats")

@@ -223,6 +223,16 @@ class Telemetry:
         ):
             yield
 
+    def follow(self, name: str, item: Item) -> str | None:
+        """A span of its own for one item of a batch: its traceparent, for whoever goes on; None without tracing."""
+        if not is_tracing():
+            return None
+        parent = propagate.extract({"traceparent": item.trace}) if item.trace else None
+        carrier: dict[str, str] = {}
+        with trace.get_tracer("duly").start_as_current_span(name, context=parent, kind=trace.SpanKind.PRODUCER):
+            propagate.inject(carrier)
+        return carrier.get("traceparent")
+
     def ran(self, durations: list[tuple[str, float]]) -> None:
         """How long handlers of these tasks took, in seconds."""
         self._duration.observe_all(durations)

@@ -114,6 +114,8 @@ class Worker:
         self._settler.wants = self._settles.wake
         self._settler.ran = app.telemetry.ran
         self._claimer.heard = self._claims.wake
+        # Of a worker that has all of the app's tasks, or at least theirs.
+        self._companions = list(app.companions)
         self._signals = 0
         self._stop = threading.Event()
         self._hurry = threading.Event()
@@ -132,6 +134,8 @@ class Worker:
         threading.Thread(
             target=self._keeper_store.watch, args=(self._hear, self._watch_stop), name="duly-watch", daemon=True
         ).start()
+        for companion in self._companions:
+            companion.start()
         log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self._tasks)})
 
     def run(self) -> None:
@@ -156,7 +160,7 @@ class Worker:
             return f"not running: {', '.join(dead)}"
         if any(isinstance(pool, AsyncPool) and pool.is_blocked() for pool in self._pools):
             return "an async handler blocks the event loop past its deadline"
-        return None
+        return next((trouble for each in self._companions if (trouble := each.ailing())), None)
 
     def stop(self) -> None:
         """Ask the worker to come to rest; a second time: at once."""
@@ -166,6 +170,8 @@ class Worker:
 
     def drain(self) -> None:
         """Come to rest: let handlers finish, then give back what did not."""
+        for companion in self._companions:
+            companion.rest()
         self._claimer.stop()
         self._watch_stop.set()
         self._claims.stop()
@@ -183,6 +189,8 @@ class Worker:
         self._settle_rest()
         for loop in (self._beats, self._settles, *self._chores):
             loop.stop()
+        for companion in self._companions:
+            companion.stop()
         for pool in self._every_pool:
             pool.close()
         for loop in (self._beats, self._settles, *self._chores):

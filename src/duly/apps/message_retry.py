@@ -1,0 +1,591 @@
+"""Messages that failed are published again to the queue they came from, later and later, until a person must look.
+
+    RABBITMQ_URL=amqp://broker duly retry-service        # as many as you like on PostgreSQL, one on SQLite
+
+    retry.scheduled ─▶ kept in the database ─▶ acknowledged ─▶ due ─▶ published to its queue ─▶ confirmed ─▶ done
+                                                                └─▶ retries used up ─▶ manual-review.pending + review
+
+A message is one row for good, found by its id: the same id with a higher count arms it again, with the same or a lower
+one it is a repetition and changes nothing. Delays double: 2, 4, 8 … 60 seconds and up to one second of jitter.
+`message_retry_on(app)` puts the same on an app of your own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+from prometheus_client import Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from duly import Attempt, Backoff, Duly, GiveUp, InputError, Snooze, codec
+from duly.bridge import contract
+from duly.bridge.consumer import Consumer, Delivery, Queue
+from duly.bridge.contract import Invalid, RetryRequest, clean, queue_problem
+from duly.bridge.properties import PERSISTENT, BadProperties, Properties, parse
+from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher, Receipt
+from duly.decide import decide
+from duly.errors import DulyError, ItemNotFound, StoreUnavailable, WrongState
+from duly.model import NewItem, Revived, Verdict
+from duly.patience import Patient
+from duly.read import OwnedRow
+from duly.task import NAME
+
+log = logging.getLogger("duly.bridge")
+
+TASK = QUEUE = "message_retry"
+WINDOW = 100  # messages that are published before their confirms are waited for
+# What fails on the way back (there is no such queue, say) is tried again a few times before a person must look.
+RETRY = Backoff(base=2, factor=2, cap=60, tries=4)
+# Retries are on time; what goes to a person may wait for them.
+TASK_RANK, REVIEW_RANK = 0, 10
+STORY = 20  # of the failures of a message, so many are told
+# Names of queues that have a queue and a label of their own; a stranger may send any number of others.
+OWN_NAMES = 500
+OTHERS = "others"
+# Redeliveries after which the broker itself sets a message aside: it takes its consumer down each time.
+DELIVERY_LIMIT = 100
+DRIFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
+PATIENCE = 5.0
+
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class Failure(Struct, frozen=True, omit_defaults=True):
+    """One of the times that a message failed."""
+
+    retry: int
+    at: datetime
+    reason: str = ""
+
+
+class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The arguments of the task. Bytes are base64, as JSON has none; `properties` are AMQP's, as they came."""
+
+    payload: str
+    queue: str = ""
+    message_id: str | None = None
+    retry_count: int = 0
+    max_retries: int = 3
+    reason: str = ""
+    properties: str = ""
+    story: list[Failure] = []
+    problem: str | None = None  # why it can never be retried as it is
+    is_in_review: bool = False  # the broker's review queue has it already
+
+    @property
+    def body(self) -> bytes:
+        return b64decode(self.payload)
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.retry_count >= self.max_retries
+
+
+class RetryFailed(DulyError):
+    """A message could not be published to its queue."""
+
+
+class MessageRetry:
+    """The retry service on one app. `start` and `stop` are the worker's to call."""
+
+    def __init__(self, app: Duly) -> None:
+        self.app = app
+        settings = app.settings
+        self._base = settings.message_base_delay_ms / 1000
+        self._cap = settings.message_max_delay_ms / 1000
+        self._names: set[str] = set()
+        self._marks = itertools.count(1)
+        registry = app.telemetry.registry
+        self._scheduled = Counter("retries_scheduled", "Retries that were scheduled.", ["queue"], registry=registry)
+        self._executed = Counter(
+            "retries_executed", "Messages published again, or not: success, failed.", ["queue", "status"],
+            registry=registry,
+        )  # fmt: skip
+        self._exhausted = Counter(
+            "retries_exhausted", "Messages moved to manual review after max retries.", ["queue"], registry=registry
+        )
+        self._drift = Histogram(
+            "retry_drift_seconds", "From the scheduled time to the broker's confirm.", buckets=DRIFT, registry=registry
+        )
+        self._invalid = Counter("retry_invalid_messages", "Messages that nobody can retry.", registry=registry)
+        self._repeated = Counter("retry_repeated_messages", "Deliveries of what was known.", registry=registry)
+        registry.register(_Depth(app))
+        self._publisher: Publisher | None = None
+        self._consumer: Consumer | None = None
+        self.task = self._register()
+
+    def _register(self) -> Any:
+        @self.app.task(name=TASK, queue=QUEUE, batch=WINDOW, retry=RETRY, trusted=True, deadline=900, check=_check)
+        def message_retry(rows: list[Message], attempts: list[Attempt]) -> list[Verdict | Exception | None]:
+            return self.send(rows, attempts)
+
+        return message_retry
+
+    # -- life
+
+    def start(self) -> None:
+        """Connect, and go on connecting; returns at once."""
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it says of broken connections we say in one line
+        settings = self.app.settings
+        review = Queue(settings.manual_review_queue, {"x-queue-type": "quorum"})
+        incoming = Queue(
+            settings.retry_queue,
+            {
+                "x-queue-type": "quorum",
+                "x-delivery-limit": DELIVERY_LIMIT,
+                "x-dead-letter-exchange": "",
+                "x-dead-letter-routing-key": settings.manual_review_queue,
+                "x-dead-letter-strategy": "at-least-once",
+                "x-overflow": "reject-publish",  # what at-least-once asks for; the queue has no limit
+            },
+        )
+        self._publisher = Publisher(settings.rabbitmq_url, f"{settings.service_name} publisher")
+        self._consumer = Consumer(
+            settings.rabbitmq_url,
+            f"{settings.service_name} consumer",
+            [incoming, review],
+            self.keep,
+            self._is_store_up,
+            prefetch=settings.message_prefetch,
+        )
+        self._publisher.start()
+        self._consumer.start()
+
+    def rest(self) -> None:
+        """Take no more messages in; what is due still goes out."""
+        if self._consumer is not None:
+            self._consumer.stop()
+
+    def stop(self) -> None:
+        if self._publisher is not None:
+            self._publisher.stop()
+
+    def ailing(self) -> str | None:
+        """What keeps messages from passing."""
+        if self._consumer is None or self._publisher is None:
+            return None
+        return self._consumer.trouble() or self._publisher.link.trouble()
+
+    def _is_store_up(self) -> bool:
+        try:
+            self.app.check()
+        except DulyError:
+            return False
+        return True
+
+    # -- in
+
+    def keep(self, deliveries: Sequence[Delivery]) -> None:
+        """Make these durable, all of them: what cannot be retried too, for a person to look at."""
+        items = [self._item(delivery) for delivery in deliveries]
+        try:
+            self._arm(items)
+        except StoreUnavailable:
+            raise
+        except DulyError as error:
+            # One of them is at fault; the others must not wait for it.
+            log.warning("%d messages could not be kept together: %s", len(items), error)
+            for delivery, item in zip(deliveries, items, strict=True):
+                try:
+                    self._arm([item])
+                except StoreUnavailable:
+                    raise
+                except DulyError as problem:
+                    self._arm([self._invalid_item(delivery, str(problem))])
+
+    def _arm(self, items: Sequence[NewItem]) -> None:
+        for item, armed in zip(items, self.app.store.arm(items, _merged), strict=True):
+            if armed.how == "known":
+                self._repeated.inc()
+            elif item.version is None:
+                self._invalid.inc()
+            elif item.rank == TASK_RANK:
+                self._scheduled.labels(self._label(item.queue)).inc()
+
+    def _item(self, delivery: Delivery) -> NewItem:
+        asked = Invalid(delivery.problem) if delivery.problem else self._read(delivery)
+        if isinstance(asked, RetryRequest) and asked.queue == self.app.settings.retry_queue:
+            asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself")
+        if isinstance(asked, Invalid):
+            return self._invalid_item(delivery, asked.problem)
+        now = self.app.clock.now()
+        properties = _original(delivery)
+        most = self.app.settings.message_max_retries if asked.max_retries is None else asked.max_retries
+        message = Message(
+            payload=b64encode(asked.payload).decode(),
+            queue=asked.queue,
+            message_id=asked.message_id,
+            retry_count=asked.retry_count,
+            max_retries=most,
+            reason=asked.reason,
+            properties=b64encode(properties.raw()).decode(),
+            story=[Failure(asked.retry_count, now, asked.reason[:500])],
+        )
+        args = codec.encode(message)
+        if len(args) > self.app.settings.max_args_bytes:
+            return self._invalid_item(delivery, f"it has {len(delivery.body):,} bytes, more than is kept of a message")
+        delay = 0.0 if message.is_exhausted else self.delay(asked.retry_count)
+        trace = properties.header("traceparent")
+        return NewItem(
+            task=TASK,
+            queue=self._queue(asked.queue),
+            args=args,
+            due_at=now + timedelta(seconds=delay),
+            key=asked.message_id,
+            version=asked.retry_count,
+            rank=REVIEW_RANK if message.is_exhausted else TASK_RANK,
+            trace=trace if isinstance(trace, str) and _TRACE.fullmatch(trace) else None,
+        )
+
+    def _read(self, delivery: Delivery) -> RetryRequest | Invalid:
+        return contract.read(delivery.body, delivery.properties.text("content_type"))
+
+    def delay(self, retry_count: int) -> float:
+        """Seconds until the next retry: doubling, capped, and up to a second of jitter."""
+        return float(min(self._base * 2 ** min(retry_count, 64), self._cap)) + random.random()  # noqa: S311 - spreads load, hides nothing
+
+    def _invalid_item(self, delivery: Delivery, problem: str) -> NewItem:
+        """A row for what nobody can retry: it goes to review, here and at the broker, with its bytes."""
+        problem = clean(problem, 1_000)
+        raw = delivery.properties.raw()
+        message = Message(
+            payload=b64encode(delivery.body).decode(), properties=b64encode(raw).decode(), problem=problem
+        )
+        args = codec.encode(message)
+        if len(args) > self.app.settings.max_args_bytes:
+            # More than a row holds: the broker's review queue has all of it, the row only tells.
+            self._send_aside(delivery, problem)
+            args = codec.encode(Message(payload="", problem=problem, is_in_review=True))
+        return NewItem(task=TASK, queue=QUEUE, args=args, due_at=self.app.clock.now(), rank=REVIEW_RANK)
+
+    def _send_aside(self, delivery: Delivery, problem: str) -> None:
+        headers = {"x-review-reason": problem}
+        outgoing = Outgoing(
+            -next(self._marks), self.app.settings.manual_review_queue,
+            _prepared(delivery.properties).with_headers(headers), delivery.body,
+        )  # fmt: skip
+        (receipt,) = self._publish([outgoing])
+        if receipt is not CONFIRMED:
+            raise StoreUnavailable(f"a message too large to keep could not be set aside: {receipt.why}")
+
+    def _queue(self, name: str) -> str:
+        """A queue of its own for each queue of the broker, to see, to pause and to be fair by, within reason."""
+        if name not in self._names:
+            if len(self._names) >= OWN_NAMES:
+                return f"{QUEUE}/{OTHERS}"
+            self._names.add(name)
+        is_plain = NAME.fullmatch(name) is not None and len(name) <= 150
+        return f"{QUEUE}/{name if is_plain else sha256(name.encode()).hexdigest()[:32]}"
+
+    def _label(self, queue: str) -> str:
+        return queue.removeprefix(f"{QUEUE}/")
+
+    # -- out
+
+    def send(self, rows: Sequence[Message], attempts: Sequence[Attempt]) -> list[Verdict | Exception | None]:
+        """Publish these, each to its queue or to review; what became of each."""
+        verdicts: list[Verdict | Exception | None] = [None] * len(rows)
+        out: list[tuple[int, Outgoing]] = []
+        for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
+            try:
+                if reason := _why_review(row, attempt):
+                    if row.is_in_review:
+                        verdicts[place] = GiveUp(reason)
+                    else:
+                        out.append((place, self._for_review(row, attempt, reason)))
+                else:
+                    out.append((place, self._again(row, attempt)))
+            except (BadProperties, ValueError) as error:
+                verdicts[place] = GiveUp(f"it cannot be published: {error}")
+        receipts = self._publish([outgoing for _, outgoing in out])
+        left: list[tuple[int, Outgoing, str]] = []
+        for (place, _), receipt in zip(out, receipts, strict=True):
+            row, attempt = rows[place], attempts[place]
+            verdicts[place] = self._judge(row, attempt, receipt, _why_review(row, attempt))
+            if isinstance(verdicts[place], RetryFailed) and attempt.number >= attempt.tries:
+                reason = clean(str(verdicts[place]), 1_000)
+                left.append((place, self._for_review(row, attempt, reason), reason))
+        for (place, _, reason), receipt in zip(left, self._publish([each[1] for each in left]), strict=True):
+            verdicts[place] = self._judge(rows[place], attempts[place], receipt, reason)
+        return verdicts
+
+    def _judge(
+        self, row: Message, attempt: Attempt, receipt: Receipt, reason: str | None
+    ) -> Verdict | Exception | None:
+        """`reason` is why it went to review; None when it went to its own queue."""
+        label = self._label(self._queue(row.queue)) if row.queue else OTHERS
+        match receipt.what:
+            case "confirmed" if reason is None:
+                self._executed.labels(label, "success").inc()
+                self._drift.observe(self._lateness(attempt))
+                return None
+            case "confirmed":
+                if row.problem is None and row.is_exhausted:
+                    self._exhausted.labels(label).inc()
+                return GiveUp(reason)
+            case "unknown":
+                return Snooze(1.0)
+            case "not_sent":
+                log.info("message %s waits: %s", attempt.id, receipt.why)
+                return Snooze(2.0 + random.random())  # noqa: S311
+            case _:
+                self._executed.labels(label, "failed").inc()
+                return RetryFailed(receipt.why)
+
+    def _lateness(self, attempt: Attempt) -> float:
+        is_first = attempt.number == 1 and not attempt.revivals
+        since = attempt.planned_at if is_first else attempt.due_at
+        return max((self.app.clock.now() - since).total_seconds(), 0.0)
+
+    def _publish(self, messages: Sequence[Outgoing]) -> list[Receipt]:
+        if not messages:
+            return []
+        if self._publisher is None:  # a handler that is called without a worker around it
+            raise DulyError("the retry service is not running: its worker connects to the broker")
+        return self._publisher.publish(messages)
+
+    def _again(self, row: Message, attempt: Attempt) -> Outgoing:
+        properties = _prepared(_properties(row)).with_headers(_headers(row, row.retry_count + 1))
+        if trace := self.app.telemetry.follow(f"publish {row.queue}", attempt.item):
+            properties = properties.with_headers({"traceparent": trace})
+        return Outgoing(attempt.id, row.queue, properties, row.body)
+
+    def _for_review(self, row: Message, attempt: Attempt, reason: str) -> Outgoing:
+        told: dict[str, str | int] = {"x-review-reason": reason, "x-retry-story": codec.encode(row.story).decode()}
+        if row.queue:
+            told = {**_headers(row, row.retry_count), **told, "x-original-queue": row.queue}
+        properties = _prepared(_properties(row))
+        if len(properties.raw()) > 100_000:  # with ours they may be more than a frame of the broker's holds
+            properties = replace(properties, headers=())
+        return Outgoing(attempt.id, self.app.settings.manual_review_queue, properties.with_headers(told), row.body)
+
+    # -- care
+
+    def resend(
+        self,
+        item_id: int,
+        *,
+        queue: str | None = None,
+        payload: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        actor: str = "local",
+    ) -> None:
+        """Publish this message now, whatever its count: to its queue or another, as it is or changed."""
+        self._change(item_id, "message.sent", actor, True, queue=queue, payload=payload, headers=headers)
+
+    def edit(
+        self,
+        item_id: int,
+        *,
+        queue: str | None = None,
+        payload: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        actor: str = "local",
+    ) -> None:
+        """Change a message that waits or is in review."""
+        self._change(item_id, "message.edited", actor, False, queue=queue, payload=payload, headers=headers)
+
+    def _change(
+        self,
+        item_id: int,
+        action: str,
+        actor: str,
+        is_sent: bool,
+        *,
+        queue: str | None,
+        payload: bytes | None,
+        headers: Mapping[str, str] | None,
+    ) -> None:
+        store, now = self.app.store, self.app.clock.now()
+        with store.transaction() as connection:
+            version = store.run(connection, "item_version", {"id": item_id})
+            found = store.fetch([item_id])
+            if not found or not version or found[0].task != TASK:
+                raise ItemNotFound(f"there is no message {item_id}")
+            (item,) = found
+            if item.state not in ("waiting", "failed"):
+                raise WrongState(f"message {item_id} is {item.state} and cannot be changed")
+            row = changed(msgspec.json.decode(item.args, type=Message), queue, payload, headers)
+            if is_sent and not row.queue:
+                raise InputError("queue", "say where to: this message came without a queue")
+            args = codec.encode(row)
+            if len(args) > self.app.settings.max_args_bytes:
+                raise InputError("payload", "is larger than is kept of a message")
+            values = {
+                "id": item_id, "owner": None, "was": item.state, "fence": item.fence, "version": version[0][0],
+                "args": args.decode(), "due_at": item.due_at, "rank": item.rank, "now": now,
+            }  # fmt: skip
+            if not store.run(connection, "edit_item", values):
+                raise WrongState(f"message {item_id} was changed by someone else; look again")
+            if is_sent and store.settle([decide(item, Revived(now), now, self.task.rules)], connection=connection):
+                raise WrongState(f"message {item_id} was changed by someone else; look again")
+            said = {"queue": queue, "payloadBytes": None if payload is None else len(payload)}
+            said["headers"] = sorted(headers or ())  # type: ignore[assignment]
+            note = {"actor": actor, "action": action, "subject": f"item:{item_id}", "now": now}
+            store.run(connection, "write_note", {**note, "details": codec.encode(said).decode()})
+
+    def shown(self, row: OwnedRow) -> dict[str, Any]:
+        """A message for people to read."""
+        message = msgspec.convert(row.args, Message)
+        body = message.body
+        try:
+            properties = _properties(message).shown()
+        except BadProperties:
+            properties = {}
+        return {
+            "id": row.id,
+            "message_id": message.message_id,
+            "queue": message.queue,
+            "state": row.state,
+            "due_at": row.due_at,
+            "retry_count": message.retry_count,
+            "max_retries": message.max_retries,
+            "reason": message.reason or message.problem or "",
+            "error": row.last_error,
+            "first_failed_at": message.story[0].at if message.story else None,
+            "story": [msgspec.to_builtins(each, builtin_types=(datetime,)) for each in message.story],
+            "properties": properties,
+            "payload": preview(body),
+        }
+
+
+class _Depth:
+    """The gauge of waiting messages, read at a scrape."""
+
+    def __init__(self, app: Duly) -> None:
+        self._ask = Patient(lambda: app.read.depths(), PATIENCE)
+
+    def collect(self) -> Iterator[Metric]:
+        depth = GaugeMetricFamily("retry_queue_depth", "Pending retry tasks.")
+        try:
+            depths = self._ask()
+        except DulyError:
+            return
+        mine = (QUEUE, f"{QUEUE}/")
+        waiting = sum(
+            each.items for each in depths
+            if each.state == "waiting" and (each.queue == mine[0] or each.queue.startswith(mine[1]))
+        )  # fmt: skip
+        depth.add_metric([], waiting)
+        yield depth
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+def message_retry_on(app: Duly) -> MessageRetry:
+    """Register the task `message_retry` on this app; its workers connect to the broker."""
+    service = MessageRetry(app)
+    app.apps["messages"] = service
+    app.companions.append(service)
+    return service
+
+
+def changed(row: Message, queue: str | None, payload: bytes | None, headers: Mapping[str, str] | None) -> Message:
+    """The message as a person wants it."""
+    if queue is not None:
+        if problem := queue_problem(queue):
+            raise InputError("queue", problem)
+        row = replace(row, queue=queue, problem=None)
+    if payload is not None:
+        row = replace(row, payload=b64encode(payload).decode())
+    if headers:
+        for name in headers:
+            if not name or len(name.encode()) > 127:
+                raise InputError("headers", "a name has from 1 to 127 bytes")
+        properties = _properties(row).with_headers(headers)
+        row = replace(row, properties=b64encode(properties.raw()).decode())
+    return row
+
+
+def preview(body: bytes, most: int = 2_000) -> dict[str, Any]:
+    """Some of a payload, as text if it is text, and in hex."""
+    part = body[:most]
+    try:
+        text: str | None = part.decode()
+    except UnicodeDecodeError as error:
+        is_cut_short = len(body) > most and error.start > most - 4
+        text = part[: error.start].decode() if is_cut_short else None
+    if text is not None and any(ord(each) < 32 and each not in "\t\r\n" for each in text):
+        text = None
+    return {"bytes": len(body), "text": text, "hex": body[:256].hex(" ")}
+
+
+def _check(args: dict[str, Any]) -> None:
+    """What people may put by themselves: a message like any that arrives."""
+    try:
+        b64decode(args["payload"], validate=True)
+        parse(b64decode(args["properties"], validate=True)) if args["properties"] else None
+    except ValueError as error:
+        raise InputError("payload", f"must be base64: {error}") from None
+    if args["problem"] is None and (problem := queue_problem(args["queue"])):
+        raise InputError("queue", problem)
+
+
+def _why_review(row: Message, attempt: Attempt) -> str | None:
+    """Why this message goes to a person, not to its queue; None once a person has sent it back."""
+    if row.problem is not None:
+        return row.problem
+    if row.is_exhausted and not attempt.revivals:
+        return f"retries exhausted ({row.retry_count} of {row.max_retries}): {row.reason}"
+    return None
+
+
+def _merged(old: bytes, item: NewItem) -> bytes:
+    """The newer message with the story of the older one."""
+    message = msgspec.json.decode(item.args, type=Message)
+    try:
+        story = msgspec.json.decode(old, type=Message).story
+    except msgspec.ValidationError:
+        story = []
+    if len(story) >= STORY:  # the first tells when it began
+        story = [story[0], *story[-(STORY - 2) :]]
+    return codec.encode(replace(message, story=[*story, *message.story]))
+
+
+def _original(delivery: Delivery) -> Properties:
+    """The properties that the message itself had, as far as they came along."""
+    properties = delivery.properties
+    own = properties.header("x-original-content-type")
+    if isinstance(own, str):
+        return properties.but(content_type=own[:255])
+    if contract.is_json(properties.text("content_type")) and contract.looks_like_json(delivery.body):
+        return properties.but(content_type=None)  # of the envelope
+    return properties
+
+
+def _headers(row: Message, count: int) -> dict[str, str | int]:
+    """What a message tells of its retries. `x-retry-count` of a retry is what `retry_count` is to be if it fails."""
+    headers: dict[str, str | int] = {
+        "x-retry-message-id": row.message_id or "",
+        "x-retry-count": count,
+        "x-retry-max": row.max_retries,
+        "x-retry-reason": row.reason,
+    }
+    if row.story:
+        headers["x-retry-first-failure"] = row.story[0].at.astimezone(UTC).isoformat()
+    return headers
+
+
+def _properties(row: Message) -> Properties:
+    return parse(b64decode(row.properties)) if row.properties else Properties()
+
+
+def _prepared(properties: Properties) -> Properties:
+    """What may be published: by us, to one queue, durably."""
+    return properties.but(delivery_mode=PERSISTENT, user_id=None).but_headers(("CC", "BCC"))
+
+
+app = Duly()
+messages = message_retry_on(app)

@@ -1,0 +1,193 @@
+"""Messages from the broker, in batches, acknowledged once whoever keeps them has committed.
+
+    broker ─▶ link's thread ─▶ a deque ─▶ keeper's thread: keep(batch), commit ─▶ link's thread: ack up to the last
+
+When the batch cannot be kept because the database is away, the channel is closed, so that the broker has all of them
+back, and nothing is consumed until the database answers again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from duly.bridge.link import Link, Unread
+from duly.bridge.properties import Properties
+from duly.errors import StoreUnavailable
+
+log = logging.getLogger("duly.bridge")
+
+LONGEST_REST = 5.0
+
+
+class Delivery(Struct, frozen=True):
+    """A message as it came."""
+
+    body: bytes
+    properties: Properties
+    is_redelivered: bool
+
+    @property
+    def problem(self) -> str | None:
+        return self.properties.problem if isinstance(self.properties, Unread) else None
+
+
+class Queue(Struct, frozen=True):
+    """A queue that is declared if it does not exist, and used as it is if it does."""
+
+    name: str
+    arguments: dict[str, Any] = {}
+
+
+class Consumer:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        queues: Sequence[Queue],
+        keep: Callable[[list[Delivery]], None],
+        is_store_up: Callable[[], bool],
+        prefetch: int = 1_000,
+        most: int = 500,
+    ) -> None:
+        self._queues = queues  # the first is the one to consume
+        self._keep = keep
+        self._is_store_up = is_store_up
+        self._prefetch = prefetch
+        self._most = most
+        self._channel: Any = None
+        self._tag: str | None = None
+        # Deliveries with their tag and the channel they came by; an ack on another channel would be for others.
+        self._come: deque[tuple[Any, int, Delivery]] = deque()
+        self._news = threading.Event()
+        self._stopping = threading.Event()
+        self._resting: str | None = None
+        self.link = Link(url, name, self)
+        self._keeper = threading.Thread(target=self._keep_all, name="duly-keeper-of-messages", daemon=True)
+
+    def start(self) -> None:
+        self.link.start()
+        self._keeper.start()
+
+    def stop(self) -> None:
+        """Take no more; what was not acknowledged stays with the broker."""
+        self._stopping.set()
+        self._news.set()
+        self._keeper.join(30)
+        self.link.stop()
+
+    def trouble(self) -> str | None:
+        if self._resting is not None:
+            return f"not consuming while the database is away: {self._resting}"
+        return self.link.trouble() if not self.link.is_open else None
+
+    # -- on the link's thread
+
+    def opened(self, channel: Any) -> None:
+        if self._resting is None:
+            self._declare(channel, list(self._queues))
+
+    def closed(self, reason: str, is_refusal: bool) -> None:
+        self._channel = self._tag = None
+        self._come.clear()
+
+    def _declare(self, channel: Any, left: list[Queue]) -> None:
+        """Use the first of these as it is, or make it; then the others; then consume."""
+        if not left:
+            self._consume(channel)
+            return
+        queue, *others = left
+        probe = self.link.another_channel
+
+        def exists(asked: Any) -> None:
+            asked.queue_declare(queue.name, passive=True, callback=lambda _: found(asked))
+
+        def found(asked: Any) -> None:
+            asked.close()
+            self._declare(channel, others)
+
+        def missing() -> None:
+            if channel.is_open:
+                log.info("declaring queue %s", queue.name)
+                channel.queue_declare(
+                    queue.name,
+                    durable=True,
+                    arguments=queue.arguments,
+                    callback=lambda _: self._declare(channel, others),
+                )
+
+        probe(exists, missing)
+
+    def _consume(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_cancel_callback(lambda _: self._cancelled(channel))
+        channel.basic_qos(prefetch_count=self._prefetch, callback=lambda _: self._begin(channel))
+
+    def _begin(self, channel: Any) -> None:
+        self._tag = channel.basic_consume(self._queues[0].name, self._on_message)
+
+    def _cancelled(self, channel: Any) -> None:
+        """The queue was deleted: a new channel declares it again."""
+        log.warning("queue %s is gone", self._queues[0].name)
+        channel.close()
+
+    def _on_message(self, channel: Any, method: Any, properties: Properties, body: bytes) -> None:
+        self._come.append((channel, method.delivery_tag, Delivery(body, properties, bool(method.redelivered))))
+        self._news.set()
+
+    def _ack(self, channel: Any, tag: int) -> None:
+        if channel is self._channel and channel.is_open:
+            channel.basic_ack(tag, multiple=True)
+
+    # -- on the keeper's thread
+
+    def _keep_all(self) -> None:
+        while not self._stopping.is_set():
+            self._news.wait(1.0)
+            self._news.clear()
+            while batch := self._take():
+                if self._stopping.is_set():
+                    return
+                self._keep_one(batch)
+
+    def _take(self) -> list[tuple[Any, int, Delivery]]:
+        batch: list[tuple[Any, int, Delivery]] = []
+        while len(batch) < self._most:
+            try:
+                each = self._come.popleft()
+            except IndexError:
+                break
+            if batch and each[0] is not batch[0][0]:  # of a newer channel; the older ones are with the broker again
+                batch = []
+            batch.append(each)
+        return batch
+
+    def _keep_one(self, batch: list[tuple[Any, int, Delivery]]) -> None:
+        channel, last, _ = batch[-1]
+        try:
+            self._keep([delivery for _, _, delivery in batch])
+        except StoreUnavailable as error:
+            self._rest(str(error))
+        except Exception as error:  # nothing is lost while it stays with the broker
+            log.exception("%d messages could not be kept; they stay with the broker", len(batch))
+            self._rest(f"{type(error).__name__}: {error}")
+        else:
+            self.link.call(lambda: self._ack(channel, last))
+
+    def _rest(self, why: str) -> None:
+        """Leave everything with the broker until the database is back."""
+        log.warning("consuming no more until the database answers: %s", why)
+        self._resting = why
+        self.link.call(self.link.reopen)
+        pause = 0.2
+        while not self._stopping.wait(pause) and not self._is_store_up():
+            pause = min(pause * 2, LONGEST_REST)
+        self._resting = None
+        if not self._stopping.is_set():
+            log.info("consuming again")
+            self.link.call(self.link.reopen)

@@ -1,0 +1,227 @@
+"""A connection to the broker, on a thread of its own, made again whenever it breaks.
+
+pika does the talking: the handshake, TLS, heartbeats and frames. All that touches a connection or a channel happens on
+its thread; `call` is the way in for everybody else.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import struct
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Protocol
+
+import pika
+from pika import exceptions, frame
+
+from duly.bridge.properties import BadProperties, Properties, parse
+from duly.errors import ConfigError
+
+log = logging.getLogger("duly.bridge")
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+HEARTBEAT = 10  # seconds; twice as much silence and the connection counts as dead
+
+
+class Unread(Properties, frozen=True):
+    """Properties that could not be read: as good as none, and `problem` says why."""
+
+    problem: str = ""
+
+
+class Connection(pika.SelectConnection):  # type: ignore[misc]
+    """pika's, but for the properties of messages, which are kept as they come."""
+
+    def _read_frame(self) -> Any:
+        data = self._frame_buffer
+        if data[:1] != b"\x02" or len(data) < 7:
+            return super()._read_frame()
+        channel, size = struct.unpack_from(">HI", data, 1)
+        end = 7 + size + 1
+        if end > len(data):
+            return 0, None
+        if data[end - 1 : end] != b"\xce" or size < 14:
+            raise exceptions.InvalidFrameError("a header frame is cut short")
+        _, _, body_size = struct.unpack_from(">HHQ", data, 7)
+        try:
+            properties = parse(bytes(data[19 : end - 1]))
+        except BadProperties as error:
+            properties = Unread(problem=str(error))
+        return end, frame.Header(channel, body_size, properties)
+
+
+class User(Protocol):
+    """What uses a link: told, on the link's thread, when there is a channel and when there is none any more."""
+
+    def opened(self, channel: Any) -> None: ...
+
+    def closed(self, reason: str, is_refusal: bool) -> None:
+        """`is_refusal`: the broker closed the channel over something that was done on it."""
+        ...
+
+
+class Link:
+    def __init__(self, url: str, name: str, user: User) -> None:
+        try:
+            self._parameters = pika.URLParameters(url)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"rabbitmq_url: cannot be read: {type(error).__name__}") from None
+        self._parameters.client_properties = {"connection_name": name}
+        if "heartbeat" not in url:
+            self._parameters.heartbeat = HEARTBEAT
+        self.name = name
+        self.where = f"{self._parameters.host}:{self._parameters.port}"
+        self._user = user
+        self._connection: Any = None
+        self._channel: Any = None
+        self._is_open = threading.Event()
+        self._blocked: str | None = None
+        self._trouble = "not connected yet"
+        self._stopping = threading.Event()
+        self._pause = FIRST_PAUSE
+        self._thread = threading.Thread(target=self._run, name=f"duly-{name}", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Close the connection, politely, and end the thread."""
+        self._stopping.set()
+        self.call(self._close)
+        self._thread.join(5)
+
+    def trouble(self) -> str | None:
+        """What keeps messages from passing, in a few words; None when nothing does."""
+        if not self._is_open.is_set():
+            return f"no connection to the broker at {self.where}: {self._trouble}"
+        return None if self._blocked is None else f"the broker at {self.where} takes no messages: {self._blocked}"
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open.is_set()
+
+    @property
+    def is_blocked(self) -> bool:
+        return self._blocked is not None
+
+    @property
+    def frame_max(self) -> int:
+        connection = self._connection
+        return int(connection.params.frame_max) if connection is not None else 131_072
+
+    def call(self, act: Callable[[], None]) -> bool:
+        """Have this run on the link's thread; False when there is no connection to run it for."""
+        connection = self._connection
+        if connection is None:
+            return False
+        with suppress(Exception):  # a loop that has just been closed
+            connection.ioloop.add_callback_threadsafe(act)
+            return True
+        return False
+
+    def reopen(self) -> None:
+        """Close the channel and open another: what was not acknowledged goes back to its queue."""
+        if self._channel is not None and self._channel.is_open:
+            self._channel.close()
+
+    # -- the thread
+
+    def another_channel(self, use: Callable[[Any], None], refused: Callable[[], None]) -> None:
+        """A channel to ask something on that may fail; `refused` when the broker closes it over that."""
+
+        def begin(channel: Any) -> None:
+            channel.add_on_close_callback(over)
+            use(channel)
+
+        def over(_: Any, reason: Exception) -> None:
+            if isinstance(reason, exceptions.ChannelClosedByBroker):
+                refused()
+
+        self._connection.channel(on_open_callback=begin)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                connection = Connection(
+                    self._parameters,
+                    on_open_callback=self._on_open,
+                    on_open_error_callback=self._on_no_connection,
+                    on_close_callback=self._on_no_connection,
+                )
+                connection.add_on_connection_blocked_callback(self._on_blocked)
+                connection.add_on_connection_unblocked_callback(self._on_unblocked)
+                self._connection = connection
+                if not self._stopping.is_set():
+                    connection.ioloop.start()
+            except Exception as error:  # whatever it is, the next connection may do better
+                log.exception("the connection to %s broke", self.where)
+                self._lose(error)
+            self._connection = None
+            pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load
+            self._pause = min(self._pause * 2, LONGEST_PAUSE)
+            self._stopping.wait(pause)
+
+    def _on_open(self, connection: Any) -> None:
+        self._open_channel()
+
+    def _open_channel(self) -> None:
+        self._connection.channel(on_open_callback=self._on_channel)
+
+    def _on_channel(self, channel: Any) -> None:
+        self._channel = channel
+        channel.add_on_close_callback(self._on_channel_closed)
+        self._pause = FIRST_PAUSE
+        self._blocked = None
+        self._is_open.set()
+        log.info("%s: connected to %s", self.name, self.where)
+        self._user.opened(channel)
+
+    def _on_channel_closed(self, channel: Any, reason: Exception) -> None:
+        is_refusal = isinstance(reason, exceptions.ChannelClosedByBroker)
+        if channel is self._channel:
+            self._lose(reason, is_refusal)
+        if self._connection is not None and self._connection.is_open and not self._stopping.is_set():
+            # The connection is well; not at once, for what closed this channel may close the next.
+            self._connection.ioloop.call_later(FIRST_PAUSE, self._open_channel)
+
+    def _on_no_connection(self, connection: Any, reason: Exception) -> None:
+        self._lose(reason)
+        connection.ioloop.stop()
+
+    def _lose(self, reason: BaseException, is_refusal: bool = False) -> None:
+        was_open = self._is_open.is_set()
+        self._is_open.clear()
+        self._channel = None
+        self._trouble = _words(reason)
+        if was_open:
+            if not self._stopping.is_set():
+                log.warning("%s: lost %s: %s", self.name, self.where, self._trouble)
+            self._user.closed(self._trouble, is_refusal)
+
+    def _on_blocked(self, _: Any, method: Any) -> None:
+        self._blocked = str(method.method.reason or "blocked")
+        log.warning("%s: %s takes no messages: %s", self.name, self.where, self._blocked)
+
+    def _on_unblocked(self, *_: Any) -> None:
+        self._blocked = None
+        log.info("%s: %s takes messages again", self.name, self.where)
+
+    def _close(self) -> None:
+        connection = self._connection
+        if connection is not None and connection.is_open:
+            connection.close()
+        elif connection is not None:
+            connection.ioloop.stop()
+
+
+def _words(reason: BaseException) -> str:
+    """An error of pika's, in words: some say nothing but their class, some hold others."""
+    inner = getattr(reason, "args", ())
+    text = str(reason).strip()
+    if inner and isinstance(inner[0], BaseException):
+        return _words(inner[0])
+    name = type(reason).__name__
+    return f"{name}: {text}"[:300] if text and text != name else name
