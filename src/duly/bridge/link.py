@@ -192,13 +192,13 @@ class Link:
         connection.ioloop.stop()
 
     def _lose(self, reason: BaseException, is_refusal: bool = False) -> None:
-        was_open = self._is_open.is_set()
+        was_open, before = self._is_open.is_set(), self._trouble
         self._is_open.clear()
         self._channel = None
         self._trouble = _words(reason)
+        if (was_open or self._trouble != before) and not self._stopping.is_set():
+            log.warning("%s: no connection to %s: %s", self.name, self.where, self._trouble)
         if was_open:
-            if not self._stopping.is_set():
-                log.warning("%s: lost %s: %s", self.name, self.where, self._trouble)
             self._user.closed(self._trouble, is_refusal)
 
     def _on_blocked(self, _: Any, method: Any) -> None:
