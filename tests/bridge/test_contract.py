@@ -86,7 +86,7 @@ def test_what_is_wrong_is_said_by_name(fields: dict[str, object], problem: str) 
     "body",
     [
         b"{", b"[]", b"{}", b'{"messageId": 7}', b'{"retryCount": 1e400}', b'{"a":' * 5_000, b"\xff{",
-        b'{"messageId":"\\ud800"}', b'{"messageId":"%s","originalQueue":"q","retryCount":%s}' % (ID.encode(), b"9" * 5_000),
+        b'{"messageId":"\\ud800"}', b'{"retryCount":%s}' % (b"9" * 5_000),
     ],
 )  # fmt: skip
 def test_json_that_is_none_of_ours_is_invalid(body: bytes) -> None:

@@ -45,8 +45,7 @@ log = logging.getLogger("duly.bridge")
 
 TASK = QUEUE = "message_retry"
 WINDOW = 100  # messages that are published before their confirms are waited for
-# What fails on the way back (there is no such queue, say) is tried again a few times before a person must look.
-RETRY = Backoff(base=2, factor=2, cap=60, tries=4)
+TRIES = 4  # to publish a message: its queue may be there again before a person must look
 # Retries are on time; what goes to a person may wait for them.
 TASK_RANK, REVIEW_RANK = 0, 10
 STORY = 20  # of the failures of a message, so many are told
@@ -126,7 +125,9 @@ class MessageRetry:
         self.task = self._register()
 
     def _register(self) -> Any:
-        @self.app.task(name=TASK, queue=QUEUE, batch=WINDOW, retry=RETRY, trusted=True, deadline=900, check=_check)
+        retry = Backoff(base=self._base, cap=self._cap, tries=TRIES)
+
+        @self.app.task(name=TASK, queue=QUEUE, batch=WINDOW, retry=retry, trusted=True, deadline=900, check=_check)
         def message_retry(rows: list[Message], attempts: list[Attempt]) -> list[Verdict | Exception | None]:
             return self.send(rows, attempts)
 
@@ -313,7 +314,8 @@ class MessageRetry:
         for (place, _), receipt in zip(out, receipts, strict=True):
             row, attempt = rows[place], attempts[place]
             verdicts[place] = self._judge(row, attempt, receipt, _why_review(row, attempt))
-            if isinstance(verdicts[place], RetryFailed) and attempt.number >= attempt.tries:
+            is_last = attempt.number >= attempt.tries or receipt.what == "refused"
+            if isinstance(verdicts[place], RetryFailed) and is_last:
                 reason = clean(str(verdicts[place]), 1_000)
                 left.append((place, self._for_review(row, attempt, reason), reason))
         for (place, _, reason), receipt in zip(left, self._publish([each[1] for each in left]), strict=True):
@@ -336,7 +338,7 @@ class MessageRetry:
                 return GiveUp(reason)
             case "unknown":
                 return Snooze(1.0)
-            case "not_sent":
+            case "not_sent" | "nacked":  # a broker that is away or full is not the message's fault
                 log.info("message %s waits: %s", attempt.id, receipt.why)
                 return Snooze(2.0 + random.random())  # noqa: S311
             case _:

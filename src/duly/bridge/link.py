@@ -65,6 +65,8 @@ class User(Protocol):
 
 class Link:
     def __init__(self, url: str, name: str, user: User) -> None:
+        if not url.startswith(("amqp://", "amqps://")):
+            raise ConfigError("rabbitmq_url: must begin with amqp:// or amqps://")
         try:
             self._parameters = pika.URLParameters(url)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -36,10 +36,11 @@ class Outgoing(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True):
-    """confirmed: the broker has it. unroutable: no such queue. refused: the broker or the protocol will not have it.
-    unknown: the connection broke first, so it may or may not be there. not_sent: there was nobody to send it to."""
+    """confirmed: the broker has it. unroutable: no such queue. refused: neither broker nor protocol will ever have it.
+    nacked: the broker cannot take it now. unknown: the connection broke first, so it may or may not be there.
+    not_sent: there was nobody to send it to."""
 
-    what: Literal["confirmed", "unroutable", "refused", "unknown", "not_sent"]
+    what: Literal["confirmed", "unroutable", "refused", "nacked", "unknown", "not_sent"]
     why: str = ""
 
 
@@ -197,4 +198,6 @@ class Publisher:
             elif is_ack:
                 window.tell(place, CONFIRMED)
             else:
-                window.tell(place, Receipt("refused", "the broker did not take it"))
+                window.tell(
+                    place, Receipt("nacked", f"the broker cannot take it for {window.messages[place].queue!r} now")
+                )

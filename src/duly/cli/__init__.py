@@ -63,7 +63,7 @@ def main() -> None:
 
 
 for command in (
-    up, worker, serve, retry_service, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits, late, stuck, alerts,
-    alive, plan, simulate, users, keys, doctor, settings,
+    up, worker, serve, retry_service, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits,
+    late, stuck, alerts, alive, plan, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

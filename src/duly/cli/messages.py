@@ -27,7 +27,7 @@ PROMPT: dict[str, Any] = {
 }
 
 
-def _impose_poll(ctx: click.Context, option: click.Parameter, value: int) -> None:
+def _impose_poll(ctx: click.Context, _: click.Parameter, value: int) -> None:
     if "poll_seconds" not in sources():
         ctx.with_resource(imposed(poll_seconds=value / 1000))
 

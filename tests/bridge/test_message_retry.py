@@ -1,0 +1,338 @@
+"""The retry service on a real broker: what comes goes back, later, once, and unchanged; the rest goes to people."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import struct
+from base64 import b64decode
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import pika
+import pytest
+from prometheus_client import generate_latest
+
+from duly.apps.message_retry import MessageRetry
+from duly.bridge.properties import parse
+from duly.errors import InputError, ItemNotFound, WrongState
+from duly.read import Row
+from tests.bridge.support import INCOMING, REVIEW, Broker, broker_at, patiently, retry_message, service_at
+
+ID = "6f1d2c3b-0000-4000-8000-00000000000a"
+
+
+@pytest.fixture
+def broker(vhost_url: str) -> Iterator[Broker]:
+    with broker_at(vhost_url) as one:
+        one.declare("orders")
+        yield one
+
+
+@pytest.fixture
+def service(database_url: str, vhost_url: str, broker: Broker) -> Iterator[MessageRetry]:
+    with service_at(database_url, vhost_url) as one:
+        yield one
+
+
+def rows(service: MessageRetry) -> list[Row]:
+    return list(service.app.read.pages())
+
+
+def row_of(service: MessageRetry, state: str) -> Row:
+    """The only row, once it is in this state."""
+    return patiently(lambda: next((row for row in rows(service) if row.state == state), None), 30, f"{state} row")
+
+
+def metrics(service: MessageRetry) -> dict[str, float]:
+    lines = generate_latest(service.app.telemetry.registry).decode().splitlines()
+    return {name: float(value) for name, _, value in (line.rpartition(" ") for line in lines if line[0] != "#")}
+
+
+def test_a_message_comes_back_to_its_queue_as_it_was_with_its_story_in_headers(
+    service: MessageRetry, broker: Broker
+) -> None:
+    payload = bytes(range(256)) * 3
+    before = datetime.now(UTC)
+    broker.send(
+        retry_message(message_id=ID, original_payload=payload, retry_count=1, error_reason="time-out"),
+        content_type="application/x-protobuf", correlation_id="c-7", priority=4, type="order.created", app_id="shop",
+        reply_to="answers", message_id="same", timestamp=1_700_000_000,
+        headers={"tenant": "acme", "n": 7, "deep": {"list": [1, "x"]}, "CC": ["elsewhere"]},
+    )  # fmt: skip
+    got = broker.get()
+    assert got.body == payload
+    told = got.properties
+    assert (told.content_type, told.correlation_id, told.priority, told.type, told.app_id) == (
+        "application/x-protobuf", "c-7", 4, "order.created", "shop",
+    )  # fmt: skip
+    assert (told.reply_to, told.message_id, told.timestamp, told.delivery_mode) == ("answers", "same", 1_700_000_000, 2)
+    ours = {name: value for name, value in got.headers.items() if name.startswith("x-")}
+    assert {name: value for name, value in got.headers.items() if name not in ours} == {
+        "tenant": "acme", "n": 7, "deep": {"list": [1, "x"]},
+    }  # fmt: skip
+    first = ours.pop("x-retry-first-failure")
+    assert before < datetime.fromisoformat(first) < datetime.now(UTC)
+    ours.pop("x-duly-item")
+    assert ours == {
+        "x-retry-message-id": ID, "x-retry-count": 2, "x-retry-max": 3, "x-retry-reason": "time-out",
+    }  # fmt: skip
+    assert row_of(service, "done").key == ID
+    assert broker.depth(INCOMING) == 0
+
+
+def test_header_values_that_libraries_change_come_back_as_they_were(service: MessageRetry, broker: Broker) -> None:
+    """A double, a float, a 16-bit integer, a time in milliseconds: in bytes, as another client wrote them."""
+    values = {
+        b"double": b"d" + struct.pack(">d", 1.5), b"float": b"f" + struct.pack(">f", 0.1), b"short": b"s\x00\x07",
+        b"millis": b"T" + struct.pack(">Q", 1_700_000_000_000), b"far": b"T" + b"\x7f" * 8,
+    }  # fmt: skip
+
+    class Odd(pika.BasicProperties):
+        def encode(self) -> list[bytes]:
+            body = b"".join(bytes((len(name),)) + name + value for name, value in values.items())
+            return [struct.pack(">HI", 0x2000, len(body)) + body]
+
+    patiently(lambda: broker.exists(INCOMING))
+    broker.channel.basic_publish("", INCOMING, retry_message(), Odd())
+    row = row_of(service, "done")
+    kept = dict(parse(b64decode(row.args["properties"])).headers)
+    assert kept == values
+
+
+def test_the_same_id_is_retried_again_only_with_a_higher_count(service: MessageRetry, broker: Broker) -> None:
+    for count, reason in ((0, "first"), (0, "again"), (1, "second")):
+        broker.send(retry_message(message_id=ID, retry_count=count, error_reason=reason))
+        if count == 0 and reason == "first":
+            assert broker.get().headers["x-retry-count"] == 1
+    second = broker.get()
+    assert (second.headers["x-retry-count"], second.headers["x-retry-reason"]) == (2, "second")
+    broker.send(retry_message(message_id=ID, retry_count=1))
+    broker.send(retry_message(message_id=ID, retry_count=0))
+    patiently(lambda: metrics(service)["retry_repeated_messages_total"] == 3)
+    assert broker.look("orders") is None
+    (row,) = rows(service)
+    assert (row.state, [each["reason"] for each in row.args["story"]]) == ("done", ["first", "second"])
+    assert [each.outcome for each in service.app.read.story(row.id).tries] == ["done"], "the first retry is its story"
+
+
+def test_a_message_whose_retries_are_used_up_goes_to_review_here_and_at_the_broker(
+    service: MessageRetry, broker: Broker
+) -> None:
+    for count in range(4):
+        broker.send(retry_message(message_id=ID, retry_count=count, error_reason=f"failure {count}"))
+        if count < 3:
+            assert broker.get().headers["x-retry-count"] == count + 1
+    got = broker.get(REVIEW)
+    assert got.body == b"hello"
+    assert got.headers["x-review-reason"] == "retries exhausted (3 of 3): failure 3"
+    assert got.headers["x-original-queue"] == "orders"
+    assert got.headers["x-retry-count"] == 3
+    story = json.loads(got.headers["x-retry-story"])
+    assert [(each["retry"], each["reason"]) for each in story] == [(n, f"failure {n}") for n in range(4)]
+    row = row_of(service, "failed")
+    assert row.last_error == "retries exhausted (3 of 3): failure 3"
+    assert metrics(service)['retries_exhausted_total{queue="orders"}'] == 1
+    assert broker.look("orders") is None
+
+
+def test_a_person_sends_a_message_back_or_elsewhere_or_changed(service: MessageRetry, broker: Broker) -> None:
+    broker.declare("repair")
+    broker.send(retry_message(message_id=ID, retry_count=3))
+    broker.get(REVIEW)
+    row = row_of(service, "failed")
+    service.app.retry(row.id)  # as anything else in review
+    assert broker.get("orders").headers["x-retry-count"] == 4
+    broker.send(retry_message(message_id=ID, retry_count=4))
+    broker.get(REVIEW)
+    row_of(service, "failed")
+    service.resend(row.id, queue="repair", payload=b"mended", headers={"by": "ana"}, actor="ana")
+    got = broker.get("repair")
+    assert (got.body, got.headers["by"]) == (b"mended", "ana")
+    row_of(service, "done")
+    with pytest.raises(WrongState, match="is done"):
+        service.resend(row.id)
+    notes = [note.action for note in service.app.schedules.audit()]
+    assert "message.sent" in notes
+
+
+def test_a_waiting_message_is_edited_and_hurried(database_url: str, vhost_url: str, broker: Broker) -> None:
+    with service_at(database_url, vhost_url, message_base_delay_ms=600_000, message_max_delay_ms=600_000) as service:
+        broker.send(retry_message())
+        row = row_of(service, "waiting")
+        service.edit(row.id, payload=b"other")
+        assert row_of(service, "waiting").due_at == row.due_at
+        service.app.retry(row.id)
+        assert broker.get().body == b"other"
+        broker.send(retry_message())
+        late = patiently(lambda: next((each for each in rows(service) if each.state == "waiting"), None))
+        service.app.cancel(late.id)
+        with pytest.raises(WrongState):
+            service.edit(late.id, payload=b"too late")
+    with pytest.raises(ItemNotFound):
+        service.edit(999_999, payload=b"")
+
+
+def test_changes_that_no_message_can_have_are_refused(service: MessageRetry, broker: Broker) -> None:
+    broker.send(b"not ours")
+    row = row_of(service, "failed")
+    for wrong in ({"queue": ""}, {"queue": "q" * 300}, {"headers": {"": "x"}}, {}):
+        with pytest.raises(InputError):
+            service.resend(row.id, **wrong)  # type: ignore[arg-type]
+
+
+INVALID = {
+    b"\xff\xff\xff": "not a RetryMessage in protobuf",
+    b"": "message_id: must be a UUID",
+    retry_message(message_id="7"): "message_id: must be a UUID",
+    retry_message(original_queue=""): "original_queue: must not be empty",
+    retry_message(retry_count=-1): "retry_count: must be from 0",
+    retry_message(retry_count=2**30): "retry_count: must be from 0",
+    retry_message(max_retries=-1): "max_retries: must be from 0",
+    retry_message(original_queue=INCOMING): "is the retry queue itself",
+}
+
+
+def test_what_nobody_can_retry_goes_to_review_with_the_reason_and_its_bytes(
+    service: MessageRetry, broker: Broker
+) -> None:
+    for body in INVALID:
+        broker.send(body, correlation_id="c")
+    broker.send(b"{", content_type="application/json")
+    seen = {got.body: got for got in (broker.get(REVIEW) for _ in range(len(INVALID) + 1))}
+    for body, problem in {**INVALID, b"{": "not a RetryMessage in JSON"}.items():
+        assert problem in seen[body].headers["x-review-reason"]
+    assert seen[b""].properties.correlation_id == "c"
+    patiently(lambda: [row.state for row in rows(service)] == ["failed"] * (len(INVALID) + 1))
+    assert broker.depth(INCOMING) == 0
+    broker.send(retry_message())
+    assert broker.get().body == b"hello", "the consumer goes on"
+
+
+def test_a_message_for_a_queue_that_does_not_exist_fails_alone_and_ends_in_review(
+    service: MessageRetry, broker: Broker
+) -> None:
+    for _ in range(20):
+        broker.send(retry_message())
+    broker.send(retry_message(original_queue="nowhere", message_id=ID))
+    for _ in range(20):
+        broker.send(retry_message())
+    for _ in range(40):
+        assert broker.get().body == b"hello"
+    got = broker.get(REVIEW, 60)
+    assert got.headers["x-retry-message-id"] == ID
+    assert "there is no queue 'nowhere': 312 NO_ROUTE" in got.headers["x-review-reason"]
+    row = row_of(service, "failed")
+    assert len(service.app.read.story(row.id).tries) == 4
+    counted = metrics(service)
+    assert counted['retries_executed_total{queue="nowhere",status="failed"}'] == 4
+    assert counted['retries_executed_total{queue="orders",status="success"}'] == 40
+
+
+def test_a_queue_that_appears_in_time_gets_its_message(service: MessageRetry, broker: Broker) -> None:
+    broker.send(retry_message(original_queue="soon"))
+    patiently(lambda: metrics(service).get('retries_executed_total{queue="soon",status="failed"}'))
+    broker.declare("soon")
+    assert broker.get("soon").body == b"hello"
+
+
+def test_the_metrics_have_the_names_and_labels_of_the_seed(service: MessageRetry, broker: Broker) -> None:
+    broker.send(retry_message())
+    broker.get()
+    row_of(service, "done")
+    counted = metrics(service)
+    assert counted['retries_scheduled_total{queue="orders"}'] == 1
+    assert counted['retries_executed_total{queue="orders",status="success"}'] == 1
+    assert counted["retry_queue_depth"] == 0
+    assert counted["retry_drift_seconds_count"] == 1
+
+
+def test_a_message_larger_than_a_row_holds_is_set_aside_whole(
+    database_url: str, vhost_url: str, broker: Broker
+) -> None:
+    with service_at(database_url, vhost_url, max_args_bytes=100_000) as service:
+        payload = b"\x07" * 200_000
+        broker.send(retry_message(original_payload=payload))
+        got = broker.get(REVIEW)
+        assert payload in got.body
+        assert "more than is kept of a message" in got.headers["x-review-reason"]
+        assert row_of(service, "failed").args["is_in_review"] is True
+        assert broker.look(REVIEW) is None
+
+
+def test_headers_that_fill_a_frame_send_their_message_to_review_and_hold_up_nobody(
+    service: MessageRetry, broker: Broker
+) -> None:
+    broker.send(retry_message(), headers={"big": "x" * 131_000})
+    broker.send(retry_message(original_payload=b"next"))
+    assert broker.get().body == b"next"
+    assert broker.get(REVIEW, 60).body == b"hello"
+    row_of(service, "failed")
+
+
+def test_queues_that_exist_with_other_arguments_are_used_as_they_are(sqlite_url: str, vhost_url: str) -> None:
+    with broker_at(vhost_url) as broker:
+        for name in ("orders", INCOMING, REVIEW):
+            broker.declare(name, arguments={"x-queue-type": "classic", "x-max-priority": 3})
+        with service_at(sqlite_url, vhost_url):
+            broker.send(retry_message())
+            assert broker.get().body == b"hello"
+
+
+def test_queues_that_it_declares_set_a_message_aside_that_takes_its_consumer_down(
+    service: MessageRetry, broker: Broker, vhost_url: str
+) -> None:
+    patiently(lambda: broker.exists(REVIEW))
+    wanted = {
+        "x-queue-type": "quorum", "x-delivery-limit": 100, "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": REVIEW, "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish",
+    }  # fmt: skip
+    broker.declare(INCOMING, arguments=wanted)  # refused if they were others
+
+
+def test_a_deleted_queue_is_declared_again(service: MessageRetry, broker: Broker) -> None:
+    broker.send(retry_message())
+    broker.get()
+    broker.channel.queue_delete(INCOMING)
+    broker.send(retry_message(original_payload=b"after"))
+    assert broker.get().body == b"after"
+
+
+def test_while_the_database_is_away_messages_stay_with_the_broker(
+    sqlite_url: str, vhost_url: str, broker: Broker
+) -> None:
+    with service_at(sqlite_url, vhost_url, store_timeout_seconds=1.0) as service:
+        broker.send(retry_message())
+        broker.get()
+        row_of(service, "done")
+        with open(f"{sqlite_url.removeprefix('sqlite:///')}-lock", "a") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            for _ in range(5):
+                broker.send(retry_message(original_payload=b"kept"))
+            patiently(lambda: "database is away" in (service.ailing() or ""))
+            assert patiently(lambda: broker.depth(INCOMING)) == 5
+        assert [broker.get().body for _ in range(5)] == [b"kept"] * 5
+        patiently(lambda: service.ailing() is None)
+        assert broker.depth(INCOMING) == 0
+
+
+def test_a_service_that_stops_leaves_nothing_behind(database_url: str, vhost_url: str, broker: Broker) -> None:
+    ids = {str(uuid4()) for _ in range(300)}
+    with service_at(database_url, vhost_url):
+        for message_id in ids:
+            broker.send(retry_message(message_id=message_id))
+    with service_at(database_url, vhost_url):
+        got = [broker.get().headers["x-retry-message-id"] for _ in ids]
+    assert sorted(got) == sorted(ids)
+    assert broker.look("orders") is None
+
+
+def test_people_see_what_a_message_holds(service: MessageRetry, broker: Broker) -> None:
+    broker.send(retry_message(message_id=ID, original_payload="grüße".encode()), headers={"tenant": "acme"})
+    row_of(service, "done")
+    (row,) = service.app.read.owned(None)
+    shown = service.shown(row)
+    assert (shown["message_id"], shown["queue"], shown["payload"]["text"]) == (ID, "orders", "grüße")
+    assert shown["payload"]["hex"].startswith("67 72 c3")
+    assert shown["properties"]["headers"] == {"tenant": "acme"}
