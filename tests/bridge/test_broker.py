@@ -29,10 +29,10 @@ def url(own_node: Node) -> Iterator[str]:
 
 
 @pytest.fixture
-def service(database_url: str, url: str) -> Iterator[MessageRetry]:
+def service(sqlite_url: str, url: str) -> Iterator[MessageRetry]:
     with broker_at(url) as broker:
         broker.declare("orders", arguments={"x-queue-type": "quorum"})
-    with service_at(database_url, url, message_base_delay_ms=1_000) as one:
+    with service_at(sqlite_url, url, message_base_delay_ms=1_000) as one:
         yield one
 
 

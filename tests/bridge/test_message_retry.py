@@ -31,7 +31,13 @@ def broker(vhost_url: str) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def service(database_url: str, vhost_url: str, broker: Broker) -> Iterator[MessageRetry]:
+def service(postgres_url: str, vhost_url: str, broker: Broker) -> Iterator[MessageRetry]:
+    with service_at(postgres_url, vhost_url) as one:
+        yield one
+
+
+@pytest.fixture
+def service_on_both(database_url: str, vhost_url: str, broker: Broker) -> Iterator[MessageRetry]:
     with service_at(database_url, vhost_url) as one:
         yield one
 
@@ -51,8 +57,9 @@ def metrics(service: MessageRetry) -> dict[str, float]:
 
 
 def test_a_message_comes_back_to_its_queue_as_it_was_with_its_story_in_headers(
-    service: MessageRetry, broker: Broker
+    service_on_both: MessageRetry, broker: Broker
 ) -> None:
+    service = service_on_both
     payload = bytes(range(256)) * 3
     before = datetime.now(UTC)
     broker.send(
@@ -101,7 +108,8 @@ def test_header_values_that_libraries_change_come_back_as_they_were(service: Mes
     assert kept == values
 
 
-def test_the_same_id_is_retried_again_only_with_a_higher_count(service: MessageRetry, broker: Broker) -> None:
+def test_the_same_id_is_retried_again_only_with_a_higher_count(service_on_both: MessageRetry, broker: Broker) -> None:
+    service = service_on_both
     for count, reason in ((0, "first"), (0, "again"), (1, "second")):
         broker.send(retry_message(message_id=ID, retry_count=count, error_reason=reason))
         if count == 0 and reason == "first":
@@ -118,8 +126,9 @@ def test_the_same_id_is_retried_again_only_with_a_higher_count(service: MessageR
 
 
 def test_a_message_whose_retries_are_used_up_goes_to_review_here_and_at_the_broker(
-    service: MessageRetry, broker: Broker
+    service_on_both: MessageRetry, broker: Broker
 ) -> None:
+    service = service_on_both
     for count in range(4):
         broker.send(retry_message(message_id=ID, retry_count=count, error_reason=f"failure {count}"))
         if count < 3:
@@ -137,7 +146,8 @@ def test_a_message_whose_retries_are_used_up_goes_to_review_here_and_at_the_brok
     assert broker.look("orders") is None
 
 
-def test_a_person_sends_a_message_back_or_elsewhere_or_changed(service: MessageRetry, broker: Broker) -> None:
+def test_a_person_sends_a_message_back_or_elsewhere_or_changed(service_on_both: MessageRetry, broker: Broker) -> None:
+    service = service_on_both
     broker.declare("repair")
     broker.send(retry_message(message_id=ID, retry_count=3))
     broker.get(REVIEW)
@@ -195,8 +205,9 @@ INVALID = {
 
 
 def test_what_nobody_can_retry_goes_to_review_with_the_reason_and_its_bytes(
-    service: MessageRetry, broker: Broker
+    service_on_both: MessageRetry, broker: Broker
 ) -> None:
+    service = service_on_both
     for body in INVALID:
         broker.send(body, correlation_id="c")
     broker.send(b"{", content_type="application/json")
@@ -248,10 +259,8 @@ def test_the_metrics_have_the_names_and_labels_of_the_seed(service: MessageRetry
     assert counted["retry_drift_seconds_count"] == 1
 
 
-def test_a_message_larger_than_a_row_holds_is_set_aside_whole(
-    database_url: str, vhost_url: str, broker: Broker
-) -> None:
-    with service_at(database_url, vhost_url, max_args_bytes=100_000) as service:
+def test_a_message_larger_than_a_row_holds_is_set_aside_whole(sqlite_url: str, vhost_url: str, broker: Broker) -> None:
+    with service_at(sqlite_url, vhost_url, max_args_bytes=100_000) as service:
         payload = b"\x07" * 200_000
         broker.send(retry_message(original_payload=payload))
         got = broker.get(REVIEW)
