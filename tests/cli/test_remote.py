@@ -1,10 +1,10 @@
-"""Commands with `--url`: the same words and the same answers as on the database, through a real `duly serve`."""
+"""Commands with `--url`: the same words and the same answers as on the database, through a service on a real socket."""
 
 from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +12,28 @@ import pytest
 from click.testing import Result
 
 from duly import Duly
-from tests.cli.conftest import Process, call
-from tests.cli.test_processes import free_port
+from duly.app import load_app
+from duly.web.server import Service
+from tests.cli.conftest import call
 
-Start = Callable[..., Process]
 Remote = Callable[..., Result]
 
 
 @pytest.fixture
-def url(start: Start, app_file: str, database_url: str) -> str:
+def served(app_file: str, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Duly]:
+    """The app that is served. No command below is told of its database."""
+    with monkeypatch.context() as patched:
+        patched.setenv("DULY_DATABASE_URL", database_url)
+        app = load_app(app_file)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def url(served: Duly) -> Iterator[str]:
     """A service for the local admin."""
-    port = free_port()
-    serve = start("serve", app_file, "--http-port", str(port), "--database-url", database_url)
-    serve.waits_for("service at")
-    return f"http://127.0.0.1:{port}"
+    with Service(served, "127.0.0.1", 0) as service:
+        yield service.url
 
 
 @pytest.fixture
@@ -152,14 +160,18 @@ def test_what_the_service_refuses_is_one_line_with_the_field(remote: Remote) -> 
         assert refused.stderr.count("\n") == 1
 
 
-def test_without_the_right_key_one_is_told_which_option_helps(start: Start, app_file: str, database_url: str) -> None:
-    app = Duly(database_url)
-    app.people.create("ana")
-    key, secret = app.people.make_key("ana", "test", ("read", "write"))
-    port = free_port()
-    words = ("--http-host", "0.0.0.0", "--http-port", str(port), "--database-url", database_url)
-    start("serve", app_file, *words).waits_for("service at")
-    url = f"http://127.0.0.1:{port}"
+@pytest.fixture
+def guarded(served: Duly) -> Iterator[str]:
+    """A service that lets nobody in without a key; Ana could have one."""
+    served.people.create("ana")
+    served.people.make_key("ana", "first")
+    with Service(served, "0.0.0.0", 0) as service:
+        yield service.url.replace("0.0.0.0", "127.0.0.1")
+
+
+def test_without_the_right_key_one_is_told_which_option_helps(served: Duly, guarded: str) -> None:
+    url = guarded
+    key, secret = served.people.make_key("ana", "test", ("read", "write"))
     for refused in (call("items", "--url", url), call("items", "--url", url, "--api-key", "duly_wrong")):
         assert (refused.exit_code, "--api-key or DULY_API_KEY" in refused.stderr) == (2, True), refused.output
     put = call("put", "remind", "phone=1", "--delay", "1h", "--url", url, "--api-key", secret)
@@ -168,9 +180,8 @@ def test_without_the_right_key_one_is_told_which_option_helps(start: Start, app_
     assert row["task"] == "remind"
     forbidden = call("queues", DULY_URL=url, DULY_API_KEY=secret)
     assert (forbidden.exit_code, forbidden.stderr) == (1, "Error: this needs the scope admin\n")
-    app.people.revoke_key(key.id)
+    served.people.revoke_key(key.id)
     assert call("items", DULY_URL=url, DULY_API_KEY=secret).exit_code == 2
-    app.close()
 
 
 def test_nobody_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

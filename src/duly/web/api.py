@@ -57,6 +57,21 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
             f"http_host: will not listen on {host} while nobody could sign in; "
             "make a user first: `duly users add NAME --admin`, or listen on 127.0.0.1"
         )
+    return furnish(build(is_local), app, is_local, ailing)
+
+
+def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
+    """Have these routes speak of this app."""
+    api.state.desk = Desk(app)
+    api.state.gate = Gate(app.people, is_local)
+    api.state.ailing = ailing
+    api.state.streams = 0
+    api.state.closing = asyncio.Event()
+    return api
+
+
+def build(is_local: bool) -> FastAPI:
+    """The routes with what is around them; they speak of no app yet."""
     api = FastAPI(
         title="duly",
         version=__version__,
@@ -67,11 +82,6 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
-    api.state.desk = Desk(app)
-    api.state.gate = Gate(app.people, is_local)
-    api.state.ailing = ailing
-    api.state.streams = 0
-    api.state.closing = asyncio.Event()
     for router in (
         items.router, schedules.router, queues.router, review.router, apps.router, people.router, live.router,
     ):  # fmt: skip
