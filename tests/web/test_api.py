@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -97,21 +97,88 @@ def test_a_key_whose_request_failed_is_free_again(house: House, url: str, bad: A
     assert house.ana.post(url, json=good, headers=keyed("one")).status_code == 201
 
 
-def test_a_request_that_is_under_way_is_not_done_twice_and_one_that_died_can_be_repeated(house: House) -> None:
-    item_id = house.fail()
+TABLES = (
+    "duly_item", "duly_attempt", "duly_schedule", "duly_slot", "duly_queue", "duly_audit", "duly_user", "duly_key",
+    "duly_bulk", "duly_review_note", "duly_reply",
+)  # fmt: skip
 
-    def retry() -> Any:
-        return house.ana.post(f"/api/items/{item_id}/retry", headers=keyed("one"))
 
-    # As a process leaves it that died between the effect and the answer.
-    assert retry().status_code == 200
-    house.world.run()
-    with house.app.store.transaction() as connection:
-        connection.execute("update duly_reply set status = null, answer = null")
-    under_way = retry()
-    assert (under_way.status_code, under_way.headers["retry-after"]) == (409, "1")
-    house.clock.set(START + timedelta(minutes=2))
-    assert retry().status_code == 200
+def all_rows(app: Duly) -> dict[str, list[str]]:
+    return {table: sorted(map(str, query(app.store, f"select * from {table}"))) for table in TABLES}
+
+
+def a_schedule(house: House) -> int:
+    return int(house.root.post("/api/schedules", json=REPEATED["schedule"][1]).json()["id"])
+
+
+def an_act(house: House) -> int:
+    return int(house.root.post("/api/bulk", json=REPEATED["act"][1]).json()["id"])
+
+
+DONE_ONCE: dict[str, Callable[[House], tuple[str, Any]]] = {
+    **{kind: lambda _, said=said: said for kind, said in REPEATED.items()},
+    "cancel": lambda house: (f"/api/items/{house.put()}/cancel", {"reason": "x"}),
+    "retry": lambda house: (f"/api/items/{house.fail()}/retry", None),
+    "canary": lambda house: (f"/api/review/{house.group(house.fail())}/canary", None),
+    "note": lambda house: (f"/api/review/{house.group(house.fail())}/notes", {"text": "x"}),
+    "pause": lambda house: (f"/api/schedules/{a_schedule(house)}/pause", None),
+    "run": lambda house: (f"/api/schedules/{a_schedule(house)}/run", None),
+    "cancel act": lambda house: (f"/api/bulk/{an_act(house)}/cancel", None),
+    "pause queue": lambda house: ("/api/queues/echo/pause", None),
+    "key": lambda _: ("/api/keys", {"name": "x"}),
+}
+
+
+@pytest.mark.parametrize("kind", DONE_ONCE)
+def test_a_post_that_dies_before_its_answer_is_kept_leaves_nothing_and_can_be_repeated(
+    house: House, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, body = DONE_ONCE[kind](house)
+    house.root.get("/api/me")  # so that the last use of the key is known
+    store, real = house.app.store, house.app.store.run
+
+    def dies(connection: Any, name: str, parameters: Any) -> Any:
+        if name == "reply_end":
+            raise RuntimeError("killed here")
+        return real(connection, name, parameters)
+
+    before = all_rows(house.app)
+    monkeypatch.setattr(store, "run", dies)
+    assert house.root.post(url, json=body, headers=keyed("one")).status_code == 500
+    monkeypatch.setattr(store, "run", real)
+    assert all_rows(house.app) == before
+    first = house.root.post(url, json=body, headers=keyed("one"))
+    assert first.status_code in (200, 201, 204), first.text
+    after = all_rows(house.app)
+    assert after != before
+    again = house.root.post(url, json=body, headers=keyed("one"))
+    assert all_rows(house.app) == after
+    assert again.headers["idempotency-replayed"] == "true"
+    if kind != "key":
+        assert (again.status_code, again.content) == (first.status_code, first.content)
+
+
+def test_a_key_is_made_once_and_its_secret_told_once(house: House) -> None:
+    new = {"name": "shop"}
+    made = house.ana.post("/api/keys", json=new, headers=keyed("one")).json()
+    again = house.ana.post("/api/keys", json=new, headers=keyed("one"))
+    assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
+    assert made["id"] in again.json()["detail"]
+    secret = made["secret"].removeprefix(f"duly_{made['id']}_")
+    assert secret not in again.text
+    assert secret not in str(query(house.app.store, "select * from duly_reply"))
+
+
+@pytest.mark.parametrize("kind", ["run", "pause queue", "retry"])
+def test_two_at_once_under_the_same_key_have_one_effect_whatever_it_is(house: House, kind: str) -> None:
+    url, body = DONE_ONCE[kind](house)
+    before = (items(house.app), len(house.audit()))
+    with ThreadPoolExecutor(6) as pool:
+        sent = [pool.submit(house.root.post, url, json=body, headers=keyed("one")) for _ in range(6)]
+        answers = [each.result() for each in sent]
+    assert len({(answer.status_code, answer.content) for answer in answers}) == 1
+    assert answers[0].status_code in (200, 204)
+    assert (items(house.app) - before[0], len(house.audit()) - before[1]) == (kind == "run", 1)
 
 
 def test_answers_are_forgotten_after_a_day(house: House) -> None:

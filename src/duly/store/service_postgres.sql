@@ -16,8 +16,11 @@ select id, role, created_at, disabled_at, (password is not null) as has_password
  limit :most
 
 -- name: user_change
+-- What is null stays as it is.
 update duly_user
-   set role = :role, password = coalesce(:password, password), disabled_at = :disabled_at
+   set role = coalesce(:role::text, role),
+       password = coalesce(:password::text, password),
+       disabled_at = case when :is_disabled::boolean is null then disabled_at when :is_disabled::boolean then :now::timestamptz end
  where id = :id
 
 -- name: password
@@ -62,7 +65,13 @@ update duly_key
 returning id
 
 -- name: session_create
-insert into duly_session (hash, user_id, created_at, expires_at) values (:hash, :user_id, :now, :expires_at)
+-- For someone whose password is still the one that was compared; nothing for others.
+insert into duly_session (hash, user_id, created_at, expires_at)
+select :hash, id, :now, :expires_at
+  from duly_user
+ where id = :user_id and disabled_at is null and password = :was
+   for share
+returning user_id
 
 -- name: session
 select u.id, u.role
@@ -86,12 +95,9 @@ insert into duly_secret (name, value) values (:name, :value)
 returning value
 
 -- name: reply_begin
--- Takes this key for a request; nothing when it is taken, unless by one of the same that died over it.
+-- Takes this key for a request, in the transaction of its effect; nothing when it is taken.
 insert into duly_reply (owner, key, request, created_at) values (:owner, :key, :request, :now)
-    on conflict (owner, key) do update set created_at = excluded.created_at
-     where duly_reply.status is null
-       and duly_reply.request = excluded.request
-       and duly_reply.created_at < :stale
+    on conflict (owner, key) do nothing
 returning key
 
 -- name: reply
@@ -99,10 +105,6 @@ select request, status, answer from duly_reply where owner = :owner and key = :k
 
 -- name: reply_end
 update duly_reply set status = :status, answer = :answer where owner = :owner and key = :key
-
--- name: reply_drop
--- Frees the key of a request that failed.
-delete from duly_reply where owner = :owner and key = :key and request = :request and status is null
 
 -- name: replies_prune
 delete from duly_reply where created_at < :before

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 
 from duly import codec
 from duly.errors import InputError
 from duly.web.auth import Admin
-from duly.web.desk import At
+from duly.web.desk import At, IdempotencyKey
 from duly.web.schemas import (
     After,
     AlertOut,
@@ -34,10 +34,18 @@ def list_queues(desk: At, principal: Admin) -> Any:
 
 
 @router.post("/api/queues/{name:path}/{act}", status_code=204)
-def act_on_queue(name: Name, act: Literal["pause", "resume"], desk: At, principal: Admin) -> None:
+def act_on_queue(
+    name: Name, act: Literal["pause", "resume"], request: Request, desk: At, principal: Admin,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
     """Start nothing more of this queue until it is resumed; or open it again."""
-    (desk.app.pause if act == "pause" else desk.app.resume)(name)
-    desk.note(principal, f"queue.{act}d", f"queue:{name}", {})
+
+    def carry_out(connection: Any) -> tuple[int, Any]:
+        (desk.app.pause if act == "pause" else desk.app.resume)(name, connection)
+        desk.note(principal, f"queue.{act}d", f"queue:{name}", {}, connection)
+        return 204, None
+
+    return desk.once(principal, idempotency_key, request, None, carry_out)
 
 
 @router.get("/api/limits", response_model=list[LimitOut])

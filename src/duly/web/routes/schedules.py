@@ -34,7 +34,7 @@ from duly.web.schemas import (
 router = APIRouter(tags=["schedules"])
 
 # What `Schedules.create` takes beside options and arguments.
-SAID = ("self", "task", "rule", "key", "for_owner", "actor")
+SAID = ("self", "task", "rule", "key", "for_owner", "actor", "connection")
 
 
 @router.post("/api/schedules", status_code=201, response_model=ScheduleOut)
@@ -43,7 +43,7 @@ def create_schedule(
 ) -> Response:
     """Create a schedule; one per task and key of yours. An existing one is changed to what is said here."""
 
-    def act(_: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> tuple[int, Any]:
         args = desk.args(new.args, (*OPTIONS, *SAID))
         options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
         task, key = desk.task(new.task), principal.scoped(new.key)
@@ -52,12 +52,14 @@ def create_schedule(
             if desk.app.schedules.owned_one(known.id, principal.owner) is None:
                 raise KeyConflict(f"{new.key!r} is taken; choose another key", 0)
         made = desk.app.schedules.create(
-            task, _rule(new.rule), key=key, for_owner=principal.owner, actor=principal.user_id, **options, **args
-        )
-        desk.note(principal, "schedule.created", f"schedule:{made.id}", {"task": task.name, "key": new.key})
-        return 201, ScheduleOut.model_validate(shown(desk, find(desk, principal, made.id)))
+            task, _rule(new.rule), key=key, for_owner=principal.owner, actor=principal.user_id, connection=connection,
+            **options, **args,
+        )  # fmt: skip
+        about = {"task": task.name, "key": new.key}
+        desk.note(principal, "schedule.created", f"schedule:{made.id}", about, connection)
+        return 201, ScheduleOut.model_validate(shown(desk, find(desk, principal, made.id, connection)))
 
-    return desk.once(principal, idempotency_key, request, new, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, new, act)
 
 
 @router.get("/api/schedules", response_model=Page[ScheduleOut])
@@ -134,12 +136,12 @@ def act_on_schedule(
         "reactivate": schedules.reactivate,
     }  # fmt: skip
 
-    def carry_out(_: Any) -> tuple[int, Any]:
+    def carry_out(connection: Any) -> tuple[int, Any]:
         find(desk, principal, schedule_id)
-        acts[act](schedule_id, actor=principal.user_id)
-        return 200, ScheduleOut.model_validate(shown(desk, find(desk, principal, schedule_id)))
+        acts[act](schedule_id, actor=principal.user_id, connection=connection)
+        return 200, ScheduleOut.model_validate(shown(desk, find(desk, principal, schedule_id, connection)))
 
-    return desk.once(principal, idempotency_key, request, None, carry_out, is_joint=False)
+    return desk.once(principal, idempotency_key, request, None, carry_out)
 
 
 @router.get("/api/slots", response_model=list[SlotOut])
@@ -165,8 +167,8 @@ def _rule(text: str) -> Any:
         raise InputError("rule", str(error)) from None
 
 
-def find(desk: Desk, principal: Principal, schedule_id: int) -> Schedule:
-    found = desk.app.schedules.owned_one(schedule_id, owner_for(principal, None))
+def find(desk: Desk, principal: Principal, schedule_id: int, connection: Any = None) -> Schedule:
+    found = desk.app.schedules.owned_one(schedule_id, owner_for(principal, None), connection)
     if found is None:
         raise ItemNotFound(f"there is no schedule {schedule_id}")
     return found
