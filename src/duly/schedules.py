@@ -284,7 +284,7 @@ class Schedules:
         self, owner: str | None, *, after: int = 0, most: int = 100, connection: Any = None, **filters: Any
     ) -> list[Schedule]:
         """A page of what someone owns, by id; None: of all."""
-        given = {"task": None, "key": None, "slot": None, "state": None, **filters}
+        given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
         given = {**given, "owner": owner, "after": after, "most": most}
         return [Schedule(*row) for row in self._app.store.read("schedules_page", given, connection)]
 

@@ -479,6 +479,35 @@ def test_a_schedule_is_paused_resumed_run_and_removed(house: House) -> None:
     assert house.ana.get(url).status_code == 404
 
 
+def test_a_schedule_tells_its_story_to_its_owner_without_its_secrets(house: House) -> None:
+    new = {"task": "echo", "key": "k", "rule": "daily 09:00", "args": {"text": "x", "password": "hunter2"}}
+    made = house.ana.post("/api/schedules", json=new).json()
+    url = f"/api/schedules/{made['id']}"
+    house.ana.patch(url, json={"args": {"text": "y", "password": "hunter3"}})
+    house.ana.post(f"{url}/run")
+    told = house.ana.get(url, params={"ahead": "2"})
+    assert told.json()["next"] == ["2026-12-01T09:00:00Z", "2026-12-02T09:00:00Z"]
+    assert [item["state"] for item in told.json()["items"]] == ["waiting"]
+    run, changed, created = told.json()["audit"]
+    assert [note["action"] for note in (run, changed, created)] == [
+        "schedule.run_now", "schedule.changed", "schedule.created",
+    ]  # fmt: skip
+    assert changed["details"]["after"]["args"] == {"text": "y", "password": "***"}
+    for answer in (told, house.root.get("/api/audit")):
+        assert "hunter" not in answer.text
+    house.ana.post(f"{url}/pause")
+    told = house.ana.get(url).json()
+    assert (told["next"], told["pausedAt"], told["brokenAt"]) == ([], "2026-12-01T08:00:00Z", None)
+
+
+def test_members_of_a_ring_are_found_by_it(house: House) -> None:
+    for key, rule in (("a", "slots 24"), ("b", "daily 09:00")):
+        house.ana.post("/api/schedules", json={"task": "echo", "key": key, "rule": rule, "args": {"text": "x"}})
+    found = house.ana.get("/api/schedules", params={"ring": "echo"}).json()["items"]
+    assert [row["key"] for row in found] == ["a"]
+    assert house.ana.get("/api/schedules", params={"ring": "none"}).json()["items"] == []
+
+
 def test_a_rule_is_explained_before_it_is_used(house: House) -> None:
     told = house.ana.post("/api/schedules/preview", json={"rule": "daily 09:00", "zone": "Europe/Zagreb", "n": 2})
     assert told.json()["next"] == ["2026-12-02T08:00:00Z", "2026-12-03T08:00:00Z"]

@@ -171,6 +171,7 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
    and id > :after
    and (:task::text is null or task = :task::text)
    and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
+   and (:ring::text is null or ring = :ring::text)
    and (:slot::int is null or slot = :slot::int)
    and (:state::text is null
         or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end

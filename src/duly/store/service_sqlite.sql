@@ -170,6 +170,7 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
    and id > :after
    and (:task is null or task = :task)
    and (:key is null or key = coalesce(owner || '/', '') || :key)
+   and (:ring is null or ring = :ring)
    and (:slot is null or slot = :slot)
    and (:state is null
         or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end

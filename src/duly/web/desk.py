@@ -104,7 +104,9 @@ class Desk:
         return value
 
     def _is_secret(self, name: str, value: Any) -> bool:
-        return self._masked is not None and value is not None and bool(self._masked.search(_bare(name)))
+        # Whether there is one is no secret.
+        is_open = value is None or isinstance(value, bool)
+        return self._masked is not None and not is_open and bool(self._masked.search(_bare(name)))
 
     # -- replies
 

@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from duly import codec
 from duly.errors import DulyError, NotMigrated, StoreUnavailable
+from duly.schedules import Note
 from duly.web.auth import Reader, owner_for
 from duly.web.desk import At, Desk
 from duly.web.problems import Problem, problem
@@ -83,7 +84,7 @@ def _last(desk: Desk) -> int:
 
 def _look(desk: Desk, owner: str | None, after: int) -> tuple[list[Any], list[Any]]:
     given = {"after": after, "actor": owner, "most": 100}
-    notes = [note_out(row) for row in desk.app.store.read("audit_since", given)]
+    notes = [note_out(desk, Note(*row)) for row in desk.app.store.read("audit_since", given)]
     depths = desk.app.read.queues() if owner is None else []
     return notes, depths
 

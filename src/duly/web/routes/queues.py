@@ -8,8 +8,9 @@ from fastapi import APIRouter, Request, Response
 
 from duly import codec
 from duly.errors import InputError
+from duly.schedules import Note
 from duly.web.auth import Admin
-from duly.web.desk import At, IdempotencyKey
+from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.schemas import (
     After,
     AlertOut,
@@ -93,11 +94,9 @@ def list_audit(
     bound = ["audit", subject]
     before = desk.cursors.read(after, bound)
     rows = desk.app.store.read("audit", {"subject": subject, "before": before, "most": page_size + 1})
-    return desk.page(rows, page_size, lambda row: row[0], bound, note_out)
+    return desk.page(rows, page_size, lambda row: row[0], bound, lambda row: note_out(desk, Note(*row)))
 
 
-def note_out(row: Any) -> dict[str, Any]:
-    id, at, actor, action, subject, details = row
-    return {
-        "id": id, "at": at, "actor": actor, "action": action, "subject": subject, "details": codec.decode(details),
-    }  # fmt: skip
+def note_out(desk: Desk, note: Note) -> dict[str, Any]:
+    values = {name: getattr(note, name) for name in note.__struct_fields__}
+    return {**values, "details": desk.masked(codec.decode(note.details))}

@@ -14,6 +14,7 @@ from duly.policy.recur import parse, zone_named
 from duly.schedules import OPTIONS
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.routes.queues import note_out
 from duly.web.schemas import (
     BIG,
     After,
@@ -27,6 +28,7 @@ from duly.web.schemas import (
     ScheduleEdit,
     ScheduleIn,
     ScheduleOut,
+    ScheduleStoryOut,
     SlotOut,
     WordFilter,
 )
@@ -69,6 +71,7 @@ def list_schedules(
     task: WordFilter = None,
     key: WordFilter = None,
     state: Annotated[Literal["active", "paused", "broken"] | None, Query()] = None,
+    ring: WordFilter = None,
     slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
     user_id: UserId = None,
     page_size: PageSize = 50,
@@ -76,7 +79,7 @@ def list_schedules(
 ) -> Any:
     """Schedules by id."""
     owner = owner_for(principal, user_id)
-    filters = {"task": task, "key": key, "state": state, "slot": slot}
+    filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
     bound = ["schedules", owner, filters]
     place = desk.cursors.read(after, bound) or 0
     rows = desk.app.schedules.owned(owner, after=place, most=page_size + 1, **filters)
@@ -98,10 +101,16 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     }
 
 
-@router.get("/api/schedules/{schedule_id}", response_model=ScheduleOut)
-def show_schedule(schedule_id: Id, desk: At, principal: Reader) -> Any:
-    """One schedule: its rule, its next time, and how it fared."""
-    return shown(desk, find(desk, principal, schedule_id))
+@router.get("/api/schedules/{schedule_id}", response_model=ScheduleStoryOut)
+def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated[int, Query(ge=1, le=100)] = 5) -> Any:
+    """One schedule: its rule, its next times, what it made, and what was done to it."""
+    found, schedules = find(desk, principal, schedule_id), desk.app.schedules
+    return {
+        **shown(desk, found),
+        "next": schedules.preview(found.rule, found.zone, ahead) if found.is_active else [],
+        "items": schedules.occurrences(schedule_id, 10),
+        "audit": [note_out(desk, note) for note in schedules.audit(schedule_id, most=20)],
+    }
 
 
 @router.patch("/api/schedules/{schedule_id}", response_model=ScheduleOut)
