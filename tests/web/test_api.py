@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api, is_loopback
 from duly.web.routes import live
+from duly.web.tail import Tail
 from tests.support import claim, query, share
 from tests.web.conftest import LATER, START, House, TestClient, build
 
@@ -840,11 +842,9 @@ def test_a_body_has_a_limit_whether_or_not_it_says_its_length(house: House, monk
     kind = {"Content-Type": "application/json"}
     assert house.ana.post("/api/items", content=b"x" * 1_001, headers=kind).status_code == 413
 
-    def endless() -> Iterator[bytes]:
-        while True:
-            yield b"x" * 65_536
-
-    assert house.ana.post("/api/items", content=endless(), headers=kind).status_code == 411
+    answer = house.ana.post("/api/items", content=iter([b"x" * 999, b"xx"]), headers=kind)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/problem+json")
+    assert house.ana.post("/api/items", content=iter([b"a=b"])).status_code == 415
     assert house.ana.post("/api/items", content=b"{}", headers={**kind, "Content-Length": "9" * 40}).status_code == 413
     assert house.ana.post("/api/items", content=b"{}", headers={**kind, "Content-Length": "x"}).status_code == 400
 
@@ -860,13 +860,17 @@ def test_arguments_have_a_depth_and_a_size(house: House) -> None:
 
 
 def test_a_request_that_takes_too_long_is_given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forever(_: Any) -> Any:
-        await asyncio.sleep(60)
+    over = threading.Event()
+
+    def forever(*_: Any, **__: Any) -> None:
+        over.wait(60)
 
     monkeypatch.setattr(rooms, "TIME_LIMIT", 0.05)
-    request = rooms.Request({"type": "http", "path": "/api/items", "headers": [], "method": "GET", "query_string": b""})
-    answer = asyncio.run(rooms._within(request, forever))
+    monkeypatch.setattr(desk.Desk, "page", forever)
+    answer = house.ana.get("/api/items")
+    over.set()
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 # -- probes and metrics
@@ -900,7 +904,9 @@ def test_why_a_service_is_not_ready_is_told_in_few_words(house: House, monkeypat
         assert house.nobody.get("/readyz").json()["detail"] == reason
     monkeypatch.setattr(house.app, "check", lambda: None)
     ailing = house.client(api=create_api(house.app, ailing=lambda: "the worker hangs"))
-    assert ailing.get("/readyz").json()["detail"] == "the worker hangs"
+    for probe in ("/readyz", "/healthz"):
+        answer = ailing.get(probe)
+        assert (answer.status_code, answer.json()["detail"]) == (503, "the worker hangs")
 
 
 def test_metrics_are_for_prometheus_and_admins(house: House) -> None:
@@ -916,15 +922,17 @@ def test_metrics_are_for_prometheus_and_admins(house: House) -> None:
 class Ears:
     """Listens to the stream as a server would let someone, without a socket."""
 
-    def __init__(self, house: House, owner: str | None, after: int) -> None:
-        self._request = rooms.Request({"type": "http", "app": house.api, "headers": []})
+    def __init__(self, house: House, name: str, after: int) -> None:
+        headers = [(b"authorization", f"Bearer {house.secrets[name]}".encode())]
+        self._request = rooms.Request({"type": "http", "method": "GET", "app": house.api, "headers": headers})
         self._desk = house.api.state.desk
-        self._given = (owner, after)
+        self._principal = house.api.state.gate.who(self._request)
+        self._tail = Tail(house.app.store, None if name == "root" else name, after)
 
     def hear(self, most: int, then: Any = None) -> list[dict[str, str]]:
         async def listen() -> list[dict[str, str]]:
             heard: list[dict[str, str]] = []
-            async for text in live._stream(self._request, self._desk, *self._given):
+            async for text in live._stream(self._request, self._desk, self._principal, self._tail):
                 heard.append(dict(line.split(": ", 1) for line in text.strip().split("\n")))
                 if then is not None:
                     await asyncio.to_thread(then, len(heard))
@@ -941,7 +949,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def last(house: House) -> int:
-    return live._last(house.api.state.desk)
+    return int(house.app.store.read("audit_last", {})[0][0])
 
 
 @pytest.mark.usefixtures("quick")
@@ -953,10 +961,10 @@ def test_what_people_do_is_heard_as_it_happens_and_a_stream_goes_on_where_it_bro
             house.put()
             house.put(house.bob)
 
-    first, depths, *said = Ears(house, None, start).hear(4, act)
+    first, depths, *said = Ears(house, "root", start).hear(4, act)
     assert (first["id"], depths["event"]) == (str(start), "queues")
     assert [(each["event"], json.loads(each["data"])["actor"]) for each in said] == [("audit", "ana"), ("audit", "bob")]
-    _, again = Ears(house, None, int(said[0]["id"])).hear(2)
+    _, again = Ears(house, "root", int(said[0]["id"])).hear(2)
     assert again == said[1]
 
 
@@ -980,8 +988,23 @@ def test_a_quiet_stream_says_that_it_lives_and_ends_with_the_service(
         if heard == 3:
             house.api.state.closing.set()
 
-    heard = Ears(house, None, last(house)).hear(100, close)
+    heard = Ears(house, "root", last(house)).hear(100, close)
     assert len(heard) == 3
+    assert house.api.state.streams == 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_stream_ends_for_who_was_shut_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "CHECKED", 0.04)
+    (key,) = house.app.people.keys("ana")
+
+    def revoke(heard: int) -> None:
+        if heard == 2:
+            house.app.people.revoke_key(key.id)
+            house.app.note("ana", "item.put", "item:1", {})
+
+    heard = Ears(house, "ana", last(house)).hear(100, revoke)
+    assert [each.get("event") for each in heard] in ([None, "queues"], [None, "queues", "audit"])
     assert house.api.state.streams == 0
 
 
@@ -990,7 +1013,9 @@ def test_a_stream_over_http_begins_where_it_is_told(house: House, monkeypatch: p
     answer = house.ana.get("/api/events", headers={"Last-Event-ID": "7"})
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.text == "retry: 2000\nid: 7\n\n"
-    assert house.ana.get("/api/events").text == f"retry: 2000\nid: {last(house)}\n\n"
+    first = house.ana.get("/api/events").text
+    assert first.startswith("retry: 2000\nid: ")
+    assert int(first.split()[-1]) <= last(house)
     assert house.ana.get("/api/events", headers={"Last-Event-ID": "x"}).status_code == 422
     monkeypatch.setattr(live, "STREAMS", 0)
     assert house.ana.get("/api/events").status_code == 429

@@ -270,12 +270,26 @@ select id
  order by id
  limit :most
 
--- name: audit_since
-select id, at, actor, action, subject, details
+-- name: audit_ids
+-- The ids of all lines after this one, and of those that were missing before it.
+select id from duly_audit where id > :after
+ union all
+select id
   from duly_audit
- where id > :after and (:actor::text is null or actor = :actor::text)
+ where id <= :after and id = any(array(select value::bigint from json_array_elements_text(:gaps::json)))
  order by id
  limit :most
 
+-- name: audit_lines
+select id, at, actor, action, subject, details
+  from duly_audit
+ where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
+   and (:actor::text is null or actor = :actor::text)
+ order by id
+
 -- name: audit_last
 select coalesce(max(id), 0) from duly_audit
+
+-- name: audit_horizon
+-- The number of the oldest transaction under way, and that of the next to come.
+select pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint from pg_current_snapshot() s

@@ -269,12 +269,24 @@ select id
  order by id
  limit :most
 
--- name: audit_since
-select id, at, actor, action, subject, details
-  from duly_audit
- where id > :after and (:actor is null or actor = :actor)
+-- name: audit_ids
+-- The ids of all lines after this one, and of those that were missing before it.
+select id from duly_audit where id > :after
+ union all
+select id from duly_audit where id <= :after and id in (select value from json_each(:gaps))
  order by id
  limit :most
 
+-- name: audit_lines
+select id, at, actor, action, subject, details
+  from duly_audit
+ where id in (select value from json_each(:ids))
+   and (:actor is null or actor = :actor)
+ order by id
+
 -- name: audit_last
 select coalesce(max(id), 0) from duly_audit
+
+-- name: audit_horizon
+-- Writers take turns: whoever has an id is done before the next has one.
+select 1, 1
