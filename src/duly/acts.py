@@ -18,6 +18,7 @@ from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ItemNotFound, WrongState
 from duly.model import Cancel, Change, Discarded, Item, Outcome, Revived
 from duly.policy.retry import Backoff
+from duly.store.base import joining
 from duly.store.borrow import put_borrowed
 from duly.task import Task
 
@@ -79,10 +80,8 @@ class Acts:
             "owner": owner, "author": author, "action": action, "filter": codec.encode(_filter(filter)).decode(),
             "options": codec.encode(options).decode(), "total": total, "until": newest, "now": self._app.clock.now(),
         }  # fmt: skip
-        if connection is None:
-            with self._app.store.transaction() as own:
-                return self._order(own, row)
-        return self._order(connection, row)
+        with joining(self._app.store, connection) as connection:
+            return self._order(connection, row)
 
     def _order(self, connection: Any, row: dict[str, Any]) -> int:
         store = self._app.store
@@ -95,7 +94,7 @@ class Acts:
         return act_id
 
     def get(self, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
-        rows = self._app.store.run(connection, "bulk", {"id": act_id, "owner": owner})
+        rows = self._app.store.read("bulk", {"id": act_id, "owner": owner}, connection)
         if not rows:
             raise ItemNotFound(f"there is no bulk action {act_id}")
         return _act(rows[0])
@@ -104,13 +103,14 @@ class Acts:
         rows = self._app.store.read("bulks", {"owner": owner, "before": before or 2**63 - 1, "most": most})
         return [_act(row) for row in rows]
 
-    def cancel(self, act_id: int, actor: str, owner: str | None = None) -> None:
+    def cancel(self, act_id: int, actor: str, owner: str | None = None, connection: Any = None) -> None:
         """Stop where it stands; what was done stays done."""
         self.get(act_id, owner)
         given = {"id": act_id, "owner": owner, "now": self._app.clock.now()}
-        if not self._app.store.write("bulk_cancel", given):
-            raise WrongState(f"bulk action {act_id} is over")
-        self._app.note(actor, "bulk.cancelled", f"bulk:{act_id}", {})
+        with joining(self._app.store, connection) as connection:
+            if not self._app.store.run(connection, "bulk_cancel", given):
+                raise WrongState(f"bulk action {act_id} is over")
+            self._app.note(actor, "bulk.cancelled", f"bulk:{act_id}", {}, connection)
 
 
 def acts_on(app: Duly) -> Task[..., Any]:

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from msgspec import Struct
-from msgspec.json import encode
+from msgspec.json import decode, encode
 from msgspec.structs import replace
 
 from duly.decide import UNKNOWN, decide
@@ -238,4 +238,5 @@ def note(schedule: Schedule, action: str, actor: str, details: Mapping[str, Any]
 
 
 def _shown(value: Any) -> Any:
-    return value.decode() if isinstance(value, bytes) else value
+    """As it is told: what is JSON as its values, so that whoever shows it can mask some of them."""
+    return decode(value) if isinstance(value, bytes) else value

@@ -204,16 +204,22 @@ class Duly:
 
     # -- care
 
-    def cancel(self, *ids: int, reason: str = "") -> list[int]:
+    def cancel(self, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Cancel waiting and running items; a running handler is stopped within a heartbeat. Returns the ids."""
-        return self._decide_all(ids, lambda _: Cancel(reason))
+        return self._decide_all(ids, lambda _: Cancel(reason), connection)
 
-    def retry(self, *ids: int, at: datetime | str | None = None, delay: float | timedelta | None = None) -> list[int]:
+    def retry(
+        self,
+        *ids: int,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        connection: Any = None,
+    ) -> list[int]:
         """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
         due_at = when(at, delay, self.clock.now) if at is not None or delay is not None else None
-        return self._decide_all(ids, lambda now: Revived(due_at or now))
+        return self._decide_all(ids, lambda now: Revived(due_at or now), connection)
 
-    def _decide_all(self, ids: Sequence[int], outcome: Callable[[datetime], Outcome]) -> list[int]:
+    def _decide_all(self, ids: Sequence[int], outcome: Callable[[datetime], Outcome], connection: Any) -> list[int]:
         """Decide for each item; when a worker was faster, look at what became of it and decide again."""
         store = self.telemetry.observe(self.store)
         left = list(dict.fromkeys(ids))
@@ -223,17 +229,17 @@ class Duly:
                 raise ItemNotFound(f"there is no item {', '.join(map(str, sorted(missing)))}")
             now = self.clock.now()
             rules = {item.id: self.tasks[item.task].rules if item.task in self.tasks else UNKNOWN for item in items}
-            left = store.settle([decide(item, outcome(now), now, rules[item.id]) for item in items])
+            left = store.settle([decide(item, outcome(now), now, rules[item.id]) for item in items], (), connection)
             if not left:
                 return list(dict.fromkeys(ids))
         raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
 
-    def pause(self, queue: str) -> None:
+    def pause(self, queue: str, connection: Any = None) -> None:
         """Start nothing more of this queue until it is resumed; what runs goes on."""
-        self.store.pause(checked_name("queue", queue), self.clock.now())
+        self.store.pause(checked_name("queue", queue), self.clock.now(), connection)
 
-    def resume(self, queue: str) -> None:
-        self.store.resume(checked_name("queue", queue))
+    def resume(self, queue: str, connection: Any = None) -> None:
+        self.store.resume(checked_name("queue", queue), connection)
 
     # -- the rooms behind
 
@@ -282,14 +288,16 @@ class Duly:
     def set_limit(self, name: str, limit: str | None, actor: str = "local") -> None:
         """Change a limit while everything runs: `2/1m`, `4`, or None for what the code says."""
         most, per = (None, None) if limit is None else parse_limit(limit)
-        self.store.write("set_meter", {"name": checked_name("limit", name), "most": most, "per": per})
-        self.note(actor, "limit.set", f"limit:{name}", {"limit": limit})
+        given = {"name": checked_name("limit", name), "most": most, "per": per}
+        with self.store.transaction() as connection:
+            self.store.run(connection, "set_meter", given)
+            self.note(actor, "limit.set", f"limit:{name}", {"limit": limit}, connection)
 
-    def note(self, actor: str, action: str, subject: str, details: Mapping[str, Any]) -> None:
-        """Write a line of the audit log."""
+    def note(self, actor: str, action: str, subject: str, details: Mapping[str, Any], connection: Any = None) -> None:
+        """Write a line of the audit log; with a connection, if and only if its transaction commits."""
         text = codec.encode(details).decode()
         given = {"now": self.clock.now(), "actor": actor, "action": action, "subject": subject, "details": text}
-        self.store.write("write_note", given)
+        self.store.run(connection, "write_note", given)
 
     def observed(self, store: Store) -> Store:
         return self.telemetry.observe(store)

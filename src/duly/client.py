@@ -141,6 +141,13 @@ class Client:
     def schedules(self, **filters: Any) -> Iterator[Schedule]:
         return (convert(each, Schedule) for each in self.pages("/api/schedules", filters))
 
+    def find_schedule(self, schedule_id: int) -> Schedule:
+        return convert(self.request("GET", f"/api/schedules/{schedule_id}"), Schedule)
+
+    def change_schedule(self, schedule_id: int, **fields: Any) -> Schedule:
+        """Other values: rule, zone, args, catch_up, max_lateness, overlap, rank."""
+        return convert(self.request("PATCH", f"/api/schedules/{schedule_id}", _camel(fields)), Schedule)
+
     def act_on_schedule(self, schedule_id: int, act: str) -> Schedule:
         """pause, resume, run or reactivate."""
         return convert(self.request("POST", f"/api/schedules/{schedule_id}/{quote(act, safe='')}"), Schedule)

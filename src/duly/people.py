@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from duly import codec
 from duly.errors import InputError, ItemNotFound, WrongState
+from duly.store.base import joining
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -88,20 +89,28 @@ class People:
 
     # -- users
 
-    def create(self, user_id: str, role: Role = "user", password: str | None = None, actor: str = "local") -> User:
+    def create(
+        self,
+        user_id: str,
+        role: Role = "user",
+        password: str | None = None,
+        actor: str = "local",
+        connection: Any = None,
+    ) -> User:
         """A new person or program; without a password it comes in by keys only."""
         if not isinstance(user_id, str) or not _ID.fullmatch(user_id) or user_id in _TAKEN:
             taken = ", ".join(_TAKEN)
             raise InputError("id", f"must be 1 to 100 letters, digits or . _ @ + -, and none of {taken}")
         hashed = None if password is None else _hash(_checked_password(password))
         row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._app.clock.now()}
-        if not self._app.store.write("user_create", row):
-            raise WrongState(f"there is a user {user_id!r} already")
-        self._app.note(actor, "user.created", f"user:{user_id}", {"role": role})
-        return self.get(user_id)
+        with joining(self._app.store, connection) as connection:
+            if not self._app.store.run(connection, "user_create", row):
+                raise WrongState(f"there is a user {user_id!r} already")
+            self._app.note(actor, "user.created", f"user:{user_id}", {"role": role}, connection)
+            return self.get(user_id, connection)
 
-    def get(self, user_id: str) -> User:
-        rows = self._app.store.read("user", {"id": user_id})
+    def get(self, user_id: str, connection: Any = None) -> User:
+        rows = self._app.store.read("user", {"id": user_id}, connection)
         if not rows:
             raise ItemNotFound(f"there is no user {user_id!r:.80}")
         return _user(rows[0])
@@ -119,18 +128,22 @@ class People:
         actor: str = "local",
     ) -> User:
         """Another role or password, or shut out. A new password and a shut door end all sessions."""
-        user = self.get(user_id)
+        self.get(user_id)
         now = self._app.clock.now()
-        disabled_at = user.disabled_at if is_disabled is None else now if is_disabled else None
         hashed = None if password is None else _hash(_checked_password(password))
-        role = user.role if role is None else _checked_role(role)
-        given = {"id": user_id, "role": role, "password": hashed, "disabled_at": disabled_at}
-        self._app.store.write("user_change", given)
-        if password is not None or disabled_at is not None:
-            self._app.store.write("sessions_end", {"user_id": user_id})
-        changed = {"role": role, "password": password is not None, "disabled": disabled_at is not None}
-        self._app.note(actor, "user.changed", f"user:{user_id}", changed)
-        return self.get(user_id)
+        given = {
+            "id": user_id, "role": None if role is None else _checked_role(role), "password": hashed,
+            "is_disabled": is_disabled, "now": now,
+        }  # fmt: skip
+        store = self._app.store
+        with store.transaction() as connection:
+            store.run(connection, "user_change", given)
+            user = self.get(user_id, connection)
+            if password is not None or user.disabled_at is not None:
+                store.run(connection, "sessions_end", {"user_id": user_id})
+            changed = {"role": user.role, "password": password is not None, "disabled": user.disabled_at is not None}
+            self._app.note(actor, "user.changed", f"user:{user_id}", changed, connection)
+        return user
 
     def is_anybody(self) -> bool:
         """Whether anyone could come in: a user with a password or a key."""
@@ -145,6 +158,7 @@ class People:
         scopes: tuple[str, ...] = ("read", "write"),
         expires_at: datetime | None = None,
         actor: str = "local",
+        connection: Any = None,
     ) -> tuple[KeyInfo, str]:
         """A new key, and its secret, which nobody can show again."""
         user = self.get(user_id)
@@ -161,12 +175,14 @@ class People:
             "scopes": codec.encode(sorted(set(scopes))).decode(), "now": self._app.clock.now(),
             "expires_at": expires_at,
         }  # fmt: skip
-        self._app.store.write("key_create", row)
-        self._app.note(actor, "key.created", f"key:{prefix}", {"user": user_id, "scopes": sorted(set(scopes))})
-        return self.key(prefix), f"duly_{prefix}_{secret}"
+        about = {"user": user_id, "scopes": sorted(set(scopes))}
+        with joining(self._app.store, connection) as connection:
+            self._app.store.run(connection, "key_create", row)
+            self._app.note(actor, "key.created", f"key:{prefix}", about, connection)
+            return self.key(prefix, connection=connection), f"duly_{prefix}_{secret}"
 
-    def key(self, key_id: str, user_id: str | None = None) -> KeyInfo:
-        rows = self._app.store.read("key", {"id": key_id, "user_id": user_id})
+    def key(self, key_id: str, user_id: str | None = None, connection: Any = None) -> KeyInfo:
+        rows = self._app.store.read("key", {"id": key_id, "user_id": user_id}, connection)
         if not rows:
             raise ItemNotFound(f"there is no key {key_id!r:.40}")
         return _key(rows[0])
@@ -178,10 +194,11 @@ class People:
     def revoke_key(self, key_id: str, user_id: str | None = None, actor: str = "local") -> KeyInfo:
         """This key opens nothing any more."""
         given = {"id": key_id, "user_id": user_id, "now": self._app.clock.now()}
-        if not self._app.store.write("key_revoke", given):
-            raise ItemNotFound(f"there is no key {key_id!r:.40}")
-        self._app.note(actor, "key.revoked", f"key:{key_id}", {})
-        return self.key(key_id)
+        with self._app.store.transaction() as connection:
+            if not self._app.store.run(connection, "key_revoke", given):
+                raise ItemNotFound(f"there is no key {key_id!r:.40}")
+            self._app.note(actor, "key.revoked", f"key:{key_id}", {}, connection)
+            return self.key(key_id, connection=connection)
 
     def by_key(self, text: str) -> Principal | None:
         """Whose key this is; None when it opens nothing."""
@@ -211,10 +228,13 @@ class People:
             return None
         token = secrets.token_urlsafe(32)
         now = self._app.clock.now()
-        row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION}
-        self._app.store.write("session_create", row)
-        self._app.store.write("sessions_prune", {"now": now})
-        self._app.note(user_id, "user.signed_in", f"user:{user_id}", {})
+        row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION, "was": hashed}
+        with self._app.store.transaction() as connection:
+            # Not for one who was shut out, or whose password was changed, while we compared.
+            if not self._app.store.run(connection, "session_create", row):
+                return None
+            self._app.store.run(connection, "sessions_prune", {"now": now})
+            self._app.note(user_id, "user.signed_in", f"user:{user_id}", {}, connection)
         return token
 
     def by_session(self, token: str) -> Principal | None:
@@ -225,8 +245,9 @@ class People:
         return Principal(user_id, role, frozenset(SCOPES), "session")
 
     def sign_out(self, token: str) -> None:
-        for (user_id,) in self._app.store.write("session_end", {"hash": _digest(token)}):
-            self._app.note(user_id, "user.signed_out", f"user:{user_id}", {})
+        with self._app.store.transaction() as connection:
+            for (user_id,) in self._app.store.run(connection, "session_end", {"hash": _digest(token)}):
+                self._app.note(user_id, "user.signed_out", f"user:{user_id}", {}, connection)
 
 
 def _digest(secret: str) -> str:

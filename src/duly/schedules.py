@@ -91,11 +91,12 @@ class Schedules:
         key: str,
         for_owner: str | None = None,
         actor: str = LOCAL,
+        connection: Any = None,
         **options: Any,
     ) -> Schedule:
         """A schedule under this key, created or, if it is there already, changed to what is said here."""
         new = self._new(self._task(task), rule, checked_key(key), options)
-        return self._write(replace(new, owner=for_owner), actor)
+        return self._write(replace(new, owner=for_owner), actor, connection)
 
     def create_many(
         self,
@@ -103,6 +104,7 @@ class Schedules:
         rule: Any,
         rows: Iterable[Mapping[str, Any]],
         for_owner: str | None = None,
+        connection: Any = None,
     ) -> int:
         """Any number at once, each row with its key, arguments and options (also a rule of its own).
 
@@ -115,7 +117,7 @@ class Schedules:
             self._check_ring(portion[0])
             now = self._app.clock.now()
             planned = [replace(_planned(new, now), owner=for_owner) for new in portion]
-            fresh += sum(is_new for _, is_new in self._app.store.enroll(planned, self._seat))
+            fresh += sum(is_new for _, is_new in self._app.store.enroll(planned, self._seat, connection))
         return fresh
 
     def declare(self, task: Task[..., Any], rule: Rule | Slots | str, key: str | None, options: Any) -> Declaration:
@@ -186,11 +188,12 @@ class Schedules:
         assert next_at is not None
         return str(rule), next_at
 
-    def _write(self, new: NewSchedule, actor: str = LOCAL) -> Schedule:
+    def _write(self, new: NewSchedule, actor: str = LOCAL, connection: Any = None) -> Schedule:
         self._check_ring(new)
-        ((schedule_id, is_fresh),) = self._app.store.enroll([_planned(new, self._app.clock.now())], self._seat)
+        planned = _planned(new, self._app.clock.now())
+        ((schedule_id, is_fresh),) = self._app.store.enroll([planned], self._seat, connection)
         if not is_fresh:
-            if (self.get(schedule_id).ring is None) != (new.ring is None):
+            if (self.get(schedule_id, connection).ring is None) != (new.ring is None):
                 raise InputError(
                     "rule", f"{new.key!r} has another kind of rule, with a slot or without; remove it first"
                 )
@@ -200,8 +203,9 @@ class Schedules:
             }  # fmt: skip
             if new.ring is None:
                 fields["rule"] = new.rule
-            self._revise([schedule_id], "code" if new.is_declared else actor, advance.changed, **fields)
-        return self.get(schedule_id)
+            who = "code" if new.is_declared else actor
+            self._revise([schedule_id], who, advance.changed, connection, **fields)
+        return self.get(schedule_id, connection)
 
     def _check_ring(self, new: NewSchedule) -> None:
         """All members of a ring divide the same period by the same number."""
@@ -241,32 +245,34 @@ class Schedules:
         self._revise([schedule_id], actor, advance.changed, **said)
         return self.get(schedule_id)
 
-    def pause(self, *ids: int, actor: str = LOCAL) -> None:
+    def pause(self, *ids: int, actor: str = LOCAL, connection: Any = None) -> None:
         """Make no more items until it is resumed."""
-        self._revise(ids, actor, _plainly(advance.paused))
+        self._revise(ids, actor, _plainly(advance.paused), connection)
 
-    def resume(self, *ids: int, actor: str = LOCAL) -> None:
-        self._revise(ids, actor, _plainly(advance.resumed))
+    def resume(self, *ids: int, actor: str = LOCAL, connection: Any = None) -> None:
+        self._revise(ids, actor, _plainly(advance.resumed), connection)
 
-    def reactivate(self, *ids: int, actor: str = LOCAL) -> None:
+    def reactivate(self, *ids: int, actor: str = LOCAL, connection: Any = None) -> None:
         """A person says that what failed too often in a row may be tried again."""
-        self._revise(ids, actor, _plainly(advance.reactivated))
+        self._revise(ids, actor, _plainly(advance.reactivated), connection)
 
-    def run_now(self, *ids: int, actor: str = LOCAL) -> None:
+    def run_now(self, *ids: int, actor: str = LOCAL, connection: Any = None) -> None:
         """One occurrence more, now."""
-        self._revise(ids, actor, lambda each, waiting, now, who: advance.run_now(each, now, who, waiting))
+        self._revise(ids, actor, lambda each, waiting, now, who: advance.run_now(each, now, who, waiting), connection)
 
     def remove(self, *ids: int, actor: str = LOCAL) -> None:
         """Gone, with what still waits of it."""
         self._revise(ids, actor, advance.removed)
 
-    def _revise(self, ids: Sequence[int], actor: str, act: Callable[..., Revision], **fields: Any) -> None:
+    def _revise(
+        self, ids: Sequence[int], actor: str, act: Callable[..., Revision], connection: Any = None, **fields: Any
+    ) -> None:
         now = self._app.clock.now()
 
         def plan(schedules: Sequence[Schedule], waiting: Mapping[int, list[Item]]) -> list[Revision]:
             return [act(each, waiting.get(each.id, ()), now, actor, **fields) for each in schedules]
 
-        if self._app.store.revise(ids, now, len(ids), plan) < len(set(ids)):
+        if self._app.store.revise(ids, now, len(ids), plan, connection) < len(set(ids)):
             found = {each.id for each in self.some(ids)}
             missing = ", ".join(str(each) for each in ids if each not in found)
             if missing:
@@ -274,25 +280,28 @@ class Schedules:
 
     # -- looks
 
-    def owned(self, owner: str | None, *, after: int = 0, most: int = 100, **filters: Any) -> list[Schedule]:
+    def owned(
+        self, owner: str | None, *, after: int = 0, most: int = 100, connection: Any = None, **filters: Any
+    ) -> list[Schedule]:
         """A page of what someone owns, by id; None: of all."""
-        given = {"task": None, "key": None, "slot": None, "state": None, **filters}
-        rows = self._app.store.read("schedules_page", {**given, "owner": owner, "after": after, "most": most})
-        return [Schedule(*row) for row in rows]
+        given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
+        given = {**given, "owner": owner, "after": after, "most": most}
+        return [Schedule(*row) for row in self._app.store.read("schedules_page", given, connection)]
 
-    def owned_one(self, schedule_id: int, owner: str | None) -> Schedule | None:
+    def owned_one(self, schedule_id: int, owner: str | None, connection: Any = None) -> Schedule | None:
         """This one, if it is theirs."""
-        found = self.owned(owner, after=schedule_id - 1, most=1)
+        found = self.owned(owner, after=schedule_id - 1, most=1, connection=connection)
         return found[0] if found and found[0].id == schedule_id else None
 
-    def get(self, schedule_id: int) -> Schedule:
-        return self._one({"id": schedule_id, "task": None, "key": None}, f"there is no schedule {schedule_id}")
+    def get(self, schedule_id: int, connection: Any = None) -> Schedule:
+        which = {"id": schedule_id, "task": None, "key": None}
+        return self._one(which, f"there is no schedule {schedule_id}", connection)
 
-    def find(self, task: str, key: str) -> Schedule:
-        return self._one({"id": None, "task": task, "key": key}, f"{task} has no schedule {key!r}")
+    def find(self, task: str, key: str, connection: Any = None) -> Schedule:
+        return self._one({"id": None, "task": task, "key": key}, f"{task} has no schedule {key!r}", connection)
 
-    def _one(self, which: dict[str, Any], problem: str) -> Schedule:
-        rows = self._app.store.read("schedule", which)
+    def _one(self, which: dict[str, Any], problem: str, connection: Any) -> Schedule:
+        rows = self._app.store.read("schedule", which, connection)
         if not rows:
             raise ItemNotFound(problem)
         return Schedule(*rows[0])

@@ -177,17 +177,6 @@ def test_up_without_an_app_serves_the_built_in_ones(start: Start, sqlite_url: st
     assert any("remind" in line.get("tasks", ()) for line in lines)
 
 
-def test_a_taken_port_is_named_with_the_option_that_helps(start: Start, app_file: str, sqlite_url: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        up = start("up", app_file, "--http-port", str(port), "--database-url", sqlite_url)
-        assert up.ends() == 2
-    text = up.err.read_text()
-    assert f"cannot listen on 127.0.0.1:{port}" in text
-    assert "--http-port" in text
-    assert "Traceback" not in text
-
-
 def get(port: int, path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
         return str(answer.read().decode())

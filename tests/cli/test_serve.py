@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import logging
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,10 +15,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from click.testing import Result
 
 from duly import Duly
 from duly.client import Client
-from tests.cli.conftest import Process, eventually
+from tests.cli.conftest import Process, call, eventually
 from tests.cli.test_processes import free_port, get
 
 Start = Callable[..., Process]
@@ -133,33 +136,49 @@ def test_a_second_signal_ends_the_service_at_once(start: Start, app_file: str, p
         connection.getresponse()
 
 
+@pytest.fixture
+def refused(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Result]]:
+    """Run a command that does not come to serve; in this process, whose signals and logs stay its own."""
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    root = logging.getLogger()
+    level = root.level
+    monkeypatch.setattr(root, "handlers", [])  # what the command sets up is closed, and nobody else's
+    yield call
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    root.setLevel(level)
+
+
+def one_error(result: Result) -> str:
+    """The only line about an error; logs aside, which are JSON here."""
+    (line,) = [line for line in result.stderr.splitlines() if not line.startswith("{")]
+    return line
+
+
+Refused = Callable[..., Result]
+
+
 @pytest.mark.parametrize("command", ["serve", "up"])
-def test_a_taken_port_is_one_clear_line(start: Start, app_file: str, sqlite_url: str, command: str) -> None:
+def test_a_taken_port_is_one_clear_line(refused: Refused, app_file: str, sqlite_url: str, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        process = start(command, app_file, "--http-port", str(port), "--database-url", sqlite_url)
-        assert process.ends() == 2
-    assert one_error(process) == (
+        result = refused(command, app_file, "--http-port", str(port), "--database-url", sqlite_url)
+    assert result.exit_code == 2
+    assert one_error(result) == (
         f"Error: http_port: cannot listen on 127.0.0.1:{port} (Address already in use); "
         "choose another with --http-port or DULY_HTTP_PORT"
     )
 
 
-def one_error(process: Process) -> str:
-    """The only line about an error; logs aside, which are JSON here."""
-    (line,) = [line for line in process.err.read_text().splitlines() if not line.startswith("{")]
-    return line
-
-
 @pytest.mark.parametrize("command", ["serve", "up"])
 def test_nobody_listens_for_the_world_while_nobody_could_sign_in(
-    start: Start, app_file: str, sqlite_url: str, port: int, command: str
+    refused: Refused, app_file: str, sqlite_url: str, port: int, command: str
 ) -> None:
     words = (command, app_file, "--http-host", "0.0.0.0", "--http-port", str(port), "--database-url", sqlite_url)
-    process = start(*words)
-    assert process.ends() == 2
-    assert "will not listen on 0.0.0.0 while nobody could sign in" in one_error(process)
-    assert "duly users add NAME --admin" in one_error(process)
+    result = refused(*words)
+    assert result.exit_code == 2
+    assert "will not listen on 0.0.0.0 while nobody could sign in" in one_error(result)
+    assert "duly users add NAME --admin" in one_error(result)
 
 
 def test_it_listens_for_the_world_once_somebody_can_and_lets_in_nobody_else(
@@ -181,21 +200,22 @@ def test_it_listens_for_the_world_once_somebody_can_and_lets_in_nobody_else(
 
 
 def test_serve_on_an_unmigrated_postgres_says_which_command_helps(
-    start: Start, app_file: str, blank_postgres_url: str, port: int
+    refused: Refused, app_file: str, blank_postgres_url: str, port: int
 ) -> None:
-    serve = start("serve", app_file, "--http-port", str(port), "--database-url", blank_postgres_url)
-    assert serve.ends() == 1
-    assert "run `duly migrate`" in one_error(serve)
+    result = refused("serve", app_file, "--http-port", str(port), "--database-url", blank_postgres_url)
+    assert result.exit_code == 1
+    assert "run `duly migrate`" in one_error(result)
 
 
 @pytest.mark.parametrize("command", ["serve", "up"])
 def test_without_the_extra_it_says_what_to_install(
-    start: Start, app_file: str, sqlite_url: str, port: int, tmp_path: Path, command: str
+    refused: Refused, app_file: str, sqlite_url: str, port: int, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    (tmp_path / "uvicorn.py").write_text("raise ModuleNotFoundError(\"No module named 'uvicorn'\", name='uvicorn')")
-    process = start(command, app_file, "--http-port", str(port), "--database-url", sqlite_url)
-    assert process.ends() == 2
-    assert "pip install 'duly[server]'" in one_error(process)
+    monkeypatch.delitem(sys.modules, "duly.web.server", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    result = refused(command, app_file, "--http-port", str(port), "--database-url", sqlite_url)
+    assert result.exit_code == 2
+    assert "pip install 'duly[server]'" in one_error(result)
 
 
 @pytest.mark.parametrize(
@@ -207,12 +227,11 @@ def test_without_the_extra_it_says_what_to_install(
         (["serve", "work.py", "--http-host", "no such host"], "no such host"),
     ],
 )
-def test_what_was_asked_wrongly_gets_one_clear_line(
-    start: Start, app_file: str, words: list[str], problem: str
-) -> None:
-    process = start(*words)
-    assert process.ends() == 2
-    assert problem in one_error(process)
+@pytest.mark.usefixtures("app_file")
+def test_what_was_asked_wrongly_gets_one_clear_line(refused: Refused, words: list[str], problem: str) -> None:
+    result = refused(*words)
+    assert result.exit_code == 2
+    assert problem in one_error(result)
 
 
 def test_up_is_a_worker_and_a_service_in_one(start: Start, app_file: str, database_url: str, port: int) -> None:

@@ -184,6 +184,34 @@ def test_all_join_or_none(store: Store) -> None:
     assert loads(store) == {}
 
 
+def test_what_is_done_on_a_transactions_connection_is_seen_there_and_goes_with_it(store: Store) -> None:
+    schedule_id = enroll_one(store)
+
+    def pause_and_add(outcome: Exception | None) -> None:
+        def plan(schedules: Sequence[Schedule], _: Mapping[int, list[Item]]) -> list[Revision]:
+            return [advancing.run_now(each, NOW, "ana") for each in schedules]
+
+        with store.transaction() as connection:
+            ((added, _),) = store.enroll([a_member("other")], seat, connection)
+            assert store.revise([schedule_id, added], NOW, 2, plan, connection) == 2
+            store.pause("ring", NOW, connection)
+            seen = {"id": added, "task": None, "key": None}
+            assert store.read("schedule", seen, connection)[0][2] == "other"
+            if outcome is not None:
+                raise outcome
+
+    with pytest.raises(RuntimeError, match="no"):
+        pause_and_add(RuntimeError("no"))
+    assert query(store, "select key from duly_schedule") == [("k",)]
+    assert (counts(store), loads(store), audit(store)) == ({}, {}, [])
+    assert query(store, "select count(*) from duly_queue where paused_at is not null") == [(0,)]
+    pause_and_add(None)
+    assert counts(store) == {"waiting": 2}
+    with store.transaction() as connection:
+        store.resume("ring", connection)
+    assert query(store, "select count(*) from duly_queue where paused_at is not null") == [(0,)]
+
+
 def test_nobody_joining_is_fine(store: Store) -> None:
     assert store.enroll([], seat) == []
 

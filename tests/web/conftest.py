@@ -6,9 +6,11 @@ import asyncio
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
 
 import pytest
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 
 from duly import Backoff, Duly, GiveUp
@@ -18,7 +20,7 @@ from duly.apps.deliver import http_on
 from duly.apps.reminders import reminders_on
 from duly.clock import ManualClock
 from duly.testing import World
-from duly.web.api import create_api
+from duly.web import api as rooms
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have another httpx
@@ -46,11 +48,29 @@ def build(database_url: str, **settings: Any) -> Duly:
     return app
 
 
+# A third of a second to build, the same for every test: only what they speak of is each test's own.
+routes = cache(rooms.build)
+
+
+def api_on(app: Duly, host: str = "127.0.0.1") -> FastAPI:
+    """The API over this app; the one before it over the same kind of address speaks of this app from here on."""
+    is_local = rooms.is_loopback(host)
+    return rooms.furnish(routes(is_local), app, is_local)
+
+
+def client_of(api: FastAPI, portal: BlockingPortal, **more: Any) -> TestClient:
+    """A client whose requests share an event loop and its threads."""
+    client = TestClient(api, **{"base_url": "http://127.0.0.1", **more})
+    client.portal = portal
+    return client
+
+
 class House:
     """An app behind an API that many use, and those who use it."""
 
-    def __init__(self, app: Duly, runner: asyncio.Runner) -> None:
+    def __init__(self, app: Duly, runner: asyncio.Runner, portal: BlockingPortal) -> None:
         self.app = app
+        self._portal = portal
         self.clock: ManualClock = app.clock  # type: ignore[assignment]
         self.world = World(app, self.clock, runner)
         self._clients: list[TestClient] = []
@@ -61,19 +81,19 @@ class House:
             name: app.people.make_key(name, "tests", scopes)[1]
             for name, scopes in (("ana", ("read", "write")), ("bob", ("read", "write")), ("root", SCOPES))
         }
-        self.api = create_api(app, ANYWHERE)
+        self.api = api_on(app, ANYWHERE)
         self.ana, self.bob, self.root = (self.client(self.secrets[name]) for name in ("ana", "bob", "root"))
         self.nobody = self.client()
 
     def client(self, secret: str | None = None, api: FastAPI | None = None, **more: Any) -> TestClient:
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        client = TestClient(api or self.api, base_url="http://127.0.0.1", headers=headers, **more)
+        client = client_of(api or self.api, self._portal, headers=headers, **more)
         self._clients.append(client)
         return client
 
     def local(self) -> TestClient:
         """The same app, embedded on loopback."""
-        return self.client(api=create_api(self.app))
+        return self.client(api=api_on(self.app))
 
     def key(self, user: str, *scopes: str, **more: Any) -> TestClient:
         return self.client(self.app.people.make_key(user, "extra", scopes, **more)[1])
@@ -108,6 +128,12 @@ SCOPES = ("read", "write", "admin")
 Open = Callable[..., House]
 
 
+@pytest.fixture(scope="session")
+def portal() -> Iterator[BlockingPortal]:
+    with start_blocking_portal() as one:
+        yield one
+
+
 @pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
     with asyncio.Runner() as one:
@@ -122,7 +148,7 @@ def app(database_url: str) -> Iterator[Duly]:
 
 
 @pytest.fixture
-def house(app: Duly, runner: asyncio.Runner) -> Iterator[House]:
-    house = House(app, runner)
+def house(app: Duly, runner: asyncio.Runner, portal: BlockingPortal) -> Iterator[House]:
+    house = House(app, runner, portal)
     yield house
     house.close()

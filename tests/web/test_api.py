@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -17,6 +18,7 @@ from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api, is_loopback
 from duly.web.routes import live
+from duly.web.tail import Tail
 from tests.support import claim, query, share
 from tests.web.conftest import LATER, START, House, TestClient, build
 
@@ -97,21 +99,88 @@ def test_a_key_whose_request_failed_is_free_again(house: House, url: str, bad: A
     assert house.ana.post(url, json=good, headers=keyed("one")).status_code == 201
 
 
-def test_a_request_that_is_under_way_is_not_done_twice_and_one_that_died_can_be_repeated(house: House) -> None:
-    item_id = house.fail()
+TABLES = (
+    "duly_item", "duly_attempt", "duly_schedule", "duly_slot", "duly_queue", "duly_audit", "duly_user", "duly_key",
+    "duly_bulk", "duly_review_note", "duly_reply",
+)  # fmt: skip
 
-    def retry() -> Any:
-        return house.ana.post(f"/api/items/{item_id}/retry", headers=keyed("one"))
 
-    # As a process leaves it that died between the effect and the answer.
-    assert retry().status_code == 200
-    house.world.run()
-    with house.app.store.transaction() as connection:
-        connection.execute("update duly_reply set status = null, answer = null")
-    under_way = retry()
-    assert (under_way.status_code, under_way.headers["retry-after"]) == (409, "1")
-    house.clock.set(START + timedelta(minutes=2))
-    assert retry().status_code == 200
+def all_rows(app: Duly) -> dict[str, list[str]]:
+    return {table: sorted(map(str, query(app.store, f"select * from {table}"))) for table in TABLES}
+
+
+def a_schedule(house: House) -> int:
+    return int(house.root.post("/api/schedules", json=REPEATED["schedule"][1]).json()["id"])
+
+
+def an_act(house: House) -> int:
+    return int(house.root.post("/api/bulk", json=REPEATED["act"][1]).json()["id"])
+
+
+DONE_ONCE: dict[str, Callable[[House], tuple[str, Any]]] = {
+    **{kind: lambda _, said=said: said for kind, said in REPEATED.items()},
+    "cancel": lambda house: (f"/api/items/{house.put()}/cancel", {"reason": "x"}),
+    "retry": lambda house: (f"/api/items/{house.fail()}/retry", None),
+    "canary": lambda house: (f"/api/review/{house.group(house.fail())}/canary", None),
+    "note": lambda house: (f"/api/review/{house.group(house.fail())}/notes", {"text": "x"}),
+    "pause": lambda house: (f"/api/schedules/{a_schedule(house)}/pause", None),
+    "run": lambda house: (f"/api/schedules/{a_schedule(house)}/run", None),
+    "cancel act": lambda house: (f"/api/bulk/{an_act(house)}/cancel", None),
+    "pause queue": lambda house: ("/api/queues/echo/pause", None),
+    "key": lambda _: ("/api/keys", {"name": "x"}),
+}
+
+
+@pytest.mark.parametrize("kind", DONE_ONCE)
+def test_a_post_that_dies_before_its_answer_is_kept_leaves_nothing_and_can_be_repeated(
+    house: House, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, body = DONE_ONCE[kind](house)
+    house.root.get("/api/me")  # so that the last use of the key is known
+    store, real = house.app.store, house.app.store.run
+
+    def dies(connection: Any, name: str, parameters: Any) -> Any:
+        if name == "reply_end":
+            raise RuntimeError("killed here")
+        return real(connection, name, parameters)
+
+    before = all_rows(house.app)
+    monkeypatch.setattr(store, "run", dies)
+    assert house.root.post(url, json=body, headers=keyed("one")).status_code == 500
+    monkeypatch.setattr(store, "run", real)
+    assert all_rows(house.app) == before
+    first = house.root.post(url, json=body, headers=keyed("one"))
+    assert first.status_code in (200, 201, 204), first.text
+    after = all_rows(house.app)
+    assert after != before
+    again = house.root.post(url, json=body, headers=keyed("one"))
+    assert all_rows(house.app) == after
+    assert again.headers["idempotency-replayed"] == "true"
+    if kind != "key":
+        assert (again.status_code, again.content) == (first.status_code, first.content)
+
+
+def test_a_key_is_made_once_and_its_secret_told_once(house: House) -> None:
+    new = {"name": "shop"}
+    made = house.ana.post("/api/keys", json=new, headers=keyed("one")).json()
+    again = house.ana.post("/api/keys", json=new, headers=keyed("one"))
+    assert (again.status_code, again.headers["content-type"]) == (409, "application/problem+json")
+    assert made["id"] in again.json()["detail"]
+    secret = made["secret"].removeprefix(f"duly_{made['id']}_")
+    assert secret not in again.text
+    assert secret not in str(query(house.app.store, "select * from duly_reply"))
+
+
+@pytest.mark.parametrize("kind", ["run", "pause queue", "retry"])
+def test_two_at_once_under_the_same_key_have_one_effect_whatever_it_is(house: House, kind: str) -> None:
+    url, body = DONE_ONCE[kind](house)
+    before = (items(house.app), len(house.audit()))
+    with ThreadPoolExecutor(6) as pool:
+        sent = [pool.submit(house.root.post, url, json=body, headers=keyed("one")) for _ in range(6)]
+        answers = [each.result() for each in sent]
+    assert len({(answer.status_code, answer.content) for answer in answers}) == 1
+    assert answers[0].status_code in (200, 204)
+    assert (items(house.app) - before[0], len(house.audit()) - before[1]) == (kind == "run", 1)
 
 
 def test_answers_are_forgotten_after_a_day(house: House) -> None:
@@ -412,6 +481,35 @@ def test_a_schedule_is_paused_resumed_run_and_removed(house: House) -> None:
     assert house.ana.get(url).status_code == 404
 
 
+def test_a_schedule_tells_its_story_to_its_owner_without_its_secrets(house: House) -> None:
+    new = {"task": "echo", "key": "k", "rule": "daily 09:00", "args": {"text": "x", "password": "hunter2"}}
+    made = house.ana.post("/api/schedules", json=new).json()
+    url = f"/api/schedules/{made['id']}"
+    house.ana.patch(url, json={"args": {"text": "y", "password": "hunter3"}})
+    house.ana.post(f"{url}/run")
+    told = house.ana.get(url, params={"ahead": "2"})
+    assert told.json()["next"] == ["2026-12-01T09:00:00Z", "2026-12-02T09:00:00Z"]
+    assert [item["state"] for item in told.json()["items"]] == ["waiting"]
+    run, changed, created = told.json()["audit"]
+    assert [note["action"] for note in (run, changed, created)] == [
+        "schedule.run_now", "schedule.changed", "schedule.created",
+    ]  # fmt: skip
+    assert changed["details"]["after"]["args"] == {"text": "y", "password": "***"}
+    for answer in (told, house.root.get("/api/audit")):
+        assert "hunter" not in answer.text
+    house.ana.post(f"{url}/pause")
+    told = house.ana.get(url).json()
+    assert (told["next"], told["pausedAt"], told["brokenAt"]) == ([], "2026-12-01T08:00:00Z", None)
+
+
+def test_members_of_a_ring_are_found_by_it(house: House) -> None:
+    for key, rule in (("a", "slots 24"), ("b", "daily 09:00")):
+        house.ana.post("/api/schedules", json={"task": "echo", "key": key, "rule": rule, "args": {"text": "x"}})
+    found = house.ana.get("/api/schedules", params={"ring": "echo"}).json()["items"]
+    assert [row["key"] for row in found] == ["a"]
+    assert house.ana.get("/api/schedules", params={"ring": "none"}).json()["items"] == []
+
+
 def test_a_rule_is_explained_before_it_is_used(house: House) -> None:
     told = house.ana.post("/api/schedules/preview", json={"rule": "daily 09:00", "zone": "Europe/Zagreb", "n": 2})
     assert told.json()["next"] == ["2026-12-02T08:00:00Z", "2026-12-03T08:00:00Z"]
@@ -476,7 +574,7 @@ def test_failures_are_grouped_noted_and_tried_by_one(house: House) -> None:
 @pytest.fixture
 def browser(house: House) -> TestClient:
     house.app.people.change("ana", password=PASSWORD)
-    return TestClient(house.api, base_url="https://127.0.0.1")
+    return house.client(base_url="https://127.0.0.1")
 
 
 def sign_in(browser: TestClient, **more: Any) -> Any:
@@ -569,7 +667,7 @@ def test_keys_are_shown_once_kept_as_hashes_and_can_be_revoked(house: House) -> 
     secret = made["secret"]
     assert secret.startswith(f"duly_{made['id']}_")
     assert "secret" not in house.ana.get("/api/keys").json()["items"][0]
-    assert secret.rpartition("_")[2] not in str(query(house.app.store, "select * from duly_key"))
+    assert secret.removeprefix(f"duly_{made['id']}_") not in str(query(house.app.store, "select * from duly_key"))
     shop = house.client(secret)
     assert shop.get("/api/me").json()["scopes"] == ["read"]
     assert house.bob.delete(f"/api/keys/{made['id']}").status_code == 404
@@ -744,11 +842,9 @@ def test_a_body_has_a_limit_whether_or_not_it_says_its_length(house: House, monk
     kind = {"Content-Type": "application/json"}
     assert house.ana.post("/api/items", content=b"x" * 1_001, headers=kind).status_code == 413
 
-    def endless() -> Iterator[bytes]:
-        while True:
-            yield b"x" * 65_536
-
-    assert house.ana.post("/api/items", content=endless(), headers=kind).status_code == 411
+    answer = house.ana.post("/api/items", content=iter([b"x" * 999, b"xx"]), headers=kind)
+    assert (answer.status_code, answer.headers["content-type"]) == (413, "application/problem+json")
+    assert house.ana.post("/api/items", content=iter([b"a=b"])).status_code == 415
     assert house.ana.post("/api/items", content=b"{}", headers={**kind, "Content-Length": "9" * 40}).status_code == 413
     assert house.ana.post("/api/items", content=b"{}", headers={**kind, "Content-Length": "x"}).status_code == 400
 
@@ -764,13 +860,17 @@ def test_arguments_have_a_depth_and_a_size(house: House) -> None:
 
 
 def test_a_request_that_takes_too_long_is_given_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def forever(_: Any) -> Any:
-        await asyncio.sleep(60)
+    over = threading.Event()
+
+    def forever(*_: Any, **__: Any) -> None:
+        over.wait(60)
 
     monkeypatch.setattr(rooms, "TIME_LIMIT", 0.05)
-    request = rooms.Request({"type": "http", "path": "/api/items", "headers": [], "method": "GET", "query_string": b""})
-    answer = asyncio.run(rooms._within(request, forever))
+    monkeypatch.setattr(desk.Desk, "page", forever)
+    answer = house.ana.get("/api/items")
+    over.set()
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 # -- probes and metrics
@@ -804,7 +904,9 @@ def test_why_a_service_is_not_ready_is_told_in_few_words(house: House, monkeypat
         assert house.nobody.get("/readyz").json()["detail"] == reason
     monkeypatch.setattr(house.app, "check", lambda: None)
     ailing = house.client(api=create_api(house.app, ailing=lambda: "the worker hangs"))
-    assert ailing.get("/readyz").json()["detail"] == "the worker hangs"
+    for probe in ("/readyz", "/healthz"):
+        answer = ailing.get(probe)
+        assert (answer.status_code, answer.json()["detail"]) == (503, "the worker hangs")
 
 
 def test_metrics_are_for_prometheus_and_admins(house: House) -> None:
@@ -820,15 +922,17 @@ def test_metrics_are_for_prometheus_and_admins(house: House) -> None:
 class Ears:
     """Listens to the stream as a server would let someone, without a socket."""
 
-    def __init__(self, house: House, owner: str | None, after: int) -> None:
-        self._request = rooms.Request({"type": "http", "app": house.api, "headers": []})
+    def __init__(self, house: House, name: str, after: int) -> None:
+        headers = [(b"authorization", f"Bearer {house.secrets[name]}".encode())]
+        self._request = rooms.Request({"type": "http", "method": "GET", "app": house.api, "headers": headers})
         self._desk = house.api.state.desk
-        self._given = (owner, after)
+        self._principal = house.api.state.gate.who(self._request)
+        self._tail = Tail(house.app.store, None if name == "root" else name, after)
 
     def hear(self, most: int, then: Any = None) -> list[dict[str, str]]:
         async def listen() -> list[dict[str, str]]:
             heard: list[dict[str, str]] = []
-            async for text in live._stream(self._request, self._desk, *self._given):
+            async for text in live._stream(self._request, self._desk, self._principal, self._tail):
                 heard.append(dict(line.split(": ", 1) for line in text.strip().split("\n")))
                 if then is not None:
                     await asyncio.to_thread(then, len(heard))
@@ -845,7 +949,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def last(house: House) -> int:
-    return live._last(house.api.state.desk)
+    return int(house.app.store.read("audit_last", {})[0][0])
 
 
 @pytest.mark.usefixtures("quick")
@@ -857,10 +961,10 @@ def test_what_people_do_is_heard_as_it_happens_and_a_stream_goes_on_where_it_bro
             house.put()
             house.put(house.bob)
 
-    first, depths, *said = Ears(house, None, start).hear(4, act)
+    first, depths, *said = Ears(house, "root", start).hear(4, act)
     assert (first["id"], depths["event"]) == (str(start), "queues")
     assert [(each["event"], json.loads(each["data"])["actor"]) for each in said] == [("audit", "ana"), ("audit", "bob")]
-    _, again = Ears(house, None, int(said[0]["id"])).hear(2)
+    _, again = Ears(house, "root", int(said[0]["id"])).hear(2)
     assert again == said[1]
 
 
@@ -884,8 +988,23 @@ def test_a_quiet_stream_says_that_it_lives_and_ends_with_the_service(
         if heard == 3:
             house.api.state.closing.set()
 
-    heard = Ears(house, None, last(house)).hear(100, close)
+    heard = Ears(house, "root", last(house)).hear(100, close)
     assert len(heard) == 3
+    assert house.api.state.streams == 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_stream_ends_for_who_was_shut_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "CHECKED", 0.04)
+    (key,) = house.app.people.keys("ana")
+
+    def revoke(heard: int) -> None:
+        if heard == 2:
+            house.app.people.revoke_key(key.id)
+            house.app.note("ana", "item.put", "item:1", {})
+
+    heard = Ears(house, "ana", last(house)).hear(100, revoke)
+    assert [each.get("event") for each in heard] in ([None, "queues"], [None, "queues", "audit"])
     assert house.api.state.streams == 0
 
 
@@ -894,7 +1013,9 @@ def test_a_stream_over_http_begins_where_it_is_told(house: House, monkeypatch: p
     answer = house.ana.get("/api/events", headers={"Last-Event-ID": "7"})
     assert answer.headers["content-type"].startswith("text/event-stream")
     assert answer.text == "retry: 2000\nid: 7\n\n"
-    assert house.ana.get("/api/events").text == f"retry: 2000\nid: {last(house)}\n\n"
+    first = house.ana.get("/api/events").text
+    assert first.startswith("retry: 2000\nid: ")
+    assert int(first.split()[-1]) <= last(house)
     assert house.ana.get("/api/events", headers={"Last-Event-ID": "x"}).status_code == 422
     monkeypatch.setattr(live, "STREAMS", 0)
     assert house.ana.get("/api/events").status_code == 429

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from duly import Duly, InputError
+from duly import Duly, InputError, people
 from duly.errors import ItemNotFound, WrongState
 from duly.people import LOCAL, Principal
 from duly.web.cursors import Cursors
@@ -87,6 +88,22 @@ def test_passwords_are_kept_as_slow_hashes_and_tokens_as_hashes(app: Duly) -> No
     app.people.sign_out(token)
     app.people.sign_out(token)
     assert app.people.by_session(token) is None
+
+
+@pytest.mark.parametrize("change", [{"password": "another horse"}, {"is_disabled": True}])
+def test_nobody_gets_a_session_whose_door_was_shut_while_they_knocked(
+    app: Duly, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    app.people.create("ana", password=PASSWORD)
+    real = people._matches
+
+    def meanwhile(password: str, hashed: str) -> bool:
+        app.people.change("ana", **change)
+        return real(password, hashed)
+
+    monkeypatch.setattr(people, "_matches", meanwhile)
+    assert app.people.sign_in("ana", PASSWORD) is None
+    assert query(app.store, "select * from duly_session") == []
 
 
 def test_sessions_that_are_over_are_swept_away(app: Duly) -> None:

@@ -94,11 +94,12 @@ class Birthdays:
         leap: Leap = "feb28",
         *,
         owner: str | None = None,
+        connection: Any = None,
     ) -> Person:
         """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Adding twice is adding once."""
         row = self._row(person_id, first_name, last_name, birthday, zone, leap, owner)
-        is_new = self.app.schedules.create_many(self.task, None, [row], for_owner=owner)
-        person = self.get(person_id, owner)
+        is_new = self.app.schedules.create_many(self.task, None, [row], owner, connection)
+        person = self._find(person_id, owner, connection)[1]
         if not is_new and _told(person) != (first_name, last_name, *_rule_words(row["rule"]), zone):
             raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
         return person
@@ -166,9 +167,9 @@ class Birthdays:
         )
         return tuple(islice((*pending, *past), most))
 
-    def _find(self, person_id: str, owner: str | None = None) -> tuple[Schedule, Person]:
+    def _find(self, person_id: str, owner: str | None = None, connection: Any = None) -> tuple[Schedule, Person]:
         try:
-            schedule = self.app.schedules.find(self.task.name, _key(person_id, owner))
+            schedule = self.app.schedules.find(self.task.name, _key(person_id, owner), connection)
         except ItemNotFound:
             raise ItemNotFound(f"there is no person {person_id!r:.80}") from None
         return schedule, _person(schedule)

@@ -94,10 +94,10 @@ class Catalog:
         self.rule = Slots(settings.hour_buckets)
         self.ask: Callable[[Sequence[str]], Found] = partial(ask, app.settings)
 
-    def publish(self, user_id: str, sku: str, owner: str | None = None) -> Product:
+    def publish(self, user_id: str, sku: str, owner: str | None = None, connection: Any = None) -> Product:
         """Sync this product every day, at the hour that has the fewest; publishing twice is publishing once."""
-        self.app.schedules.create_many(self.task, self.rule, [self._row(user_id, sku)], owner)
-        return self.product(user_id, sku)
+        self.app.schedules.create_many(self.task, self.rule, [self._row(user_id, sku)], owner, connection)
+        return self.product(user_id, sku, connection)
 
     def publish_many(self, rows: Iterable[Mapping[str, str]]) -> int:
         """Any number, each with its user_id and sku; returns how many are new. A bad row stops all of them."""
@@ -120,8 +120,8 @@ class Catalog:
         self.app.schedules.reactivate(self._find(user_id, sku).id, actor=actor)
         return self.product(user_id, sku)
 
-    def product(self, user_id: str, sku: str) -> Product:
-        return self.seen([self._find(user_id, sku)])[0]
+    def product(self, user_id: str, sku: str, connection: Any = None) -> Product:
+        return self.seen([self._find(user_id, sku, connection)])[0]
 
     def products(
         self,
@@ -152,9 +152,9 @@ class Catalog:
         self.task.checked_args(dict(args))
         return {"key": _key(user_id, sku), **args}
 
-    def _find(self, user_id: str, sku: str) -> Schedule:
+    def _find(self, user_id: str, sku: str, connection: Any = None) -> Schedule:
         try:
-            return self.app.schedules.find(self.task.name, _key(user_id, sku))
+            return self.app.schedules.find(self.task.name, _key(user_id, sku), connection)
         except ItemNotFound:
             raise ItemNotFound(f"{user_id!r:.80} has no product {sku!r:.80}") from None
 

@@ -179,12 +179,13 @@ def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool
 
     with side() as there:
         there.retry(*ids, at=at, delay=options.span(delay))
-        rows, now = [there.item(item_id) for item_id in ids], there.now()
+        rows, now = {item_id: there.item(item_id) for item_id in ids}, there.now()
     if as_json:
-        words.print_json(rows)
+        words.print_json([row or {"id": item_id} for item_id, row in rows.items()])
         return
-    for row in rows:
-        click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
+    for item_id, row in rows.items():
+        due = f" of {row.task}: due {words.full(row.due_at, now, in_utc)}" if row else " will be tried again"
+        click.echo(f"item {item_id}{due}")
 
 
 @click.command(short_help="Cancel waiting and running items.")
@@ -200,9 +201,9 @@ def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
 
     with side() as there:
         there.cancel(*ids, reason=reason)
-        rows = [there.item(item_id) for item_id in ids]
+        rows = {item_id: there.item(item_id) for item_id in ids}
     if as_json:
-        words.print_json(rows)
+        words.print_json([row or {"id": item_id} for item_id, row in rows.items()])
         return
-    for row in rows:
-        click.echo(f"item {row.id} of {row.task}: {row.state}")
+    for item_id, row in rows.items():
+        click.echo(f"item {item_id}" + (f" of {row.task}: {row.state}" if row else ": cancelled"))

@@ -114,8 +114,6 @@ def opened(makes: bool = False) -> Iterator[Duly]:
     from duly import Duly
     from duly.config import sources
 
-    if click.get_current_context().meta.get("duly.service", {}).get("is_said"):
-        raise ConfigError("url: this command needs the database itself: --database-url")
     quiet()
     patience = None if "store_timeout_seconds" in sources() else PATIENCE
     app = Duly(store_timeout_seconds=patience)

@@ -57,7 +57,9 @@ def put(
             words.print_json(placed)
             return
         row, now = there.item(placed.id), there.now()
-    if placed.fresh:
+    if row is None:
+        click.echo(f"item {placed.id} of {task}" + (" is put" if placed.fresh else " has this key already"))
+    elif placed.fresh:
         click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
     else:
         click.echo(f"item {row.id} of {row.task} has this key already: {row.state}")

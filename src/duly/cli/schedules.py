@@ -103,37 +103,30 @@ def add_schedule(
 @click.argument("schedule_id", type=options.ID, metavar="ID")
 @click.option("--next", "n", type=click.IntRange(1, 100), default=5, show_default=True, help="How many times ahead.")
 @options.database_url
+@options.service
 @options.as_json
 @options.in_utc
 def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None:
     """All about one: its rule in words, its next times, what it made, and what was done to it."""
-    from duly import codec
     from duly.cli import words
-    from duly.cli.sides import plain as schedule_plain
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        found = app.schedules.get(schedule_id)
-        ahead = app.schedules.preview(found.rule, found.zone, n) if found.is_active else []
-        past = app.schedules.occurrences(schedule_id, 10)
-        notes = app.schedules.audit(schedule_id, most=20)
-        plain, now = schedule_plain(app, found), app.clock.now()
+    with side() as there:
+        told, now = there.schedule_story(schedule_id, n), there.now()
     if as_json:
-        told = [{**_fields(note), "details": codec.decode(note.details)} for note in notes]
-        words.print_json({**plain, "next": ahead, "audit": told})
+        words.print_json(told)
         return
     for name in ("id", "task", "key", "state", "describe", "rule", "zone", "catch_up", "overlap", "args"):
-        click.echo(f"{name:10} {plain[name]}")
-    click.echo(
-        f"failures   {found.failures} in a row" + (f": {words.cut(found.last_error, 60)}" if found.failures else "")
-    )
-    for time in ahead:
+        click.echo(f"{name:10} {told[name]}")
+    problem = f": {words.cut(told['last_error'], 60)}" if told["failures"] else ""
+    click.echo(f"failures   {told['failures']} in a row{problem}")
+    for time in told["next"]:
         click.echo(f"next       {words.full(time, now, in_utc)}")
-    for each in past:
-        click.echo(
-            f"item       {each.id} {words.short(each.planned_at, now, in_utc)} {each.state} {each.outcome or ''}"
-        )
-    for note in notes:
-        click.echo(f"audit      {words.short(note.at, now, in_utc)} {note.actor} {note.action}")
+    for each in told["items"]:
+        planned = words.short(each["planned_at"], now, in_utc)
+        click.echo(f"item       {each['id']} {planned} {each['state']} {each['outcome'] or ''}")
+    for note in told["audit"]:
+        click.echo(f"audit      {words.short(note['at'], now, in_utc)} {note['actor']} {note['action']}")
 
 
 @schedules.command(name="preview")
@@ -171,6 +164,7 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
 @click.option("--overlap", type=click.Choice(["allow", "skip", "supersede"]))
 @click.option("--rank", type=int)
 @options.database_url
+@options.service
 def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> None:
     """Change it; another rule or zone plans anew."""
     fields = {name: value for name, value in said.items() if value is not None}
@@ -178,9 +172,10 @@ def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> 
         fields["max_lateness"] = options.span(max_lateness, "max_lateness")
     if not fields:
         raise InputError("change", "say what: --rule, --zone, --catch-up, --max-lateness, --overlap or --rank")
-    with options.opened() as app:
-        changed = app.schedules.change(schedule_id, actor=options.actor(), **fields)
-        click.echo(f"schedule {schedule_id}: {app.schedules.describe(changed)}")
+    from duly.cli.sides import side
+
+    with side() as there:
+        click.echo(f"schedule {schedule_id}: {there.change_schedule(schedule_id, **fields)}")
 
 
 def _act(name: str, doc: str, done: str) -> None:
@@ -299,7 +294,3 @@ def _per(seconds: float | None) -> str:
 
 def _status(state: str) -> str:
     return {"broken": "deactivated", "paused": "paused"}.get(state, "over")
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    return {name: getattr(value, name) for name in value.__struct_fields__}

@@ -63,7 +63,7 @@ class Here:
     def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed:
         return self._app.task_named(task).put(**args, **chosen)
 
-    def item(self, item_id: int) -> Row:
+    def item(self, item_id: int) -> Row | None:
         return self._app.read.item(item_id)
 
     def story(self, item_id: int) -> Story:
@@ -92,6 +92,24 @@ class Here:
     def schedules(self, **filters: Any) -> list[dict[str, Any]]:
         return [plain(self._app, each) for each in self._app.schedules.page(**filters)]
 
+    def schedule_story(self, schedule_id: int, ahead: int) -> dict[str, Any]:
+        from duly import codec
+
+        schedules = self._app.schedules
+        found = schedules.get(schedule_id)
+        notes = [_fields(note) for note in schedules.audit(schedule_id, most=20)]
+        return {
+            **plain(self._app, found),
+            "next": schedules.preview(found.rule, found.zone, ahead) if found.is_active else [],
+            "items": [_fields(each) for each in schedules.occurrences(schedule_id, 10)],
+            "audit": [{**note, "details": codec.decode(note["details"])} for note in notes],
+        }
+
+    def change_schedule(self, schedule_id: int, **fields: Any) -> str:
+        """Returns what it is now, in words."""
+        changed = self._app.schedules.change(schedule_id, actor=options.actor(), **fields)
+        return self._app.schedules.describe(changed)
+
     def act_on_schedules(self, act: str, *ids: int) -> None:
         getattr(self._app.schedules, act)(*ids, actor=options.actor())
 
@@ -113,8 +131,16 @@ class There:
         placed = _asking(self._client.put)(task, args, **_seconds(chosen))
         return Placed(placed.id, placed.execution_key, placed.fresh)
 
-    def item(self, item_id: int) -> Row:
-        return self.story(item_id).item
+    def item(self, item_id: int) -> Row | None:
+        """What became of it; None when the key may act but not look."""
+        from duly.client import ServiceError
+
+        try:
+            return self.story(item_id).item
+        except ServiceError as error:
+            if error.status != 403:
+                raise
+            return None
 
     def story(self, item_id: int) -> Story:
         from msgspec import convert
@@ -144,10 +170,22 @@ class There:
         body = {"task": task, "rule": rule, "key": key, "args": args, **_camel(_seconds(chosen))}
         return _plain_there(_asking(self._client.request)("POST", "/api/schedules", body))
 
-    def schedules(self, ring: str | None, after: int, most: int, **filters: Any) -> list[dict[str, Any]]:
+    def schedules(self, after: int, most: int, **filters: Any) -> list[dict[str, Any]]:
         filters["page_size"] = min(most, PAGE_MOST)
         rows = map(_plain_there, self._client.pages("/api/schedules", filters))
-        return list(islice((row for row in rows if row["id"] > after and ring in (None, row["ring"])), most))
+        return list(islice((row for row in rows if row["id"] > after), most))
+
+    def schedule_story(self, schedule_id: int, ahead: int) -> dict[str, Any]:
+        told = self._client.request("GET", f"/api/schedules/{schedule_id}", query={"ahead": ahead})
+        return {
+            **_plain_there(told),
+            "next": [datetime.fromisoformat(time) for time in told["next"]],
+            "items": [_timed(_snake(each), "planned_at") for each in told["items"]],
+            "audit": [_timed(_snake(each), "at") for each in told["audit"]],
+        }
+
+    def change_schedule(self, schedule_id: int, **fields: Any) -> str:
+        return _asking(self._client.change_schedule)(schedule_id, **_seconds(fields)).describe
 
     def act_on_schedules(self, act: str, *ids: int) -> None:
         for schedule_id in ids:
@@ -169,7 +207,7 @@ def plain(app: Duly, schedule: Schedule) -> dict[str, Any]:
 
     state = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"
     return {
-        **{name: getattr(schedule, name) for name in schedule.__struct_fields__},
+        **_fields(schedule),
         "state": state,
         "describe": app.schedules.describe(schedule),
         "args": codec.decode(schedule.args),
@@ -178,16 +216,23 @@ def plain(app: Duly, schedule: Schedule) -> dict[str, Any]:
 
 
 def _plain_there(told: dict[str, Any]) -> dict[str, Any]:
-    values = _snake(told)
-    if values["next_at"] is not None:
-        values["next_at"] = datetime.fromisoformat(values["next_at"])
-    return values
+    return _timed(_snake(told), "next_at")
+
+
+def _timed(values: dict[str, Any], name: str) -> dict[str, Any]:
+    """The same with this text as the time that it is."""
+    time = values[name]
+    return {**values, name: None if time is None else datetime.fromisoformat(time)}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return {name: getattr(value, name) for name in value.__struct_fields__}
 
 
 def _row(told: dict[str, Any]) -> Row:
     from msgspec import convert
 
-    return convert({"losses": 0, "fence": 0, **told}, Row)  # what a service keeps to itself
+    return convert({"fence": 0, **told}, Row)  # what a service keeps to itself
 
 
 def _snake(told: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime, timedelta
 from heapq import heapify, heapreplace
 from operator import attrgetter
@@ -123,7 +123,10 @@ class Store(Protocol):
         ...
 
     def enroll(
-        self, new: Sequence[NewSchedule], seat: Callable[[NewSchedule, int], tuple[str, datetime]]
+        self,
+        new: Sequence[NewSchedule],
+        seat: Callable[[NewSchedule, int], tuple[str, datetime]],
+        connection: Any = None,
     ) -> list[tuple[int, bool]]:
         """Create schedules, all or none: the id of each, and whether it is new or its key was taken already.
 
@@ -131,7 +134,7 @@ class Store(Protocol):
         """
         ...
 
-    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan) -> int:
+    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan, connection: Any = None) -> int:
         """Have `plan` say what becomes of these schedules (None: of those that are due), while nobody else may.
 
         It is given them with their live items: of due ones the last item, else all that wait. Returns how many.
@@ -155,12 +158,15 @@ class Store(Protocol):
         """
         ...
 
-    def pause(self, queue: str, now: datetime) -> None: ...
+    def pause(self, queue: str, now: datetime, connection: Any = None) -> None: ...
 
-    def resume(self, queue: str) -> None: ...
+    def resume(self, queue: str, connection: Any = None) -> None: ...
 
-    def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run a named read-only section; times come back as aware datetimes, JSON as its text in bytes."""
+    def read(self, name: str, parameters: Mapping[str, Any], connection: Any = None) -> list[tuple[Any, ...]]:
+        """Run a named read-only section; times come back as aware datetimes, JSON as its text in bytes.
+
+        On the connection of a `transaction` it sees what was written there.
+        """
         ...
 
     def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -182,6 +188,16 @@ class Store(Protocol):
     def migrations(self) -> AbstractContextManager[Any]:
         """A driver connection for migrations, alone against other migrators."""
         ...
+
+
+@contextmanager
+def joining(store: Store, connection: Any) -> Iterator[Any]:
+    """The transaction that this connection is in; without one, a transaction of its own."""
+    if connection is not None:
+        yield connection
+    else:
+        with store.transaction() as own:
+            yield own
 
 
 def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> KeyConflict | None:

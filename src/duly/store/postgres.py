@@ -515,10 +515,22 @@ class PostgresStore:
 
     # -- schedules
 
+    @contextmanager
+    def _joining(self, connection: Connection | None) -> Iterator[Connection]:
+        """The caller's transaction, or one of our own, on a connection that no handler holds."""
+        if connection is not None:
+            yield connection
+        else:
+            with self._connection() as own, own.transaction():
+                yield own
+
     def enroll(
-        self, new: Sequence[NewSchedule], seat: Callable[[NewSchedule, int], tuple[str, datetime]]
+        self,
+        new: Sequence[NewSchedule],
+        seat: Callable[[NewSchedule, int], tuple[str, datetime]],
+        connection: Connection | None = None,
     ) -> list[tuple[int, bool]]:
-        with self._connection() as connection, connection.transaction():
+        with self._joining(connection) as connection:
             keys = {"tasks": [each.task for each in new], "keys": [each.key for each in new]}
             known = {(task, key): id for id, task, key in self._run("taken", keys, connection)}
             fresh = {(each.task, each.key): each for each in reversed(new) if (each.task, each.key) not in known}
@@ -576,8 +588,15 @@ class PostgresStore:
                 seated.append((replace(each, rule=rule, next_at=next_at), slot))
         return seated
 
-    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan) -> int:
-        with self._connection() as connection, connection.transaction():
+    def revise(
+        self,
+        which: Sequence[int] | None,
+        now: datetime,
+        most: int,
+        plan: Plan,
+        connection: Connection | None = None,
+    ) -> int:
+        with self._joining(connection) as connection:
             if which is None:
                 schedules = self._due_schedules(now, most, connection)
                 items = self._last_items(schedules, connection)
@@ -655,14 +674,16 @@ class PostgresStore:
         ((gone, go_on),) = self._run("prune", {"before": before, "after": after, "most": most})
         return gone, go_on
 
-    def pause(self, queue: str, now: datetime) -> None:
-        self._run("pause", {"queue": queue, "now": now})
+    def pause(self, queue: str, now: datetime, connection: Connection | None = None) -> None:
+        self._run("pause", {"queue": queue, "now": now}, connection)
 
-    def resume(self, queue: str) -> None:
-        self._run("resume", {"queue": queue})
+    def resume(self, queue: str, connection: Connection | None = None) -> None:
+        self._run("resume", {"queue": queue}, connection)
 
-    def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        return self._run(name, parameters)
+    def read(
+        self, name: str, parameters: Mapping[str, Any], connection: Connection | None = None
+    ) -> list[tuple[Any, ...]]:
+        return self._run(name, parameters, connection)
 
     def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self._run(name, parameters)

@@ -235,10 +235,12 @@ update duly_schedule s
  where s.id = any(:ids::bigint[]) and s.id = m.id
 
 -- name: note
+-- The transaction has a number before it takes an id: whoever follows the log knows by it what is still to come.
 insert into duly_audit (at, actor, action, subject, details)
 select n.at, n.actor, n.action, n.subject, n.details::json
   from unnest(:ats::timestamptz[], :actors::text[], :actions::text[], :subjects::text[], :details::text[])
        as n(at, actor, action, subject, details)
+ where pg_current_xact_id() is not null
 
 -- name: meters
 -- Locks these meters, always in the same order.
@@ -520,7 +522,10 @@ select id, at, actor, action, subject, details
  limit :most
 
 -- name: write_note
-insert into duly_audit (at, actor, action, subject, details) values (:now, :actor, :action, :subject, :details::json)
+-- The same for one.
+insert into duly_audit (at, actor, action, subject, details)
+select :now::timestamptz, :actor::text, :action::text, :subject::text, :details::json
+ where pg_current_xact_id() is not null
 
 -- name: late
 -- What was started later than the grace period, latest first.

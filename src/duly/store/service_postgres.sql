@@ -16,8 +16,11 @@ select id, role, created_at, disabled_at, (password is not null) as has_password
  limit :most
 
 -- name: user_change
+-- What is null stays as it is.
 update duly_user
-   set role = :role, password = coalesce(:password, password), disabled_at = :disabled_at
+   set role = coalesce(:role::text, role),
+       password = coalesce(:password::text, password),
+       disabled_at = case when :is_disabled::boolean is null then disabled_at when :is_disabled::boolean then :now::timestamptz end
  where id = :id
 
 -- name: password
@@ -62,7 +65,13 @@ update duly_key
 returning id
 
 -- name: session_create
-insert into duly_session (hash, user_id, created_at, expires_at) values (:hash, :user_id, :now, :expires_at)
+-- For someone whose password is still the one that was compared; nothing for others.
+insert into duly_session (hash, user_id, created_at, expires_at)
+select :hash, id, :now, :expires_at
+  from duly_user
+ where id = :user_id and disabled_at is null and password = :was
+   for share
+returning user_id
 
 -- name: session
 select u.id, u.role
@@ -86,12 +95,9 @@ insert into duly_secret (name, value) values (:name, :value)
 returning value
 
 -- name: reply_begin
--- Takes this key for a request; nothing when it is taken, unless by one of the same that died over it.
+-- Takes this key for a request, in the transaction of its effect; nothing when it is taken.
 insert into duly_reply (owner, key, request, created_at) values (:owner, :key, :request, :now)
-    on conflict (owner, key) do update set created_at = excluded.created_at
-     where duly_reply.status is null
-       and duly_reply.request = excluded.request
-       and duly_reply.created_at < :stale
+    on conflict (owner, key) do nothing
 returning key
 
 -- name: reply
@@ -99,10 +105,6 @@ select request, status, answer from duly_reply where owner = :owner and key = :k
 
 -- name: reply_end
 update duly_reply set status = :status, answer = :answer where owner = :owner and key = :key
-
--- name: reply_drop
--- Frees the key of a request that failed.
-delete from duly_reply where owner = :owner and key = :key and request = :request and status is null
 
 -- name: replies_prune
 delete from duly_reply where created_at < :before
@@ -169,6 +171,7 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
    and id > :after
    and (:task::text is null or task = :task::text)
    and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
+   and (:ring::text is null or ring = :ring::text)
    and (:slot::int is null or slot = :slot::int)
    and (:state::text is null
         or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
@@ -267,12 +270,26 @@ select id
  order by id
  limit :most
 
--- name: audit_since
-select id, at, actor, action, subject, details
+-- name: audit_ids
+-- The ids of all lines after this one, and of those that were missing before it.
+select id from duly_audit where id > :after
+ union all
+select id
   from duly_audit
- where id > :after and (:actor::text is null or actor = :actor::text)
+ where id <= :after and id = any(array(select value::bigint from json_array_elements_text(:gaps::json)))
  order by id
  limit :most
 
+-- name: audit_lines
+select id, at, actor, action, subject, details
+  from duly_audit
+ where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
+   and (:actor::text is null or actor = :actor::text)
+ order by id
+
 -- name: audit_last
 select coalesce(max(id), 0) from duly_audit
+
+-- name: audit_horizon
+-- The number of the oldest transaction under way, and that of the next to come.
+select pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint from pg_current_snapshot() s

@@ -16,8 +16,11 @@ select id, role, created_at, disabled_at, (password is not null) as has_password
  limit :most
 
 -- name: user_change
+-- What is null stays as it is.
 update duly_user
-   set role = :role, password = coalesce(:password, password), disabled_at = :disabled_at
+   set role = coalesce(:role, role),
+       password = coalesce(:password, password),
+       disabled_at = case when :is_disabled is null then disabled_at when :is_disabled then :now end
  where id = :id
 
 -- name: password
@@ -62,7 +65,12 @@ update duly_key
 returning id
 
 -- name: session_create
-insert into duly_session (hash, user_id, created_at, expires_at) values (:hash, :user_id, :now, :expires_at)
+-- For someone whose password is still the one that was compared; nothing for others.
+insert into duly_session (hash, user_id, created_at, expires_at)
+select :hash, id, :now, :expires_at
+  from duly_user
+ where id = :user_id and disabled_at is null and password = :was
+returning user_id
 
 -- name: session
 select u.id, u.role
@@ -86,12 +94,9 @@ insert into duly_secret (name, value) values (:name, :value)
 returning value
 
 -- name: reply_begin
--- Takes this key for a request; nothing when it is taken, unless by one of the same that died over it.
+-- Takes this key for a request, in the transaction of its effect; nothing when it is taken.
 insert into duly_reply (owner, key, request, created_at) values (:owner, :key, :request, :now)
-    on conflict (owner, key) do update set created_at = excluded.created_at
-     where duly_reply.status is null
-       and duly_reply.request = excluded.request
-       and duly_reply.created_at < :stale
+    on conflict (owner, key) do nothing
 returning key
 
 -- name: reply
@@ -99,10 +104,6 @@ select request, status, answer from duly_reply where owner = :owner and key = :k
 
 -- name: reply_end
 update duly_reply set status = :status, answer = :answer where owner = :owner and key = :key
-
--- name: reply_drop
--- Frees the key of a request that failed.
-delete from duly_reply where owner = :owner and key = :key and request = :request and status is null
 
 -- name: replies_prune
 delete from duly_reply where created_at < :before
@@ -169,6 +170,7 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
    and id > :after
    and (:task is null or task = :task)
    and (:key is null or key = coalesce(owner || '/', '') || :key)
+   and (:ring is null or ring = :ring)
    and (:slot is null or slot = :slot)
    and (:state is null
         or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
@@ -267,12 +269,24 @@ select id
  order by id
  limit :most
 
--- name: audit_since
-select id, at, actor, action, subject, details
-  from duly_audit
- where id > :after and (:actor is null or actor = :actor)
+-- name: audit_ids
+-- The ids of all lines after this one, and of those that were missing before it.
+select id from duly_audit where id > :after
+ union all
+select id from duly_audit where id <= :after and id in (select value from json_each(:gaps))
  order by id
  limit :most
 
+-- name: audit_lines
+select id, at, actor, action, subject, details
+  from duly_audit
+ where id in (select value from json_each(:ids))
+   and (:actor is null or actor = :actor)
+ order by id
+
 -- name: audit_last
 select coalesce(max(id), 0) from duly_audit
+
+-- name: audit_horizon
+-- Writers take turns: whoever has an id is done before the next has one.
+select 1, 1

@@ -383,9 +383,7 @@ class SqliteStore:
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: sqlite3.Connection | None = None
     ) -> list[int]:
-        if connection is not None:
-            return self._settle(connection, changes, closed)
-        with self._writing() as writer:
+        with self._joining(connection) as writer:
             return self._settle(writer, changes, closed)
 
     def _settle(self, writer: sqlite3.Connection, changes: Sequence[Change], closed: Sequence[int]) -> list[int]:
@@ -459,12 +457,24 @@ class SqliteStore:
 
     # -- schedules
 
+    @contextmanager
+    def _joining(self, connection: sqlite3.Connection | None) -> Iterator[sqlite3.Connection]:
+        """The caller's transaction, or one of our own."""
+        if connection is not None:
+            yield connection
+        else:
+            with self._writing() as writer:
+                yield writer
+
     def enroll(
-        self, new: Sequence[NewSchedule], seat: Callable[[NewSchedule, int], tuple[str, datetime]]
+        self,
+        new: Sequence[NewSchedule],
+        seat: Callable[[NewSchedule, int], tuple[str, datetime]],
+        connection: sqlite3.Connection | None = None,
     ) -> list[tuple[int, bool]]:
         rings: dict[str, Seats] = {}
         answers: list[tuple[int, bool]] = []
-        with self._writing() as writer:
+        with self._joining(connection) as writer:
             for each in new:
                 known = writer.execute(self._sql["taken"], {"task": each.task, "key": each.key}).fetchone()
                 if known:
@@ -487,10 +497,17 @@ class SqliteStore:
                 answers.append((writer.execute(self._sql["enroll"], parameters).fetchone()[0], True))
         return answers
 
-    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan) -> int:
+    def revise(
+        self,
+        which: Sequence[int] | None,
+        now: datetime,
+        most: int,
+        plan: Plan,
+        connection: sqlite3.Connection | None = None,
+    ) -> int:
         if which is None and not self._is_any_due(now):
             return 0
-        with self._writing() as writer:
+        with self._joining(connection) as writer:
             if which is None:
                 schedules = self._due_schedules(writer, now, most)
                 last = [each.last_item for each in schedules if each.last_item is not None]
@@ -571,15 +588,19 @@ class SqliteStore:
         goes_on = len(looked) == most and max(created_at for _, _, created_at in looked) < limit
         return len(old), looked[-1][0] if goes_on else None
 
-    def pause(self, queue: str, now: datetime) -> None:
-        with self._writing() as writer:
+    def pause(self, queue: str, now: datetime, connection: sqlite3.Connection | None = None) -> None:
+        with self._joining(connection) as writer:
             writer.execute(self._sql["pause"], {"queue": queue, "now": to_int(now)})
 
-    def resume(self, queue: str) -> None:
-        with self._writing() as writer:
+    def resume(self, queue: str, connection: sqlite3.Connection | None = None) -> None:
+        with self._joining(connection) as writer:
             writer.execute(self._sql["resume"], {"queue": queue})
 
-    def read(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    def read(
+        self, name: str, parameters: Mapping[str, Any], connection: sqlite3.Connection | None = None
+    ) -> list[tuple[Any, ...]]:
+        if connection is not None:
+            return self.run(connection, name, parameters)
         given = {key: to_int(value) if isinstance(value, datetime) else value for key, value in parameters.items()}
         with self._reading() as reader:
             return _typed(reader.execute(self._sql[name], given))

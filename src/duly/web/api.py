@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duly import Duly, __version__
 from duly.errors import ConfigError
@@ -23,7 +26,9 @@ from duly.web.routes import apps, items, live, people, queues, review, schedules
 from duly.web.schemas import ProblemOut
 
 BODY_LIMIT = 2 * 1024 * 1024
+TOO_LARGE = "a body may have at most {:,} bytes"
 TIME_LIMIT = 30.0  # seconds that a request may take, streams aside
+STREAM = "/api/events"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -46,8 +51,6 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
     for status, title in TITLES.items()
 }
 
-Next = Callable[[Request], Awaitable[Response]]
-
 
 def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
     """The API over this app, for this address."""
@@ -57,6 +60,21 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
             f"http_host: will not listen on {host} while nobody could sign in; "
             "make a user first: `duly users add NAME --admin`, or listen on 127.0.0.1"
         )
+    return furnish(build(is_local), app, is_local, ailing)
+
+
+def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
+    """Have these routes speak of this app."""
+    api.state.desk = Desk(app)
+    api.state.gate = Gate(app.people, is_local)
+    api.state.ailing = ailing
+    api.state.streams = 0
+    api.state.closing = asyncio.Event()
+    return api
+
+
+def build(is_local: bool) -> FastAPI:
+    """The routes with what is around them; they speak of no app yet."""
     api = FastAPI(
         title="duly",
         version=__version__,
@@ -67,18 +85,13 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
-    api.state.desk = Desk(app)
-    api.state.gate = Gate(app.people, is_local)
-    api.state.ailing = ailing
-    api.state.streams = 0
-    api.state.closing = asyncio.Event()
     for router in (
         items.router, schedules.router, queues.router, review.router, apps.router, people.router, live.router,
     ):  # fmt: skip
         api.include_router(router)
     handle_on(api)
     _describe(api)
-    api.middleware("http")(_guard(is_local))
+    api.add_middleware(Guard, is_local=is_local)
     return api
 
 
@@ -107,22 +120,53 @@ def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-def _guard(is_local: bool) -> Callable[[Request, Next], Awaitable[Response]]:
+class Guard:
     """Around every request: its size, its time, its host, and the headers of its answer."""
 
-    async def guard(request: Request, call_next: Next) -> Response:
-        try:
-            refusal = _refusal(request, is_local)
-            response = refusal or await _within(request, call_next)
-        except Exception as error:
-            response = unexpected(error)
-        for name, value in HEADERS.items():
-            response.headers.setdefault(name, value)
-        if request.url.path.startswith("/api"):
-            response.headers.setdefault("Cache-Control", "no-store")
-        return response
+    def __init__(self, app: ASGIApp, is_local: bool) -> None:
+        self._app = app
+        self._is_local = is_local
 
-    return guard
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request, read, is_begun = Request(scope), 0, False
+
+        async def bounded() -> Message:
+            """No more of a body is read than it may have, whether or not it said its length."""
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > BODY_LIMIT:
+                # Whoever goes on sending all the same must not keep us reading.
+                raise HTTPException(413, TOO_LARGE.format(BODY_LIMIT), {"Connection": "close"})
+            return message
+
+        async def headed(message: Message) -> None:
+            nonlocal is_begun
+            if message["type"] == "http.response.start":
+                is_begun = True
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                if request.url.path.startswith("/api"):
+                    headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        answer = _refusal(request, self._is_local)
+        if answer is None:
+            try:
+                async with asyncio.timeout(None if request.url.path == STREAM else TIME_LIMIT):
+                    await self._app(scope, bounded, headed)
+                return
+            except TimeoutError:
+                said = f"this took longer than {TIME_LIMIT:g} s; it may have been done"
+                answer = problem(503, said, **{"Retry-After": "5"})
+            except Exception as error:
+                answer = unexpected(error)
+        if not is_begun:
+            await answer(scope, receive, headed)
 
 
 def _refusal(request: Request, is_local: bool) -> Response | None:
@@ -130,13 +174,11 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
     if length is not None and not length.isdecimal():
         return problem(400, "Content-Length: must be a number")
     if length is not None and (len(length) > 15 or int(length) > BODY_LIMIT):
-        return problem(413, f"a body may have at most {BODY_LIMIT:,} bytes")
-    if request.method in ("POST", "PUT", "PATCH"):
-        if length is None and "transfer-encoding" in request.headers:
-            return problem(411, "say how long the body is: Content-Length")
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if length not in (None, "0") and kind != "application/json":
-            return problem(415, "bodies are application/json")
+        return problem(413, TOO_LARGE.format(BODY_LIMIT))
+    has_body = length not in (None, "0") or "transfer-encoding" in request.headers
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if has_body and request.method in ("POST", "PUT", "PATCH") and kind != "application/json":
+        return problem(415, "bodies are application/json")
     # A page of another site that got its name to resolve to this host speaks to us under that name.
     if is_local and not is_loopback(_name_of(request.headers.get("host", ""))):
         return problem(403, "this service answers on its own address only")
@@ -145,12 +187,3 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
 
 def _name_of(host: str) -> str:
     return host.partition("]")[0].strip("[") if host.startswith("[") else host.partition(":")[0]
-
-
-async def _within(request: Request, call_next: Next) -> Response:
-    if request.url.path == "/api/events":
-        return await call_next(request)
-    try:
-        return await asyncio.wait_for(call_next(request), TIME_LIMIT)
-    except TimeoutError:
-        return problem(503, f"this took longer than {TIME_LIMIT:g} s; it may have been done", **{"Retry-After": "5"})

@@ -15,17 +15,16 @@ from fastapi import Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from duly import Duly, codec
+from duly import Duly
 from duly.errors import InputError, UnknownTask
 from duly.people import Principal
 from duly.task import Task
 from duly.web.cursors import Cursors
-from duly.web.problems import Problem
+from duly.web.problems import Problem, problem
 
 MASK = "***"
 KEPT = timedelta(days=1)  # how long an answer can be repeated
 PRUNED_EVERY = timedelta(minutes=10)
-STALE = timedelta(minutes=1)  # whoever has been at it for longer died over it
 
 Act = Callable[[Any], tuple[int, Any]]
 
@@ -55,9 +54,7 @@ class Desk:
         self, principal: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
     ) -> None:
         """A line of the audit log; with a connection, if and only if its transaction commits."""
-        text = codec.encode(details).decode()
-        row = {"actor": principal.user_id, "action": action, "subject": subject, "details": text}
-        self.app.store.run(connection, "write_note", {**row, "now": self.app.clock.now()})
+        self.app.note(principal.user_id, action, subject, details, connection)
 
     # -- what comes in
 
@@ -107,55 +104,44 @@ class Desk:
         return value
 
     def _is_secret(self, name: str, value: Any) -> bool:
-        return self._masked is not None and value is not None and bool(self._masked.search(_bare(name)))
+        # Whether there is one is no secret.
+        is_open = value is None or isinstance(value, bool)
+        return self._masked is not None and not is_open and bool(self._masked.search(_bare(name)))
 
     # -- replies
 
     def once(
         self, principal: Principal, key: str | None, request: Request, body: BaseModel | None, act: Act,
-        is_joint: bool = True,
+        kept: Callable[[Any], tuple[int, Any]] | None = None,
     ) -> Response:  # fmt: skip
         """Do this once per key: a repetition gets the same answer, and nothing is done again.
 
-        `act` returns a status and what to answer. It gets a connection to write on, so that the effect and the answer
-        commit together (None without a key). What cannot be done on it is not joint: then a process that dies in
-        between leaves the key taken for a minute, and whoever comes after that does it again.
+        `act` returns a status and what to answer. All it writes goes on the connection that it gets, so that the
+        effect, its line in the audit log and the answer commit together. `kept` says what a repetition is told of an
+        answer that must not be written down.
         """
-        if key is None:
-            status, answer = act(None)
-            return JSONResponse(_jsonable(answer), status)
         store, now = self.app.store, self.app.clock.now()
+        if key is None:
+            with store.transaction() as connection:
+                status, answer = act(connection)
+            return _reply(status, _jsonable(answer))
         self._prune(now)
         named = {"owner": principal.user_id, "key": key}
         digest = _digest(request, body)
-        taken = {**named, "request": digest, "now": now, "stale": now - STALE}
         if (known := self._known(named, digest)) is not None:
             return known
-        if is_joint:
-            with store.transaction() as connection:
-                reply = self._act(connection, taken, act)
-        else:
-            try:
-                reply = self._act(None, taken, act)
-            except BaseException:
-                store.write("reply_drop", {**named, "request": digest})
-                raise
-        if reply is not None:
-            return JSONResponse(reply[1], reply[0])
-        # Someone else was faster.
+        with store.transaction() as connection:
+            # Whoever has the same key at the same time waits here for the end of the other.
+            if store.run(connection, "reply_begin", {**named, "request": digest, "now": now}):
+                status, answer = act(connection)
+                plain = _jsonable(answer)
+                told, text = kept(plain) if kept is not None else (status, plain)
+                end = {**named, "status": told, "answer": json.dumps(text)}
+                store.run(connection, "reply_end", end)
+                return _reply(status, plain)
         if (known := self._known(named, digest)) is None:
             raise Problem(409, "a request with this Idempotency-Key is under way", headers={"Retry-After": "1"})
         return known
-
-    def _act(self, connection: Any, taken: Mapping[str, Any], act: Act) -> tuple[int, Any] | None:
-        store = self.app.store
-        if not store.run(connection, "reply_begin", taken):
-            return None
-        status, answer = act(connection)
-        plain = _jsonable(answer)
-        kept = {"owner": taken["owner"], "key": taken["key"], "status": status, "answer": codec.encode(plain).decode()}
-        store.run(connection, "reply_end", kept)
-        return status, plain
 
     def _known(self, named: Mapping[str, Any], digest: str) -> Response | None:
         rows = self.app.store.read("reply", named)
@@ -164,14 +150,19 @@ class Desk:
         request, status, answer = rows[0]
         if request != digest:
             raise Problem(422, "Idempotency-Key: was used for another request", "Idempotency-Key")
-        if status is None:
-            return None
-        return JSONResponse(codec.decode(answer), status, headers={"Idempotency-Replayed": "true"})
+        told = json.loads(answer)
+        reply = problem(status, told) if status >= 400 else _reply(status, told)
+        reply.headers["Idempotency-Replayed"] = "true"
+        return reply
 
     def _prune(self, now: datetime) -> None:
         if self._pruned_at is None or now - self._pruned_at >= PRUNED_EVERY:
             self._pruned_at = now
             self.app.store.write("replies_prune", {"before": now - KEPT})
+
+
+def _reply(status: int, answer: Any) -> Response:
+    return Response(status_code=status) if status == 204 else JSONResponse(answer, status)
 
 
 def _digest(request: Request, body: BaseModel | None) -> str:

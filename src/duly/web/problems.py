@@ -38,7 +38,7 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
 )
 TITLES = {
     400: "Bad request", 401: "Sign in first", 403: "Not allowed", 404: "Not found", 405: "No such method",
-    409: "Conflict", 411: "Length required", 413: "Too large", 415: "Not JSON",
+    409: "Conflict", 413: "Too large", 415: "Not JSON",
     422: "Invalid input", 429: "Too many", 503: "Away",
 }  # fmt: skip
 

@@ -143,6 +143,7 @@ class ItemOut(Out):
     max_attempts: int | None
     failures: int
     crashes: int
+    losses: int
     claimed_by: str | None
     started_at: datetime | None
     finished_at: datetime | None
@@ -244,16 +245,47 @@ class ScheduleOut(Out):
     slot: int | None
     is_declared: bool
     next_at: datetime | None
+    paused_at: datetime | None
+    broken_at: datetime | None
     failures: int
     last_at: datetime | None
     last_item: int | None
     last_success_at: datetime | None
     last_error: str | None
+    fingerprint: str | None
     unchanged: int
     skipped: int
     keep: Any
     owner: str | None
     created_at: datetime
+
+
+class OccurrenceOut(Out):
+    id: int
+    state: State
+    outcome: str | None
+    planned_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    last_error: str | None
+
+
+class NoteOut(Out):
+    """A line of the audit log."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    details: Any
+
+
+class ScheduleStoryOut(ScheduleOut):
+    next: list[datetime] = Field(description="Its next times; none while it is paused or broken.")
+    items: list[OccurrenceOut] = Field(description="What it made lately, newest first.")
+    audit: list[NoteOut] = Field(description="What was done to it lately, newest first.")
 
 
 class PreviewIn(Model):
@@ -326,17 +358,6 @@ class AlertOut(Out):
     message: str
     details: Any
     told_at: datetime | None
-
-
-class NoteOut(Out):
-    """A line of the audit log."""
-
-    id: int
-    at: datetime
-    actor: str
-    action: str
-    subject: str
-    details: Any
 
 
 # -- review

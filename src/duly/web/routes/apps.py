@@ -78,14 +78,14 @@ def publish_product(
     """Sync a product every day; publishing twice is publishing once."""
     catalog = _app(desk, "catalog")
 
-    def act(_: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> tuple[int, Any]:
         user_id = _whose(principal, new.user_id)
-        product = catalog.publish(user_id, new.sku, None if principal.owner is None else user_id)
-        _check_owner(desk, principal, product.id, new.sku)
-        desk.note(principal, "product.published", f"schedule:{product.id}", {"sku": new.sku})
+        product = catalog.publish(user_id, new.sku, None if principal.owner is None else user_id, connection)
+        _check_owner(desk, principal, product.id, new.sku, connection)
+        desk.note(principal, "product.published", f"schedule:{product.id}", {"sku": new.sku}, connection)
         return 201, ProductOut.model_validate(product)
 
-    return desk.once(principal, idempotency_key, request, new, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, new, act)
 
 
 @router.delete("/api/products/{sku:path}", status_code=204)
@@ -103,13 +103,13 @@ def add_person(
     """Greet someone every year at nine in the morning of their own time."""
     birthdays = _app(desk, "birthdays")
 
-    def act(_: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> tuple[int, Any]:
         given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
-        person = birthdays.add(*given, owner=principal.owner)
-        desk.note(principal, "person.added", f"person:{new.id}", {})
+        person = birthdays.add(*given, owner=principal.owner, connection=connection)
+        desk.note(principal, "person.added", f"person:{new.id}", {}, connection)
         return 201, PersonOut.model_validate(person)
 
-    return desk.once(principal, idempotency_key, request, new, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, new, act)
 
 
 @router.get("/api/people/{person:path}", response_model=PersonStoryOut)
@@ -157,8 +157,8 @@ def _owner(principal: Principal, user_id: str | None) -> str | None:
     return principal.owner if user_id in (None, "me") else owner_for(principal, user_id)
 
 
-def _check_owner(desk: Desk, principal: Principal, schedule_id: int, sku: str) -> None:
-    if desk.app.schedules.owned_one(schedule_id, owner_for(principal, None)) is None:
+def _check_owner(desk: Desk, principal: Principal, schedule_id: int, sku: str, connection: Any = None) -> None:
+    if desk.app.schedules.owned_one(schedule_id, owner_for(principal, None), connection) is None:
         raise ItemNotFound(f"there is no product {sku!r:.80}")
 
 

@@ -135,14 +135,14 @@ def cancel_item(
 ) -> Response:  # fmt: skip
     """Never, or no more; a running handler is stopped."""
 
-    def act(_: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> tuple[int, Any]:
         find(desk, principal, item_id)
         said = reason.reason if reason else ""
-        ids = desk.app.cancel(item_id, reason=said)
-        desk.note(principal, "item.cancelled", f"item:{item_id}", {"reason": said})
+        ids = desk.app.cancel(item_id, reason=said, connection=connection)
+        desk.note(principal, "item.cancelled", f"item:{item_id}", {"reason": said}, connection)
         return 200, {"ids": ids}
 
-    return desk.once(principal, idempotency_key, request, reason, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, reason, act)
 
 
 @router.post("/{item_id}/retry", response_model=Changed)
@@ -152,14 +152,14 @@ def retry_item(
 ) -> Response:  # fmt: skip
     """Again with all its tries, or sooner if it still waits."""
 
-    def act(_: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> tuple[int, Any]:
         find(desk, principal, item_id)
         at = when.at if when else None
-        ids = desk.app.retry(item_id, at=at)
-        desk.note(principal, "item.retried", f"item:{item_id}", {"at": at})
+        ids = desk.app.retry(item_id, at=at, connection=connection)
+        desk.note(principal, "item.retried", f"item:{item_id}", {"at": at}, connection)
         return 200, {"ids": ids}
 
-    return desk.once(principal, idempotency_key, request, when, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, when, act)
 
 
 def find(desk: Desk, principal: Principal, item_id: int) -> OwnedRow:

@@ -15,10 +15,12 @@ from starlette.concurrency import run_in_threadpool
 
 from duly import codec
 from duly.errors import DulyError, NotMigrated, StoreUnavailable
-from duly.web.auth import Reader, owner_for
+from duly.people import Principal
+from duly.web.auth import Gate, Reader, owner_for
 from duly.web.desk import At, Desk
 from duly.web.problems import Problem, problem
 from duly.web.routes.queues import note_out
+from duly.web.tail import Tail
 
 log = logging.getLogger("duly.web")
 
@@ -26,6 +28,7 @@ router = APIRouter(tags=["live"])
 
 EVERY = 1.0
 QUIET = 15.0  # seconds of silence after which a line says that the stream lives
+CHECKED = 15.0  # seconds after which it is looked up again whether who listens still may
 STREAMS = 200
 
 
@@ -40,35 +43,40 @@ async def events(
     state = request.app.state
     if state.streams >= STREAMS:
         raise Problem(429, "too many streams are open", headers={"Retry-After": "10"})
-    after = int(last_event_id) if last_event_id else await run_in_threadpool(_last, desk)
+    after = int(last_event_id) if last_event_id else None
+    tail = await run_in_threadpool(Tail, desk.app.store, owner_for(principal, None), after)
     return StreamingResponse(
-        _stream(request, desk, owner_for(principal, None), after),
+        _stream(request, desk, principal, tail),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _stream(request: Request, desk: Desk, owner: str | None, after: int) -> AsyncIterator[str]:
+async def _stream(request: Request, desk: Desk, principal: Principal, tail: Tail) -> AsyncIterator[str]:
     state = request.app.state
     state.streams += 1
-    seen, silent = "", 0.0
+    seen, silent, unchecked = "", 0.0, 0.0
     try:
-        yield f"retry: 2000\nid: {after}\n\n"
+        yield f"retry: 2000\nid: {tail.place}\n\n"
         while not state.closing.is_set():
-            notes, depths = await run_in_threadpool(_look, desk, owner, after)
-            for note in notes:
-                after = note["id"]
-                yield _event("audit", note, after)
+            if unchecked >= CHECKED:
+                unchecked = 0.0
+                if await run_in_threadpool(_who, request) != principal:
+                    return  # they were shut out, or may see something else by now
+            notes, depths = await run_in_threadpool(_look, desk, principal, tail)
+            for place, note in notes:
+                yield _event("audit", note, place)
             # An age that grows by itself is no news.
             still = [{**queue, "oldest_due_seconds": None} for queue in depths]
             text = json.dumps(still, default=str, sort_keys=True)
             if (digest := hashlib.sha256(text.encode()).hexdigest()) != seen:
                 seen, silent = digest, 0.0
-                yield _event("queues", depths, after)
+                yield _event("queues", depths, tail.place)
             elif silent >= QUIET:
                 silent = 0.0
                 yield ": alive\n\n"
             silent += EVERY
+            unchecked += EVERY
             try:
                 await asyncio.wait_for(state.closing.wait(), EVERY)
             except TimeoutError:
@@ -77,15 +85,17 @@ async def _stream(request: Request, desk: Desk, owner: str | None, after: int) -
         state.streams -= 1
 
 
-def _last(desk: Desk) -> int:
-    return int(desk.app.store.read("audit_last", {})[0][0])
+def _who(request: Request) -> Principal | None:
+    gate: Gate = request.app.state.gate
+    try:
+        return gate.who(request)
+    except Problem:
+        return None
 
 
-def _look(desk: Desk, owner: str | None, after: int) -> tuple[list[Any], list[Any]]:
-    given = {"after": after, "actor": owner, "most": 100}
-    notes = [note_out(row) for row in desk.app.store.read("audit_since", given)]
-    depths = desk.app.read.queues() if owner is None else []
-    return notes, depths
+def _look(desk: Desk, principal: Principal, tail: Tail) -> tuple[list[tuple[int, Any]], list[Any]]:
+    notes = [(place, note_out(desk, note)) for place, note in tail.look()]
+    return notes, desk.app.read.queues() if principal.is_admin else []
 
 
 def _event(name: str, value: Any, place: int) -> str:
@@ -103,9 +113,10 @@ def metrics(desk: At, principal: Reader) -> PlainTextResponse:
 
 
 @router.get("/healthz", response_class=PlainTextResponse)
-def healthz() -> str:
-    """The process lives."""
-    return "ok"
+def healthz(request: Request) -> Any:
+    """This process does its work; restart it when it does not. The database has no say in this."""
+    reason = request.app.state.ailing()
+    return problem(503, reason, "Not well") if reason else PlainTextResponse("ok")
 
 
 @router.get("/readyz", response_class=PlainTextResponse)

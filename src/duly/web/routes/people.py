@@ -45,7 +45,10 @@ def who_am_i(principal: Reader) -> Any:
 
 @router.post("/api/session", status_code=204)
 def sign_in(said: SignIn, request: Request, desk: At, response: Response) -> None:
-    """Sign in with a password; the session is a cookie that scripts cannot read."""
+    """Sign in with a password; the session is a cookie that scripts cannot read.
+
+    No Idempotency-Key: whoever signs in again has another session.
+    """
     check_origin(request)
     gate: Gate = request.app.state.gate
     gate.count_sign_in(f"user {said.user_id}", f"from {request.client.host if request.client else ''}")
@@ -78,10 +81,13 @@ def list_keys(
 
 
 @router.post("/api/keys", status_code=201, response_model=NewKeyOut)
-def make_key(new: KeyIn, desk: At, principal: Writer) -> Any:
-    """A new API key. Its secret is in this answer and nowhere else, so no Idempotency-Key can repeat it.
+def make_key(
+    new: KeyIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """A new API key. A key may not do more than who makes it, nor longer.
 
-    A key may not do more than who makes it, nor longer.
+    Its secret is in this answer and nowhere else: a repetition with the same Idempotency-Key makes no second key, and
+    is told which one there is (409).
     """
     if new.user_id is None and principal.via == "local":
         raise InputError("userId", "say for whom: the local admin needs no key")
@@ -92,8 +98,16 @@ def make_key(new: KeyIn, desk: At, principal: Writer) -> Any:
         raise Problem(403, "scopes: a key may not do more than you may", "scopes")
     if principal.until is not None and (new.expires_at is None or new.expires_at > principal.until):
         raise Problem(403, "expiresAt: a key may not outlive the one that makes it", "expiresAt")
-    made, secret = desk.app.people.make_key(user_id, new.name, tuple(new.scopes), new.expires_at, principal.user_id)
-    return {**{name: getattr(made, name) for name in made.__struct_fields__}, "secret": secret}
+
+    def act(connection: Any) -> tuple[int, Any]:
+        given = (user_id, new.name, tuple(new.scopes), new.expires_at, principal.user_id)
+        made, secret = desk.app.people.make_key(*given, connection)
+        return 201, NewKeyOut(**{name: getattr(made, name) for name in made.__struct_fields__}, secret=secret)
+
+    def told_again(answer: Any) -> tuple[int, str]:
+        return 409, f"this made key {answer['id']}, whose secret was told once; revoke it and make another"
+
+    return desk.once(principal, idempotency_key, request, new, act, told_again)
 
 
 @router.delete("/api/keys/{key_id}", response_model=KeyOut)
@@ -116,11 +130,11 @@ def create_user(
 ) -> Response:
     """A new person or program; without a password it comes in by keys only."""
 
-    def act(_: Any) -> tuple[int, Any]:
-        made = desk.app.people.create(new.id, new.role, new.password, principal.user_id)
+    def act(connection: Any) -> tuple[int, Any]:
+        made = desk.app.people.create(new.id, new.role, new.password, principal.user_id, connection)
         return 201, UserOut.model_validate(made)
 
-    return desk.once(principal, idempotency_key, request, new, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, new, act)
 
 
 @router.get("/api/users/{user}", response_model=UserOut)

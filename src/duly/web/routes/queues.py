@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
 
 from duly import codec
 from duly.errors import InputError
+from duly.schedules import Note
 from duly.web.auth import Admin
-from duly.web.desk import At
+from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.schemas import (
     After,
     AlertOut,
@@ -34,10 +35,18 @@ def list_queues(desk: At, principal: Admin) -> Any:
 
 
 @router.post("/api/queues/{name:path}/{act}", status_code=204)
-def act_on_queue(name: Name, act: Literal["pause", "resume"], desk: At, principal: Admin) -> None:
+def act_on_queue(
+    name: Name, act: Literal["pause", "resume"], request: Request, desk: At, principal: Admin,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
     """Start nothing more of this queue until it is resumed; or open it again."""
-    (desk.app.pause if act == "pause" else desk.app.resume)(name)
-    desk.note(principal, f"queue.{act}d", f"queue:{name}", {})
+
+    def carry_out(connection: Any) -> tuple[int, Any]:
+        (desk.app.pause if act == "pause" else desk.app.resume)(name, connection)
+        desk.note(principal, f"queue.{act}d", f"queue:{name}", {}, connection)
+        return 204, None
+
+    return desk.once(principal, idempotency_key, request, None, carry_out)
 
 
 @router.get("/api/limits", response_model=list[LimitOut])
@@ -85,11 +94,9 @@ def list_audit(
     bound = ["audit", subject]
     before = desk.cursors.read(after, bound)
     rows = desk.app.store.read("audit", {"subject": subject, "before": before, "most": page_size + 1})
-    return desk.page(rows, page_size, lambda row: row[0], bound, note_out)
+    return desk.page(rows, page_size, lambda row: row[0], bound, lambda row: note_out(desk, Note(*row)))
 
 
-def note_out(row: Any) -> dict[str, Any]:
-    id, at, actor, action, subject, details = row
-    return {
-        "id": id, "at": at, "actor": actor, "action": action, "subject": subject, "details": codec.decode(details),
-    }  # fmt: skip
+def note_out(desk: Desk, note: Note) -> dict[str, Any]:
+    values = {name: getattr(note, name) for name in note.__struct_fields__}
+    return {**values, "details": desk.masked(codec.decode(note.details))}

@@ -78,13 +78,13 @@ def revive_canary(
 ) -> Response:
     """Try one of the group again, to see whether the cause is gone."""
 
-    def act(_: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> tuple[int, Any]:
         group = find(desk, principal, group_id)
-        ids = desk.app.retry(group.sample)
-        desk.note(principal, "review.canary", f"item:{group.sample}", {"group": group_id})
+        ids = desk.app.retry(group.sample, connection=connection)
+        desk.note(principal, "review.canary", f"item:{group.sample}", {"group": group_id}, connection)
         return 200, {"ids": ids}
 
-    return desk.once(principal, idempotency_key, request, None, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, None, act)
 
 
 @router.post("/api/bulk/count", response_model=CountOut)
@@ -134,12 +134,12 @@ def cancel_act(
 ) -> Response:
     """Stop where it stands; what was done stays done."""
 
-    def act(_: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> tuple[int, Any]:
         acts, owner = Acts(desk.app), owner_for(principal, None)
-        acts.cancel(act_id, principal.user_id, owner)
-        return 200, BulkOut.model_validate(acts.get(act_id, owner))
+        acts.cancel(act_id, principal.user_id, owner, connection)
+        return 200, BulkOut.model_validate(acts.get(act_id, owner, connection))
 
-    return desk.once(principal, idempotency_key, request, None, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, None, act)
 
 
 def find(desk: Desk, principal: Principal, group_id: str) -> Group:

@@ -14,6 +14,7 @@ from duly.policy.recur import parse, zone_named
 from duly.schedules import OPTIONS
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.routes.queues import note_out
 from duly.web.schemas import (
     BIG,
     After,
@@ -27,6 +28,7 @@ from duly.web.schemas import (
     ScheduleEdit,
     ScheduleIn,
     ScheduleOut,
+    ScheduleStoryOut,
     SlotOut,
     WordFilter,
 )
@@ -34,7 +36,7 @@ from duly.web.schemas import (
 router = APIRouter(tags=["schedules"])
 
 # What `Schedules.create` takes beside options and arguments.
-SAID = ("self", "task", "rule", "key", "for_owner", "actor")
+SAID = ("self", "task", "rule", "key", "for_owner", "actor", "connection")
 
 
 @router.post("/api/schedules", status_code=201, response_model=ScheduleOut)
@@ -43,7 +45,7 @@ def create_schedule(
 ) -> Response:
     """Create a schedule; one per task and key of yours. An existing one is changed to what is said here."""
 
-    def act(_: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> tuple[int, Any]:
         args = desk.args(new.args, (*OPTIONS, *SAID))
         options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
         task, key = desk.task(new.task), principal.scoped(new.key)
@@ -52,12 +54,14 @@ def create_schedule(
             if desk.app.schedules.owned_one(known.id, principal.owner) is None:
                 raise KeyConflict(f"{new.key!r} is taken; choose another key", 0)
         made = desk.app.schedules.create(
-            task, _rule(new.rule), key=key, for_owner=principal.owner, actor=principal.user_id, **options, **args
-        )
-        desk.note(principal, "schedule.created", f"schedule:{made.id}", {"task": task.name, "key": new.key})
-        return 201, ScheduleOut.model_validate(shown(desk, find(desk, principal, made.id)))
+            task, _rule(new.rule), key=key, for_owner=principal.owner, actor=principal.user_id, connection=connection,
+            **options, **args,
+        )  # fmt: skip
+        about = {"task": task.name, "key": new.key}
+        desk.note(principal, "schedule.created", f"schedule:{made.id}", about, connection)
+        return 201, ScheduleOut.model_validate(shown(desk, find(desk, principal, made.id, connection)))
 
-    return desk.once(principal, idempotency_key, request, new, act, is_joint=False)
+    return desk.once(principal, idempotency_key, request, new, act)
 
 
 @router.get("/api/schedules", response_model=Page[ScheduleOut])
@@ -67,6 +71,7 @@ def list_schedules(
     task: WordFilter = None,
     key: WordFilter = None,
     state: Annotated[Literal["active", "paused", "broken"] | None, Query()] = None,
+    ring: WordFilter = None,
     slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
     user_id: UserId = None,
     page_size: PageSize = 50,
@@ -74,7 +79,7 @@ def list_schedules(
 ) -> Any:
     """Schedules by id."""
     owner = owner_for(principal, user_id)
-    filters = {"task": task, "key": key, "state": state, "slot": slot}
+    filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
     bound = ["schedules", owner, filters]
     place = desk.cursors.read(after, bound) or 0
     rows = desk.app.schedules.owned(owner, after=place, most=page_size + 1, **filters)
@@ -96,10 +101,16 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     }
 
 
-@router.get("/api/schedules/{schedule_id}", response_model=ScheduleOut)
-def show_schedule(schedule_id: Id, desk: At, principal: Reader) -> Any:
-    """One schedule: its rule, its next time, and how it fared."""
-    return shown(desk, find(desk, principal, schedule_id))
+@router.get("/api/schedules/{schedule_id}", response_model=ScheduleStoryOut)
+def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated[int, Query(ge=1, le=100)] = 5) -> Any:
+    """One schedule: its rule, its next times, what it made, and what was done to it."""
+    found, schedules = find(desk, principal, schedule_id), desk.app.schedules
+    return {
+        **shown(desk, found),
+        "next": schedules.preview(found.rule, found.zone, ahead) if found.is_active else [],
+        "items": schedules.occurrences(schedule_id, 10),
+        "audit": [note_out(desk, note) for note in schedules.audit(schedule_id, most=20)],
+    }
 
 
 @router.patch("/api/schedules/{schedule_id}", response_model=ScheduleOut)
@@ -134,12 +145,12 @@ def act_on_schedule(
         "reactivate": schedules.reactivate,
     }  # fmt: skip
 
-    def carry_out(_: Any) -> tuple[int, Any]:
+    def carry_out(connection: Any) -> tuple[int, Any]:
         find(desk, principal, schedule_id)
-        acts[act](schedule_id, actor=principal.user_id)
-        return 200, ScheduleOut.model_validate(shown(desk, find(desk, principal, schedule_id)))
+        acts[act](schedule_id, actor=principal.user_id, connection=connection)
+        return 200, ScheduleOut.model_validate(shown(desk, find(desk, principal, schedule_id, connection)))
 
-    return desk.once(principal, idempotency_key, request, None, carry_out, is_joint=False)
+    return desk.once(principal, idempotency_key, request, None, carry_out)
 
 
 @router.get("/api/slots", response_model=list[SlotOut])
@@ -165,8 +176,8 @@ def _rule(text: str) -> Any:
         raise InputError("rule", str(error)) from None
 
 
-def find(desk: Desk, principal: Principal, schedule_id: int) -> Schedule:
-    found = desk.app.schedules.owned_one(schedule_id, owner_for(principal, None))
+def find(desk: Desk, principal: Principal, schedule_id: int, connection: Any = None) -> Schedule:
+    found = desk.app.schedules.owned_one(schedule_id, owner_for(principal, None), connection)
     if found is None:
         raise ItemNotFound(f"there is no schedule {schedule_id}")
     return found
