@@ -17,7 +17,7 @@ from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, load
 from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
-from duly.model import Cancel, NewItem, Outcome, Placed, Revived
+from duly.model import Cancel, Discarded, NewItem, Outcome, Placed, Revived
 from duly.people import People
 from duly.policy.limits import Limit, parse_limit
 from duly.policy.retry import Backoff, Retry
@@ -50,7 +50,7 @@ class Companion(Protocol):
         ...
 
     def ailing(self) -> str | None:
-        """What is wrong, in a few words."""
+        """What keeps it from its work, in a few words: this process is not ready then, though it may be well."""
         ...
 
 
@@ -233,6 +233,14 @@ class Duly:
             if not left:
                 return list(dict.fromkeys(ids))
         raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
+
+    def discard(self, *ids: int, connection: Any = None) -> list[int]:
+        """Take failed items out of review for good."""
+        return self._decide_all(ids, lambda _: Discarded(), connection)
+
+    def hindrance(self) -> str | None:
+        """What keeps companions of a worker in this process from their work."""
+        return next((trouble for each in self.companions if (trouble := each.ailing())), None)
 
     def pause(self, queue: str, connection: Any = None) -> None:
         """Start nothing more of this queue until it is resumed; what runs goes on."""

@@ -128,6 +128,10 @@ class Settings:
     )
     message_base_delay_ms: int = _setting(2_000, "Delay of a first retry; it doubles.", "BASE_DELAY_MS", least=0)
     message_max_delay_ms: int = _setting(60_000, "The longest delay of a retry.", "MAX_DELAY_MS", least=0)
+    message_descriptors: str = _setting("", "A file with a protobuf FileDescriptorSet, to show what messages hold.")
+    message_types: str = _setting(
+        "", "Which of its types a queue holds, such as orders=shop.Order,*=shop.Event; several by commas."
+    )
     message_prefetch: int = _setting(1_000, "Messages that the broker sends ahead of their acknowledgement.", least=1)
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from duly import Backoff, Duly, GiveUp
 from duly.apps.birthdays import birthdays_on
 from duly.apps.catalog import catalog_on
 from duly.apps.deliver import http_on
+from duly.apps.message_retry import message_retry_on
 from duly.apps.reminders import reminders_on
 from duly.clock import ManualClock
 from duly.testing import World
@@ -35,6 +36,7 @@ def build(database_url: str, **settings: Any) -> Duly:
     """The built-in apps and a task of our own, on this database."""
     app = Duly(database_url, clock=ManualClock(START), **settings)
     reminders_on(app)
+    message_retry_on(app)
     catalog_on(app)
     birthdays_on(app)
     http_on(app)

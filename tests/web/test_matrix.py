@@ -5,6 +5,7 @@ The operations come from the OpenAPI document; each has a recipe here, and one w
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from typing import Any, NamedTuple
@@ -71,6 +72,11 @@ def reminder(house: House) -> int:
     return int(house.ana.post("/api/reminders", json=new).json()["id"])
 
 
+def message(house: House) -> int:
+    new = {"task": "message_retry", "args": {"payload": b64encode(MARK.encode()).decode(), "queue": "orders"}}
+    return int(house.ana.post("/api/items", json={**new, "at": LATER}).json()["id"])
+
+
 def product(house: House) -> str:
     house.ana.post("/api/products", json={"sku": "box/1"})
     return "box/1"
@@ -105,7 +111,7 @@ def everything(house: House) -> Ask:
     """For lists: something of each kind."""
     if house.app.people.keys("ana")[1:]:
         return Ask()  # there already
-    for plant in (item, noted_group, schedule, reminder, product, person, act, key):
+    for plant in (item, noted_group, schedule, reminder, message, product, person, act, key):
         plant(house)
     return Ask()
 
@@ -141,6 +147,7 @@ RECIPES: dict[str, Recipe] = {
     "edit_item": Recipe(body({"rank": 5}, item_id=item)),
     "cancel_item": Recipe(body({"reason": "no more"}, item_id=item)),
     "retry_item": Recipe(path(item_id=failed)),
+    "discard_item": Recipe(path(item_id=failed)),
     # schedules
     "create_schedule": Recipe(body({"task": "echo", "key": "k", "rule": "every 1h", "args": ARGS}), **for_all(201)),
     "list_schedules": Recipe(everything, **LIST),
@@ -173,6 +180,10 @@ RECIPES: dict[str, Recipe] = {
     # the apps' own
     "schedule_reminder": Recipe(body({"phone": "+385 1 234", "message": MARK, "at": LATER}), **for_all(201)),
     "show_reminder": Recipe(path(reminder_id=reminder)),
+    "list_messages": Recipe(everything, **LIST),
+    "show_message": Recipe(path(item_id=message)),
+    "edit_message": Recipe(body({"queue": "repair"}, item_id=message)),
+    "send_message": Recipe(body({"payloadText": MARK}, item_id=message)),
     "list_products": Recipe(everything, **LIST),
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),

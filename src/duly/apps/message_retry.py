@@ -32,6 +32,7 @@ from duly import Attempt, Backoff, Duly, GiveUp, InputError, Snooze, codec
 from duly.bridge import contract
 from duly.bridge.consumer import Consumer, Delivery, Queue
 from duly.bridge.contract import Invalid, RetryRequest, clean, queue_problem
+from duly.bridge.decode import Decoder
 from duly.bridge.properties import PERSISTENT, BadProperties, Properties, parse
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher, Receipt
 from duly.decide import decide
@@ -120,6 +121,7 @@ class MessageRetry:
         self._invalid = Counter("retry_invalid_messages", "Messages that nobody can retry.", registry=registry)
         self._repeated = Counter("retry_repeated_messages", "Deliveries of what was known.", registry=registry)
         registry.register(_Depth(app))
+        self._decoder = Decoder(settings.message_descriptors, settings.message_types)
         self._publisher: Publisher | None = None
         self._consumer: Consumer | None = None
         self.task = self._register()
@@ -286,8 +288,7 @@ class MessageRetry:
             if len(self._names) >= OWN_NAMES:
                 return f"{QUEUE}/{OTHERS}"
             self._names.add(name)
-        is_plain = NAME.fullmatch(name) is not None and len(name) <= 150
-        return f"{QUEUE}/{name if is_plain else sha256(name.encode()).hexdigest()[:32]}"
+        return _own_queue(name)
 
     def _label(self, queue: str) -> str:
         return queue.removeprefix(f"{QUEUE}/")
@@ -382,9 +383,10 @@ class MessageRetry:
         payload: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         actor: str = "local",
+        connection: Any = None,
     ) -> None:
         """Publish this message now, whatever its count: to its queue or another, as it is or changed."""
-        self._change(item_id, "message.sent", actor, True, queue=queue, payload=payload, headers=headers)
+        self._change(item_id, "message.sent", actor, connection, queue=queue, payload=payload, headers=headers)
 
     def edit(
         self,
@@ -394,48 +396,62 @@ class MessageRetry:
         payload: bytes | None = None,
         headers: Mapping[str, str] | None = None,
         actor: str = "local",
+        connection: Any = None,
     ) -> None:
         """Change a message that waits or is in review."""
-        self._change(item_id, "message.edited", actor, False, queue=queue, payload=payload, headers=headers)
+        self._change(item_id, "message.edited", actor, connection, queue=queue, payload=payload, headers=headers)
 
     def _change(
         self,
         item_id: int,
         action: str,
         actor: str,
-        is_sent: bool,
+        connection: Any,
         *,
         queue: str | None,
         payload: bytes | None,
         headers: Mapping[str, str] | None,
     ) -> None:
         store, now = self.app.store, self.app.clock.now()
-        with store.transaction() as connection:
-            version = store.run(connection, "item_version", {"id": item_id})
-            found = store.fetch([item_id])
-            if not found or not version or found[0].task != TASK:
-                raise ItemNotFound(f"there is no message {item_id}")
-            (item,) = found
-            if item.state not in ("waiting", "failed"):
-                raise WrongState(f"message {item_id} is {item.state} and cannot be changed")
-            row = changed(msgspec.json.decode(item.args, type=Message), queue, payload, headers)
-            if is_sent and not row.queue:
-                raise InputError("queue", "say where to: this message came without a queue")
-            args = codec.encode(row)
-            if len(args) > self.app.settings.max_args_bytes:
-                raise InputError("payload", "is larger than is kept of a message")
-            values = {
-                "id": item_id, "owner": None, "was": item.state, "fence": item.fence, "version": version[0][0],
-                "args": args.decode(), "due_at": item.due_at, "rank": item.rank, "now": now,
-            }  # fmt: skip
-            if not store.run(connection, "edit_item", values):
-                raise WrongState(f"message {item_id} was changed by someone else; look again")
-            if is_sent and store.settle([decide(item, Revived(now), now, self.task.rules)], connection=connection):
-                raise WrongState(f"message {item_id} was changed by someone else; look again")
-            said = {"queue": queue, "payloadBytes": None if payload is None else len(payload)}
-            said["headers"] = sorted(headers or ())  # type: ignore[assignment]
-            note = {"actor": actor, "action": action, "subject": f"item:{item_id}", "now": now}
-            store.run(connection, "write_note", {**note, "details": codec.encode(said).decode()})
+        if connection is None:
+            with store.transaction() as own:
+                self._change(item_id, action, actor, own, queue=queue, payload=payload, headers=headers)
+            return
+        version = store.run(connection, "item_version", {"id": item_id})
+        found = store.fetch([item_id])
+        if not found or not version or found[0].task != TASK:
+            raise ItemNotFound(f"there is no message {item_id}")
+        (item,) = found
+        if item.state not in ("waiting", "failed"):
+            raise WrongState(f"message {item_id} is {item.state} and cannot be changed")
+        is_sent = action == "message.sent"
+        row = changed(msgspec.json.decode(item.args, type=Message), queue, payload, headers)
+        if is_sent and not row.queue:
+            raise InputError("queue", "say where to: this message came without a queue")
+        args = codec.encode(row)
+        if len(args) > self.app.settings.max_args_bytes:
+            raise InputError("payload", "is larger than is kept of a message")
+        values = {
+            "id": item_id, "owner": None, "was": item.state, "fence": item.fence, "version": version[0][0],
+            "args": args.decode(), "due_at": item.due_at, "rank": TASK_RANK, "now": now,
+        }  # fmt: skip
+        is_changed = bool(store.run(connection, "edit_item", values))
+        if is_changed and is_sent:
+            revived = decide(item, Revived(now), now, self.task.rules)
+            is_changed = not store.settle([revived], connection=connection)
+        if not is_changed:
+            raise WrongState(f"message {item_id} was changed by someone else; look again")
+        said = {
+            "queue": queue,
+            "payloadBytes": None if payload is None else len(payload),
+            "headers": [*(headers or ())],
+        }
+        note = {"actor": actor, "action": action, "subject": f"item:{item_id}", "now": now}
+        store.run(connection, "write_note", {**note, "details": codec.encode(said).decode()})
+
+    def queue_of(self, name: str) -> str:
+        """The queue in which messages for this queue of the broker wait."""
+        return _own_queue(name)
 
     def shown(self, row: OwnedRow) -> dict[str, Any]:
         """A message for people to read."""
@@ -458,7 +474,7 @@ class MessageRetry:
             "first_failed_at": message.story[0].at if message.story else None,
             "story": [msgspec.to_builtins(each, builtin_types=(datetime,)) for each in message.story],
             "properties": properties,
-            "payload": preview(body),
+            "payload": {**preview(body), "decoded": self._decoder.decode(message.queue, body)},
         }
 
 
@@ -522,6 +538,11 @@ def preview(body: bytes, most: int = 2_000) -> dict[str, Any]:
     if text is not None and any(ord(each) < 32 and each not in "\t\r\n" for each in text):
         text = None
     return {"bytes": len(body), "text": text, "hex": body[:256].hex(" ")}
+
+
+def _own_queue(name: str) -> str:
+    is_plain = NAME.fullmatch(name) is not None and len(name) <= 150
+    return f"{QUEUE}/{name if is_plain else sha256(name.encode()).hexdigest()[:32]}"
 
 
 def _check(args: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from duly import __version__
 from duly.cli.care import migrate, settings
 from duly.cli.doctor import doctor
 from duly.cli.items import cancel, items, retry, show
-from duly.cli.messages import retry_service
+from duly.cli.messages import messages, retry_service
 from duly.cli.put import put
 from duly.cli.queues import queues
 from duly.cli.reports import alerts, alive, late, stuck
@@ -64,6 +64,6 @@ def main() -> None:
 
 for command in (
     up, worker, serve, retry_service, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits,
-    late, stuck, alerts, alive, plan, simulate, users, keys, doctor, settings,
+    messages, late, stuck, alerts, alive, plan, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

@@ -33,13 +33,8 @@ def side(spec: str | None = None, *, with_tasks: bool = False) -> Iterator[Here 
     """The side that the command line chose; `with_tasks`: here, an app that knows its tasks is needed."""
     client = options.remote()
     if client is not None:
-        from duly.client import ServiceError
-
-        with client:
-            try:
-                yield There(client)
-            except ServiceError as error:
-                raise _translated(error) from None
+        with client, translating():
+            yield There(client)
     elif with_tasks:
         from duly.app import load_app
 
@@ -51,6 +46,17 @@ def side(spec: str | None = None, *, with_tasks: bool = False) -> Iterator[Here 
     else:
         with options.opened() as app:
             yield Here(app)
+
+
+@contextmanager
+def translating() -> Iterator[None]:
+    """What a service says against it leaves as an error of our own."""
+    from duly.client import ServiceError
+
+    try:
+        yield
+    except ServiceError as error:
+        raise _translated(error) from None
 
 
 class Here:
@@ -145,13 +151,13 @@ class There:
     def story(self, item_id: int) -> Story:
         from msgspec import convert
 
-        told = _snake(self._client.request("GET", f"/api/items/{item_id}"))
-        tries = [_snake(each) for each in told["tries"]]
+        told = snake(self._client.request("GET", f"/api/items/{item_id}"))
+        tries = [snake(each) for each in told["tries"]]
         return convert({"item": _row(told), "lease_until": told["lease_until"], "tries": tries}, Story)
 
     def items(self, before: int | None, most: int, **filters: Any) -> list[Row]:
         filters["page_size"] = min(most, PAGE_MOST)
-        rows = (_row(_snake(each)) for each in self._client.pages("/api/items", filters))
+        rows = (_row(snake(each)) for each in self._client.pages("/api/items", filters))
         return list(islice((row for row in rows if before is None or row.id < before), most))
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
@@ -180,8 +186,8 @@ class There:
         return {
             **_plain_there(told),
             "next": [datetime.fromisoformat(time) for time in told["next"]],
-            "items": [_timed(_snake(each), "planned_at") for each in told["items"]],
-            "audit": [_timed(_snake(each), "at") for each in told["audit"]],
+            "items": [_timed(snake(each), "planned_at") for each in told["items"]],
+            "audit": [_timed(snake(each), "at") for each in told["audit"]],
         }
 
     def change_schedule(self, schedule_id: int, **fields: Any) -> str:
@@ -195,7 +201,7 @@ class There:
                 self._client.act_on_schedule(schedule_id, "run" if act == "run_now" else act)
 
     def queues(self) -> list[dict[str, Any]]:
-        return [_snake(each) for each in self._client.queues()]
+        return [snake(each) for each in self._client.queues()]
 
     def act_on_queue(self, act: str, name: str) -> None:
         self._client.request("POST", f"/api/queues/{quote(name, safe='')}/{act}")
@@ -216,7 +222,7 @@ def plain(app: Duly, schedule: Schedule) -> dict[str, Any]:
 
 
 def _plain_there(told: dict[str, Any]) -> dict[str, Any]:
-    return _timed(_snake(told), "next_at")
+    return _timed(snake(told), "next_at")
 
 
 def _timed(values: dict[str, Any], name: str) -> dict[str, Any]:
@@ -235,7 +241,7 @@ def _row(told: dict[str, Any]) -> Row:
     return convert({"fence": 0, **told}, Row)  # what a service keeps to itself
 
 
-def _snake(told: dict[str, Any]) -> dict[str, Any]:
+def snake(told: dict[str, Any]) -> dict[str, Any]:
     """The same by our names; what is inside arguments and results stays as it is."""
     return {re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in told.items()}
 

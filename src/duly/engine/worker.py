@@ -160,7 +160,7 @@ class Worker:
             return f"not running: {', '.join(dead)}"
         if any(isinstance(pool, AsyncPool) and pool.is_blocked() for pool in self._pools):
             return "an async handler blocks the event loop past its deadline"
-        return next((trouble for each in self._companions if (trouble := each.ailing())), None)
+        return None
 
     def stop(self) -> None:
         """Ask the worker to come to rest; a second time: at once."""

@@ -22,7 +22,7 @@ from duly.errors import ConfigError
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
-from duly.web.routes import apps, items, live, people, queues, review, schedules
+from duly.web.routes import apps, items, live, messages, people, queues, review, schedules
 from duly.web.schemas import ProblemOut
 
 BODY_LIMIT = 2 * 1024 * 1024
@@ -86,7 +86,8 @@ def build(is_local: bool) -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     for router in (
-        items.router, schedules.router, queues.router, review.router, apps.router, people.router, live.router,
+        items.router, schedules.router, queues.router, review.router, apps.router, messages.router, people.router,
+        live.router,
     ):  # fmt: skip
         api.include_router(router)
     handle_on(api)

@@ -37,7 +37,7 @@ def schedule_reminder(
     new: ReminderIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Have a phone called at a time and told something. 200: the key has this reminder already."""
-    reminders = _app(desk, "reminders")
+    reminders = app_named(desk, "reminders")
 
     def act(connection: Any) -> tuple[int, Any]:
         key = principal.scoped(new.key) if new.key is not None else None
@@ -53,7 +53,7 @@ def schedule_reminder(
 @router.get("/api/reminders/{reminder_id}", response_model=ReminderOut)
 def show_reminder(reminder_id: Id, desk: At, principal: Reader) -> Any:
     """Where a reminder stands."""
-    reminders = _app(desk, "reminders")
+    reminders = app_named(desk, "reminders")
     find_item(desk, principal, reminder_id)
     return desk.masked(_values(reminders.get(reminder_id)))
 
@@ -63,7 +63,7 @@ def list_products(
     desk: At, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
 ) -> Any:
     """The products that are yours, by id."""
-    catalog = _app(desk, "catalog")
+    catalog = app_named(desk, "catalog")
     owner = owner_for(principal, user_id)
     bound = ["products", owner]
     place = desk.cursors.read(after, bound) or 0
@@ -76,7 +76,7 @@ def publish_product(
     new: ProductIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Sync a product every day; publishing twice is publishing once."""
-    catalog = _app(desk, "catalog")
+    catalog = app_named(desk, "catalog")
 
     def act(connection: Any) -> tuple[int, Any]:
         user_id = _whose(principal, new.user_id)
@@ -91,7 +91,7 @@ def publish_product(
 @router.delete("/api/products/{sku:path}", status_code=204)
 def withdraw_product(sku: Name, desk: At, principal: Writer, user_id: UserId = None) -> None:
     """Sync it no more."""
-    catalog, user_id = _app(desk, "catalog"), _whose(principal, user_id)
+    catalog, user_id = app_named(desk, "catalog"), _whose(principal, user_id)
     _check_owner(desk, principal, catalog.product(user_id, sku).id, sku)
     catalog.withdraw(user_id, sku, actor=principal.user_id)
 
@@ -101,7 +101,7 @@ def add_person(
     new: PersonIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
 ) -> Response:
     """Greet someone every year at nine in the morning of their own time."""
-    birthdays = _app(desk, "birthdays")
+    birthdays = app_named(desk, "birthdays")
 
     def act(connection: Any) -> tuple[int, Any]:
         given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
@@ -115,7 +115,7 @@ def add_person(
 @router.get("/api/people/{person:path}", response_model=PersonStoryOut)
 def show_person(person: Name, desk: At, principal: Reader, user_id: UserId = None) -> Any:
     """Someone, with the event to come and those that were."""
-    birthdays, owner = _app(desk, "birthdays"), _owner(principal, user_id)
+    birthdays, owner = app_named(desk, "birthdays"), _owner(principal, user_id)
     found = birthdays.get(person, owner)
     return desk.masked({**_values(found), "events": list(birthdays.events(person, owner=owner))})
 
@@ -127,16 +127,16 @@ def change_person(person: Name, edit: PersonEdit, desk: At, principal: Writer, u
     if not fields:
         raise InputError("body", "says nothing to change")
     owner = _owner(principal, user_id)
-    return _app(desk, "birthdays").change(person, actor=principal.user_id, owner=owner, **fields)
+    return app_named(desk, "birthdays").change(person, actor=principal.user_id, owner=owner, **fields)
 
 
 @router.delete("/api/people/{person:path}", status_code=204)
 def remove_person(person: Name, desk: At, principal: Writer, user_id: UserId = None) -> None:
     """No more greetings."""
-    _app(desk, "birthdays").remove(person, actor=principal.user_id, owner=_owner(principal, user_id))
+    app_named(desk, "birthdays").remove(person, actor=principal.user_id, owner=_owner(principal, user_id))
 
 
-def _app(desk: Desk, name: str) -> Any:
+def app_named(desk: Desk, name: str) -> Any:
     found = desk.app.apps.get(name)
     if found is None:
         raise ItemNotFound(f"this service does not have {name}")

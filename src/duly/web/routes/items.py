@@ -162,6 +162,23 @@ def retry_item(
     return desk.once(principal, idempotency_key, request, when, act)
 
 
+@router.post("/{item_id}/discard", response_model=Changed)
+def discard_item(
+    item_id: Id, request: Request, desk: At, principal: Writer, reason: Reason | None = None,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:  # fmt: skip
+    """Take a failed item out of review for good."""
+
+    def act(connection: Any) -> tuple[int, Any]:
+        find(desk, principal, item_id)
+        ids = desk.app.discard(item_id, connection=connection)
+        said = {"reason": reason.reason if reason else ""}
+        desk.note(principal, "item.discarded", f"item:{item_id}", said, connection)
+        return 200, {"ids": ids}
+
+    return desk.once(principal, idempotency_key, request, reason, act)
+
+
 def find(desk: Desk, principal: Principal, item_id: int) -> OwnedRow:
     """The item, if it is theirs: another's and a missing one are the same."""
     row = desk.app.read.owned_item(item_id, owner_for(principal, None))

@@ -121,8 +121,8 @@ def healthz(request: Request) -> Any:
 
 @router.get("/readyz", response_class=PlainTextResponse)
 def readyz(request: Request, desk: At) -> Any:
-    """The database answers and is migrated, and the worker in this process, if there is one, can work."""
-    reason = _unready(desk) or request.app.state.ailing()
+    """The database answers and is migrated, and a worker in this process can work, as can what runs beside it."""
+    reason = _unready(desk) or request.app.state.ailing() or desk.app.hindrance()
     return problem(503, reason, "Not ready") if reason else PlainTextResponse("ready")
 
 
