@@ -24,7 +24,7 @@ lint: setup  ## check style, format and types
 	$(VENV)/ruff check src tests tools bench $(SCRIPTS)
 	$(VENV)/ruff format --check src tests tools bench $(SCRIPTS)
 	$(VENV)/mypy
-	$(VENV)/mypy --strict tools/debian.py tools/pgcluster.py
+	$(VENV)/mypy --strict tools/debian.py tools/private.py tools/pgcluster.py
 
 bench: setup postgres  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench
