@@ -1,9 +1,9 @@
 # Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
 PYTHON ?= python3
 VENV := .venv/bin
-SCRIPTS := tools/bootstrap tools/postgres tools/test
+SCRIPTS := tools/bootstrap tools/postgres tools/rabbitmq tools/test
 
-.PHONY: help setup postgres run test lint bench chaos fuzz clean
+.PHONY: help setup postgres rabbitmq run test lint bench chaos fuzz clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -14,24 +14,27 @@ setup:  ## make .venv from uv.lock, with every extra and the development tools
 postgres:  ## make sure that PostgreSQL's server binaries are on this machine
 	@$(PYTHON) tools/postgres install
 
+rabbitmq:  ## make sure that RabbitMQ's programs are on this machine
+	@$(PYTHON) tools/rabbitmq install
+
 run: setup  ## set up, then start duly with demo data
 	@$(VENV)/duly up --demo
 
-test: setup postgres  ## set up, then run the whole suite on a private PostgreSQL, under coverage
+test: setup postgres rabbitmq  ## set up, then run the whole suite on a private PostgreSQL and RabbitMQ, under coverage
 	@$(PYTHON) tools/test
 
 lint: setup  ## check style, format and types
 	$(VENV)/ruff check src tests tools bench $(SCRIPTS)
 	$(VENV)/ruff format --check src tests tools bench $(SCRIPTS)
 	$(VENV)/mypy
-	$(VENV)/mypy --strict tools/debian.py tools/pgcluster.py
+	$(VENV)/mypy --strict tools/debian.py tools/private.py tools/pgcluster.py tools/rabbitnode.py
 
-bench: setup postgres  ## set up, then measure duly beside its peers
+bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m bench.schedules
 	@$(VENV)/python -m bench.pages
 
-chaos: setup postgres  ## set up, then run the long crash tests: default leases, minutes of silence (some 25 minutes)
+chaos: setup postgres rabbitmq  ## set up, then run the long crash tests: default leases, minutes of silence (some 25 minutes)
 	@$(PYTHON) tools/test chaos -x -s
 
 fuzz: setup postgres  ## set up, then send the API odd requests for a long time (some 15 minutes)

@@ -18,6 +18,8 @@ from duly.store import Store
 from duly.store.migrate import migrate
 from tests.support import fresh_database, opened
 
+pytest_plugins = ["tests.rabbit"]
+
 KINDS = ("sqlite", "postgres")
 
 # Small tables are emptied faster by a delete. Identities go on counting: a fence is never used twice, not even by two

@@ -14,10 +14,15 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+POLICY = Path("/usr/sbin/policy-rc.d")  # what packages ask before they start a service
+NO_SERVICES = """#!/bin/sh
+# of duly's tools, while they install; remove this if you find it
+exit 101
+"""
 
 
 class MissingError(Exception):
@@ -35,8 +40,11 @@ def ensure_debian(package: str, probe: str) -> Path:
     return Path(max(found))
 
 
-def install(*packages: str) -> None:
-    """Install Debian packages, or raise `MissingError` with the command that does."""
+def install(*packages: str, unwanted: tuple[str, ...] = ()) -> None:
+    """Install Debian packages, or raise `MissingError` with the command that does.
+
+    With `unwanted`, no service is started on the way, and the units named there do not start with the machine either.
+    """
     names = " ".join(packages)
     if shutil.which("apt-get") is None:
         raise MissingError(f"{names} is missing and there is no apt-get here: install it with this system's own tools")
@@ -46,9 +54,11 @@ def install(*packages: str) -> None:
             f"    apt-get update && apt-get install -y {names}\n"
         )
     print(f"installing {names} from Debian", file=sys.stderr, flush=True)
-    with alone("apt"):
+    with alone("apt"), _no_services() if unwanted else nullcontext():
         _apt("update", "-qq")
         _apt("install", "-y", "-qq", "--no-install-recommends", *packages)
+    for unit in unwanted:
+        _disable(unit)
 
 
 def is_installed(package: str) -> bool:
@@ -64,6 +74,29 @@ def alone(name: str) -> Iterator[None]:
     with (scratch / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def _no_services() -> Iterator[None]:
+    """Keep packages from starting their services. A machine with a policy of its own has decided already."""
+    if POLICY.exists() and POLICY.read_text() != NO_SERVICES:
+        yield
+        return
+    POLICY.write_text(NO_SERVICES)
+    POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        POLICY.unlink()
+
+
+def _disable(unit: str) -> None:
+    commands = [["deb-systemd-helper", "disable", unit]]
+    script = Path("/etc/init.d", unit.removesuffix(".service"))
+    if script.exists():
+        commands.append(["update-rc.d", script.name, "disable"])
+    for command in commands:
+        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
 
 
 def _apt(*arguments: str) -> None:

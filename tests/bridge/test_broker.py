@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
-from rabbitnode import Node
 
 from duly.apps.message_retry import MessageRetry
 from duly.bridge import publisher
@@ -16,6 +15,7 @@ from duly.bridge.link import Link
 from duly.bridge.properties import Properties, short
 from duly.bridge.publisher import Outgoing, Publisher
 from duly.errors import ConfigError
+from rabbitnode import Node
 from tests.bridge.support import REVIEW, broker_at, patiently, retry_message, service_at
 
 IDS = [str(uuid4()) for _ in range(200)]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from rabbitnode import Node
-
 from duly import Duly
+from rabbitnode import Node
 from tests.bridge.fleet import Counted, Sender, declare_orders, drift_under_load, fresh_ids, services, told
 from tests.bridge.support import REVIEW, broker_at, patiently, retry_message
 

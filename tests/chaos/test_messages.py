@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rabbitnode import Node
 
+from rabbitnode import Node
 from tests.bridge.fleet import drift_under_load, told
 from tests.bridge.test_poison import account_for
 from tests.bridge.test_services import survive
