@@ -1,7 +1,7 @@
 """A real RabbitMQ: one node for all tests, and a virtual host of its own for each.
 
 What a test does to its virtual host, `vhost` or `vhost_url`, disturbs nobody. To stop, kill or alarm the node would
-disturb everybody: `own_node` is for that, and belongs to one module.
+disturb everybody: `own_node` is for that.
 """
 
 from __future__ import annotations
@@ -18,12 +18,8 @@ from rabbitnode import Node
 NODES = Path(__file__).resolve().parents[1] / ".scratch" / "rabbitmq"
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a module's tests of its own node in one worker process, so that they share one node."""
-    for item in items:
-        if isinstance(item, pytest.Function) and "own_node" in item.fixturenames:
-            item.add_marker(pytest.mark.xdist_group(item.module.__name__))
+# Tests of `own_node` go to one worker process, so that there is one.
+ON_OWN_NODE = pytest.mark.xdist_group("own node")
 
 
 @pytest.fixture(scope="session")
@@ -52,9 +48,9 @@ def vhost_url(rabbit: Node, vhost: str) -> str:
     return rabbit.url(vhost)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def own_node() -> Iterator[Node]:
-    """A node that the tests of one module may stop, kill and alarm, if they leave it running."""
+    """A node that a test may stop, kill and alarm, if it leaves it running; for modules marked ON_OWN_NODE."""
     with Node(NODES / f"{os.getpid()}-own") as node:
         yield node
 

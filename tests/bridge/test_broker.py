@@ -17,6 +17,9 @@ from duly.bridge.publisher import Outgoing, Publisher
 from duly.errors import ConfigError
 from rabbitnode import Node
 from tests.bridge.support import REVIEW, broker_at, patiently, retry_message, service_at
+from tests.rabbit import ON_OWN_NODE
+
+pytestmark = ON_OWN_NODE
 
 IDS = [str(uuid4()) for _ in range(200)]
 

@@ -12,6 +12,9 @@ import pytest
 
 from rabbitnode import Depth, Node, ServerError, sweep
 from tests.bridge.support import broker_at, patiently
+from tests.rabbit import ON_OWN_NODE
+
+pytestmark = ON_OWN_NODE
 
 
 def put(url: str, text: str, queue: str = "letters") -> None:

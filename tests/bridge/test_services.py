@@ -9,6 +9,9 @@ from duly import Duly
 from rabbitnode import Node
 from tests.bridge.fleet import Counted, Sender, declare_orders, drift_under_load, fresh_ids, services, told
 from tests.bridge.support import REVIEW, broker_at, patiently, retry_message
+from tests.rabbit import ON_OWN_NODE
+
+pytestmark = ON_OWN_NODE
 
 
 def test_every_message_comes_soon_after_its_time_though_a_service_is_killed(

@@ -11,6 +11,9 @@ from rabbitnode import Node
 from tests.bridge.fleet import drift_under_load, told
 from tests.bridge.test_poison import account_for
 from tests.bridge.test_services import survive
+from tests.rabbit import ON_OWN_NODE
+
+pytestmark = ON_OWN_NODE
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["calm", "killed"])
