@@ -91,16 +91,18 @@ def _no_services() -> Iterator[None]:
 
 
 def _disable(unit: str) -> None:
-    commands = [["deb-systemd-helper", "disable", unit]]
+    for link in Path("/etc/systemd/system").glob(f"*.wants/{unit}"):
+        link.unlink()
     script = Path("/etc/init.d", unit.removesuffix(".service"))
     if script.exists():
-        commands.append(["update-rc.d", script.name, "disable"])
-    for command in commands:
-        subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        _run("update-rc.d", script.name, "disable")
 
 
 def _apt(*arguments: str) -> None:
-    command = ["apt-get", "-o", "DPkg::Lock::Timeout=300", *arguments]
+    _run("apt-get", "-o", "DPkg::Lock::Timeout=300", *arguments)
+
+
+def _run(*command: str) -> None:
     quiet = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
     done = subprocess.run(
         command, env=quiet, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
