@@ -21,7 +21,7 @@ BELOW: dict[str, set[str]] = {
     "attempt": {"codec", "errors", "model"},
     "read": {"clock", "codec", "errors", "model", "store"},
     "task": {"attempt", "codec", "decide", "errors", "model", "policy"},
-    "people": {"codec", "errors"},
+    "people": {"codec", "errors", "store"},
     "acts": {"attempt", "codec", "decide", "errors", "model", "policy", "store", "task"},
     "client": {"errors"},
     "schedules": {"advance", "codec", "errors", "model", "policy", "task"},
@@ -36,6 +36,7 @@ BELOW: dict[str, set[str]] = {
         "store", "task", "telemetry",
     },
     "outbound": {"attempt", "codec", "errors", "model"},
+    "bridge": {"errors"},
 }  # fmt: skip
 FRONT = {"web", "cli", "apps", "testing", "doctor", "sim"}
 # The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the
