@@ -6,6 +6,7 @@ import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -223,16 +224,20 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
     if not found:
         click.echo("no messages fit")
         return
-    rows = [
-        [
-            str(each["id"]), each["message_id"] or "", words.cut(each["queue"], 30), words.state(each["state"]),
-            f"{each['retry_count']}/{each['max_retries']}", _time(each["due_at"], in_utc), words.cut(_why(each), 80),
-        ]
-        for each in found
-    ]  # fmt: skip
-    words.console().print(
-        words.table(("id", "right"), "message", "queue", "state", "retry", "due", "reason", rows=rows, last=True)
-    )
+    console, now = words.console(), datetime.now(UTC)
+    is_roomy = console.width >= words.ROOMY
+    rows = []
+    for each in found:
+        due_at = _moment(each["due_at"])
+        row: list[Any] = [
+            str(each["id"]), words.cut(each["queue"], 24), words.state(each["state"]),
+            f"{each['retry_count']}/{each['max_retries']}", words.short(due_at, now, in_utc), words.relative(due_at, now),
+        ]  # fmt: skip
+        rows.append([*row, each["message_id"] or "", words.cut(_why(each), 80)] if is_roomy else row)
+    columns: list[Any] = [("id", "right"), "queue", "state", "retry", "due", ""]
+    if is_roomy:
+        columns += ["message", ""]
+    console.print(words.table(*columns, rows=rows, last=is_roomy))
 
 
 @messages.command("show")
@@ -327,9 +332,10 @@ def _why(told: dict[str, Any]) -> str:
 
 
 def _time(at: Any, in_utc: bool) -> str:
-    from datetime import UTC, datetime
-
     from duly.cli import words
 
-    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
-    return words.full(moment, datetime.now(UTC), in_utc)
+    return words.full(_moment(at), datetime.now(UTC), in_utc)
+
+
+def _moment(at: Any) -> datetime:
+    return datetime.fromisoformat(at) if isinstance(at, str) else at

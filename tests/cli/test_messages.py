@@ -1,0 +1,184 @@
+"""`duly messages`, on the database and through a service: the same words, the same answers."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from click.testing import Result
+from google.protobuf import descriptor_pb2
+
+from duly import Duly
+from duly.apps.message_retry import MessageRetry, message_retry_on
+from duly.bridge.consumer import Delivery
+from duly.bridge.properties import Properties
+from duly.bridge.retry_message_pb2 import DESCRIPTOR, RetryMessage
+from duly.model import GiveUp
+from duly.web.server import Service
+from tests.bridge.support import retry_message
+from tests.cli.conftest import call
+from tests.support import claim, settle, share
+
+ID = str(uuid4())
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def service(database_url: str) -> Iterator[MessageRetry]:
+    """A service that was told of two messages; no broker is needed to look at them."""
+    app = Duly(database_url)
+    one = message_retry_on(app)
+    headers = Properties().with_headers({"tenant": "acme", "authorization": "Bearer x"})
+    one.keep([Delivery(retry_message(message_id=ID), headers, False)])
+    one.keep([Delivery(retry_message(original_queue="mails", original_payload=b"\x00\xff"), Properties(), False)])
+    yield one
+    app.close()
+
+
+@pytest.fixture(params=["local", "remote"])
+def run(request: pytest.FixtureRequest, service: MessageRetry, database_url: str) -> Iterator[Run]:
+    if request.param == "local":
+        yield lambda *words, **env: call(*words, DULY_DATABASE_URL=database_url, **env)
+    else:
+        with Service(service.app, "127.0.0.1", 0) as served:
+            yield lambda *words, **env: call(*words, DULY_URL=served.url, **env)
+
+
+def told(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def said(result: Result) -> str:
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def item(service: MessageRetry, key: str | None = ID) -> Any:
+    (row,) = [row for row in service.app.read.pages() if row.key == key]
+    return row
+
+
+def to_review(service: MessageRetry) -> int:
+    row = item(service)
+    items = claim(service.app.store, share(row.queue), tasks=[row.task], now=row.due_at)
+    settle(service.app.store, items, GiveUp("no more"), row.due_at)
+    return int(row.id)
+
+
+def test_messages_are_listed_and_found(run: Run) -> None:
+    assert [row["queue"] for row in told(run("messages", "list", "--json"))] == ["mails", "orders"]
+    for found in (("--queue", "orders"), ("--message-id", ID), ("--state", "waiting", "--queue", "orders")):
+        (row,) = told(run("messages", "list", *found, "--json"))
+        assert (row["message_id"], row["retry_count"], row["reason"]) == (ID, 0, "boom")
+    assert re.search(r"orders +waiting +0/3", said(run("messages", "list")))
+    assert said(run("messages", "list", "--state", "failed")) == "no messages fit\n"
+
+
+def test_a_message_tells_its_story(run: Run, service: MessageRetry) -> None:
+    text = said(run("messages", "show", str(item(service).id), "--utc"))
+    assert f"message id   {ID}" in text
+    assert "retries      0 of 3" in text
+    assert "retry 0 boom" in text
+    assert '"tenant":"acme"' in text
+    assert text.endswith("hello\n")
+    other = next(row for row in service.app.read.pages() if row.key != ID)
+    assert said(run("messages", "show", str(other.id))).endswith("00 ff\n")
+    assert told(run("messages", "show", str(other.id), "--json"))["payload"]["text"] is None
+
+
+def test_a_message_in_review_is_sent_elsewhere_and_changed(run: Run, service: MessageRetry, tmp_path: Path) -> None:
+    item_id = str(to_review(service))
+    fixed = tmp_path / "fixed.bin"
+    fixed.write_bytes(b"\x01mended")
+    words = ("messages", "send", item_id, "--queue", "repair", "--payload", str(fixed), "--header", "by=ana")
+    assert said(run(*words)) == f"message {item_id} is on its way\n"
+    row = item(service)
+    assert (row.state, row.args["queue"]) == ("waiting", "repair")
+    shown = told(run("messages", "show", item_id, "--json"))
+    assert shown["payload"]["hex"].startswith("01 6d")
+    assert shown["properties"]["headers"]["by"] == "ana"
+
+
+def test_a_waiting_message_is_edited_hurried_and_cancelled(run: Run, service: MessageRetry, tmp_path: Path) -> None:
+    before = item(service)
+    item_id = str(before.id)
+    fixed = tmp_path / "fixed.txt"
+    fixed.write_text("other")
+    assert said(run("messages", "edit", item_id, "--payload", str(fixed))) == f"message {item_id} is changed\n"
+    assert item(service).due_at == before.due_at
+    assert said(run("messages", "expedite", item_id)) == f"message {item_id} is due now\n"
+    assert item(service).due_at < before.due_at
+    assert said(run("messages", "cancel", item_id)) == f"message {item_id} is cancelled\n"
+    assert item(service).state == "cancelled"
+    refused = run("messages", "edit", item_id, "--queue", "x")
+    assert (refused.exit_code, "cancelled" in refused.stderr) == (1, True)
+
+
+def test_a_message_is_discarded_from_review(run: Run, service: MessageRetry) -> None:
+    item_id = str(to_review(service))
+    assert said(run("messages", "discard", item_id)) == f"message {item_id} is discarded\n"
+    assert item(service).state == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "complaint"),
+    [
+        (("show", "999"), 1, "there is no"),
+        (("send", "ID", "--header", "none"), 2, "header: must be NAME=VALUE"),
+        (("send", "ID", "--queue", "q" * 256), 2, "queue"),
+        (("edit", "ID", "--payload", "/nowhere"), 2, "does not exist"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    run: Run, service: MessageRetry, words: tuple[str, ...], code: int, complaint: str
+) -> None:
+    words = tuple(str(item(service).id) if word == "ID" else word for word in words)
+    result = run("messages", *words)
+    assert (result.exit_code, complaint in result.stderr) == (code, True), result.output
+
+
+def test_payloads_are_decoded_by_the_type_that_their_queue_holds(database_url: str, tmp_path: Path) -> None:
+    files = descriptor_pb2.FileDescriptorSet()
+    DESCRIPTOR.CopyToProto(files.file.add())
+    path = tmp_path / "types.pb"
+    path.write_bytes(files.SerializeToString())
+    inner = RetryMessage(message_id="inside", retry_count=7).SerializeToString()
+    types = {"DULY_MESSAGE_DESCRIPTORS": str(path), "DULY_MESSAGE_TYPES": "nested=duly.bridge.RetryMessage"}
+    app = Duly(database_url)
+    service = message_retry_on(app)
+    for queue, payload in (("nested", inner), ("nested", b"\xff\xff"), ("orders", inner)):
+        body = retry_message(original_queue=queue, original_payload=payload, message_id=str(uuid4()))
+        service.keep([Delivery(body, Properties(), False)])
+    app.close()
+    rows = told(call("messages", "list", "--json", DULY_DATABASE_URL=database_url, **types))
+    decoded = [row["payload"]["decoded"] for row in reversed(rows)]
+    assert decoded == [{"messageId": "inside", "retryCount": 7}, None, None]
+    last = str(rows[-1]["id"])
+    shown = said(call("messages", "show", last, DULY_DATABASE_URL=database_url, **types))
+    assert 'decoded      {"messageId":"inside","retryCount":7}' in shown
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "types", "complaint"),
+    [
+        ("/nowhere.pb", "a=b.C", "message_descriptors: /nowhere.pb cannot be used"),
+        ("{here}", "a=no.Such", "message_types"),
+        ("", "orders", "message_types: must be like orders=shop.Order, got 'orders'"),
+    ],
+)
+def test_types_that_are_not_there_are_a_mistake_of_the_settings(
+    service: MessageRetry, database_url: str, tmp_path: Path, descriptors: str, types: str, complaint: str
+) -> None:
+    (tmp_path / "empty.pb").touch()
+    given = {
+        "DULY_MESSAGE_DESCRIPTORS": descriptors.format(here=tmp_path / "empty.pb"), "DULY_MESSAGE_TYPES": types,
+        "DULY_DATABASE_URL": database_url,
+    }  # fmt: skip
+    result = call("messages", "list", **given)
+    assert (result.exit_code, complaint in result.stderr) == (2, True), result.output
