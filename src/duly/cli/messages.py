@@ -231,7 +231,8 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
         due_at = _moment(each["due_at"])
         row: list[Any] = [
             str(each["id"]), words.cut(each["queue"], 24), words.state(each["state"]),
-            f"{each['retry_count']}/{each['max_retries']}", words.short(due_at, now, in_utc), words.relative(due_at, now),
+            f"{each['retry_count']}/{each['max_retries']}", words.short(due_at, now, in_utc),
+            words.relative(due_at, now),
         ]  # fmt: skip
         rows.append([*row, each["message_id"] or "", words.cut(_why(each), 80)] if is_roomy else row)
     columns: list[Any] = [("id", "right"), "queue", "state", "retry", "due", ""]

@@ -1,6 +1,7 @@
 """`duly up --demo`: reminders on a scratch database, called through a small provider in this very process.
 
-Everything else is the real thing: the worker, the reminders app, its HTTP calls, the service.
+Everything else is the real thing: the worker, the reminders app, its HTTP calls, the service; and the retry service,
+where a RabbitMQ is within reach.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from duly.app import load_app
+from duly.cli.demo import shop
 from duly.cli.demo.provider import Provider
 from duly.cli.demo.scene import Scene
 from duly.cli.demo.view import view
@@ -28,6 +30,7 @@ def run_demo(seconds: float | None) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-demo-")))
         logging.basicConfig(filename=folder / "demo.log", level=logging.INFO, force=True)
         provider = stack.enter_context(Provider())
+        broker = shop.reachable()
         stack.enter_context(
             imposed(
                 database_url=f"sqlite:///{folder / 'demo.db'}",
@@ -35,10 +38,16 @@ def run_demo(seconds: float | None) -> None:
                 vapi_timeout_seconds=5.0,
                 retry_base_seconds=2.0,
                 retry_tries=3,
+                **({"message_base_delay_ms": 1_500, **shop.queues()} if broker else {}),
             )
         )
         app = load_app(REMINDERS)
         stack.callback(app.close)
+        if broker:
+            from duly.apps.message_retry import message_retry_on
+
+            message_retry_on(app)
+            stack.enter_context(shop.Shop(app, broker))
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
         service = stack.enter_context(serving(app, worker.ailing))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from base64 import b64decode
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,8 @@ class Lines:
         _say(f"duly demo on {self.app.settings.database_url}")
         if self.probe_url:
             _say(f"metrics at {self.probe_url}/metrics")
+        if not self.app.companions:
+            _say("no RabbitMQ within reach: name one in RABBITMQ_URL to see messages retried too")
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -178,6 +181,8 @@ def _gap(lines: int) -> Text:
 
 
 def _title(row: Row) -> str:
+    if "payload" in row.args:
+        return f"order: {b64decode(row.args['payload']).decode(errors='replace')}"
     return f"{row.args['name']}: {row.args['message']}"
 
 

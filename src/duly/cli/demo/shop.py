@@ -1,0 +1,102 @@
+"""A shop at the broker whose orders fail now and then: what the retry service is for. Played when a broker is there."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+from duly.app import Duly
+from duly.config import load
+
+log = logging.getLogger("duly.demo")
+
+NEW_EVERY = 3.0  # seconds between two orders
+# How often each of these fails before it is handled; the last one always does.
+ORDERS = (("Tea for two", 1), ("A red bicycle", 0), ("Socks, size 43", 2), ("A book about queues", 99))
+
+
+def queues() -> dict[str, str]:
+    """Queues that are nobody else's, as settings."""
+    name = f"duly-demo-{os.getpid()}"
+    return {"retry_queue": f"{name}.retry", "manual_review_queue": f"{name}.review"}
+
+
+def reachable() -> str | None:
+    """The broker that the settings name, if it is there; None without one, or without a client for it."""
+    url = load().rabbitmq_url
+    try:
+        import pika
+
+        parameters = pika.URLParameters(url)
+        parameters.socket_timeout = parameters.stack_timeout = 2
+        logging.getLogger("pika").setLevel(logging.CRITICAL)
+        pika.BlockingConnection(parameters).close()
+    except Exception:  # whatever keeps us from it, the demo goes on without
+        return None
+    return url
+
+
+class Shop:
+    """Takes orders, and sends those that it cannot handle to the retry service."""
+
+    def __init__(self, app: Duly, url: str) -> None:
+        self._settings = app.settings
+        self._url = url
+        self._orders = f"duly-demo-{os.getpid()}.orders"
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="duly-shop", daemon=True)
+
+    def __enter__(self) -> Shop:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(5)
+
+    def _run(self) -> None:
+        import pika
+
+        while not self._over.is_set():
+            with suppress(pika.exceptions.AMQPError, OSError):
+                self._work(pika.BlockingConnection(pika.URLParameters(self._url)))
+            self._over.wait(1)
+
+    def _work(self, connection: Any) -> None:
+        channel = connection.channel()
+        channel.queue_declare(self._orders, exclusive=True)
+        number = 0
+        for method, properties, body in channel.consume(self._orders, auto_ack=True, inactivity_timeout=NEW_EVERY):
+            if self._over.is_set():
+                break
+            if method is None:
+                text, _ = ORDERS[number % len(ORDERS)]
+                channel.basic_publish("", self._orders, text.encode())
+                number += 1
+            else:
+                self._handle(channel, body, properties.headers or {})
+        channel.cancel()
+        for name in (self._settings.retry_queue, self._settings.manual_review_queue):
+            channel.queue_delete(name)
+        connection.close()
+
+    def _handle(self, channel: Any, body: bytes, headers: dict[str, Any]) -> None:
+        from duly.bridge.retry_message_pb2 import RetryMessage
+
+        count = headers.get("x-retry-count", 0)
+        failures = dict(ORDERS).get(body.decode(), 0)
+        if count >= failures:
+            log.info("order handled: %s", body)
+            return
+        failed = RetryMessage(
+            message_id=headers.get("x-retry-message-id") or str(uuid4()),
+            original_payload=body,
+            original_queue=self._orders,
+            error_reason="out of stock",
+            retry_count=count,
+        )
+        channel.basic_publish("", self._settings.retry_queue, failed.SerializeToString())
