@@ -17,6 +17,7 @@ from duly.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
 from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api, is_loopback
+from duly.web.problems import Problem
 from duly.web.routes import live
 from duly.web.tail import Tail
 from tests.support import claim, query, share
@@ -183,6 +184,18 @@ def test_two_at_once_under_the_same_key_have_one_effect_whatever_it_is(house: Ho
     assert (items(house.app) - before[0], len(house.audit()) - before[1]) == (kind == "run", 1)
 
 
+def test_what_is_kept_to_know_a_request_again_says_nothing_about_its_password(house: House) -> None:
+    kept = []
+    for number, password in enumerate((PASSWORD, "another horse")):
+        new = {"id": f"zoe{number}", "password": password}
+        house.root.post("/api/users", json={**new, "id": "zoe"}, headers=keyed("one"))
+        kept.append(query(house.app.store, "select request from duly_reply"))
+        with house.app.store.transaction() as connection:
+            connection.execute("delete from duly_reply")
+            connection.execute("delete from duly_user where id = 'zoe'")
+    assert kept[0] == kept[1]
+
+
 def test_answers_are_forgotten_after_a_day(house: House) -> None:
     house.ana.post("/api/items", json=NEW, headers=keyed("one"))
     house.clock.set(START + timedelta(hours=25))
@@ -249,6 +262,21 @@ def test_a_product_of_the_codes_is_not_a_users(house: House) -> None:
     assert house.ana.delete("/api/products/box").status_code == 404
     assert house.ana.get("/api/products").json()["items"] == []
     assert house.root.delete("/api/products/box", params={"userId": "ana"}).status_code == 204
+
+
+def test_what_has_a_key_that_looks_like_theirs_is_not_told_of(house: House) -> None:
+    task = house.app.tasks["echo"]
+    same, other = task.put(key="ana/same", text="hello", at=LATER), task.put(key="ana/other", text="x", at=LATER)
+    for key in ("same", "other"):
+        answer = house.ana.post("/api/items", json={**NEW, "key": key})
+        assert (answer.status_code, answer.json()["detail"]) == (409, f"key: {key!r} is taken; choose another key")
+        for placed in (same, other):
+            assert placed.execution_key not in answer.text
+    house.app.apps["birthdays"].add("ana/friend", "Code", "Person", "03-15", "UTC")
+    assert house.ana.get("/api/people/friend").status_code == 404
+    assert house.ana.patch("/api/people/friend", json={"zone": "UTC"}).status_code == 404
+    assert house.ana.delete("/api/people/friend").status_code == 404
+    assert house.app.apps["birthdays"].get("ana/friend").first_name == "Code"
 
 
 def test_an_app_that_is_not_there_is_not_found(database_url: str) -> None:
@@ -643,11 +671,35 @@ def test_signing_in_has_a_rate(house: House, browser: TestClient, monkeypatch: p
     assert sign_in(browser).status_code == 204
 
 
-def test_counts_of_sign_ins_do_not_pile_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_behind_one_proxy_do_not_keep_each_other_out(
+    house: House, browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "SIGN_INS", 2)
+    assert [sign_in(browser).status_code for _ in range(5)] == [204] * 5
+
+
+def test_a_refused_sign_in_is_in_the_log_without_the_password(
+    house: House, browser: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    sign_in(browser, password="wrong horse")
+    assert [record.getMessage() for record in caplog.records if record.name == "duly.web"] == [
+        "a sign-in as 'ana' from testclient was refused"
+    ]
+
+
+def test_tries_that_were_refused_do_not_push_others_out_of_memory(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "REMEMBERED", 20)
     gate = auth.Gate(house.app.people, is_local=False)
-    for n in range(10_002):
-        gate.count_sign_in(f"user {n}")
-    assert len(gate._tries) < 10_000
+    for n in range(10):
+        gate.count_sign_in(f"user {n}", "from here")
+    for n in range(10, 100):
+        with pytest.raises(Problem):
+            gate.count_sign_in(f"user {n}", "from here")
+    for n in range(100, 200):
+        gate.count_sign_in(f"user {n}", f"from {n}")
+    assert len(gate._tries) == 20
 
 
 def test_a_request_of_another_site_is_refused(house: House, browser: TestClient) -> None:
@@ -801,9 +853,9 @@ def test_every_answer_has_the_headers(house: House) -> None:
         house.ana.post("/api/items", content=b"{", headers={"Content-Type": "application/json"}),
         house.ana.request("BREW", "/api/items"), house.nobody.get("/healthz"),
         house.local().get("/api/me", headers={"Host": "evil.example"}),
-        house.ana.post("/api/items", content=b"a=b"),
+        house.ana.post("/api/items", content=b"a=b"), house.ana.get("/api/items/", follow_redirects=False),
     ]  # fmt: skip
-    assert [answer.status_code for answer in answers] == [200, 401, 404, 422, 405, 200, 403, 415]
+    assert [answer.status_code for answer in answers] == [200, 401, 404, 422, 405, 200, 403, 415, 404]
     for answer in answers:
         assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
         assert "unsafe" not in answer.headers["content-security-policy"]

@@ -82,6 +82,7 @@ def build(is_local: bool) -> FastAPI:
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
