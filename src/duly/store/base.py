@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from heapq import heapify, heapreplace
 from operator import attrgetter
@@ -175,16 +175,6 @@ class Store(Protocol):
     def migrations(self) -> AbstractContextManager[Any]:
         """A driver connection for migrations, alone against other migrators."""
         ...
-
-
-@contextmanager
-def joining(store: Store, connection: Any) -> Iterator[Any]:
-    """The transaction that this connection is in; without one, a transaction of its own."""
-    if connection is not None:
-        yield connection
-    else:
-        with store.transaction() as own:
-            yield own
 
 
 def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> KeyConflict | None:
