@@ -164,8 +164,11 @@ class Store(Protocol):
         """The same on the connection of a `transaction`; None: by itself."""
         ...
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        """A driver connection inside a transaction that commits at the end of the block."""
+    def transaction(self, is_handlers: bool = False) -> AbstractContextManager[Any]:
+        """A driver connection inside a transaction that commits at the end of the block.
+
+        A handler may hold its own for long, which keeps none of the others from theirs where there can be several.
+        """
         ...
 
     def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
