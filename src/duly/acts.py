@@ -18,7 +18,6 @@ from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ItemNotFound, WrongState
 from duly.model import Cancel, Change, Discarded, Item, Outcome, Revived
 from duly.policy.retry import Backoff
-from duly.store.base import joining
 from duly.store.borrow import put_borrowed
 from duly.task import Task
 
@@ -80,7 +79,7 @@ class Acts:
             "owner": owner, "author": author, "action": action, "filter": codec.encode(_filter(filter)).decode(),
             "options": codec.encode(options).decode(), "total": total, "until": newest, "now": self._app.clock.now(),
         }  # fmt: skip
-        with joining(self._app.store, connection) as connection:
+        with self._app.joining(connection) as connection:
             return self._order(connection, row)
 
     def _order(self, connection: Any, row: dict[str, Any]) -> int:
@@ -107,7 +106,7 @@ class Acts:
         """Stop where it stands; what was done stays done."""
         self.get(act_id, owner)
         given = {"id": act_id, "owner": owner, "now": self._app.clock.now()}
-        with joining(self._app.store, connection) as connection:
+        with self._app.joining(connection) as connection:
             if not self._app.store.run(connection, "bulk_cancel", given):
                 raise WrongState(f"bulk action {act_id} is over")
             self._app.note(actor, "bulk.cancelled", f"bulk:{act_id}", {}, connection)

@@ -7,7 +7,8 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
@@ -306,6 +307,15 @@ class Duly:
         text = codec.encode(details).decode()
         given = {"now": self.clock.now(), "actor": actor, "action": action, "subject": subject, "details": text}
         self.store.run(connection, "write_note", given)
+
+    @contextmanager
+    def joining(self, connection: Any) -> Iterator[Any]:
+        """The transaction that this connection is in; without one, a transaction of its own."""
+        if connection is not None:
+            yield connection
+        else:
+            with self.store.transaction() as own:
+                yield own
 
     def observed(self, store: Store) -> Store:
         return self.telemetry.observe(store)

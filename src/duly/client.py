@@ -158,8 +158,7 @@ class Client:
     # -- the rest
 
     def queues(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.request("GET", "/api/queues")
-        return found
+        return list(self.pages("/api/queues", {"page_size": 500}))
 
     def me(self) -> dict[str, Any]:
         found: dict[str, Any] = self.request("GET", "/api/me")

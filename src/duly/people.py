@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from duly import codec
 from duly.errors import InputError, ItemNotFound, WrongState
-from duly.store.base import joining
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -103,7 +102,7 @@ class People:
             raise InputError("id", f"must be 1 to 100 letters, digits or . _ @ + -, and none of {taken}")
         hashed = None if password is None else _hash(_checked_password(password))
         row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._app.clock.now()}
-        with joining(self._app.store, connection) as connection:
+        with self._app.joining(connection) as connection:
             if not self._app.store.run(connection, "user_create", row):
                 raise WrongState(f"there is a user {user_id!r} already")
             self._app.note(actor, "user.created", f"user:{user_id}", {"role": role}, connection)
@@ -176,7 +175,7 @@ class People:
             "expires_at": expires_at,
         }  # fmt: skip
         about = {"user": user_id, "scopes": sorted(set(scopes))}
-        with joining(self._app.store, connection) as connection:
+        with self._app.joining(connection) as connection:
             self._app.store.run(connection, "key_create", row)
             self._app.note(actor, "key.created", f"key:{prefix}", about, connection)
             return self.key(prefix, connection=connection), f"duly_{prefix}_{secret}"

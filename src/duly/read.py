@@ -15,6 +15,7 @@ from duly.model import Lane, State
 from duly.store.base import Store
 
 PAGE_MOST = 1_000
+ALL = 2**31 - 1  # of what there are few
 
 
 class Row(Struct, frozen=True):
@@ -209,7 +210,7 @@ class Read:
         return sorted((_depth(*row) for row in rows), key=lambda d: (d.queue, d.lane, d.state))
 
     def queues(self) -> list[dict[str, Any]]:
-        """One row per queue: what waits, is due, runs and is in review."""
+        """One row per queue, by name: what waits, is due, runs and is in review."""
         now = self._clock.now()
         found: dict[str, dict[str, Any]] = {}
         for depth in self.depths():
@@ -241,9 +242,10 @@ class Read:
         rows = self._store.read("owned_item", {"id": item_id, "owner": owner})
         return OwnedRow(*_values(rows[0])) if rows else None
 
-    def groups(self, owner: str | None, most: int = 100) -> list[Group]:
-        """Failures in review by their look, the largest groups first."""
-        rows = self._store.read("groups", {"owner": owner, "most": most})
+    def groups(self, owner: str | None, most: int = 100, after: tuple[int, str] | None = None) -> list[Group]:
+        """Failures in review by their look, the largest groups first; after a group of this size and id."""
+        size, last = after or (None, None)
+        rows = self._store.read("groups", {"owner": owner, "most": most, "size": size, "after": last})
         return [Group(*map(_utc, row)) for row in rows]
 
     def group(self, group_id: str, owner: str | None) -> Group | None:
@@ -271,15 +273,16 @@ class Read:
             Alert(name, _utc(since), text, codec.decode(said), _utc(told)) for name, since, text, said, told in rows
         ]
 
-    def limits(self) -> list[LimitUse]:
-        rows = self._store.read("all_meters", {})
+    def limits(self, after: str = "", most: int = ALL) -> list[LimitUse]:
+        """By name."""
+        rows = self._store.read("all_meters", {"after": after, "most": most})
         return [
             LimitUse(name, most, per, len(hits), _utc(hits[-1]) if hits else None) for name, most, per, hits in rows
         ]
 
-    def workers(self) -> list[WorkerLife]:
-        """Workers that gave a sign of life within a day and did not sign off, the latest first."""
-        rows = self._store.read("workers", {})
+    def workers(self, after: str = "", most: int = ALL) -> list[WorkerLife]:
+        """Workers that gave a sign of life within a day and did not sign off, by name."""
+        rows = self._store.read("workers", {"after": after, "most": most})
         return [WorkerLife(name, codec.decode(tasks), *map(_utc, times)) for name, tasks, *times in rows]
 
     def seen_at(self) -> datetime | None:

@@ -83,6 +83,21 @@ def test_an_item_is_put_shown_retried_and_cancelled(remote: Remote, local: Remot
     assert told(local("show", number, "--json"))["item"]["last_error"] == "enough"
 
 
+def test_what_a_person_does_is_in_the_audit_log_on_either_side(served: Duly, app_file: str, database_url: str) -> None:
+    env = {"DULY_DATABASE_URL": database_url, "DULY_APP": app_file}
+    call("put", "remind", "phone=1", "--delay", "1h", **env)
+    (row,) = served.read.pages()
+    call("cancel", str(row.id), "--reason", "enough", **env)
+    call("retry", str(row.id), **env)
+    call("queues", "pause", "remind", **env)
+    call("queues", "resume", "remind", **env)
+    notes = served.schedules.audit()
+    assert [note.action for note in notes] == [
+        "queue.resumed", "queue.paused", "item.retried", "item.cancelled", "item.put",
+    ]  # fmt: skip
+    assert {note.actor.partition(":")[0] for note in notes} == {"cli"}
+
+
 def test_lists_are_filtered_and_paged_alike(remote: Remote, local: Remote, database_url: str) -> None:
     app = Duly(database_url)
     app.task(name="remind")(_remind)

@@ -64,7 +64,7 @@ def test_workers_that_are_long_gone_are_forgotten_but_never_the_last_sign_of_lif
     new.tick(NOW + timedelta(days=3))
     new.leave(NOW + timedelta(days=3))
     assert seen_at(store) == NOW + timedelta(days=3)
-    assert [row[0] for row in store.read("workers", {})] == []
+    assert [row[0] for row in store.read("workers", {"after": "", "most": 100})] == []
 
 
 def test_more_than_ten_late_items_are_told_once_by_whoever_is_first(store: Store, other: Store) -> None:
@@ -198,5 +198,5 @@ def test_what_nobody_uses_any_more_is_forgotten(store: Store) -> None:
     store.write("hit", {"name": "old", "hits": "[]"})
     one = watch(store, name="new")
     one.tick(NOW + timedelta(days=40))
-    assert [row[0] for row in store.read("workers", {})] == ["new"]
-    assert store.read("all_meters", {}) == []
+    assert [row[0] for row in store.read("workers", {"after": "", "most": 100})] == ["new"]
+    assert store.read("all_meters", {"after": "", "most": 100}) == []

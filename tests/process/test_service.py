@@ -19,6 +19,7 @@ from uuid import uuid4
 from duly import Duly
 from duly.client import Client, ServiceError
 from tests.process.fleet import ROOT, until
+from tests.support import query
 
 THREADS = 8
 
@@ -63,10 +64,15 @@ def server(database_url: str, folder: Path) -> Iterator[Server]:
 
 
 class Load:
-    """Clients that put numbered items at a steady rate, and repeat what was not answered with its key."""
+    """Clients that put numbered items at a steady rate, and repeat what was not answered with its key.
+
+    One request in ten runs a schedule instead, which has no key of its own to tell a repetition by.
+    """
 
     def __init__(self, url: str, rate: float) -> None:
         self.accepted: dict[int, int] = {}
+        self.runs: list[int] = []
+        self._schedule: int | None = None
         self.repeated = 0
         self.refused: list[str] = []
         self._url = url
@@ -76,8 +82,18 @@ class Load:
         self._threads = [threading.Thread(target=self._put_all, daemon=True) for _ in range(THREADS)]
 
     def start(self) -> None:
+        with Client(self._url, timeout=10) as client:
+            until(lambda: self._answers(client), 60)
+            self._schedule = client.schedule("mark", "yearly 01-01 00:00", "runs", {"n": -1}).id
         for thread in self._threads:
             thread.start()
+
+    def _answers(self, client: Client) -> bool:
+        try:
+            client.me()
+        except ServiceError:
+            return False
+        return True
 
     def stop(self) -> None:
         """Put no more; what was begun is repeated until it is answered."""
@@ -97,6 +113,10 @@ class Load:
         key = uuid4().hex
         while True:
             try:
+                if number % 10 == 0:
+                    client.request("POST", f"/api/schedules/{self._schedule}/run", idempotency_key=key)
+                    self.runs.append(number)
+                    return
                 placed = client.put("mark", {"n": number}, delay=86_400, idempotency_key=key)
             except ServiceError as error:
                 if error.status is not None:
@@ -132,8 +152,10 @@ def end_under_load(database_url: str, folder: Path, *, rate: float, kills: int, 
         load.stop()
     assert load.refused == []
     app = Duly(database_url)
-    kept = {row.id: row.args["n"] for row in app.read.pages(task="mark")}
+    kept = {row.id: row.args["n"] for row in app.read.pages(task="mark") if row.args["n"] >= 0}
+    notes = query(app.store, "select count(*) from duly_audit where action = 'schedule.run_now'")
     app.close()
+    assert notes == [(len(load.runs),)], "runs were lost or doubled"
     assert len(kept) >= between * (kills + 2)
     doubled = [number for number, times in Counter(kept.values()).items() if times > 1]
     assert doubled == []

@@ -95,6 +95,16 @@ def test_a_forgotten_statement_inside_a_transaction_is_unavailable_once(narrow: 
     assert counts(narrow) == {"done": 6}
 
 
+def test_handlers_that_hold_transactions_keep_no_act_of_a_person_waiting(postgres_url: str) -> None:
+    with opened(postgres_url, pool_size=1, timeout=2) as store, store.transaction(is_handlers=True) as held:
+        held.execute("insert into duly_queue (name) values ('a')")
+        with store.transaction() as connection:
+            connection.execute("insert into duly_queue (name) values ('b')")
+            assert put(store), "nor a put"
+    with opened(postgres_url) as store:
+        assert query(store, "select name from duly_queue order by name") == [("a",), ("b",)]
+
+
 def test_a_lost_connection_is_unavailable_and_the_next_call_has_a_new_one(store: Store) -> None:
     put(store)
     terminate(store)

@@ -17,6 +17,7 @@ from duly.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
 from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api, is_loopback
+from duly.web.problems import Problem
 from duly.web.routes import live
 from duly.web.tail import Tail
 from tests.support import claim, query, share
@@ -183,6 +184,18 @@ def test_two_at_once_under_the_same_key_have_one_effect_whatever_it_is(house: Ho
     assert (items(house.app) - before[0], len(house.audit()) - before[1]) == (kind == "run", 1)
 
 
+def test_what_is_kept_to_know_a_request_again_says_nothing_about_its_password(house: House) -> None:
+    kept = []
+    for number, password in enumerate((PASSWORD, "another horse")):
+        new = {"id": f"zoe{number}", "password": password}
+        house.root.post("/api/users", json={**new, "id": "zoe"}, headers=keyed("one"))
+        kept.append(query(house.app.store, "select request from duly_reply"))
+        with house.app.store.transaction() as connection:
+            connection.execute("delete from duly_reply")
+            connection.execute("delete from duly_user where id = 'zoe'")
+    assert kept[0] == kept[1]
+
+
 def test_answers_are_forgotten_after_a_day(house: House) -> None:
     house.ana.post("/api/items", json=NEW, headers=keyed("one"))
     house.clock.set(START + timedelta(hours=25))
@@ -251,6 +264,21 @@ def test_a_product_of_the_codes_is_not_a_users(house: House) -> None:
     assert house.root.delete("/api/products/box", params={"userId": "ana"}).status_code == 204
 
 
+def test_what_has_a_key_that_looks_like_theirs_is_not_told_of(house: House) -> None:
+    task = house.app.tasks["echo"]
+    same, other = task.put(key="ana/same", text="hello", at=LATER), task.put(key="ana/other", text="x", at=LATER)
+    for key in ("same", "other"):
+        answer = house.ana.post("/api/items", json={**NEW, "key": key})
+        assert (answer.status_code, answer.json()["detail"]) == (409, f"key: {key!r} is taken; choose another key")
+        for placed in (same, other):
+            assert placed.execution_key not in answer.text
+    house.app.apps["birthdays"].add("ana/friend", "Code", "Person", "03-15", "UTC")
+    assert house.ana.get("/api/people/friend").status_code == 404
+    assert house.ana.patch("/api/people/friend", json={"zone": "UTC"}).status_code == 404
+    assert house.ana.delete("/api/people/friend").status_code == 404
+    assert house.app.apps["birthdays"].get("ana/friend").first_name == "Code"
+
+
 def test_an_app_that_is_not_there_is_not_found(database_url: str) -> None:
     with TestClient(create_api(Duly(database_url)), base_url="http://127.0.0.1") as client:
         assert client.get("/api/products").status_code == 404
@@ -301,15 +329,27 @@ def test_every_list_has_pages(house: House) -> None:
         house.ana.post("/api/products", json={"sku": f"s{n}"})
         house.ana.post("/api/bulk", json={"action": "cancel", "filter": {"task": "none"}})
         house.ana.post("/api/keys", json={"name": f"n{n}"})
-    for url in ("/api/items", "/api/schedules", "/api/products", "/api/bulk", "/api/keys", "/api/users", "/api/audit"):
+        house.root.put(f"/api/limits/{'ž' * 190}{n}", json={"limit": "2/1m"})
+        house.root.post(f"/api/queues/{'ž' * 190}{n}/pause")
+        house.app.store.write("alive", {"name": f"w{n}", "tasks": "[]", "started_at": START, "now": START})
+        for text in ("broken", "broken too", f"broken {'x' * n} way")[: n + 1]:
+            house.fail(text=text)
+    for url, name in (
+        ("/api/items", "id"), ("/api/schedules", "id"), ("/api/products", "id"), ("/api/bulk", "id"),
+        ("/api/keys", "id"), ("/api/users", "id"), ("/api/audit", "id"), ("/api/review", "id"),
+        ("/api/queues", "queue"), ("/api/limits", "name"), ("/api/workers", "name"),
+    ):  # fmt: skip
         whole = house.root.get(url, params={"pageSize": "500"}).json()
         assert whole["next"] is None
+        assert len(whole["items"]) >= 3, url
         rows, after = [], None
         while page := house.root.get(url, params={"pageSize": "2", **({"after": after} if after else {})}).json():
             rows += page["items"]
             if (after := page["next"]) is None:
                 break
-        assert [row["id"] for row in rows] == [row["id"] for row in whole["items"]], url
+        assert [row[name] for row in rows] == [row[name] for row in whole["items"]], url
+    sizes = [group["items"] for group in house.root.get("/api/review").json()["items"]]
+    assert sizes == sorted(sizes, reverse=True)
 
 
 def test_a_cursor_is_good_for_its_owner_and_filter_only(house: House) -> None:
@@ -325,7 +365,7 @@ def test_a_cursor_is_good_for_its_owner_and_filter_only(house: House) -> None:
         (house.ana, "/api/items", {"after": "é"}),
         (house.ana, "/api/items", {"after": ""}),
         (house.ana, "/api/items", {"after": "A" * 500}),
-        (house.ana, "/api/items", {"after": "A" * 501}),
+        (house.ana, "/api/items", {"after": "A" * 2_001}),
         (house.ana, "/api/items", {"after": cursor, "state": "waiting"}),
         (house.ana, "/api/bulk", {"after": cursor}),
         (house.bob, "/api/items", {"after": cursor}),
@@ -535,11 +575,11 @@ def test_an_admin_pauses_a_queue_and_sets_a_limit_and_both_are_audited(house: Ho
     house.put(at=None)
     assert house.root.post("/api/queues/echo/pause").status_code == 204
     assert house.world.run() == 0
-    assert [queue["paused"] for queue in house.root.get("/api/queues").json()] == [True]
+    assert [queue["paused"] for queue in house.root.get("/api/queues").json()["items"]] == [True]
     house.root.post("/api/queues/echo/resume")
     assert house.world.run() == 1
     assert house.root.put("/api/limits/boeing", json={"limit": "3/1m"}).status_code == 204
-    assert [limit["most"] for limit in house.root.get("/api/limits").json()] == [3]
+    assert [limit["most"] for limit in house.root.get("/api/limits").json()["items"]] == [3]
     assert house.root.put("/api/limits/boeing", json={"limit": "often"}).json()["field"] == "limit"
     assert house.root.delete("/api/limits/boeing").status_code == 204
     done = [note["action"] for note in house.audit() if note["actor"] == "root"]
@@ -552,9 +592,9 @@ def test_an_admin_pauses_a_queue_and_sets_a_limit_and_both_are_audited(house: Ho
 def test_failures_are_grouped_noted_and_tried_by_one(house: House) -> None:
     first, second = house.fail(text="broken 1"), house.fail(text="broken 2")
     other = house.fail(house.bob, "broken 3")
-    (group,) = house.ana.get("/api/review").json()
+    (group,) = house.ana.get("/api/review").json()["items"]
     assert (group["items"], group["sample"]) == (2, second)
-    assert [each["items"] for each in house.root.get("/api/review").json()] == [3]
+    assert [each["items"] for each in house.root.get("/api/review").json()["items"]] == [3]
     url = f"/api/review/{group['id']}"
     assert house.ana.post(f"{url}/notes", json={"text": "mine"}).status_code == 201
     assert house.bob.post(f"{url}/notes", json={"text": "theirs"}).status_code == 201
@@ -631,11 +671,35 @@ def test_signing_in_has_a_rate(house: House, browser: TestClient, monkeypatch: p
     assert sign_in(browser).status_code == 204
 
 
-def test_counts_of_sign_ins_do_not_pile_up(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_people_behind_one_proxy_do_not_keep_each_other_out(
+    house: House, browser: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "SIGN_INS", 2)
+    assert [sign_in(browser).status_code for _ in range(5)] == [204] * 5
+
+
+def test_a_refused_sign_in_is_in_the_log_without_the_password(
+    house: House, browser: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    sign_in(browser, password="wrong horse")
+    assert [record.getMessage() for record in caplog.records if record.name == "duly.web"] == [
+        "a sign-in as 'ana' from testclient was refused"
+    ]
+
+
+def test_tries_that_were_refused_do_not_push_others_out_of_memory(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "REMEMBERED", 20)
     gate = auth.Gate(house.app.people, is_local=False)
-    for n in range(10_002):
-        gate.count_sign_in(f"user {n}")
-    assert len(gate._tries) < 10_000
+    for n in range(10):
+        gate.count_sign_in(f"user {n}", "from here")
+    for n in range(10, 100):
+        with pytest.raises(Problem):
+            gate.count_sign_in(f"user {n}", "from here")
+    for n in range(100, 200):
+        gate.count_sign_in(f"user {n}", f"from {n}")
+    assert len(gate._tries) == 20
 
 
 def test_a_request_of_another_site_is_refused(house: House, browser: TestClient) -> None:
@@ -789,9 +853,9 @@ def test_every_answer_has_the_headers(house: House) -> None:
         house.ana.post("/api/items", content=b"{", headers={"Content-Type": "application/json"}),
         house.ana.request("BREW", "/api/items"), house.nobody.get("/healthz"),
         house.local().get("/api/me", headers={"Host": "evil.example"}),
-        house.ana.post("/api/items", content=b"a=b"),
+        house.ana.post("/api/items", content=b"a=b"), house.ana.get("/api/items/", follow_redirects=False),
     ]  # fmt: skip
-    assert [answer.status_code for answer in answers] == [200, 401, 404, 422, 405, 200, 403, 415]
+    assert [answer.status_code for answer in answers] == [200, 401, 404, 422, 405, 200, 403, 415, 404]
     for answer in answers:
         assert answer.headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
         assert "unsafe" not in answer.headers["content-security-policy"]

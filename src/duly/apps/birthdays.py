@@ -170,6 +170,9 @@ class Birthdays:
     def _find(self, person_id: str, owner: str | None = None, connection: Any = None) -> tuple[Schedule, Person]:
         try:
             schedule = self.app.schedules.find(self.task.name, _key(person_id, owner), connection)
+            # Someone's own id may look like another's person.
+            if owner is not None and self.app.schedules.owned_one(schedule.id, owner, connection) is None:
+                raise ItemNotFound(person_id)
         except ItemNotFound:
             raise ItemNotFound(f"there is no person {person_id!r:.80}") from None
         return schedule, _person(schedule)

@@ -67,7 +67,16 @@ class Here:
         return self._app.clock.now()
 
     def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed:
-        return self._app.task_named(task).put(**args, **chosen)
+        known = self._app.task_named(task)
+        with self._app.store.transaction() as connection:
+            placed = known.put(**args, **chosen, connection=connection)
+            if placed.fresh:
+                self._note("item.put", f"item:{placed.id}", {"task": task}, connection)
+        return placed
+
+    def _note(self, action: str, subject: str, details: dict[str, Any], connection: Any) -> None:
+        """A line of the audit log, as the service writes it."""
+        self._app.note(options.actor(), action, subject, details, connection)
 
     def item(self, item_id: int) -> Row | None:
         return self._app.read.item(item_id)
@@ -79,10 +88,14 @@ class Here:
         return self._app.read.page(before=before, most=most, **filters)
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
-        self._app.retry(*ids, at=at, delay=delay)
+        with self._app.store.transaction() as connection:
+            for item_id in self._app.retry(*ids, at=at, delay=delay, connection=connection):
+                self._note("item.retried", f"item:{item_id}", {"at": at}, connection)
 
     def cancel(self, *ids: int, reason: str) -> None:
-        self._app.cancel(*ids, reason=reason)
+        with self._app.store.transaction() as connection:
+            for item_id in self._app.cancel(*ids, reason=reason, connection=connection):
+                self._note("item.cancelled", f"item:{item_id}", {"reason": reason}, connection)
 
     def schedule(self, task: str, rule: str, key: str, args: dict[str, Any], **chosen: Any) -> dict[str, Any]:
         from duly.policy import Slots
@@ -123,7 +136,9 @@ class Here:
         return self._app.read.queues()
 
     def act_on_queue(self, act: str, name: str) -> None:
-        (self._app.pause if act == "pause" else self._app.resume)(name)
+        with self._app.store.transaction() as connection:
+            (self._app.pause if act == "pause" else self._app.resume)(name, connection)
+            self._note(f"queue.{act}d", f"queue:{name}", {}, connection)
 
 
 class There:

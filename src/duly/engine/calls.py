@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -45,7 +46,7 @@ class Caller:
         tries = item.max_attempts or task.tries
         opener: Callable[[], AbstractContextManager[Any]] | None = None
         if not task.is_async and not task.batch:
-            opener = self._store.transaction
+            opener = partial(self._store.transaction, is_handlers=True)
         return Attempt(item, tries, self._report, opener)
 
     async def acall(self, task: Task[..., Any], items: list[Item]) -> Verdicts:

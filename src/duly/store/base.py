@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from heapq import heapify, heapreplace
 from operator import attrgetter
@@ -177,8 +177,11 @@ class Store(Protocol):
         """The same on the connection of a `transaction`; None: by itself."""
         ...
 
-    def transaction(self) -> AbstractContextManager[Any]:
-        """A driver connection inside a transaction that commits at the end of the block."""
+    def transaction(self, is_handlers: bool = False) -> AbstractContextManager[Any]:
+        """A driver connection inside a transaction that commits at the end of the block.
+
+        A handler may hold its own for long, which keeps none of the others from theirs where there can be several.
+        """
         ...
 
     def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
@@ -188,16 +191,6 @@ class Store(Protocol):
     def migrations(self) -> AbstractContextManager[Any]:
         """A driver connection for migrations, alone against other migrators."""
         ...
-
-
-@contextmanager
-def joining(store: Store, connection: Any) -> Iterator[Any]:
-    """The transaction that this connection is in; without one, a transaction of its own."""
-    if connection is not None:
-        yield connection
-    else:
-        with store.transaction() as own:
-            yield own
 
 
 def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> KeyConflict | None:

@@ -94,8 +94,10 @@ class PostgresStore:
         self._timeout = timeout
         self._listen = listen
         self._sql = psycopg_sections()
-        self._pool = self._make_pool({"idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s"})
-        # Handlers may hold a transaction while they put or wait for other things: they have connections of their own.
+        idle = {"idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s"}
+        self._pool = self._make_pool(idle)
+        # Whoever holds a transaction may put, read or wait meanwhile: each kind has connections of its own.
+        self._short = self._make_pool(idle)
         self._handlers = self._make_pool({})
         # Behind a transaction pooler, where there is no LISTEN, prepared statements belong to someone else's session.
         self._prepare: bool | None = None if listen else False
@@ -107,6 +109,7 @@ class PostgresStore:
     def close(self) -> None:
         self._herald.close()
         self._pool.close()
+        self._short.close()
         self._handlers.close()
 
     def _make_pool(self, settings: Mapping[str, str]) -> ConnectionPool[Connection]:
@@ -692,8 +695,9 @@ class PostgresStore:
         return self._run(name, parameters, connection)
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
-        with self._connection(self._handlers) as connection, connection.transaction():
+    def transaction(self, is_handlers: bool = False) -> Iterator[Connection]:
+        pool = self._handlers if is_handlers else self._short
+        with self._connection(pool) as connection, connection.transaction():
             yield connection
 
     @contextmanager

@@ -267,7 +267,7 @@ insert into duly_meter (name, most, per) values (:name, :most, :per)
     on conflict (name) do update set most = excluded.most, per = excluded.per
 
 -- name: all_meters
-select name, most, per, hits from duly_meter order by name
+select name, most, per, hits from duly_meter where name > :after order by name limit :most
 
 -- name: enroll
 insert into duly_schedule (task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot,
@@ -569,7 +569,11 @@ delete from duly_meter
  where most is null and name not like 'window:%' and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)
 
 -- name: workers
-select name, tasks, started_at, seen_at from duly_worker where left_at is null order by seen_at desc, name
+select name, tasks, started_at, seen_at
+  from duly_worker
+ where left_at is null and name > :after
+ order by name
+ limit :most
 
 -- name: last_seen
 select max(seen_at) as seen_at from duly_worker

@@ -180,12 +180,13 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
  limit :most
 
 -- name: groups
--- Failures in review by their look, the largest groups first.
+-- Failures in review by their look, the largest groups first; after a group of this size and id.
 select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
        max(finished_at) as last_at, max(id) as sample
   from duly_item
  where in_review and error_group is not null and (:owner::text is null or owner = :owner::text)
  group by error_group
+having :size::bigint is null or count(*) < :size::bigint or (count(*) = :size::bigint and error_group > :after::text)
  order by items desc, error_group
  limit :most
 

@@ -179,12 +179,13 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
  limit :most
 
 -- name: groups
--- Failures in review by their look, the largest groups first.
+-- Failures in review by their look, the largest groups first; after a group of this size and id.
 select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
        max(finished_at) as last_at, max(id) as sample
   from duly_item
  where state = 'failed' and error_group is not null and (:owner is null or owner = :owner)
  group by error_group
+having :size is null or count(*) < :size or (count(*) = :size and error_group > :after)
  order by items desc, error_group
  limit :most
 

@@ -619,7 +619,7 @@ class SqliteStore:
         return _typed(connection.execute(self._sql[name], given))
 
     @contextmanager
-    def transaction(self) -> Iterator[sqlite3.Connection]:
+    def transaction(self, is_handlers: bool = False) -> Iterator[sqlite3.Connection]:
         """On a connection of its own, for a handler may hold it for a while; other writers wait for it all the same."""
         connection = self.connect()
         try:

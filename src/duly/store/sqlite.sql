@@ -171,7 +171,7 @@ insert into duly_meter (name, most, per) values (:name, :most, :per)
     on conflict (name) do update set most = excluded.most, per = excluded.per
 
 -- name: all_meters
-select name, most, per, hits from duly_meter order by name
+select name, most, per, hits from duly_meter where name > :after order by name limit :most
 
 -- name: enroll
 insert into duly_schedule (task, key, queue, args, rule, zone, next_at, rank, catch_up, max_lateness, overlap, ring, slot,
@@ -435,7 +435,11 @@ delete from duly_meter
  where most is null and name not like 'window:%' and coalesce(json_extract(hits, '$[#-1]'), 0) < :before
 
 -- name: workers
-select name, tasks, started_at, seen_at from duly_worker where left_at is null order by seen_at desc, name
+select name, tasks, started_at, seen_at
+  from duly_worker
+ where left_at is null and name > :after
+ order by name
+ limit :most
 
 -- name: last_seen
 select max(seen_at) as seen_at from duly_worker

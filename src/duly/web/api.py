@@ -82,6 +82,7 @@ def build(is_local: bool) -> FastAPI:
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
@@ -132,7 +133,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request, read, is_begun = Request(scope), 0, False
+        path, read, is_begun = scope["path"], 0, False
 
         async def bounded() -> Message:
             """No more of a body is read than it may have, whether or not it said its length."""
@@ -151,21 +152,20 @@ class Guard:
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)
-                if request.url.path.startswith("/api"):
+                if path.startswith("/api"):
                     headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
-        answer = _refusal(request, self._is_local)
-        if answer is None:
-            try:
-                async with asyncio.timeout(None if request.url.path == STREAM else TIME_LIMIT):
-                    await self._app(scope, bounded, headed)
-                return
-            except TimeoutError:
-                said = f"this took longer than {TIME_LIMIT:g} s; it may have been done"
-                answer = problem(503, said, **{"Retry-After": "5"})
-            except Exception as error:
-                answer = unexpected(error)
+        try:
+            answer: ASGIApp = _refusal(Request(scope), self._is_local) or self._app
+            async with asyncio.timeout(None if path == STREAM else TIME_LIMIT):
+                await answer(scope, bounded, headed)
+            return
+        except TimeoutError:
+            said = f"this took longer than {TIME_LIMIT:g} s; it may have been done"
+            answer = problem(503, said, **{"Retry-After": "5"})
+        except Exception as error:
+            answer = unexpected(error)
         if not is_begun:
             await answer(scope, receive, headed)
 

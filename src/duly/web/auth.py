@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict, deque
+from collections import OrderedDict, deque
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -23,7 +23,8 @@ from duly.web.schemas import clean
 COOKIE = "__Host-duly"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
-SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # tries per user and address, in seconds
+SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # wrong tries per user and address, in seconds
+REMEMBERED = 10_000  # users and addresses
 
 
 class Gate:
@@ -32,7 +33,7 @@ class Gate:
     def __init__(self, people: People, is_local: bool) -> None:
         self.people = people
         self.is_local = is_local
-        self._tries: dict[str, deque[float]] = defaultdict(deque)
+        self._tries: OrderedDict[str, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def who(self, request: Request) -> Principal:
@@ -59,16 +60,24 @@ class Gate:
         """Refuse when there were too many tries for this user or from this address lately."""
         now = time.monotonic()
         with self._lock:
-            if len(self._tries) > 10_000:
-                self._tries.clear()
             for name in names:
-                tries = self._tries[name]
-                while tries and tries[0] < now - SIGN_IN_WINDOW:
-                    tries.popleft()
-                if len(tries) >= SIGN_INS:
-                    wait = int(tries[0] + SIGN_IN_WINDOW - now) + 1
+                recent = [at for at in self._tries.get(name, ()) if at >= now - SIGN_IN_WINDOW]
+                if len(recent) >= SIGN_INS:
+                    wait = int(recent[0] + SIGN_IN_WINDOW - now) + 1
                     raise Problem(429, "too many tries to sign in; wait a little", headers={"Retry-After": str(wait)})
-                tries.append(now)
+            # Only what was let through counts, so that nobody is forgotten for tries that were not.
+            for name in names:
+                self._tries.setdefault(name, deque(maxlen=SIGN_INS)).append(now)
+                self._tries.move_to_end(name)
+            while len(self._tries) > REMEMBERED:
+                self._tries.popitem(last=False)
+
+    def forgive_sign_in(self, *names: str) -> None:
+        """It was right: people behind one proxy come from one address, and must not keep each other out."""
+        with self._lock:
+            for name in names:
+                if tries := self._tries.get(name):
+                    tries.pop()
 
 
 def check_origin(request: Request) -> None:

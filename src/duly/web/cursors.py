@@ -15,9 +15,9 @@ class Cursors:
     def __init__(self, secret: str) -> None:
         self._secret = secret.encode()
 
-    def make(self, place: int | str, bound: Any) -> str:
+    def make(self, place: Any, bound: Any) -> str:
         """The place after which the next page begins, bound to who asked for what."""
-        body = json.dumps(place).encode()
+        body = json.dumps(place, ensure_ascii=False).encode()
         return urlsafe_b64encode(self._sign(body, bound) + body).decode().rstrip("=")
 
     def read(self, text: str | None, bound: Any) -> Any:

@@ -64,7 +64,7 @@ Id = Annotated[int, Path(ge=1, le=BIG)]
 Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(clean)]
 GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,64}$")]
 PageSize = Annotated[int, Query(alias="pageSize", ge=1, le=500)]
-After = Annotated[str | None, Query(max_length=500, description="`next` of the page before.")]
+After = Annotated[str | None, Query(max_length=2_000, description="`next` of the page before.")]
 WordFilter = Annotated[Word | None, Query()]
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]

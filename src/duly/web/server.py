@@ -41,6 +41,8 @@ class Service:
             log_level="warning",
             access_log=False,
             lifespan="off",
+            http="h11",  # whatever else is installed: its bounds are the ones that were tried
+            ws="none",
             server_header=False,
             date_header=True,
             timeout_keep_alive=15,

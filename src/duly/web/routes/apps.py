@@ -42,9 +42,7 @@ def schedule_reminder(
     def act(connection: Any) -> tuple[int, Any]:
         key = principal.scoped(new.key) if new.key is not None else None
         made = reminders.new(new.phone, new.message, new.at, key=key, owner=principal.owner)
-        placed = desk.app.place(made, connection)
-        if placed.fresh:
-            desk.note(principal, "item.put", f"item:{placed.id}", {"task": made.task}, connection)
+        placed = desk.place(principal, made, connection)
         return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
 
     return desk.once(principal, idempotency_key, request, new, act)

@@ -48,9 +48,7 @@ def put_item(
             given["key"] = principal.scoped(new.key)
         args = {**desk.args(new.args, OPTIONS), **given}
         made = task.new(args, desk.app.telemetry.traceparent(), principal.owner)
-        placed = desk.app.place(made, connection)
-        if placed.fresh:
-            desk.note(principal, "item.put", f"item:{placed.id}", {"task": task.name}, connection)
+        placed = desk.place(principal, made, connection)
         return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
 
     return desk.once(principal, idempotency_key, request, new, act)

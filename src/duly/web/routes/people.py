@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
@@ -27,6 +28,8 @@ from duly.web.schemas import (
     clean,
 )
 
+log = logging.getLogger("duly.web")
+
 router = APIRouter(tags=["people"])
 
 UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(clean)]
@@ -51,10 +54,14 @@ def sign_in(said: SignIn, request: Request, desk: At, response: Response) -> Non
     """
     check_origin(request)
     gate: Gate = request.app.state.gate
-    gate.count_sign_in(f"user {said.user_id}", f"from {request.client.host if request.client else ''}")
+    address = request.client.host if request.client else ""
+    names = (f"user {said.user_id}", f"from {address}")
+    gate.count_sign_in(*names)
     token = desk.app.people.sign_in(said.user_id, said.password)
     if token is None:
+        log.warning("a sign-in as %r from %s was refused", said.user_id, address)
         raise Problem(401, "this is not a user with this password", headers={"WWW-Authenticate": "Bearer"})
+    gate.forgive_sign_in(*names)
     response.set_cookie(
         COOKIE, token, max_age=int(SESSION.total_seconds()), path="/", secure=True, httponly=True, samesite="strict"
     )

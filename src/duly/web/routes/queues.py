@@ -28,10 +28,12 @@ from duly.web.schemas import (
 router = APIRouter(tags=["queues"])
 
 
-@router.get("/api/queues", response_model=list[QueueOut])
-def list_queues(desk: At, principal: Admin) -> Any:
-    """What waits, is due, runs and is in review, of all owners."""
-    return desk.app.read.queues()
+@router.get("/api/queues", response_model=Page[QueueOut])
+def list_queues(desk: At, principal: Admin, page_size: PageSize = 50, after: After = None) -> Any:
+    """What waits, is due, runs and is in review, of all owners, by queue."""
+    last = desk.cursors.read(after, ["queues"]) or ""
+    rows = [queue for queue in desk.app.read.queues() if queue["queue"] > last]
+    return desk.page(rows, page_size, lambda row: row["queue"], ["queues"], lambda row: row)
 
 
 @router.post("/api/queues/{name:path}/{act}", status_code=204)
@@ -49,10 +51,11 @@ def act_on_queue(
     return desk.once(principal, idempotency_key, request, None, carry_out)
 
 
-@router.get("/api/limits", response_model=list[LimitOut])
-def list_limits(desk: At, principal: Admin) -> Any:
-    """What limits have counted, and what a person set in place of the code's values."""
-    return desk.app.read.limits()
+@router.get("/api/limits", response_model=Page[LimitOut])
+def list_limits(desk: At, principal: Admin, page_size: PageSize = 50, after: After = None) -> Any:
+    """What limits have counted, and what a person set in place of the code's values, by name."""
+    rows = desk.app.read.limits(desk.cursors.read(after, ["limits"]) or "", page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.name, ["limits"], lambda row: row)
 
 
 @router.put("/api/limits/{name:path}", status_code=204)
@@ -70,15 +73,16 @@ def clear_limit(name: Name, desk: At, principal: Admin) -> None:
     desk.app.set_limit(name, None, principal.user_id)
 
 
-@router.get("/api/workers", response_model=list[WorkerOut])
-def list_workers(desk: At, principal: Admin) -> Any:
-    """Workers that gave a sign of life within a day and did not sign off."""
-    return desk.app.read.workers()
+@router.get("/api/workers", response_model=Page[WorkerOut])
+def list_workers(desk: At, principal: Admin, page_size: PageSize = 50, after: After = None) -> Any:
+    """Workers that gave a sign of life within a day and did not sign off, by name."""
+    rows = desk.app.read.workers(desk.cursors.read(after, ["workers"]) or "", page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.name, ["workers"], lambda row: row)
 
 
 @router.get("/api/alerts", response_model=list[AlertOut])
 def list_alerts(desk: At, principal: Admin) -> Any:
-    """What is wrong now."""
+    """What is wrong now: at most one of each kind."""
     return desk.app.read.alerts()
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from duly.acts import COUNTED, Acts
 from duly.errors import ItemNotFound
@@ -32,12 +32,18 @@ from duly.web.schemas import (
 router = APIRouter(tags=["review"])
 
 
-@router.get("/api/review", response_model=list[GroupOut])
+@router.get("/api/review", response_model=Page[GroupOut])
 def list_groups(
-    desk: At, principal: Reader, user_id: UserId = None, most: Annotated[int, Query(ge=1, le=500)] = 100
+    desk: At, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
 ) -> Any:
-    """Failures in review, grouped by their look, the largest groups first."""
-    return desk.app.read.groups(owner_for(principal, user_id), most)
+    """Failures in review, grouped by their look, the largest groups first.
+
+    A group that grows or shrinks while you turn pages changes its place among them.
+    """
+    owner = owner_for(principal, user_id)
+    bound = ["review", owner]
+    rows = desk.app.read.groups(owner, page_size + 1, desk.cursors.read(after, bound))
+    return desk.page(rows, page_size, lambda row: [row.items, row.id], bound, lambda row: row)
 
 
 @router.get("/api/review/{group_id}", response_model=GroupStoryOut)

@@ -35,6 +35,8 @@ from duly.web.schemas import (
 
 router = APIRouter(tags=["schedules"])
 
+SLOTS = 10_000  # of all rings together, shown at once; say which ring
+
 # What `Schedules.create` takes beside options and arguments.
 SAID = ("self", "task", "rule", "key", "for_owner", "actor", "connection")
 
@@ -155,8 +157,8 @@ def act_on_schedule(
 
 @router.get("/api/slots", response_model=list[SlotOut])
 def list_slots(desk: At, principal: Admin, ring: WordFilter = None) -> Any:
-    """The load of each slot: its active members, of all owners."""
-    return desk.app.schedules.slots(ring)
+    """The load of each slot: its active members, of all owners. There are as many as a ring has slots."""
+    return desk.app.schedules.slots(ring)[:SLOTS]
 
 
 @router.get("/api/slots/{ring:path}/rebalance", response_model=list[MoveOut])
