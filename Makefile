@@ -27,7 +27,7 @@ lint: setup  ## check style, format and types
 	$(VENV)/ruff check src tests tools bench $(SCRIPTS)
 	$(VENV)/ruff format --check src tests tools bench $(SCRIPTS)
 	$(VENV)/mypy
-	$(VENV)/mypy --strict tools/debian.py tools/private.py tools/pgcluster.py tools/rabbitnode.py
+	$(VENV)/mypy --strict tools/debian.py tools/private.py tools/pgcluster.py tools/rabbitnode.py tools/nodepackages.py
 
 bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench
