@@ -38,7 +38,10 @@ R = TypeVar("R")
 
 
 class Companion(Protocol):
-    """Something that lives and dies with a worker, such as a bridge to a broker."""
+    """Something that lives and dies with a worker of its task, such as a bridge to a broker."""
+
+    @property
+    def task(self) -> Task[..., Any]: ...
 
     def start(self) -> None: ...
 
@@ -106,6 +109,7 @@ class Duly:
         label: str | None = None,
         check: Callable[[dict[str, Any]], None] | None = None,
         trusted: bool = False,
+        internal: bool = False,
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
     def task(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
@@ -117,6 +121,7 @@ class Duly:
         deactivated. limits: how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed
         work is made up. label: the noun that logs use. check: called with the arguments when they are put; raises
         InputError. trusted: known not to take its process down, so a try whose worker vanished is simply given back.
+        internal: nobody may put it through the service.
         """
         if handler is not None:
             return self._register(handler, **policies)
@@ -140,6 +145,7 @@ class Duly:
         label: str | None = None,
         check: Callable[[dict[str, Any]], None] | None = None,
         trusted: bool = False,
+        internal: bool = False,
     ) -> Task[P, R]:
         settings = self.settings
         name = checked_name("name", name or handler.__name__)
@@ -172,6 +178,7 @@ class Duly:
             limits=(limits,) if isinstance(limits, Limit) else limits,
             backlog=None if backlog is None else _pace(backlog),
             check=check,
+            internal=internal,
         )
         self.tasks[name] = task
         return task

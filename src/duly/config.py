@@ -132,7 +132,9 @@ class Settings:
     message_types: str = _setting(
         "", "Which of its types a queue holds, such as orders=shop.Order,*=shop.Event; several by commas."
     )
-    message_prefetch: int = _setting(1_000, "Messages that the broker sends ahead of their acknowledgement.", least=1)
+    message_prefetch: int = _setting(
+        500, "Messages that the broker sends ahead of their acknowledgement; fewer where they are large.", least=1
+    )
 
     def __post_init__(self) -> None:
         if self.beat_seconds * 2 > self.lease_seconds:

@@ -52,6 +52,7 @@ class Task(Generic[P, R]):
         limits: Sequence[Limit] = (),
         backlog: Limit | None = None,
         check: Callable[[dict[str, Any]], None] | None = None,
+        internal: bool = False,
     ) -> None:
         self.app = app
         self.handler = handler
@@ -70,6 +71,7 @@ class Task(Generic[P, R]):
         self.limits = tuple(limits)
         self.backlog = backlog
         self._check = check
+        self.is_internal = internal
         self._read_signature()
         if len({limit.by for limit in self.limits if limit.by}) > 1:
             raise InputError("limits", "all that are kept per value of an argument must be so by the same argument")

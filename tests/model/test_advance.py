@@ -353,8 +353,8 @@ def test_a_change_says_what_was_before_and_after() -> None:
     assert revision.changes == (), "what waits goes on as it was"
     assert acts(revision) == [("schedule.changed", "ana")]
     (details,) = told(revision)
-    assert details["before"] == {"args": "{}", "catch_up": "latest"}
-    assert details["after"] == {"args": '{"n":1}', "catch_up": "all"}
+    assert details["before"] == {"args": {}, "catch_up": "latest"}
+    assert details["after"] == {"args": {"n": 1}, "catch_up": "all"}
 
 
 @pytest.mark.parametrize("fields", [{"rule": "daily 12:00"}, {"rule": "daily 14:00", "zone": "Europe/Zagreb"}])

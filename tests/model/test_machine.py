@@ -86,6 +86,7 @@ class Life(RuleBasedStateMachine):
         self.ended: dict[int, datetime] = {}
         self.leases: dict[int, tuple[datetime, list[int]]] = {}
         self.tries: Counter[int] = Counter()
+        self.versions: dict[tuple[str, str], tuple[int, int]] = {}  # id and version by task and key
         self.paused: set[str] = set()
         self.claims: list[Item] = []
         self.accepted: Counter[tuple[int, int]] = Counter()
@@ -135,6 +136,29 @@ class Life(RuleBasedStateMachine):
             assert (item.task, item.state, item.due_at, item.attempt) == (task, "waiting", due_at, 0)
             self.items[item.id] = item
 
+    @rule(task=tasks, key=st.sampled_from(["x", "y"]), version=st.integers(0, 4), delay=seconds)
+    def arm(self, task: str, key: str, version: int, delay: int) -> None:
+        """A key for good: the row, if there is one, begins anew for a higher version only."""
+        due_at = self.now + timedelta(seconds=delay)
+        item_id, held = self.versions.get((task, key), (0, -1))
+        before = self.items.get(item_id)
+        item = new(task, key=key, args={"v": version}, due_at=due_at, version=version)
+        (armed,) = self.store.arm([item], lambda _, newer: newer.args)
+        if before is None:
+            assert armed.how == "new"
+            (self.items[armed.id],) = self.store.fetch([armed.id])
+        else:
+            assert (armed.id, armed.how) == (item_id, "again" if version > held else "known")
+            if version <= held:
+                return
+            self.items[item_id] = replace(
+                before, state="waiting", lane="main", rank=0, planned_at=due_at, due_at=due_at, args=item.args,
+                attempt=0, failures=0, crashes=0, losses=0, revivals=0, max_attempts=None,
+            )  # fmt: skip
+            self.tries[item_id] += before.state in ("running", "done")
+            self.ended.pop(item_id, None)
+        self.versions[task, key] = (armed.id, version)
+
     # -- the engine
 
     @precondition(lambda self: self.any_in("waiting"))
@@ -183,8 +207,8 @@ class Life(RuleBasedStateMachine):
     def extend(self, place: int, delay: int) -> None:
         fence = self.claims[-1 - place % len(self.claims)].fence
         held = [item.id for item in self.claims if item.fence == fence]
-        until, items = self.leases.get(fence, (self.now, []))
-        holds = until > self.now
+        _, items = self.leases.get(fence, (self.now, []))
+        holds = fence in self.leases  # also one that ran out unnoticed
         kept = [one for one in held if holds and self.is_running(one, fence)]
         later = self.now + LEASE + timedelta(seconds=delay)
         assert sorted(self.store.extend({fence: held}, self.now, later)) == sorted(set(held) - set(kept))
@@ -338,6 +362,7 @@ class Life(RuleBasedStateMachine):
             self.items[change.id] = replace(
                 item, state=change.state, lane=change.lane, due_at=change.due_at, attempt=change.attempt,
                 failures=change.failures, crashes=change.crashes, losses=change.losses,
+                revivals=item.revivals + (change.outcome == "revived"),
             )  # fmt: skip
             self.ended.pop(change.id, None)
             if change.finished_at:

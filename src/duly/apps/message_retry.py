@@ -129,7 +129,10 @@ class MessageRetry:
     def _register(self) -> Any:
         retry = Backoff(base=self._base, cap=self._cap, tries=TRIES)
 
-        @self.app.task(name=TASK, queue=QUEUE, batch=WINDOW, retry=retry, trusted=True, deadline=900, check=_check)
+        # What is put here is published to whatever queue it names, so it comes from the broker or by code alone.
+        @self.app.task(
+            name=TASK, queue=QUEUE, batch=WINDOW, retry=retry, trusted=True, internal=True, deadline=900, check=_check
+        )
         def message_retry(rows: list[Message], attempts: list[Attempt]) -> list[Verdict | Exception | None]:
             return self.send(rows, attempts)
 
@@ -179,6 +182,11 @@ class MessageRetry:
         if self._consumer is None or self._publisher is None:
             return None
         return self._consumer.trouble() or self._publisher.link.trouble()
+
+    @property
+    def is_consuming(self) -> bool:
+        """Whether its queues are there and messages may come."""
+        return self._consumer is not None and self._consumer.is_consuming
 
     def _is_store_up(self) -> bool:
         try:

@@ -81,6 +81,10 @@ class Consumer:
         self._keeper.join(30)
         self.link.stop()
 
+    @property
+    def is_consuming(self) -> bool:
+        return self._tag is not None
+
     def trouble(self) -> str | None:
         if self._resting is not None:
             return f"not consuming while the database is away: {self._resting}"

@@ -10,6 +10,7 @@ import logging
 import random
 import struct
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
@@ -84,6 +85,7 @@ class Link:
         self._trouble = "not connected yet"
         self._stopping = threading.Event()
         self._pause = FIRST_PAUSE
+        self._opened_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=f"duly-{name}", daemon=True)
 
     def start(self) -> None:
@@ -162,21 +164,28 @@ class Link:
                 log.exception("the connection to %s broke", self.where)
                 self._lose(error)
             self._connection = None
-            pause = self._pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load
-            self._pause = min(self._pause * 2, LONGEST_PAUSE)
-            self._stopping.wait(pause)
+            self._stopping.wait(self._next_pause())
+
+    def _next_pause(self) -> float:
+        """Seconds until the next try: longer and longer, unless the last one went well for a while."""
+        if time.monotonic() - self._opened_at > LONGEST_PAUSE:
+            self._pause = FIRST_PAUSE
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
+        self._opened_at = time.monotonic()
+        return pause * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load
 
     def _on_open(self, connection: Any) -> None:
+        self._blocked = None
         self._open_channel()
 
     def _open_channel(self) -> None:
-        self._connection.channel(on_open_callback=self._on_channel)
+        if self._connection is not None and self._connection.is_open:
+            self._connection.channel(on_open_callback=self._on_channel)
 
     def _on_channel(self, channel: Any) -> None:
         self._channel = channel
         channel.add_on_close_callback(self._on_channel_closed)
-        self._pause = FIRST_PAUSE
-        self._blocked = None
+        self._opened_at = time.monotonic()
         self._is_open.set()
         log.info("%s: connected to %s", self.name, self.where)
         self._user.opened(channel)
@@ -187,7 +196,7 @@ class Link:
             self._lose(reason, is_refusal)
         if self._connection is not None and self._connection.is_open and not self._stopping.is_set():
             # The connection is well; not at once, for what closed this channel may close the next.
-            self._connection.ioloop.call_later(FIRST_PAUSE, self._open_channel)
+            self._connection.ioloop.call_later(self._next_pause(), self._open_channel)
 
     def _on_no_connection(self, connection: Any, reason: Exception) -> None:
         self._lose(reason)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import Any, Literal
 
 from msgspec import Struct
+from pika.exceptions import AMQPError
 
 from duly.bridge.link import Link
 from duly.bridge.properties import BadProperties, Properties
@@ -171,6 +173,9 @@ class Publisher:
             except ValueError as error:  # what cannot be written was not sent
                 window.tell(place, Receipt("refused", str(error)))
                 continue
+            except AMQPError as error:
+                window.tell(place, Receipt("not_sent", f"the channel closed: {error!r}"))
+                continue
             self._tag += 1
             self._under_way[self._tag] = (window, place)
             self._tags[message.mark] = self._tag
@@ -183,7 +188,7 @@ class Publisher:
     def _on_confirm(self, frame: Any) -> None:
         method = frame.method
         if method.multiple:
-            tags = [tag for tag in self._under_way if tag <= method.delivery_tag]
+            tags = list(takewhile(lambda tag: tag <= method.delivery_tag, self._under_way))
         else:
             tags = [method.delivery_tag] if method.delivery_tag in self._under_way else []
         is_ack = method.NAME == "Basic.Ack"

@@ -114,8 +114,7 @@ class Worker:
         self._settler.wants = self._settles.wake
         self._settler.ran = app.telemetry.ran
         self._claimer.heard = self._claims.wake
-        # Of a worker that has all of the app's tasks, or at least theirs.
-        self._companions = list(app.companions)
+        self._companions = [each for each in app.companions if each.task.name in chosen]
         self._signals = 0
         self._stop = threading.Event()
         self._hurry = threading.Event()

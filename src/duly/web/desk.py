@@ -61,10 +61,11 @@ class Desk:
 
     def task(self, name: str) -> Task[..., Any]:
         """One of the app's own: those of the system are nobody's to put."""
-        if name not in self.app.tasks:
-            known = ", ".join(sorted(self.app.tasks)) or "none"
+        open_to_all = {each: task for each, task in self.app.tasks.items() if not task.is_internal}
+        if name not in open_to_all:
+            known = ", ".join(sorted(open_to_all)) or "none"
             raise UnknownTask("task", f"there is no task {name!r} here; known: {known}")
-        return self.app.tasks[name]
+        return open_to_all[name]
 
     def args(self, args: Mapping[str, Any], options: Container[str]) -> dict[str, Any]:
         """Arguments, none of which is an option in disguise."""
