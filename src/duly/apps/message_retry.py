@@ -35,6 +35,7 @@ from duly.bridge.contract import Invalid, RetryRequest, clean, queue_problem
 from duly.bridge.decode import Decoder
 from duly.bridge.properties import PERSISTENT, BadProperties, Properties, parse
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher, Receipt
+from duly.config import Settings
 from duly.decide import decide
 from duly.errors import DulyError, ItemNotFound, StoreUnavailable, WrongState
 from duly.model import NewItem, Revived, Verdict
@@ -141,23 +142,11 @@ class MessageRetry:
         """Connect, and go on connecting; returns at once."""
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it says of broken connections we say in one line
         settings = self.app.settings
-        review = Queue(settings.manual_review_queue, {"x-queue-type": "quorum"})
-        incoming = Queue(
-            settings.retry_queue,
-            {
-                "x-queue-type": "quorum",
-                "x-delivery-limit": DELIVERY_LIMIT,
-                "x-dead-letter-exchange": "",
-                "x-dead-letter-routing-key": settings.manual_review_queue,
-                "x-dead-letter-strategy": "at-least-once",
-                "x-overflow": "reject-publish",  # what at-least-once asks for; the queue has no limit
-            },
-        )
         self._publisher = Publisher(settings.rabbitmq_url, f"{settings.service_name} publisher")
         self._consumer = Consumer(
             settings.rabbitmq_url,
             f"{settings.service_name} consumer",
-            [incoming, review],
+            queues(settings),
             self.keep,
             self._is_store_up,
             prefetch=settings.message_prefetch,
@@ -508,6 +497,20 @@ def message_retry_on(app: Duly) -> MessageRetry:
     app.apps["messages"] = service
     app.companions.append(service)
     return service
+
+
+def queues(settings: Settings) -> list[Queue]:
+    """The queue to consume and the one for people, as they are declared where they do not exist."""
+    incoming = {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": DELIVERY_LIMIT,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": settings.manual_review_queue,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",  # what at-least-once asks for; the queue has no limit
+    }
+    review = {"x-queue-type": "quorum"}
+    return [Queue(settings.retry_queue, incoming), Queue(settings.manual_review_queue, review)]
 
 
 def changed(row: Message, queue: str | None, payload: bytes | None, headers: Mapping[str, str] | None) -> Message:
