@@ -42,6 +42,7 @@ from duly.model import NewItem, Revived, Verdict
 from duly.patience import Patient
 from duly.read import OwnedRow
 from duly.task import NAME
+from duly.telemetry import is_tracing
 
 log = logging.getLogger("duly.bridge")
 
@@ -288,6 +289,7 @@ class MessageRetry:
         """Publish these, each to its queue or to review; what became of each."""
         verdicts: list[Verdict | Exception | None] = [None] * len(rows)
         out: list[tuple[int, Outgoing]] = []
+        is_traced = is_tracing()  # asked once: OpenTelemetry takes its time to say no
         for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
             try:
                 if reason := _why_review(row, attempt):
@@ -296,7 +298,7 @@ class MessageRetry:
                     else:
                         out.append((place, self._for_review(row, attempt, reason)))
                 else:
-                    out.append((place, self._again(row, attempt)))
+                    out.append((place, self._again(row, attempt, is_traced)))
             except (BadProperties, ValueError) as error:
                 verdicts[place] = GiveUp(f"it cannot be published: {error}")
         receipts = self._publish([outgoing for _, outgoing in out])
@@ -347,9 +349,9 @@ class MessageRetry:
             raise DulyError("the retry service is not running: its worker connects to the broker")
         return self._publisher.publish(messages)
 
-    def _again(self, row: Message, attempt: Attempt) -> Outgoing:
+    def _again(self, row: Message, attempt: Attempt, is_traced: bool) -> Outgoing:
         properties = _prepared(_properties(row)).with_headers(_headers(row, row.retry_count + 1))
-        if trace := self.app.telemetry.follow(f"publish {row.queue}", attempt.item):
+        if is_traced and (trace := self.app.telemetry.follow(f"publish {row.queue}", attempt.item)):
             properties = properties.with_headers({"traceparent": trace})
         return Outgoing(attempt.id, row.queue, properties, row.body)
 
