@@ -73,6 +73,14 @@ def test_the_arguments_are_what_merge_makes_of_old_and_new(store: Store) -> None
     assert claim_one(store).args == b'[{"n":0},{"n":1}]'
 
 
+def test_arguments_are_kept_character_by_character(store: Store) -> None:
+    odd = [r"{}", r'{"a":"\"\\\\\n{},null\t\""}', r'["","NULL","%s :name","grüße 💥","\u2028\\"]']
+    armed = store.arm(
+        [new(key=str(n), version=0, args=text.encode()) for n, text in enumerate(odd)], lambda old, _: old
+    )
+    assert [item.args.decode() for each in armed for item in store.fetch([each.id])] == odd
+
+
 def test_revivals_are_counted_until_a_row_is_armed_again(store: Store) -> None:
     arm(store, version(0))
     for count in range(3):

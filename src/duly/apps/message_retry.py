@@ -35,12 +35,14 @@ from duly.bridge.contract import Invalid, RetryRequest, clean, queue_problem
 from duly.bridge.decode import Decoder
 from duly.bridge.properties import PERSISTENT, BadProperties, Properties, parse
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher, Receipt
+from duly.config import Settings
 from duly.decide import decide
 from duly.errors import DulyError, ItemNotFound, StoreUnavailable, WrongState
 from duly.model import NewItem, Revived, Verdict
 from duly.patience import Patient
 from duly.read import OwnedRow
 from duly.task import NAME
+from duly.telemetry import is_tracing
 
 log = logging.getLogger("duly.bridge")
 
@@ -144,23 +146,11 @@ class MessageRetry:
         """Connect, and go on connecting; returns at once."""
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it says of broken connections we say in one line
         settings = self.app.settings
-        review = Queue(settings.manual_review_queue, {"x-queue-type": "quorum"})
-        incoming = Queue(
-            settings.retry_queue,
-            {
-                "x-queue-type": "quorum",
-                "x-delivery-limit": DELIVERY_LIMIT,
-                "x-dead-letter-exchange": "",
-                "x-dead-letter-routing-key": settings.manual_review_queue,
-                "x-dead-letter-strategy": "at-least-once",
-                "x-overflow": "reject-publish",  # what at-least-once asks for; the queue has no limit
-            },
-        )
         self._publisher = Publisher(settings.rabbitmq_url, f"{settings.service_name} publisher")
         self._consumer = Consumer(
             settings.rabbitmq_url,
             f"{settings.service_name} consumer",
-            [incoming, review],
+            queues(settings),
             self.keep,
             self._is_store_up,
             prefetch=settings.message_prefetch,
@@ -307,6 +297,7 @@ class MessageRetry:
         """Publish these, each to its queue or to review; what became of each."""
         verdicts: list[Verdict | Exception | None] = [None] * len(rows)
         out: list[tuple[int, Outgoing]] = []
+        is_traced = is_tracing()  # asked once: OpenTelemetry takes its time to say no
         for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
             try:
                 if reason := _why_review(row, attempt):
@@ -315,7 +306,7 @@ class MessageRetry:
                     else:
                         out.append((place, self._for_review(row, attempt, reason)))
                 else:
-                    out.append((place, self._again(row, attempt)))
+                    out.append((place, self._again(row, attempt, is_traced)))
             except (BadProperties, ValueError) as error:
                 verdicts[place] = GiveUp(f"it cannot be published: {error}")
         receipts = self._publish([outgoing for _, outgoing in out])
@@ -366,9 +357,9 @@ class MessageRetry:
             raise DulyError("the retry service is not running: its worker connects to the broker")
         return self._publisher.publish(messages)
 
-    def _again(self, row: Message, attempt: Attempt) -> Outgoing:
+    def _again(self, row: Message, attempt: Attempt, is_traced: bool) -> Outgoing:
         properties = _prepared(_properties(row)).with_headers(_headers(row, row.retry_count + 1))
-        if trace := self.app.telemetry.follow(f"publish {row.queue}", attempt.item):
+        if is_traced and (trace := self.app.telemetry.follow(f"publish {row.queue}", attempt.item)):
             properties = properties.with_headers({"traceparent": trace})
         return Outgoing(attempt.id, row.queue, properties, row.body)
 
@@ -516,6 +507,20 @@ def message_retry_on(app: Duly) -> MessageRetry:
     app.apps["messages"] = service
     app.companions.append(service)
     return service
+
+
+def queues(settings: Settings) -> list[Queue]:
+    """The queue to consume and the one for people, as they are declared where they do not exist."""
+    incoming = {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": DELIVERY_LIMIT,
+        "x-dead-letter-exchange": "",
+        "x-dead-letter-routing-key": settings.manual_review_queue,
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",  # what at-least-once asks for; the queue has no limit
+    }
+    review = {"x-queue-type": "quorum"}
+    return [Queue(settings.retry_queue, incoming), Queue(settings.manual_review_queue, review)]
 
 
 def changed(row: Message, queue: str | None, payload: bytes | None, headers: Mapping[str, str] | None) -> Message:

@@ -104,6 +104,17 @@ class Properties(Struct, frozen=True):
         return plain
 
 
+class Encoded(Struct, frozen=True):
+    """Properties that are bytes already, for pika to write."""
+
+    raw: bytes
+
+    INDEX = Properties.INDEX
+
+    def encode(self) -> list[bytes]:
+        return [self.raw]
+
+
 def parse(raw: bytes) -> Properties:
     """The properties in the header frame of a message."""
     try:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from pika.exceptions import AMQPError
 
 from duly.bridge.link import Link
-from duly.bridge.properties import BadProperties, Properties
+from duly.bridge.properties import BadProperties, Encoded, Properties
 
 # Tells the messages on their way apart when the broker returns one: ids of the sender's own may not be unique.
 MARK = "x-duly-item"
@@ -166,10 +166,10 @@ class Publisher:
                 window.tell(place, Receipt("not_sent", self.link.trouble() or "the channel closed"))
                 continue
             try:
-                properties = message.properties.with_headers({MARK: message.mark})
-                if len(properties.raw()) > self.link.frame_max - FRAME_OVERHEAD:
+                raw = message.properties.with_headers({MARK: message.mark}).raw()
+                if len(raw) > self.link.frame_max - FRAME_OVERHEAD:
                     raise BadProperties("its headers are larger than a frame of the broker's")
-                self._channel.basic_publish("", message.queue, message.body, properties, mandatory=True)
+                self._channel.basic_publish("", message.queue, message.body, Encoded(raw), mandatory=True)
             except ValueError as error:  # what cannot be written was not sent
                 window.tell(place, Receipt("refused", str(error)))
                 continue

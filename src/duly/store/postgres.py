@@ -733,7 +733,7 @@ _ring = attrgetter("ring")
 def _columns(items: Sequence[NewItem]) -> dict[str, Any]:
     return {
         "queues": [item.queue for item in items],
-        "args": [item.args.decode() for item in items],
+        "args": _texts(item.args.decode() for item in items),
         "due_ats": [item.due_at for item in items],
         "ranks": _ints([item.rank for item in items]),
         "max_attempts": _maybe_ints(item.max_attempts for item in items),
@@ -749,6 +749,11 @@ def _ints(values: Iterable[int]) -> str:
 
 def _maybe_ints(values: Iterable[int | None]) -> str:
     return "{" + ",".join("null" if value is None else str(value) for value in values) + "}"
+
+
+def _texts(values: Iterable[str]) -> str:
+    """A text array as a literal: psycopg escapes each quote of a JSON text in Python, a method of str all at once."""
+    return "{" + ",".join('"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"' for text in values) + "}"
 
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
