@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -119,20 +120,26 @@ def spiced(draw: st.DrawFn, cases: st.SearchStrategy[schemathesis.Case], known: 
     return case
 
 
-def fuzz(api: FastAPI, known: dict[str, list[Any]], mode: GenerationMode, headers: dict[str, str]) -> None:
-    api.state.closing.set()  # streams end after their first words
+@cache
+def requests_to(api: FastAPI, mode: GenerationMode) -> list[st.SearchStrategy[schemathesis.Case]]:
+    """What there is to send to each operation: the same on every database, and slow to work out."""
     schema = schemathesis.openapi.from_dict(api.openapi())
     schema.app = api
-    for found in schema.get_all_operations():
-        operation = found.ok()
-        if mode is GenerationMode.NEGATIVE and not (operation.body or any(operation.iter_parameters())):
-            continue
+    operations = [found.ok() for found in schema.get_all_operations()]
+    if mode is GenerationMode.NEGATIVE:
+        operations = [each for each in operations if each.body or any(each.iter_parameters())]
+    return [each.as_strategy(generation_mode=mode) for each in operations]
+
+
+def fuzz(api: FastAPI, known: dict[str, list[Any]], mode: GenerationMode, headers: dict[str, str]) -> None:
+    api.state.closing.set()  # streams end after their first words
+    for cases in requests_to(api, mode):
 
         @settings(
             max_examples=EXAMPLES, deadline=None, derandomize=not FUZZ, database=None,
             suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate, Phase.shrink],
         )  # fmt: skip
-        @given(case=spiced(operation.as_strategy(generation_mode=mode), known))
+        @given(case=spiced(cases, known))
         def ask(case: schemathesis.Case) -> None:
             case.call_and_validate(base_url=HOME, headers=headers, checks=CHECKS)
 
