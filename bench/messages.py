@@ -236,10 +236,12 @@ def send_out(stage: Stage, kind: str) -> dict[str, float]:
                 time.sleep(0.005)
 
         try:
-            return stage.timed(act)
+            figures = stage.timed(act)
         finally:
             worker.stop()
             worker.drain()
+        figures["twice"] = declare(broker, [ORDERS]) - stage.messages
+        return figures
 
 
 def publish(publisher: Publisher, messages: Sequence[Outgoing]) -> None:
@@ -254,11 +256,13 @@ def unfinished(app: Duly) -> int:
     return sum(each.items for each in app.read.depths() if each.state in ("waiting", "running"))
 
 
-def declare(broker: str, wanted: Sequence[Queue]) -> None:
+def declare(broker: str, wanted: Sequence[Queue]) -> int:
+    """Make these queues; how many messages are in them if they exist."""
     connection = pika.BlockingConnection(pika.URLParameters(broker))
-    for queue in wanted:
-        connection.channel().queue_declare(queue.name, durable=True, arguments=queue.arguments)
+    channel = connection.channel()
+    made = [channel.queue_declare(queue.name, durable=True, arguments=queue.arguments) for queue in wanted]
     connection.close()
+    return sum(answer.method.message_count for answer in made)
 
 
 @contextmanager
