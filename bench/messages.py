@@ -43,8 +43,8 @@ from rabbitnode import Node
 
 ORDERS = Queue("orders", {"x-queue-type": "quorum"})
 PATIENCE = 600.0
-IN = ("consume, acknowledge", "to PostgreSQL", "to SQLite")
-OUT = ("publish, confirm", "from PostgreSQL", "from SQLite")
+IN = ("consume and acknowledge", "to PostgreSQL", "to SQLite")
+OUT = ("publish and confirm", "from PostgreSQL", "from SQLite")
 
 
 class Counted(MessageRetry):
@@ -172,7 +172,7 @@ def main() -> None:
                 figures = every[name](stage)
                 found[name].append(figures)
                 told = "  ".join(f"{what} {value:,.2f}" for what, value in figures.items())
-                print(f"run {run}/{options.runs}  {name:22}  {told}", flush=True)
+                print(f"run {run}/{options.runs}  {name:24}  {told}", flush=True)
                 if options.json:
                     options.json.write_text(json.dumps(found, indent=1))
     for title, names in (("in: messages per second", IN), ("out: messages per second", OUT)):
@@ -181,7 +181,7 @@ def main() -> None:
     print("\nCPU seconds, medians: the service, PostgreSQL, RabbitMQ")
     for name, runs in found.items():
         each = (median(run[f"{who}_cpu"] for run in runs) for who in ("service", "postgresql", "rabbitmq"))
-        print(f"  {name:22}" + "".join(f"{value:9.2f}" for value in each))
+        print(f"  {name:24}" + "".join(f"{value:9.2f}" for value in each))
 
 
 def take_in(stage: Stage, kind: str, is_bare: bool = False) -> dict[str, float]:
