@@ -43,8 +43,8 @@ from rabbitnode import Node
 
 ORDERS = Queue("orders", {"x-queue-type": "quorum"})
 PATIENCE = 600.0
-IN = ("consume, acknowledge", "to PostgreSQL", "to SQLite")
-OUT = ("publish, confirm", "from PostgreSQL", "from SQLite")
+IN = ("consume and acknowledge", "to PostgreSQL", "to SQLite")
+OUT = ("publish and confirm", "from PostgreSQL", "from SQLite")
 
 
 class Counted(MessageRetry):
@@ -172,7 +172,7 @@ def main() -> None:
                 figures = every[name](stage)
                 found[name].append(figures)
                 told = "  ".join(f"{what} {value:,.2f}" for what, value in figures.items())
-                print(f"run {run}/{options.runs}  {name:22}  {told}", flush=True)
+                print(f"run {run}/{options.runs}  {name:24}  {told}", flush=True)
                 if options.json:
                     options.json.write_text(json.dumps(found, indent=1))
     for title, names in (("in: messages per second", IN), ("out: messages per second", OUT)):
@@ -181,7 +181,7 @@ def main() -> None:
     print("\nCPU seconds, medians: the service, PostgreSQL, RabbitMQ")
     for name, runs in found.items():
         each = (median(run[f"{who}_cpu"] for run in runs) for who in ("service", "postgresql", "rabbitmq"))
-        print(f"  {name:22}" + "".join(f"{value:9.2f}" for value in each))
+        print(f"  {name:24}" + "".join(f"{value:9.2f}" for value in each))
 
 
 def take_in(stage: Stage, kind: str, is_bare: bool = False) -> dict[str, float]:
@@ -236,10 +236,12 @@ def send_out(stage: Stage, kind: str) -> dict[str, float]:
                 time.sleep(0.005)
 
         try:
-            return stage.timed(act)
+            figures = stage.timed(act)
         finally:
             worker.stop()
             worker.drain()
+        figures["twice"] = declare(broker, [ORDERS]) - stage.messages
+        return figures
 
 
 def publish(publisher: Publisher, messages: Sequence[Outgoing]) -> None:
@@ -254,11 +256,13 @@ def unfinished(app: Duly) -> int:
     return sum(each.items for each in app.read.depths() if each.state in ("waiting", "running"))
 
 
-def declare(broker: str, wanted: Sequence[Queue]) -> None:
+def declare(broker: str, wanted: Sequence[Queue]) -> int:
+    """Make these queues; how many messages are in them if they exist."""
     connection = pika.BlockingConnection(pika.URLParameters(broker))
-    for queue in wanted:
-        connection.channel().queue_declare(queue.name, durable=True, arguments=queue.arguments)
+    channel = connection.channel()
+    made = [channel.queue_declare(queue.name, durable=True, arguments=queue.arguments) for queue in wanted]
     connection.close()
+    return sum(answer.method.message_count for answer in made)
 
 
 @contextmanager
