@@ -50,7 +50,7 @@ class Companion(Protocol):
         ...
 
     def stop(self) -> None:
-        """The worker has come to rest."""
+        """Do nothing more: what is still under way is about to be given to others."""
         ...
 
     def ailing(self) -> str | None:

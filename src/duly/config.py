@@ -132,6 +132,9 @@ class Settings:
     message_types: str = _setting(
         "", "Which of its types a queue holds, such as orders=shop.Order,*=shop.Event; several by commas."
     )
+    message_max_bytes: int = _setting(
+        1_048_576, "The largest message that is kept; a larger one goes to manual review at once, whole.", least=1
+    )
     message_prefetch: int = _setting(
         500, "Messages that the broker sends ahead of their acknowledgement; fewer where they are large.", least=1
     )

@@ -179,7 +179,7 @@ def drifts(database_url: str, at: dict[str, float]) -> list[float]:
     """Seconds from the scheduled time of each message to when a consumer had it, the smallest first."""
     app = Duly(database_url)
     try:
-        planned = {row.key: row.planned_at.timestamp() for row in app.read.pages()}
+        planned = {row.args["message_id"]: row.planned_at.timestamp() for row in app.read.pages()}
     finally:
         app.close()
     return sorted(at[message_id] - planned[message_id] for message_id in at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from uuid import uuid4
 
 import pytest
@@ -61,15 +62,6 @@ def came(url: str) -> Counter[str]:
 
 def done(service: MessageRetry) -> bool:
     return [row.state for row in service.app.read.pages()] == ["done"] * len(IDS)
-
-
-def test_a_broker_that_restarts_gets_what_is_due_when_it_is_back(
-    own_node: Node, url: str, service: MessageRetry
-) -> None:
-    send_all(url)
-    own_node.restart()
-    came(url)
-    patiently(lambda: done(service))
 
 
 def test_a_broker_that_crashes_gets_what_is_due_when_it_is_back(
@@ -140,6 +132,39 @@ def test_returned_messages_are_told_apart_though_their_ids_are_the_same(out: Pub
     ]  # fmt: skip
     receipts = out.publish(window)
     assert [receipt.what == "unroutable" for receipt in receipts] == [n % 3 == 0 for n in range(1, 200)]
+
+
+def test_a_message_that_is_still_unconfirmed_is_not_sent_again(
+    own_node: Node, url: str, out: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert out.publish([outgoing(1)])[0].what == "confirmed"
+    monkeypatch.setattr(publisher, "CONFIRMED_WITHIN", 0.3)
+    monkeypatch.setattr(Publisher, "_is_held", lambda _: False)
+    own_node.alarm(True)
+    try:
+        first = out.publish([outgoing(2)])
+        monkeypatch.setattr(Link, "is_blocked", False)  # as if it had not said so
+        monkeypatch.setattr(Link, "trouble", lambda _: None)
+        again = out.publish([outgoing(2)])
+        other = out.publish([outgoing(2, "elsewhere")])
+    finally:
+        own_node.alarm(False)
+    monkeypatch.undo()
+    assert (first[0].what, again[0].what) == ("unknown", "unknown")
+    assert (other[0].what, other[0].why) == ("not_sent", "an earlier form of it is still on its way")
+    assert out.publish([outgoing(2)])[0].what == "confirmed"
+    with broker_at(url) as broker:
+        bodies = Counter(broker.get().body for _ in range(broker.depth("orders")))
+    assert bodies[b"2"] <= 2, "once for the three that were unconfirmed, once if it was confirmed by then"
+
+
+def test_the_guilty_message_is_found_though_many_threads_publish(url: str, out: Publisher) -> None:
+    windows = [[outgoing(100 * thread + n) for n in range(20)] for thread in range(4)]
+    windows[2][7] = outgoing(207, expiration=short("soon"))
+    with ThreadPoolExecutor(4) as pool:
+        told = [[receipt.what for receipt in receipts] for receipts in pool.map(out.publish, windows)]
+    assert told[2].pop(7) == "refused"
+    assert {what for window in told for what in window} <= {"confirmed", "not_sent"}, "an innocent was blamed"
 
 
 def test_a_publisher_without_a_broker_says_so_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

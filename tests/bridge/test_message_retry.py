@@ -85,7 +85,7 @@ def test_a_message_comes_back_to_its_queue_as_it_was_with_its_story_in_headers(
     assert ours == {
         "x-retry-message-id": ID, "x-retry-count": 2, "x-retry-max": 3, "x-retry-reason": "time-out",
     }  # fmt: skip
-    assert row_of(service, "done").key == ID
+    assert row_of(service, "done").args["message_id"] == ID
     assert broker.depth(INCOMING) == 0
 
 
@@ -123,6 +123,52 @@ def test_the_same_id_is_retried_again_only_with_a_higher_count(service_on_both: 
     (row,) = rows(service)
     assert (row.state, [each["reason"] for each in row.args["story"]]) == ("done", ["first", "second"])
     assert [each.outcome for each in service.app.read.story(row.id).tries] == ["done"], "the first retry is its story"
+
+
+def test_a_message_that_failed_in_two_queues_is_retried_in_both(service: MessageRetry, broker: Broker) -> None:
+    broker.declare("mails")
+    for queue in ("orders", "mails", "mails"):
+        broker.send(retry_message(message_id=ID, original_queue=queue))
+    assert [broker.get(queue).headers["x-retry-message-id"] for queue in ("orders", "mails")] == [ID, ID]
+    assert broker.look("mails") is None
+    assert len(service.page(None, message_id=ID.upper())) == 2
+    assert [row.args["queue"] for row in service.page(None, message_id=ID, queue="mails", state="done")] == ["mails"]
+
+
+def test_nothing_expires_in_review(service: MessageRetry, broker: Broker) -> None:
+    broker.send(retry_message(retry_count=3), expiration="600000")
+    assert broker.get(REVIEW).properties.expiration is None
+    broker.send(retry_message(), expiration="600000")
+    assert broker.get().properties.expiration == "600000"
+
+
+def test_a_message_that_waits_for_review_is_sent_when_a_person_says_so(
+    sqlite_url: str, vhost_url: str, broker: Broker
+) -> None:
+    with service_at(sqlite_url, vhost_url) as service:
+        service.app.pause("message_retry/orders")
+        broker.send(retry_message(message_id=ID, retry_count=3))
+        row = row_of(service, "waiting")
+        service.resend(row.id)
+        service.app.resume("message_retry/orders")
+        assert broker.get().headers["x-retry-count"] == 4
+
+
+ODD = {
+    "x-original-content-type": "é" * 200,
+    "traceparent": "x" * 5_000,
+    "": "no name",
+    "x-retry-message-id": "mine",
+}
+
+
+def test_odd_headers_hold_up_nobody(service: MessageRetry, broker: Broker) -> None:
+    broker.send(retry_message(), content_type="a/b", headers=ODD)
+    got = broker.get()
+    assert got.properties.content_type == "a/b"
+    assert got.headers["x-retry-message-id"] != "mine"
+    broker.send(retry_message(), headers={"x-original-content-type": "text/plain"})
+    assert broker.get().properties.content_type == "text/plain"
 
 
 def test_a_message_whose_retries_are_used_up_goes_to_review_here_and_at_the_broker(
@@ -187,7 +233,7 @@ def test_a_waiting_message_is_edited_and_hurried(database_url: str, vhost_url: s
 def test_changes_that_no_message_can_have_are_refused(service: MessageRetry, broker: Broker) -> None:
     broker.send(b"not ours")
     row = row_of(service, "failed")
-    for wrong in ({"queue": ""}, {"queue": "q" * 300}, {"headers": {"": "x"}}, {}):
+    for wrong in ({"queue": ""}, {"queue": "q" * 300}, {"headers": {"": "x"}}, {"queue": INCOMING}, {}):
         with pytest.raises(InputError):
             service.resend(row.id, **wrong)  # type: ignore[arg-type]
 
@@ -260,14 +306,21 @@ def test_the_metrics_have_the_names_and_labels_of_the_seed(service: MessageRetry
 
 
 def test_a_message_larger_than_a_row_holds_is_set_aside_whole(sqlite_url: str, vhost_url: str, broker: Broker) -> None:
-    with service_at(sqlite_url, vhost_url, max_args_bytes=100_000) as service:
+    with service_at(sqlite_url, vhost_url, message_max_bytes=100_000) as service:
         payload = b"\x07" * 200_000
         broker.send(retry_message(original_payload=payload))
         got = broker.get(REVIEW)
         assert payload in got.body
         assert "more than is kept of a message" in got.headers["x-review-reason"]
-        assert row_of(service, "failed").args["is_in_review"] is True
+        row = row_of(service, "failed")
+        assert row.args["is_in_review"] is True
         assert broker.look(REVIEW) is None
+        with pytest.raises(InputError, match="too large to be kept"):
+            service.resend(row.id, queue="orders")
+        with pytest.raises(InputError, match="larger than is kept"):
+            service.resend(row.id, queue="orders", payload=payload)
+        service.resend(row.id, queue="orders", payload=b"the heart of it")
+        assert broker.get().body == b"the heart of it"
 
 
 def test_headers_that_fill_a_frame_send_their_message_to_review_and_hold_up_nobody(

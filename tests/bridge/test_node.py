@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 from pathlib import Path
 
@@ -12,20 +11,12 @@ import pytest
 
 from rabbitnode import Depth, Node, ServerError, sweep
 from tests.bridge.support import broker_at, patiently
-from tests.rabbit import ON_OWN_NODE
-
-pytestmark = ON_OWN_NODE
 
 
 def put(url: str, text: str, queue: str = "letters") -> None:
     with broker_at(url) as broker:
         broker.declare(queue)
         broker.send(text.encode(), queue, delivery_mode=2)
-
-
-def take(url: str, queue: str = "letters") -> str:
-    with broker_at(url) as broker:
-        return broker.get(queue).body.decode()
 
 
 def test_a_queue_tells_what_is_ready_and_what_is_out(rabbit: Node, vhost: str, vhost_url: str) -> None:
@@ -64,17 +55,6 @@ def test_an_error_on_the_node_is_told(rabbit: Node) -> None:
         rabbit.delete_vhost("nowhere")
     with pytest.raises(ServerError, match="running already"):
         rabbit.launch()
-
-
-def test_a_confirmed_message_survives_a_kill(own_node: Node) -> None:
-    url = own_node.url()
-    put(url, "kept", "killed")
-    own_node.kill()
-    with socket.socket() as probe:
-        assert probe.connect_ex(("127.0.0.1", own_node.port)) != 0
-    own_node.start()
-    assert own_node.url() == url
-    assert take(url, "killed") == "kept"
 
 
 def test_sweeping_clears_what_a_killed_run_left_and_nothing_else(tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def service(database_url: str) -> Iterator[MessageRetry]:
     app = Duly(database_url)
     one = message_retry_on(app)
     headers = Properties().with_headers({"tenant": "acme", "authorization": "Bearer x"})
-    one.keep([Delivery(retry_message(message_id=ID), headers, False)])
+    one.keep([Delivery(retry_message(message_id=ID, error_reason="boom \x1b[2J"), headers, False)])
     one.keep([Delivery(retry_message(original_queue="mails", original_payload=b"\x00\xff"), Properties(), False)])
     yield one
     app.close()
@@ -59,8 +59,8 @@ def said(result: Result) -> str:
     return result.stdout
 
 
-def item(service: MessageRetry, key: str | None = ID) -> Any:
-    (row,) = [row for row in service.app.read.pages() if row.key == key]
+def item(service: MessageRetry) -> Any:
+    (row,) = [row for row in service.app.read.pages() if row.args["message_id"] == ID]
     return row
 
 
@@ -75,7 +75,7 @@ def test_messages_are_listed_and_found(run: Run) -> None:
     assert [row["queue"] for row in told(run("messages", "list", "--json"))] == ["mails", "orders"]
     for found in (("--queue", "orders"), ("--message-id", ID), ("--state", "waiting", "--queue", "orders")):
         (row,) = told(run("messages", "list", *found, "--json"))
-        assert (row["message_id"], row["retry_count"], row["reason"]) == (ID, 0, "boom")
+        assert (row["message_id"], row["retry_count"], row["reason"]) == (ID, 0, "boom \x1b[2J")
     assert re.search(r"orders +waiting +0/3", said(run("messages", "list")))
     assert said(run("messages", "list", "--state", "failed")) == "no messages fit\n"
 
@@ -84,10 +84,10 @@ def test_a_message_tells_its_story(run: Run, service: MessageRetry) -> None:
     text = said(run("messages", "show", str(item(service).id), "--utc"))
     assert f"message id   {ID}" in text
     assert "retries      0 of 3" in text
-    assert "retry 0 boom" in text
+    assert "retry 0 boom \ufffd[2J" in text, "a stranger's words are no orders to a terminal"
     assert '"tenant":"acme"' in text
     assert text.endswith("hello\n")
-    other = next(row for row in service.app.read.pages() if row.key != ID)
+    other = next(row for row in service.app.read.pages() if row.args["message_id"] != ID)
     assert said(run("messages", "show", str(other.id))).endswith("00 ff\n")
     assert told(run("messages", "show", str(other.id), "--json"))["payload"]["text"] is None
 
@@ -157,11 +157,15 @@ def test_payloads_are_decoded_by_the_type_that_their_queue_holds(database_url: s
         service.keep([Delivery(body, Properties(), False)])
     app.close()
     rows = told(call("messages", "list", "--json", DULY_DATABASE_URL=database_url, **types))
-    decoded = [row["payload"]["decoded"] for row in reversed(rows)]
+    shown = [
+        told(call("messages", "show", str(row["id"]), "--json", DULY_DATABASE_URL=database_url, **types))
+        for row in rows
+    ]
+    decoded = [row["payload"]["decoded"] for row in reversed(shown)]
     assert decoded == [{"messageId": "inside", "retryCount": 7}, None, None]
     last = str(rows[-1]["id"])
-    shown = said(call("messages", "show", last, DULY_DATABASE_URL=database_url, **types))
-    assert 'decoded      {"messageId":"inside","retryCount":7}' in shown
+    text = said(call("messages", "show", last, DULY_DATABASE_URL=database_url, **types))
+    assert 'decoded      {"messageId":"inside","retryCount":7}' in text
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,16 @@ def test_a_try_under_way_is_superseded_and_its_result_refused(store: Store) -> N
     assert [row for row in tries if "superseded" in row], "the story forgot the try"
 
 
+def test_nothing_armed_is_nothing_done(store: Store) -> None:
+    assert store.arm([], lambda _, item: item.args) == []
+
+
+def test_rows_are_found_by_how_their_key_begins(store: Store) -> None:
+    arm(store, version(0, key="a 1"), version(0, key="a 2"), version(0, key="b 1"), new(key="a 3"))
+    found = store.read("versioned", {"task": "ring", "low": "a ", "high": "a!"})
+    assert len(found) == 2
+
+
 def test_a_breath_with_many_versions_of_a_key_keeps_the_highest(store: Store) -> None:
     assert arm(store, version(1), version(3), version(2), version(0, key="other")) == ["known", "new", "known", "new"]
     assert sorted(item.args for item in claim(store)) == [b'{"n":0}', b'{"n":3}']

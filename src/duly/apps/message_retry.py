@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 import msgspec
 from msgspec import Struct
@@ -37,8 +38,8 @@ from duly.bridge.properties import PERSISTENT, BadProperties, Properties, parse
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher, Receipt
 from duly.config import Settings
 from duly.decide import decide
-from duly.errors import DulyError, ItemNotFound, StoreUnavailable, WrongState
-from duly.model import NewItem, Revived, Verdict
+from duly.errors import ConfigError, DulyError, ItemNotFound, StoreUnavailable, WrongState
+from duly.model import NewItem, Revived, State, Verdict
 from duly.patience import Patient
 from duly.read import OwnedRow
 from duly.task import NAME
@@ -57,6 +58,7 @@ OWN_NAMES = 500
 OTHERS = "others"
 # Redeliveries after which the broker itself sets a message aside: it takes its consumer down each time.
 DELIVERY_LIMIT = 100
+HEADERS_LIMIT = 120_000  # bytes; a frame of the broker's holds 131,072
 DRIFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
 PATIENCE = 5.0
 
@@ -83,7 +85,8 @@ class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tr
     properties: str = ""
     story: list[Failure] = []
     problem: str | None = None  # why it can never be retried as it is
-    is_in_review: bool = False  # the broker's review queue has it already
+    is_in_review: bool = False  # the broker's review queue has all of it, and this row has not
+    is_sent_back: bool = False  # a person wants it published, whatever its count
 
     @property
     def body(self) -> bytes:
@@ -104,6 +107,8 @@ class MessageRetry:
     def __init__(self, app: Duly) -> None:
         self.app = app
         settings = app.settings
+        if settings.retry_queue == settings.manual_review_queue:
+            raise ConfigError("manual_review_queue: must not be the retry queue")
         self._base = settings.message_base_delay_ms / 1000
         self._cap = settings.message_max_delay_ms / 1000
         self._names: set[str] = set()
@@ -179,9 +184,11 @@ class MessageRetry:
         return self._consumer is not None and self._consumer.is_consuming
 
     def _is_store_up(self) -> bool:
+        """Whether the database takes writes again: one that only answers would have us consume in vain."""
         try:
             self.app.check()
-        except DulyError:
+            self.app.store.report(-1, 0, b"0")
+        except Exception:
             return False
         return True
 
@@ -189,7 +196,7 @@ class MessageRetry:
 
     def keep(self, deliveries: Sequence[Delivery]) -> None:
         """Make these durable, all of them: what cannot be retried too, for a person to look at."""
-        items = [self._item(delivery) for delivery in deliveries]
+        items = [self._item_of(delivery) for delivery in deliveries]
         try:
             self._arm(items)
         except StoreUnavailable:
@@ -214,6 +221,15 @@ class MessageRetry:
             elif item.rank == TASK_RANK:
                 self._scheduled.labels(self._label(item.queue)).inc()
 
+    def _item_of(self, delivery: Delivery) -> NewItem:
+        try:
+            return self._item(delivery)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # whatever is in a stranger's message, it is that message's fault alone
+            log.exception("a message could not be read")
+            return self._invalid_item(delivery, f"it could not be read: {type(error).__name__}: {error}")
+
     def _item(self, delivery: Delivery) -> NewItem:
         asked = Invalid(delivery.problem) if delivery.problem else self._read(delivery)
         if isinstance(asked, RetryRequest) and asked.queue == self.app.settings.retry_queue:
@@ -234,7 +250,7 @@ class MessageRetry:
             story=[Failure(asked.retry_count, now, asked.reason[:500])],
         )
         args = codec.encode(message)
-        if len(args) > self.app.settings.max_args_bytes:
+        if len(delivery.body) > self.app.settings.message_max_bytes:
             return self._invalid_item(delivery, f"it has {len(delivery.body):,} bytes, more than is kept of a message")
         delay = 0.0 if message.is_exhausted else self.delay(asked.retry_count)
         trace = properties.header("traceparent")
@@ -243,7 +259,7 @@ class MessageRetry:
             queue=self._queue(asked.queue),
             args=args,
             due_at=now + timedelta(seconds=delay),
-            key=asked.message_id,
+            key=key_of(asked.message_id, asked.queue),
             version=asked.retry_count,
             rank=REVIEW_RANK if message.is_exhausted else TASK_RANK,
             trace=trace if isinstance(trace, str) and _TRACE.fullmatch(trace) else None,
@@ -264,18 +280,16 @@ class MessageRetry:
             payload=b64encode(delivery.body).decode(), properties=b64encode(raw).decode(), problem=problem
         )
         args = codec.encode(message)
-        if len(args) > self.app.settings.max_args_bytes:
+        if len(delivery.body) > self.app.settings.message_max_bytes:
             # More than a row holds: the broker's review queue has all of it, the row only tells.
             self._send_aside(delivery, problem)
             args = codec.encode(Message(payload="", problem=problem, is_in_review=True))
         return NewItem(task=TASK, queue=QUEUE, args=args, due_at=self.app.clock.now(), rank=REVIEW_RANK)
 
     def _send_aside(self, delivery: Delivery, problem: str) -> None:
-        headers = {"x-review-reason": problem}
-        outgoing = Outgoing(
-            -next(self._marks), self.app.settings.manual_review_queue,
-            _prepared(delivery.properties).with_headers(headers), delivery.body,
-        )  # fmt: skip
+        properties = _fitting(_prepared(delivery.properties), {"x-review-reason": problem})
+        mark = -next(self._marks)
+        outgoing = Outgoing(mark, self.app.settings.manual_review_queue, properties, delivery.body)
         (receipt,) = self._publish([outgoing])
         if receipt is not CONFIRMED:
             raise StoreUnavailable(f"a message too large to keep could not be set aside: {receipt.why}")
@@ -354,7 +368,9 @@ class MessageRetry:
         if not messages:
             return []
         if self._publisher is None:  # a handler that is called without a worker around it
-            raise DulyError("the retry service is not running: its worker connects to the broker")
+            return [Receipt("not_sent", "the retry service is not running: its worker connects to the broker")] * len(
+                messages
+            )
         return self._publisher.publish(messages)
 
     def _again(self, row: Message, attempt: Attempt, is_traced: bool) -> Outgoing:
@@ -367,10 +383,8 @@ class MessageRetry:
         told: dict[str, str | int] = {"x-review-reason": reason, "x-retry-story": codec.encode(row.story).decode()}
         if row.queue:
             told = {**_headers(row, row.retry_count), **told, "x-original-queue": row.queue}
-        properties = _prepared(_properties(row))
-        if len(properties.raw()) > 100_000:  # with ours they may be more than a frame of the broker's holds
-            properties = replace(properties, headers=())
-        return Outgoing(attempt.id, self.app.settings.manual_review_queue, properties.with_headers(told), row.body)
+        properties = _fitting(_prepared(_properties(row)), told)
+        return Outgoing(attempt.id, self.app.settings.manual_review_queue, properties, row.body)
 
     # -- care
 
@@ -425,11 +439,15 @@ class MessageRetry:
             raise WrongState(f"message {item_id} is {item.state} and cannot be changed")
         is_sent = action == "message.sent"
         row = changed(msgspec.json.decode(item.args, type=Message), queue, payload, headers)
-        if is_sent and not row.queue:
-            raise InputError("queue", "say where to: this message came without a queue")
-        args = codec.encode(row)
-        if len(args) > self.app.settings.max_args_bytes:
+        if is_sent:
+            row = replace(row, is_sent_back=True)
+            if not row.queue:
+                raise InputError("queue", "say where to: this message came without a queue")
+        if row.queue == self.app.settings.retry_queue:
+            raise InputError("queue", "is the retry queue itself")
+        if payload is not None and len(payload) > self.app.settings.message_max_bytes:
             raise InputError("payload", "is larger than is kept of a message")
+        args = codec.encode(row)
         values = {
             "id": item_id, "owner": None, "was": item.state, "fence": item.fence, "version": version[0][0],
             "args": args.decode(), "due_at": item.due_at, "rank": TASK_RANK, "now": now,
@@ -448,12 +466,29 @@ class MessageRetry:
         note = {"actor": actor, "action": action, "subject": f"item:{item_id}", "now": now}
         store.run(connection, "write_note", {**note, "details": codec.encode(said).decode()})
 
-    def queue_of(self, name: str) -> str:
-        """The queue in which messages for this queue of the broker wait."""
-        return _own_queue(name)
+    def page(
+        self,
+        owner: str | None,
+        *,
+        message_id: str | None = None,
+        queue: str | None = None,
+        state: State | None = None,
+        before: int | None = None,
+        most: int = 100,
+    ) -> list[OwnedRow]:
+        """Messages, newest first."""
+        if message_id is None:
+            wanted = None if queue is None else _own_queue(queue)
+            return self.app.read.owned(owner, before=before, most=most, task=TASK, queue=wanted, state=state)
+        # There is one for each queue that it failed in.
+        named = _canonical(message_id)
+        ids = self.app.store.read("versioned", {"task": TASK, "low": f"{named} ", "high": f"{named}!"})
+        rows = [self.app.read.owned_item(item_id, owner) for (item_id,) in ids if before is None or item_id < before]
+        fitting = [row for row in rows if row is not None and state in (None, row.state)]
+        return [row for row in fitting if queue in (None, row.args["queue"])][:most]
 
-    def shown(self, row: OwnedRow) -> dict[str, Any]:
-        """A message for people to read."""
+    def shown(self, row: OwnedRow, is_brief: bool = False) -> dict[str, Any]:
+        """A message for people to read; in lists without what costs time."""
         message = msgspec.convert(row.args, Message)
         body = message.body
         try:
@@ -473,7 +508,7 @@ class MessageRetry:
             "first_failed_at": message.story[0].at if message.story else None,
             "story": [msgspec.to_builtins(each, builtin_types=(datetime,)) for each in message.story],
             "properties": properties,
-            "payload": {**preview(body), "decoded": self._decoder.decode(message.queue, body)},
+            "payload": {**preview(body), "decoded": None if is_brief else self._decoder.decode(message.queue, body)},
         }
 
 
@@ -530,7 +565,9 @@ def changed(row: Message, queue: str | None, payload: bytes | None, headers: Map
             raise InputError("queue", problem)
         row = replace(row, queue=queue, problem=None)
     if payload is not None:
-        row = replace(row, payload=b64encode(payload).decode())
+        row = replace(row, payload=b64encode(payload).decode(), is_in_review=False)
+    elif row.is_in_review:
+        raise InputError("payload", "was too large to be kept: take it from the review queue, or give another")
     if headers:
         for name in headers:
             if not name or len(name.encode()) > 127:
@@ -553,6 +590,18 @@ def preview(body: bytes, most: int = 2_000) -> dict[str, Any]:
     return {"bytes": len(body), "text": text, "hex": body[:256].hex(" ")}
 
 
+def key_of(message_id: str, queue: str) -> str:
+    """What makes it the same message: where a message went to many queues, each may fail in its own."""
+    return f"{message_id} {queue}"
+
+
+def _canonical(message_id: str) -> str:
+    try:
+        return str(UUID(message_id))
+    except ValueError:
+        raise InputError("message_id", "must be a UUID") from None
+
+
 def _own_queue(name: str) -> str:
     is_plain = NAME.fullmatch(name) is not None and len(name) <= 150
     return f"{QUEUE}/{name if is_plain else sha256(name.encode()).hexdigest()[:32]}"
@@ -573,7 +622,7 @@ def _why_review(row: Message, attempt: Attempt) -> str | None:
     """Why this message goes to a person, not to its queue; None once a person has sent it back."""
     if row.problem is not None:
         return row.problem
-    if row.is_exhausted and not attempt.revivals:
+    if row.is_exhausted and not row.is_sent_back and not attempt.revivals:
         return f"retries exhausted ({row.retry_count} of {row.max_retries}): {row.reason}"
     return None
 
@@ -594,8 +643,8 @@ def _original(delivery: Delivery) -> Properties:
     """The properties that the message itself had, as far as they came along."""
     properties = delivery.properties
     own = properties.header("x-original-content-type")
-    if isinstance(own, str):
-        return properties.but(content_type=own[:255])
+    if isinstance(own, str) and len(own.encode()) <= 255:
+        return properties.but(content_type=own)
     if contract.is_json(properties.text("content_type")) and contract.looks_like_json(delivery.body):
         return properties.but(content_type=None)  # of the envelope
     return properties
@@ -621,6 +670,16 @@ def _properties(row: Message) -> Properties:
 def _prepared(properties: Properties) -> Properties:
     """What may be published: by us, to one queue, durably."""
     return properties.but(delivery_mode=PERSISTENT, user_id=None).but_headers(("CC", "BCC"))
+
+
+def _fitting(properties: Properties, told: Mapping[str, str | int]) -> Properties:
+    """For review: nothing expires there, and all headers fit into a frame, ours before those of the message."""
+    properties = properties.but(expiration=None)
+    for kept in (properties, replace(properties, headers=())):
+        fitting = kept.with_headers(told)
+        if len(fitting.raw()) < HEADERS_LIMIT:
+            return fitting
+    return replace(properties, headers=()).with_headers({name: told[name] for name in told if name != "x-retry-story"})
 
 
 app = Duly()

@@ -22,7 +22,10 @@ from duly.errors import StoreUnavailable
 
 log = logging.getLogger("duly.bridge")
 
-LONGEST_REST = 5.0
+# Each rest is another delivery of what was not kept, and brokers count those: so the pauses grow until one was kept.
+FIRST_REST, LONGEST_REST = 0.2, 60.0
+PROBE_EVERY = 5.0
+BATCH_BYTES = 16 * 1024 * 1024
 
 
 class Delivery(Struct, frozen=True):
@@ -67,6 +70,7 @@ class Consumer:
         self._news = threading.Event()
         self._stopping = threading.Event()
         self._resting: str | None = None
+        self._pause = FIRST_REST
         self.link = Link(url, name, self)
         self._keeper = threading.Thread(target=self._keep_all, name="duly-keeper-of-messages", daemon=True)
 
@@ -102,6 +106,8 @@ class Consumer:
 
     def _declare(self, channel: Any, left: list[Queue]) -> None:
         """Use the first of these as it is, or make it; then the others; then consume."""
+        if not channel.is_open:
+            return
         if not left:
             self._consume(channel)
             return
@@ -161,14 +167,16 @@ class Consumer:
 
     def _take(self) -> list[tuple[Any, int, Delivery]]:
         batch: list[tuple[Any, int, Delivery]] = []
-        while len(batch) < self._most:
+        size = 0
+        while len(batch) < self._most and size < BATCH_BYTES:
             try:
                 each = self._come.popleft()
             except IndexError:
                 break
             if batch and each[0] is not batch[0][0]:  # of a newer channel; the older ones are with the broker again
-                batch = []
+                batch, size = [], 0
             batch.append(each)
+            size += len(each[2].body)
         return batch
 
     def _keep_one(self, batch: list[tuple[Any, int, Delivery]]) -> None:
@@ -181,6 +189,7 @@ class Consumer:
             log.exception("%d messages could not be kept; they stay with the broker", len(batch))
             self._rest(f"{type(error).__name__}: {error}")
         else:
+            self._pause = FIRST_REST
             self.link.call(lambda: self._ack(channel, last))
 
     def _rest(self, why: str) -> None:
@@ -188,9 +197,9 @@ class Consumer:
         log.warning("consuming no more until the database answers: %s", why)
         self._resting = why
         self.link.call(self.link.reopen)
-        pause = 0.2
+        pause, self._pause = self._pause, min(self._pause * 2, LONGEST_REST)
         while not self._stopping.wait(pause) and not self._is_store_up():
-            pause = min(pause * 2, LONGEST_REST)
+            pause = min(pause * 2, PROBE_EVERY)
         self._resting = None
         if not self._stopping.is_set():
             log.info("consuming again")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ class Decoder:
             if not is_there or not queue.strip() or not name.strip():
                 raise ConfigError(f"message_types: must be like orders=shop.Order, got {each!r}")
             self._types[queue.strip()] = name.strip()
+        self._classes = self._load()
 
-    @cached_property
-    def _classes(self) -> dict[str, Any]:
+    def _load(self) -> dict[str, Any]:
         if not self._path or not self._types:
             return {}
         files = descriptor_pb2.FileDescriptorSet()

@@ -24,6 +24,7 @@ from duly.errors import ConfigError
 log = logging.getLogger("duly.bridge")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+FORCED = 320  # a broker that shuts down, or a person who closes connections: nothing we did
 HEARTBEAT = 10  # seconds; twice as much silence and the connection counts as dead
 
 
@@ -78,6 +79,7 @@ class Link:
         self.name = name
         self.where = f"{self._parameters.host}:{self._parameters.port}"
         self._user = user
+        self._lock = threading.Lock()
         self._connection: Any = None
         self._channel: Any = None
         self._is_open = threading.Event()
@@ -117,14 +119,15 @@ class Link:
         return int(connection.params.frame_max) if connection is not None else 131_072
 
     def call(self, act: Callable[[], None]) -> bool:
-        """Have this run on the link's thread; False when there is no connection to run it for."""
-        connection = self._connection
-        if connection is None:
-            return False
-        with suppress(Exception):  # a loop that has just been closed
-            connection.ioloop.add_callback_threadsafe(act)
+        """Have this run on the link's thread; False when there is no connection to run it for.
+
+        True is no promise: the connection may break first, and then its user is told that it closed.
+        """
+        with self._lock:
+            if self._connection is None:
+                return False
+            self._connection.ioloop.add_callback_threadsafe(act)
             return True
-        return False
 
     def reopen(self) -> None:
         """Close the channel and open another: what was not acknowledged goes back to its queue."""
@@ -157,13 +160,17 @@ class Link:
                 )
                 connection.add_on_connection_blocked_callback(self._on_blocked)
                 connection.add_on_connection_unblocked_callback(self._on_unblocked)
-                self._connection = connection
+                with self._lock:
+                    self._connection = connection
                 if not self._stopping.is_set():
                     connection.ioloop.start()
             except Exception as error:  # whatever it is, the next connection may do better
                 log.exception("the connection to %s broke", self.where)
                 self._lose(error)
-            self._connection = None
+            with self._lock:
+                connection, self._connection = self._connection, None
+            self._user.closed(self._trouble, False)  # also of what was handed over in the last moment
+            _abandon(connection)
             self._stopping.wait(self._next_pause())
 
     def _next_pause(self) -> float:
@@ -199,7 +206,8 @@ class Link:
             self._connection.ioloop.call_later(self._next_pause(), self._open_channel)
 
     def _on_no_connection(self, connection: Any, reason: Exception) -> None:
-        self._lose(reason)
+        is_closed_over = isinstance(reason, exceptions.ConnectionClosedByBroker) and reason.reply_code != FORCED
+        self._lose(reason, is_closed_over)
         connection.ioloop.stop()
 
     def _lose(self, reason: BaseException, is_refusal: bool = False) -> None:
@@ -226,6 +234,16 @@ class Link:
             connection.close()
         elif connection is not None:
             connection.ioloop.stop()
+
+
+def _abandon(connection: Any) -> None:
+    """Give back what a connection holds, however it ended."""
+    if connection is not None:
+        with suppress(Exception):
+            if connection._transport is not None and not connection.is_closed:
+                connection._transport.abort()
+        with suppress(Exception):
+            connection.ioloop.close()
 
 
 def _words(reason: BaseException) -> str:

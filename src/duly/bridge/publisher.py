@@ -21,9 +21,9 @@ from duly.bridge.properties import BadProperties, Encoded, Properties
 
 # Tells the messages on their way apart when the broker returns one: ids of the sender's own may not be unique.
 MARK = "x-duly-item"
-# Seconds that a broker has to come back before its messages do, and to confirm what it was given. Nobody can know what
-# became of a message that is never confirmed, so the second is long: it will be sent again, perhaps twice.
-READY_WITHIN, CONFIRMED_WITHIN = 10.0, 60.0
+# Seconds that a broker has to come back before its messages do, and to confirm what it was given: a queue that confirms
+# nothing must not hold up the others for longer. What comes back while it is still unconfirmed is not sent again.
+READY_WITHIN, CONFIRMED_WITHIN = 10.0, 10.0
 # What a frame has beside the properties of its message.
 FRAME_OVERHEAD = 32
 
@@ -47,7 +47,6 @@ class Receipt(Struct, frozen=True):
 
 
 CONFIRMED = Receipt("confirmed")
-STOPPED = Receipt("not_sent", "the publisher stopped")
 
 
 class _Window:
@@ -56,7 +55,8 @@ class _Window:
     def __init__(self, messages: Sequence[Outgoing]) -> None:
         self.messages = messages
         self.receipts: list[Receipt | None] = [None] * len(messages)
-        self.is_suspect = False  # the broker closed the channel over one of them
+        self.is_suspect = False  # the broker closed the channel while they were on their way
+        self.is_guilty = False  # and nothing else was
         self._left = len(messages)
         self._done = threading.Event()
 
@@ -80,13 +80,19 @@ class _Window:
         return [receipt or late for receipt in self.receipts]
 
 
+Place = tuple[_Window, int]
+
+
 class Publisher:
     def __init__(self, url: str, name: str) -> None:
         self._channel: Any = None
         self._tag = 0
+        self._lock = threading.Lock()
+        self._alone = threading.Lock()
         self._handed: set[_Window] = set()  # given to the link's thread, which has not come to them yet
-        self._under_way: dict[int, tuple[_Window, int]] = {}
-        self._tags: dict[int, int] = {}  # by mark
+        # By tag, what is on its way and who waits for it; by mark, the tag.
+        self._under_way: dict[int, tuple[Outgoing, list[Place]]] = {}
+        self._tags: dict[int, int] = {}
         self._returned: dict[int, str] = {}  # by tag
         self._stopping = threading.Event()
         self.link = Link(url, name, self)
@@ -95,33 +101,46 @@ class Publisher:
         self.link.start()
 
     def stop(self) -> None:
+        """Send nothing more, and close."""
         self._stopping.set()
         self.link.stop()
 
     def publish(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """Send these and wait for what becomes of them. Waits for a while for a broker that is away or blocked."""
-        give_up = time.monotonic() + READY_WITHIN
-        while self.link.trouble() is not None or self._channel is None:
-            if self._stopping.wait(0.05):
-                return [STOPPED] * len(messages)
-            if time.monotonic() > give_up:
-                return [Receipt("not_sent", self.link.trouble() or "the channel is not ready")] * len(messages)
+        if not self._is_ready():
+            why = "the publisher stopped" if self._stopping.is_set() else self.link.trouble()
+            return [Receipt("not_sent", why or "the channel is not ready")] * len(messages)
         window = self._send(messages)
         receipts = window.wait(CONFIRMED_WITHIN, self._is_held)
         if not window.is_suspect:
             return receipts
-        return [
-            receipt if receipt.what != "unknown" else self._send_alone(message)
-            for message, receipt in zip(messages, receipts, strict=True)
-        ]
+        with self._alone:
+            return [
+                receipt if receipt.what != "unknown" else self._send_alone(message)
+                for message, receipt in zip(messages, receipts, strict=True)
+            ]
 
     def _send_alone(self, message: Outgoing) -> Receipt:
+        """Until the message itself is to blame, or others have stopped closing its channel."""
+        receipt = Receipt("unknown", "others closed the channel")
+        for _ in range(5):
+            if not self._is_ready():
+                return receipt
+            window = self._send([message])
+            (receipt,) = window.wait(CONFIRMED_WITHIN, self._is_held)
+            if window.is_guilty:
+                return Receipt("refused", receipt.why)
+            if not window.is_suspect:
+                break
+        return receipt
+
+    def _is_ready(self) -> bool:
+        """Whether there is a channel to send on, perhaps after a while."""
         give_up = time.monotonic() + READY_WITHIN
-        while self._channel is None and time.monotonic() < give_up and not self._stopping.wait(0.01):
-            pass
-        window = self._send([message])
-        (receipt,) = window.wait(CONFIRMED_WITHIN, self._is_held)
-        return Receipt("refused", receipt.why) if window.is_suspect else receipt
+        while self.link.trouble() is not None or self._channel is None:
+            if self._stopping.wait(0.02) or time.monotonic() > give_up:
+                return False
+        return not self._stopping.is_set()
 
     def _is_held(self) -> bool:
         """Whether the broker reads nothing from us for now: what it was sent lies in the socket."""
@@ -129,9 +148,11 @@ class Publisher:
 
     def _send(self, messages: Sequence[Outgoing]) -> _Window:
         window = _Window(messages)
-        self._handed.add(window)
+        with self._lock:
+            self._handed.add(window)
         if not self.link.call(lambda: self._publish(window)):
-            self._handed.discard(window)
+            with self._lock:
+                self._handed.discard(window)
             window.tell_all(Receipt("not_sent", "the connection broke"))
         return window
 
@@ -147,38 +168,53 @@ class Publisher:
 
     def closed(self, reason: str, is_refusal: bool) -> None:
         self._channel = None
-        lost, self._under_way = self._under_way, {}
-        for window in list(self._handed):
+        with self._lock:
+            handed, self._handed = self._handed, set()
+        for window in handed:
             window.tell_all(Receipt("not_sent", reason))
-        self._handed.clear()
+        lost, self._under_way = self._under_way, {}
         self._tags.clear()
         self._returned.clear()
-        for window, place in lost.values():
-            window.is_suspect = window.is_suspect or is_refusal
-            window.tell(place, Receipt("unknown", reason))
+        for _, places in lost.values():
+            for window, place in places:
+                window.is_suspect = window.is_suspect or is_refusal
+                window.is_guilty = is_refusal and len(lost) == 1
+                window.tell(place, Receipt("unknown", reason))
 
     def _publish(self, window: _Window) -> None:
-        if window not in self._handed:  # told to be not sent, for the channel closed first
-            return
-        self._handed.discard(window)
+        with self._lock:
+            if window not in self._handed:  # told to be not sent, for the channel closed first
+                return
+            self._handed.discard(window)
         for place, message in enumerate(window.messages):
-            if self._channel is None or not self._channel.is_open or self.link.is_blocked:
-                window.tell(place, Receipt("not_sent", self.link.trouble() or "the channel closed"))
-                continue
-            try:
-                raw = message.properties.with_headers({MARK: message.mark}).raw()
-                if len(raw) > self.link.frame_max - FRAME_OVERHEAD:
-                    raise BadProperties("its headers are larger than a frame of the broker's")
-                self._channel.basic_publish("", message.queue, message.body, Encoded(raw), mandatory=True)
-            except ValueError as error:  # what cannot be written was not sent
-                window.tell(place, Receipt("refused", str(error)))
-                continue
-            except AMQPError as error:
-                window.tell(place, Receipt("not_sent", f"the channel closed: {error!r}"))
-                continue
-            self._tag += 1
-            self._under_way[self._tag] = (window, place)
-            self._tags[message.mark] = self._tag
+            receipt = self._publish_one(message, (window, place))
+            if receipt is not None:
+                window.tell(place, receipt)
+
+    def _publish_one(self, message: Outgoing, place: Place) -> Receipt | None:
+        """What is known of it at once; None: it is on its way."""
+        if self._channel is None or not self._channel.is_open or self.link.is_blocked or self._stopping.is_set():
+            return Receipt("not_sent", self.link.trouble() or "the channel closed")
+        if (pending := self._tags.get(message.mark)) is not None:
+            # An earlier try is still unconfirmed: to send it again would be to send it twice.
+            earlier, places = self._under_way[pending]
+            if earlier != message:
+                return Receipt("not_sent", "an earlier form of it is still on its way")
+            places.append(place)
+            return None
+        try:
+            raw = message.properties.with_headers({MARK: message.mark}).raw()
+            if len(raw) > self.link.frame_max - FRAME_OVERHEAD:
+                raise BadProperties("its headers are larger than a frame of the broker's")
+            self._channel.basic_publish("", message.queue, message.body, Encoded(raw), mandatory=True)
+        except ValueError as error:  # what cannot be written was not sent
+            return Receipt("refused", str(error))
+        except AMQPError as error:
+            return Receipt("not_sent", f"the channel closed: {error!r}")
+        self._tag += 1
+        self._under_way[self._tag] = (message, [place])
+        self._tags[message.mark] = self._tag
+        return None
 
     def _on_return(self, _: Any, method: Any, properties: Properties, body: bytes) -> None:
         tag = self._tags.get(properties.header(MARK) or 0)
@@ -193,16 +229,14 @@ class Publisher:
             tags = [method.delivery_tag] if method.delivery_tag in self._under_way else []
         is_ack = method.NAME == "Basic.Ack"
         for tag in tags:
-            window, place = self._under_way.pop(tag)
-            self._tags.pop(window.messages[place].mark, None)
+            message, places = self._under_way.pop(tag)
+            del self._tags[message.mark]
             returned = self._returned.pop(tag, None)
             if returned is not None:
-                window.tell(
-                    place, Receipt("unroutable", f"there is no queue {window.messages[place].queue!r}: {returned}")
-                )
+                receipt = Receipt("unroutable", f"there is no queue {message.queue!r}: {returned}")
             elif is_ack:
-                window.tell(place, CONFIRMED)
+                receipt = CONFIRMED
             else:
-                window.tell(
-                    place, Receipt("nacked", f"the broker cannot take it for {window.messages[place].queue!r} now")
-                )
+                receipt = Receipt("nacked", f"the broker cannot take it for {message.queue!r} now")
+            for window, place in places:
+                window.tell(place, receipt)

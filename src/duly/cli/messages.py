@@ -22,14 +22,8 @@ from duly.model import STATES
 log = logging.getLogger("duly.cli")
 
 APP = "duly.apps.message_retry:app"
-# The drift of a retry is seconds at most, also of one whose service was killed: leases are short. Messages are larger
-# than arguments usually are.
-PROMPT: dict[str, Any] = {
-    "lease_seconds": 2.5,
-    "beat_seconds": 0.5,
-    "sweep_seconds": 1.0,
-    "max_args_bytes": 16 * 1024 * 1024,
-}
+# The drift of a retry is seconds at most, also of one whose service was killed: leases are short.
+PROMPT = {"lease_seconds": 2.5, "beat_seconds": 0.5, "sweep_seconds": 1.0}
 
 
 def _impose_poll(ctx: click.Context, _: click.Parameter, value: int) -> None:
@@ -117,12 +111,7 @@ class _Here:
         self._messages = message_retry_on(app)
 
     def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]:
-        queue = filters.pop("queue")
-        found = self._app.read.owned(
-            None, most=most, task=self._messages.task.name,
-            queue=None if queue is None else self._messages.queue_of(queue), **filters,
-        )  # fmt: skip
-        return [self._messages.shown(row) for row in found]
+        return [self._messages.shown(row, is_brief=True) for row in self._messages.page(None, most=most, **filters)]
 
     def show(self, item_id: int) -> dict[str, Any]:
         from duly.errors import ItemNotFound
@@ -151,7 +140,7 @@ class _There:
 
         from duly.cli.sides import snake
 
-        said = {"pageSize": min(most, 500), "messageId": filters.pop("key"), **filters}
+        said = {"pageSize": min(most, 500), "messageId": filters.pop("message_id"), **filters}
         return [snake(each) for each in islice(self._client.pages("/api/messages", said), most)]
 
     def show(self, item_id: int) -> dict[str, Any]:
@@ -206,7 +195,7 @@ with_headers = click.option(
 @messages.command("list")
 @click.option("--state", type=click.Choice(STATES), help="failed: in review.")
 @click.option("--queue", metavar="NAME", help="The queue they came from.")
-@click.option("--message-id", "key", metavar="UUID")
+@click.option("--message-id", metavar="UUID")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
 @options.database_url
 @options.service
@@ -230,7 +219,7 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
     for each in found:
         due_at = _moment(each["due_at"])
         row: list[Any] = [
-            str(each["id"]), words.cut(each["queue"], 24), words.state(each["state"]),
+            str(each["id"]), words.cut(_plain(each["queue"]), 24), words.state(each["state"]),
             f"{each['retry_count']}/{each['max_retries']}", words.short(due_at, now, in_utc),
             words.relative(due_at, now),
         ]  # fmt: skip
@@ -259,11 +248,11 @@ def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
         return
     for name in ("id", "message_id", "queue", "state", "reason", "error"):
         if told[name]:
-            click.echo(f"{name.replace('_', ' '):<12} {told[name]}")
+            click.echo(f"{name.replace('_', ' '):<12} {_plain(str(told[name]))}")
     click.echo(f"{'due':<12} {_time(told['due_at'], in_utc)}")
     click.echo(f"{'retries':<12} {told['retry_count']} of {told['max_retries']}")
     for each in told["story"]:
-        click.echo(f"{'failed':<12} {_time(each['at'], in_utc)} retry {each['retry']} {each.get('reason', '')}")
+        click.echo(f"{'failed':<12} {_time(each['at'], in_utc)} retry {each['retry']} {_plain(each.get('reason', ''))}")
     click.echo(f"{'properties':<12} {codec.encode(told['properties']).decode()}")
     payload = told["payload"]
     if payload["decoded"] is not None:
@@ -329,7 +318,12 @@ def _changes(queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> di
 
 
 def _why(told: dict[str, Any]) -> str:
-    return (told["error"] or told["reason"] or "").partition("\n")[0]
+    return _plain((told["error"] or told["reason"] or "").partition("\n")[0])
+
+
+def _plain(text: str) -> str:
+    """Text of strangers, without what a terminal would take for an order."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
 
 
 def _time(at: Any, in_utc: bool) -> str:

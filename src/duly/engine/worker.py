@@ -126,6 +126,8 @@ class Worker:
         migrate.check(self.app.store)
         self._clock.now()
         self.app.schedules.reconcile()
+        for companion in self._companions:  # before anything is claimed that needs them
+            companion.start()
         for pool in self._pools:
             pool.start()
         for loop in (self._beats, self._settles, self._claims, *self._chores):
@@ -133,8 +135,6 @@ class Worker:
         threading.Thread(
             target=self._keeper_store.watch, args=(self._hear, self._watch_stop), name="duly-watch", daemon=True
         ).start()
-        for companion in self._companions:
-            companion.start()
         log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self._tasks)})
 
     def run(self) -> None:
@@ -181,6 +181,11 @@ class Worker:
             log.info("stopping: waiting up to %g s for running handlers", self.app.settings.drain_seconds)
         while len(self._hands) and time.monotonic() < give_up and not (self._hurry.is_set() or self._signals > 1):
             time.sleep(0.02)
+        for companion in self._companions:
+            companion.stop()  # before their work is given to others
+        settled = time.monotonic() + 1
+        while self._companions and len(self._hands) and time.monotonic() < settled:
+            time.sleep(0.02)
         left = self._hands.works()
         if left:
             log.warning("stopping: giving back %d attempts that did not finish", sum(len(w.items) for w in left))
@@ -188,8 +193,6 @@ class Worker:
         self._settle_rest()
         for loop in (self._beats, self._settles, *self._chores):
             loop.stop()
-        for companion in self._companions:
-            companion.stop()
         for pool in self._every_pool:
             pool.close()
         for loop in (self._beats, self._settles, *self._chores):

@@ -248,7 +248,8 @@ class Arming:
 
     def fresh(self) -> list[NewItem]:
         """What is to be inserted: in this order, those without a version first."""
-        return [self._new[place] for place in (*self._without, *self._open.values())]
+        keyed = (place for _, place in sorted(self._open.items()))  # in one order for all, so that none wait in a ring
+        return [self._new[place] for place in (*self._without, *keyed)]
 
     def inserted(self, rows: Iterable[tuple[int, str | None]]) -> None:
         """What was inserted of them, as id and key; keys that are not there were taken by someone meanwhile."""

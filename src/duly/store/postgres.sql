@@ -58,6 +58,13 @@ select id, key, version, args
  order by id
    for update
 
+-- name: versioned
+-- Who has a key for good that begins like this, the newest first.
+select id from duly_item
+ where task = :task and version is not null and key >= :low and key < :high
+ order by id desc
+ limit 500
+
 -- name: arm_new
 -- Inserts what is new; a key that someone took meanwhile is left alone and not returned.
 insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, version)
@@ -87,7 +94,7 @@ update duly_item i
        planned_at = coalesce(n.due_at, statement_timestamp()), due_at = coalesce(n.due_at, statement_timestamp()),
        max_attempts = n.max_attempts, trace = n.trace, version = n.version, attempt = 0, failures = 0, crashes = 0,
        losses = 0, revivals = 0, result = null, progress = null, finished_at = null, last_error = null,
-       error_class = null, error_group = null
+       error_class = null, error_group = null, updated_at = statement_timestamp()
   from unnest(:ids::bigint[], :queues::text[], :args::text[], :due_ats::timestamptz[], :ranks::smallint[],
               :max_attempts::int[], :traces::text[], :versions::bigint[])
        as n(id, queue, args, due_at, rank, max_attempts, trace, version)

@@ -269,7 +269,7 @@ class SqliteStore:
 
         def parameters(item: NewItem) -> dict[str, Any]:
             due_at = now if item.due_at is None else to_int(item.due_at)
-            return {**item_parameters(item), "due_at": due_at, "version": item.version}
+            return {**item_parameters(item), "due_at": due_at, "version": item.version, "now": now}
 
         with self._writing() as writer:
             found = writer.execute(self._sql["arm_find"], {"task": task, "keys": _json(arming.keys)}).fetchall()

@@ -24,6 +24,13 @@ select id, key, version, args
   from duly_item
  where task = :task and key in (select value from json_each(:keys)) and version is not null
 
+-- name: versioned
+-- Who has a key for good that begins like this, the newest first.
+select id from duly_item
+ where task = :task and version is not null and key >= :low and key < :high
+ order by id desc
+ limit 500
+
 -- name: arm_new
 insert into duly_item (task, queue, args, planned_at, due_at, key, rank, max_attempts, trace, version)
 values (:task, :queue, :args, :due_at, :due_at, :key, :rank, :max_attempts, :trace, :version)
@@ -45,7 +52,7 @@ update duly_item
    set state = 'waiting', lane = 'main', outcome = 'armed', queue = :queue, args = :args, rank = :rank,
        planned_at = :due_at, due_at = :due_at, max_attempts = :max_attempts, trace = :trace, version = :version,
        attempt = 0, failures = 0, crashes = 0, losses = 0, revivals = 0, result = null, progress = null,
-       finished_at = null, last_error = null, error_class = null, error_group = null
+       finished_at = null, last_error = null, error_class = null, error_group = null, updated_at = :now
  where id = :id
 
 -- name: survey

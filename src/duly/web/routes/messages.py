@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from typing import Annotated, Any
-from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
 
@@ -44,11 +43,9 @@ def list_messages(
     """Messages that wait, were sent back or are in review, newest first."""
     messages, owner = app_named(desk, "messages"), owner_for(principal, None)
     bound = ["messages", owner, state, queue, message_id]
-    rows = desk.app.read.owned(
-        owner, before=desk.cursors.read(after, bound), most=page_size + 1, task=messages.task.name, state=state,
-        queue=None if queue is None else messages.queue_of(queue), key=_key(message_id),
-    )  # fmt: skip
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(messages.shown(row)))
+    before = desk.cursors.read(after, bound)
+    rows = messages.page(owner, message_id=message_id, queue=queue, state=state, before=before, most=page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(messages.shown(row, True)))
 
 
 @router.get("/{item_id}", response_model=MessageStoryOut)
@@ -83,13 +80,6 @@ def send_message(
         return 200, {"ids": [item_id]}
 
     return desk.once(principal, idempotency_key, request, edit, act)
-
-
-def _key(message_id: str | None) -> str | None:
-    try:
-        return None if message_id is None else str(UUID(message_id))
-    except ValueError:
-        raise InputError("messageId", "must be a UUID") from None
 
 
 def _find(desk: Desk, principal: Principal, item_id: int) -> OwnedRow:
