@@ -13,8 +13,8 @@ from tests.process.fleet import Fleet, fleet, freeze, until
 from tests.process.workload import app as workload
 
 QUICK = {"lease_seconds": 2, "beat_seconds": 0.5, "sweep_seconds": 0.5}
-KILLS = 8  # twenty in `make chaos`
-ITEMS = 4_000
+KILLS = 6  # twenty in `make chaos`
+ITEMS = 3_000
 
 
 def put(ours: Fleet, task: str, **args: object) -> int:
