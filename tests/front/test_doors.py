@@ -36,7 +36,7 @@ BELOW: dict[str, set[str]] = {
         "store", "task", "telemetry",
     },
     "outbound": {"attempt", "codec", "errors", "model"},
-    "bridge": {"errors"},
+    "bridge": {"codec", "errors"},
 }  # fmt: skip
 FRONT = {"web", "cli", "apps", "testing", "doctor", "sim"}
 # The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the

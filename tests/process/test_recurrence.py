@@ -97,8 +97,8 @@ def make_up_for_a_day(ours: Fleet, missed: int, workers: int, fresh_every: float
     return len(late), max(late)
 
 
-def test_a_day_of_missed_events_is_made_up_while_fresh_ones_stay_punctual(database_url: str, tmp_path: Path) -> None:
-    with fleet(database_url, tmp_path) as ours:
+def test_a_day_of_missed_events_is_made_up_while_fresh_ones_stay_punctual(sqlite_url: str, tmp_path: Path) -> None:
+    with fleet(sqlite_url, tmp_path) as ours:
         count, worst = make_up_for_a_day(ours, missed=3_000, workers=2, fresh_every=0.1)
         assert count > 0
         assert worst < 5
@@ -117,14 +117,14 @@ def ration_for(ours: Fleet, seconds: float, workers: int) -> tuple[list[float], 
     return [time for time in times if time < begun + seconds], begun
 
 
-def test_no_window_of_a_limit_is_exceeded_by_many_processes(database_url: str, tmp_path: Path) -> None:
-    with fleet(database_url, tmp_path, **QUICK) as ours:
+def test_no_window_of_a_limit_is_exceeded_by_many_processes(postgres_url: str, tmp_path: Path) -> None:
+    with fleet(postgres_url, tmp_path, **QUICK) as ours:
         times, _ = ration_for(ours, 14, workers=4)
         assert len(times) >= 5
 
 
-def test_a_limit_on_calls_at_the_same_time_holds_over_processes(database_url: str, tmp_path: Path) -> None:
-    with fleet(database_url, tmp_path, **QUICK) as ours:
+def test_a_limit_on_calls_at_the_same_time_holds_over_processes(sqlite_url: str, tmp_path: Path) -> None:
+    with fleet(sqlite_url, tmp_path, **QUICK) as ours:
         ours.app.store.load(workload.tasks["crowd"].new({"n": n}) for n in range(30))
         ours.start(3)
         until(lambda: ours.states() == {"done": 30}, 120, lambda: (ours.states(), ours.logs()[-3000:]))

@@ -163,6 +163,6 @@ def end_under_load(database_url: str, folder: Path, *, rate: float, kills: int, 
     return load
 
 
-def test_what_a_killed_service_accepted_is_there_exactly_once(database_url: str, tmp_path: Path) -> None:
-    load = end_under_load(database_url, tmp_path, rate=200, kills=2, between=100)
+def test_what_a_killed_service_accepted_is_there_exactly_once(postgres_url: str, tmp_path: Path) -> None:
+    load = end_under_load(postgres_url, tmp_path, rate=200, kills=2, between=100)
     print(f"{len(load.accepted)} accepted; {load.repeated} given up by the client and asked again with their key")

@@ -18,13 +18,12 @@ import random
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -34,7 +33,8 @@ from duly.bridge import contract
 from duly.bridge.consumer import Consumer, Delivery, Queue
 from duly.bridge.contract import Invalid, RetryRequest, clean, queue_problem
 from duly.bridge.decode import Decoder
-from duly.bridge.properties import PERSISTENT, BadProperties, Properties, parse
+from duly.bridge.message import Failure, Message, changed, fitting, key_of, merged, original, prepared, preview
+from duly.bridge.properties import BadProperties, parse
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher, Receipt
 from duly.config import Settings
 from duly.decide import decide
@@ -52,49 +52,15 @@ WINDOW = 100  # messages that are published before their confirms are waited for
 TRIES = 4  # to publish a message: its queue may be there again before a person must look
 # Retries are on time; what goes to a person may wait for them.
 TASK_RANK, REVIEW_RANK = 0, 10
-STORY = 20  # of the failures of a message, so many are told
 # Names of queues that have a queue and a label of their own; a stranger may send any number of others.
 OWN_NAMES = 500
 OTHERS = "others"
 # Redeliveries after which the broker itself sets a message aside: it takes its consumer down each time.
 DELIVERY_LIMIT = 100
-HEADERS_LIMIT = 120_000  # bytes; a frame of the broker's holds 131,072
 DRIFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
 PATIENCE = 5.0
 
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-
-
-class Failure(Struct, frozen=True, omit_defaults=True):
-    """One of the times that a message failed."""
-
-    retry: int
-    at: datetime
-    reason: str = ""
-
-
-class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The arguments of the task. Bytes are base64, as JSON has none; `properties` are AMQP's, as they came."""
-
-    payload: str
-    queue: str = ""
-    message_id: str | None = None
-    retry_count: int = 0
-    max_retries: int = 3
-    reason: str = ""
-    properties: str = ""
-    story: list[Failure] = []
-    problem: str | None = None  # why it can never be retried as it is
-    is_in_review: bool = False  # the broker's review queue has all of it, and this row has not
-    is_sent_back: bool = False  # a person wants it published, whatever its count
-
-    @property
-    def body(self) -> bytes:
-        return b64decode(self.payload)
-
-    @property
-    def is_exhausted(self) -> bool:
-        return self.retry_count >= self.max_retries
 
 
 class RetryFailed(DulyError):
@@ -213,7 +179,7 @@ class MessageRetry:
                     self._arm([self._invalid_item(delivery, str(problem))])
 
     def _arm(self, items: Sequence[NewItem]) -> None:
-        for item, armed in zip(items, self.app.store.arm(items, _merged), strict=True):
+        for item, armed in zip(items, self.app.store.arm(items, lambda old, item: merged(old, item.args)), strict=True):
             if armed.how == "known":
                 self._repeated.inc()
             elif item.version is None:
@@ -237,7 +203,7 @@ class MessageRetry:
         if isinstance(asked, Invalid):
             return self._invalid_item(delivery, asked.problem)
         now = self.app.clock.now()
-        properties = _original(delivery)
+        properties = original(delivery.properties, delivery.body)
         most = self.app.settings.message_max_retries if asked.max_retries is None else asked.max_retries
         message = Message(
             payload=b64encode(asked.payload).decode(),
@@ -287,7 +253,7 @@ class MessageRetry:
         return NewItem(task=TASK, queue=QUEUE, args=args, due_at=self.app.clock.now(), rank=REVIEW_RANK)
 
     def _send_aside(self, delivery: Delivery, problem: str) -> None:
-        properties = _fitting(_prepared(delivery.properties), {"x-review-reason": problem})
+        properties = fitting(prepared(delivery.properties), {"x-review-reason": problem})
         mark = -next(self._marks)
         outgoing = Outgoing(mark, self.app.settings.manual_review_queue, properties, delivery.body)
         (receipt,) = self._publish([outgoing])
@@ -374,17 +340,13 @@ class MessageRetry:
         return self._publisher.publish(messages)
 
     def _again(self, row: Message, attempt: Attempt, is_traced: bool) -> Outgoing:
-        properties = _prepared(_properties(row)).with_headers(_headers(row, row.retry_count + 1))
+        properties = row.again()
         if is_traced and (trace := self.app.telemetry.follow(f"publish {row.queue}", attempt.item)):
             properties = properties.with_headers({"traceparent": trace})
         return Outgoing(attempt.id, row.queue, properties, row.body)
 
     def _for_review(self, row: Message, attempt: Attempt, reason: str) -> Outgoing:
-        told: dict[str, str | int] = {"x-review-reason": reason, "x-retry-story": codec.encode(row.story).decode()}
-        if row.queue:
-            told = {**_headers(row, row.retry_count), **told, "x-original-queue": row.queue}
-        properties = _fitting(_prepared(_properties(row)), told)
-        return Outgoing(attempt.id, self.app.settings.manual_review_queue, properties, row.body)
+        return Outgoing(attempt.id, self.app.settings.manual_review_queue, row.for_review(reason), row.body)
 
     # -- care
 
@@ -492,7 +454,7 @@ class MessageRetry:
         message = msgspec.convert(row.args, Message)
         body = message.body
         try:
-            properties = _properties(message).shown()
+            properties = message.kept.shown()
         except BadProperties:
             properties = {}
         return {
@@ -558,43 +520,6 @@ def queues(settings: Settings) -> list[Queue]:
     return [Queue(settings.retry_queue, incoming), Queue(settings.manual_review_queue, review)]
 
 
-def changed(row: Message, queue: str | None, payload: bytes | None, headers: Mapping[str, str] | None) -> Message:
-    """The message as a person wants it."""
-    if queue is not None:
-        if problem := queue_problem(queue):
-            raise InputError("queue", problem)
-        row = replace(row, queue=queue, problem=None)
-    if payload is not None:
-        row = replace(row, payload=b64encode(payload).decode(), is_in_review=False)
-    elif row.is_in_review:
-        raise InputError("payload", "was too large to be kept: take it from the review queue, or give another")
-    if headers:
-        for name in headers:
-            if not name or len(name.encode()) > 127:
-                raise InputError("headers", "a name has from 1 to 127 bytes")
-        properties = _properties(row).with_headers(headers)
-        row = replace(row, properties=b64encode(properties.raw()).decode())
-    return row
-
-
-def preview(body: bytes, most: int = 2_000) -> dict[str, Any]:
-    """Some of a payload, as text if it is text, and in hex."""
-    part = body[:most]
-    try:
-        text: str | None = part.decode()
-    except UnicodeDecodeError as error:
-        is_cut_short = len(body) > most and error.start > most - 4
-        text = part[: error.start].decode() if is_cut_short else None
-    if text is not None and any(ord(each) < 32 and each not in "\t\r\n" for each in text):
-        text = None
-    return {"bytes": len(body), "text": text, "hex": body[:256].hex(" ")}
-
-
-def key_of(message_id: str, queue: str) -> str:
-    """What makes it the same message: where a message went to many queues, each may fail in its own."""
-    return f"{message_id} {queue}"
-
-
 def _canonical(message_id: str) -> str:
     try:
         return str(UUID(message_id))
@@ -625,61 +550,6 @@ def _why_review(row: Message, attempt: Attempt) -> str | None:
     if row.is_exhausted and not row.is_sent_back and not attempt.revivals:
         return f"retries exhausted ({row.retry_count} of {row.max_retries}): {row.reason}"
     return None
-
-
-def _merged(old: bytes, item: NewItem) -> bytes:
-    """The newer message with the story of the older one."""
-    message = msgspec.json.decode(item.args, type=Message)
-    try:
-        story = msgspec.json.decode(old, type=Message).story
-    except msgspec.ValidationError:
-        story = []
-    if len(story) >= STORY:  # the first tells when it began
-        story = [story[0], *story[-(STORY - 2) :]]
-    return codec.encode(replace(message, story=[*story, *message.story]))
-
-
-def _original(delivery: Delivery) -> Properties:
-    """The properties that the message itself had, as far as they came along."""
-    properties = delivery.properties
-    own = properties.header("x-original-content-type")
-    if isinstance(own, str) and len(own.encode()) <= 255:
-        return properties.but(content_type=own)
-    if contract.is_json(properties.text("content_type")) and contract.looks_like_json(delivery.body):
-        return properties.but(content_type=None)  # of the envelope
-    return properties
-
-
-def _headers(row: Message, count: int) -> dict[str, str | int]:
-    """What a message tells of its retries. `x-retry-count` of a retry is what `retry_count` is to be if it fails."""
-    headers: dict[str, str | int] = {
-        "x-retry-message-id": row.message_id or "",
-        "x-retry-count": count,
-        "x-retry-max": row.max_retries,
-        "x-retry-reason": row.reason,
-    }
-    if row.story:
-        headers["x-retry-first-failure"] = row.story[0].at.astimezone(UTC).isoformat()
-    return headers
-
-
-def _properties(row: Message) -> Properties:
-    return parse(b64decode(row.properties)) if row.properties else Properties()
-
-
-def _prepared(properties: Properties) -> Properties:
-    """What may be published: by us, to one queue, durably."""
-    return properties.but(delivery_mode=PERSISTENT, user_id=None).but_headers(("CC", "BCC"))
-
-
-def _fitting(properties: Properties, told: Mapping[str, str | int]) -> Properties:
-    """For review: nothing expires there, and all headers fit into a frame, ours before those of the message."""
-    properties = properties.but(expiration=None)
-    for kept in (properties, replace(properties, headers=())):
-        fitting = kept.with_headers(told)
-        if len(fitting.raw()) < HEADERS_LIMIT:
-            return fitting
-    return replace(properties, headers=()).with_headers({name: told[name] for name in told if name != "x-retry-story"})
 
 
 app = Duly()

@@ -1,0 +1,155 @@
+"""A message that is retried, as a row keeps it: what it holds, what it tells in headers, what a person may change."""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from duly import codec
+from duly.bridge import contract
+from duly.bridge.contract import queue_problem
+from duly.bridge.properties import PERSISTENT, Properties, parse
+from duly.errors import InputError
+
+STORY = 20  # of the failures of a message, so many are told
+HEADERS_LIMIT = 120_000  # bytes; a frame of the broker's holds 131,072
+
+
+class Failure(Struct, frozen=True, omit_defaults=True):
+    """One of the times that a message failed."""
+
+    retry: int
+    at: datetime
+    reason: str = ""
+
+
+class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The arguments of the task. Bytes are base64, as JSON has none; `properties` are AMQP's, as they came."""
+
+    payload: str
+    queue: str = ""
+    message_id: str | None = None
+    retry_count: int = 0
+    max_retries: int = 3
+    reason: str = ""
+    properties: str = ""
+    story: list[Failure] = []
+    problem: str | None = None  # why it can never be retried as it is
+    is_in_review: bool = False  # the broker's review queue has all of it, and this row has not
+    is_sent_back: bool = False  # a person wants it published, whatever its count
+
+    @property
+    def body(self) -> bytes:
+        return b64decode(self.payload)
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self.retry_count >= self.max_retries
+
+    @property
+    def kept(self) -> Properties:
+        """The properties that it came with."""
+        return parse(b64decode(self.properties)) if self.properties else Properties()
+
+    def again(self) -> Properties:
+        """The properties of its next retry."""
+        return prepared(self.kept).with_headers(self._told(self.retry_count + 1))
+
+    def for_review(self, reason: str) -> Properties:
+        """The properties under which a person finds it, with the whole story."""
+        told: dict[str, str | int] = {"x-review-reason": reason, "x-retry-story": codec.encode(self.story).decode()}
+        if self.queue:
+            told = {**self._told(self.retry_count), **told, "x-original-queue": self.queue}
+        return fitting(prepared(self.kept), told)
+
+    def _told(self, count: int) -> dict[str, str | int]:
+        """What it tells of its retries. `x-retry-count` of a retry is what `retry_count` is to be if it fails again."""
+        told: dict[str, str | int] = {
+            "x-retry-message-id": self.message_id or "",
+            "x-retry-count": count,
+            "x-retry-max": self.max_retries,
+            "x-retry-reason": self.reason,
+        }
+        if self.story:
+            told["x-retry-first-failure"] = self.story[0].at.astimezone(UTC).isoformat()
+        return told
+
+
+def key_of(message_id: str, queue: str) -> str:
+    """What makes it the same message: where a message went to many queues, each may fail in its own."""
+    return f"{message_id} {queue}"
+
+
+def original(properties: Properties, envelope: bytes) -> Properties:
+    """The properties that the message itself had, as far as they came along."""
+    own = properties.header("x-original-content-type")
+    if isinstance(own, str) and len(own.encode()) <= 255:
+        return properties.but(content_type=own)
+    if contract.is_json(properties.text("content_type")) and contract.looks_like_json(envelope):
+        return properties.but(content_type=None)  # of the envelope
+    return properties
+
+
+def merged(old: bytes, newer: bytes) -> bytes:
+    """The newer message with the story of the older one."""
+    message = msgspec.json.decode(newer, type=Message)
+    try:
+        story = msgspec.json.decode(old, type=Message).story
+    except msgspec.ValidationError:
+        story = []
+    if len(story) >= STORY:  # the first tells when it began
+        story = [story[0], *story[-(STORY - 2) :]]
+    return codec.encode(replace(message, story=[*story, *message.story]))
+
+
+def changed(row: Message, queue: str | None, payload: bytes | None, headers: Mapping[str, str] | None) -> Message:
+    """The message as a person wants it."""
+    if queue is not None:
+        if problem := queue_problem(queue):
+            raise InputError("queue", problem)
+        row = replace(row, queue=queue, problem=None)
+    if payload is not None:
+        row = replace(row, payload=b64encode(payload).decode(), is_in_review=False)
+    elif row.is_in_review:
+        raise InputError("payload", "was too large to be kept: take it from the review queue, or give another")
+    if headers:
+        for name in headers:
+            if not name or len(name.encode()) > 127:
+                raise InputError("headers", "a name has from 1 to 127 bytes")
+        properties = row.kept.with_headers(headers)
+        row = replace(row, properties=b64encode(properties.raw()).decode())
+    return row
+
+
+def preview(body: bytes, most: int = 2_000) -> dict[str, Any]:
+    """Some of a payload, as text if it is text, and in hex."""
+    part = body[:most]
+    try:
+        text: str | None = part.decode()
+    except UnicodeDecodeError as error:
+        is_cut_short = len(body) > most and error.start > most - 4
+        text = part[: error.start].decode() if is_cut_short else None
+    if text is not None and any(ord(each) < 32 and each not in "\t\r\n" for each in text):
+        text = None
+    return {"bytes": len(body), "text": text, "hex": body[:256].hex(" ")}
+
+
+def prepared(properties: Properties) -> Properties:
+    """What may be published: by us, to one queue, durably."""
+    return properties.but(delivery_mode=PERSISTENT, user_id=None).but_headers(("CC", "BCC"))
+
+
+def fitting(properties: Properties, told: Mapping[str, str | int]) -> Properties:
+    """For review: nothing expires there, and all headers fit into a frame, ours before those of the message."""
+    properties = properties.but(expiration=None)
+    for kept in (properties, replace(properties, headers=())):
+        fitting = kept.with_headers(told)
+        if len(fitting.raw()) < HEADERS_LIMIT:
+            return fitting
+    return replace(properties, headers=()).with_headers({name: told[name] for name in told if name != "x-retry-story"})
