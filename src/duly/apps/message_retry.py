@@ -197,11 +197,14 @@ class MessageRetry:
             return self._invalid_item(delivery, f"it could not be read: {type(error).__name__}: {error}")
 
     def _item(self, delivery: Delivery) -> NewItem:
-        asked = Invalid(delivery.problem) if delivery.problem else self._read(delivery)
+        content_type = delivery.properties.text("content_type")
+        asked = Invalid(delivery.problem) if delivery.problem else contract.read(delivery.body, content_type)
         if isinstance(asked, RetryRequest) and asked.queue == self.app.settings.retry_queue:
             asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself")
         if isinstance(asked, Invalid):
             return self._invalid_item(delivery, asked.problem)
+        if len(delivery.body) > self.app.settings.message_max_bytes:
+            return self._invalid_item(delivery, f"it has {len(delivery.body):,} bytes, more than is kept of a message")
         now = self.app.clock.now()
         properties = original(delivery.properties, delivery.body)
         most = self.app.settings.message_max_retries if asked.max_retries is None else asked.max_retries
@@ -215,24 +218,18 @@ class MessageRetry:
             properties=b64encode(properties.raw()).decode(),
             story=[Failure(asked.retry_count, now, asked.reason[:500])],
         )
-        args = codec.encode(message)
-        if len(delivery.body) > self.app.settings.message_max_bytes:
-            return self._invalid_item(delivery, f"it has {len(delivery.body):,} bytes, more than is kept of a message")
         delay = 0.0 if message.is_exhausted else self.delay(asked.retry_count)
         trace = properties.header("traceparent")
         return NewItem(
             task=TASK,
             queue=self._queue(asked.queue),
-            args=args,
+            args=codec.encode(message),
             due_at=now + timedelta(seconds=delay),
             key=key_of(asked.message_id, asked.queue),
             version=asked.retry_count,
             rank=REVIEW_RANK if message.is_exhausted else TASK_RANK,
             trace=trace if isinstance(trace, str) and _TRACE.fullmatch(trace) else None,
         )
-
-    def _read(self, delivery: Delivery) -> RetryRequest | Invalid:
-        return contract.read(delivery.body, delivery.properties.text("content_type"))
 
     def delay(self, retry_count: int) -> float:
         """Seconds until the next retry: doubling, capped, and up to a second of jitter."""
@@ -241,16 +238,15 @@ class MessageRetry:
     def _invalid_item(self, delivery: Delivery, problem: str) -> NewItem:
         """A row for what nobody can retry: it goes to review, here and at the broker, with its bytes."""
         problem = clean(problem, 1_000)
-        raw = delivery.properties.raw()
-        message = Message(
-            payload=b64encode(delivery.body).decode(), properties=b64encode(raw).decode(), problem=problem
-        )
-        args = codec.encode(message)
         if len(delivery.body) > self.app.settings.message_max_bytes:
             # More than a row holds: the broker's review queue has all of it, the row only tells.
             self._send_aside(delivery, problem)
-            args = codec.encode(Message(payload="", problem=problem, is_in_review=True))
-        return NewItem(task=TASK, queue=QUEUE, args=args, due_at=self.app.clock.now(), rank=REVIEW_RANK)
+            message = Message(payload="", problem=problem, is_in_review=True)
+        else:
+            payload, raw = b64encode(delivery.body).decode(), b64encode(delivery.properties.raw()).decode()
+            message = Message(payload=payload, properties=raw, problem=problem)
+        args, now = codec.encode(message), self.app.clock.now()
+        return NewItem(task=TASK, queue=QUEUE, args=args, due_at=now, rank=REVIEW_RANK)
 
     def _send_aside(self, delivery: Delivery, problem: str) -> None:
         properties = fitting(prepared(delivery.properties), {"x-review-reason": problem})
@@ -446,8 +442,8 @@ class MessageRetry:
         named = _canonical(message_id)
         ids = self.app.store.read("versioned", {"task": TASK, "low": f"{named} ", "high": f"{named}!"})
         rows = [self.app.read.owned_item(item_id, owner) for (item_id,) in ids if before is None or item_id < before]
-        fitting = [row for row in rows if row is not None and state in (None, row.state)]
-        return [row for row in fitting if queue in (None, row.args["queue"])][:most]
+        found = [row for row in rows if row is not None and state in (None, row.state)]
+        return [row for row in found if queue in (None, row.args["queue"])][:most]
 
     def shown(self, row: OwnedRow, is_brief: bool = False) -> dict[str, Any]:
         """A message for people to read; in lists without what costs time."""
