@@ -16,7 +16,7 @@ from psycopg import sql
 
 from duly.clock import EPOCH
 from duly.decide import Rules, decide
-from duly.model import Change, Item, Lane, NewItem, Outcome, Share
+from duly.model import Change, Head, Item, Lane, Line, NewItem, Outcome, Share
 from duly.policy import Backoff
 from duly.store import Store, open_store
 from duly.store.migrate import dialect_of
@@ -56,8 +56,30 @@ def put(store: Store, count: int = 1, task: str = "ring", **more: Any) -> list[i
     return [placed.id for placed in store.put([new(task, **more) for _ in range(count)])]
 
 
-def share(queue: str = "ring", lane: Lane = "main", ranks: Sequence[int] = (0,), limit: int = 100) -> Share:
-    return Share(queue=queue, lane=lane, ranks=tuple(ranks), limit=limit)
+def share(
+    queue: str = "ring",
+    lane: Lane = "main",
+    ranks: Sequence[int] = (0,),
+    limit: int = 100,
+    task: str | None = None,
+    owner: str = "",
+    **more: Any,
+) -> Share:
+    """A share of the line of a task whose queue has the task's name."""
+    return Share(Line(queue, task or queue, owner), lane, tuple(ranks), limit, **more)
+
+
+def head(queue: str, lane: Lane = "main", rank: int = 0, due_at: datetime = NOW, task: str | None = None) -> Head:
+    return Head(Line(queue, task or queue), lane, rank, due_at)
+
+
+def heads(store: Store) -> list[Head]:
+    """All of them, however many there are."""
+    found, place = store.survey()
+    while place is not None:
+        more, place = store.survey(place)
+        found += more
+    return found
 
 
 def claim(
@@ -70,7 +92,7 @@ def claim(
 ) -> list[Item]:
     """Claim what is due; without shares, up to a hundred from both lanes of each task's queue."""
     every = [share(task, lane) for task in tasks for lane in ("main", "retry")]
-    return store.claim(shares or every, tasks, worker, now, now + lease)
+    return store.claim(shares or every, worker, now, lease)
 
 
 def claim_one(store: Store, **more: Any) -> Item:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +22,14 @@ LIVE: Final[frozenset[State]] = frozenset(("waiting", "running"))
 
 # The longest error text that is kept on a row; the rest is cut with a mark.
 ERROR_LIMIT: Final = 8_000
+
+
+class Line(NamedTuple):
+    """Items that wait behind one another: of one queue, task and owner ("" for nobody's)."""
+
+    queue: str
+    task: str
+    owner: str = ""
 
 
 class Item(Struct, frozen=True, gc=False):
@@ -52,6 +60,11 @@ class Item(Struct, frozen=True, gc=False):
     fingerprint: str | None = None  # what its schedule last saw when it was made
     expires_at: datetime | None = None  # not to be started after this
     revivals: int = 0  # times a person had it tried again after it had ended
+    owner: str | None = None  # whose it is, where users have work of their own
+
+    @property
+    def line(self) -> Line:
+        return Line(self.queue, self.task, self.owner or "")
 
     @property
     def failures_in_a_row(self) -> int:
@@ -96,27 +109,32 @@ class Placed(Struct, frozen=True, gc=False):
 
 
 class Head(Struct, frozen=True, gc=False):
-    """The earliest waiting item of one queue, lane and rank: enough to know what to claim and when to wake."""
+    """The earliest waiting item of one line, lane and rank: enough to know what to claim and when to wake."""
 
-    queue: str
+    line: Line
     lane: Lane
     rank: int
     due_at: datetime
 
 
 class Share(Struct, frozen=True, gc=False):
-    """How many items a claim may take from one queue and lane, and its ranks, best first.
+    """How many items a claim may take from one line and lane, and its ranks, best first.
 
     `floors`, one per rank, say from which due time on to look: what lies before was claimed already, but a database may
     have to step over its remains one by one. Without them a claim looks from the beginning.
     """
 
-    queue: str
+    line: Line
     lane: Lane
     ranks: tuple[int, ...]
     limit: int
     floors: tuple[datetime, ...] = ()
-    is_fresh: bool = False  # the part of a backlog's queue that is for what has just become due
+    is_fresh: bool = False  # the part of a backlog's line that is for what has just become due
+    started_since: datetime | None = None  # under limits: only what was started since then, and given back
+
+    @property
+    def queue(self) -> str:
+        return self.line.queue
 
 
 class Meter(Struct, frozen=True, gc=False):
@@ -131,6 +149,33 @@ class Meter(Struct, frozen=True, gc=False):
     per: float | None = None
     since: datetime | None = None
     until: datetime | None = None
+
+    @property
+    def is_concurrency(self) -> bool:
+        return self.per is None and self.since is None
+
+
+class Ask(Struct, frozen=True, gc=False):
+    """A share that is limited: it may be had while all of these meters have room."""
+
+    share: Share
+    meters: tuple[Meter, ...]
+
+
+class Grant(Struct, frozen=True, gc=False):
+    """What became of an ask: its items, and how many calls of a handler were granted for them.
+
+    `until`: a meter had no room, and when to ask again (None: nobody knows). `per`: the shortest window among its
+    limits as they stand now, which says how soon the calls must begin.
+    """
+
+    items: list[Item] = []
+    calls: int = 0
+    is_asked: bool = True  # False: others took what there was before it came to this one
+    is_short: bool = False  # there was less than its meters had room for
+    is_refused: bool = False  # a meter had no room
+    until: datetime | None = None
+    per: float | None = None
 
 
 class Verdict(Exception):

@@ -26,7 +26,7 @@ from duly.engine.calls import Verdicts
 from duly.engine.rescuer import Rescuer
 from duly.engine.work import Work
 from duly.errors import InputError
-from duly.model import Change, Done, Failed, Item, Meter, Revision, Schedule, Share
+from duly.model import Ask, Change, Done, Failed, Grant, Item, Revision, Schedule
 from duly.policy.limits import period
 from duly.policy.recur import Slot, between, parse, zone_named
 from duly.policy.retry import windows_of
@@ -208,30 +208,21 @@ class _Recorded:
             loads = {slot: members for _, slot, members in self._store.read("slots", {"ring": None})}
             self._ledger.members.update({(at, slot): loads[slot] for at, slot in fresh})
 
-    def claim(
-        self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, *more: Any
-    ) -> list[Item]:
-        items = self._store.claim(shares, tasks, worker, now, *more)
-        self._started(items, now)
+    def claim(self, *given: Any) -> list[Item]:
+        items = self._store.claim(*given)
+        self._started(items)
         return items
 
-    def claim_metered(
-        self,
-        share: Share,
-        tasks: Sequence[str],
-        worker: str,
-        now: datetime,
-        lease_until: datetime,
-        meters: Sequence[Meter],
-        *more: Any,
-    ) -> tuple[list[Item], int, datetime | None]:
-        items, calls, until = self._store.claim_metered(share, tasks, worker, now, lease_until, meters, *more)
-        self._started(items, now)
-        for opened in (meter.since for meter in meters if meter.since is not None):
-            self._ledger.retried.setdefault(opened, []).extend(items)
-        return items, calls, until
+    def claim_metered(self, asks: Sequence[Ask], *more: Any) -> list[Grant]:
+        grants = self._store.claim_metered(asks, *more)
+        for ask, grant in zip(asks, grants, strict=True):
+            self._started(grant.items)
+            for opened in (meter.since for meter in ask.meters if meter.since is not None):
+                self._ledger.retried.setdefault(opened, []).extend(grant.items)
+        return grants
 
-    def _started(self, items: Sequence[Item], now: datetime) -> None:
+    def _started(self, items: Sequence[Item]) -> None:
+        now = self._app.clock.now()
         self._ledger.attempts.extend((now, item) for item in items)
         # A retry that waits for its window is not late.
         self._ledger.lateness.extend((now - item.due_at).total_seconds() for item in items if item.lane == "main")

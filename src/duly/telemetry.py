@@ -21,7 +21,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from duly.errors import DulyError
-from duly.model import Change, Item, Share
+from duly.model import Ask, Change, Grant, Item, Share
 from duly.patience import Patient
 from duly.store.base import Store
 
@@ -92,14 +92,14 @@ class Telemetry:
 
     # -- around the store
 
-    def claimed(self, shares: Sequence[Share], items: list[Item], now: datetime) -> None:
+    def claimed(self, shares: Sequence[Share], items: list[Item]) -> None:
         asked = sum(share.limit for share in shares)
         self._claims["full" if len(items) == asked else "short" if items else "empty"] += 1
         if not items:
             log.debug("already being processed elsewhere: %s", ", ".join(share.queue for share in shares))
         self._claimed.update(item.task for item in items)
         late = self._app.settings.late_seconds
-        latenesses = [(now - item.due_at).total_seconds() for item in items]
+        latenesses = [((item.started_at or item.due_at) - item.due_at).total_seconds() for item in items]
         self._lateness.observe_all(zip((item.task for item in items), latenesses, strict=True))
         grace = self._app.settings.alert_late_seconds
         if latenesses and max(latenesses) > grace:
@@ -108,19 +108,19 @@ class Telemetry:
         if latenesses and max(latenesses) > late:
             for item, lateness in zip(items, latenesses, strict=True):
                 if lateness > late:
-                    self._log_late(item, now, lateness)
+                    self._log_late(item, lateness)
 
     def limited(self, share: Share) -> None:
         self._limited[share.queue] += 1
 
-    def _log_late(self, item: Item, now: datetime, lateness: float) -> None:
+    def _log_late(self, item: Item, lateness: float) -> None:
         log.warning(
             "Late event execution (recovery)",
             extra={
                 "eventId": item.id,
                 "task": item.task,
                 "targetTime": _iso(item.due_at),
-                "actualTime": _iso(now),
+                "actualTime": _iso(item.due_at + timedelta(seconds=lateness)),
                 "latenessMinutes": int(lateness // 60),
                 "latenessHours": f"{lateness / 3600:.1f}",
                 "reason": "Recovery from downtime",
@@ -315,24 +315,23 @@ class Observed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def claim(
-        self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
-    ) -> list[Item]:
+    def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
         begun = time.monotonic()
-        items = self._store.claim(shares, tasks, worker, now, lease_until)
+        items = self._store.claim(shares, worker, now, lease)
         self._telemetry.took("claim", time.monotonic() - begun)
-        self._telemetry.claimed(shares, items, now)
+        self._telemetry.claimed(shares, items)
         return items
 
-    def claim_metered(
-        self, share: Share, tasks: Sequence[str], worker: str, now: datetime, *more: Any
-    ) -> tuple[list[Item], int, datetime | None]:
-        items, calls, until = self._store.claim_metered(share, tasks, worker, now, *more)
-        if items:
-            self._telemetry.claimed([share], items, now)
-        else:
-            self._telemetry.limited(share)
-        return items, calls, until
+    def claim_metered(self, asks: Sequence[Ask], *more: Any) -> list[Grant]:
+        begun = time.monotonic()
+        grants = self._store.claim_metered(asks, *more)
+        self._telemetry.took("claim", time.monotonic() - begun)
+        for ask, grant in zip(asks, grants, strict=True):
+            if grant.items:
+                self._telemetry.claimed([ask.share], grant.items)
+            elif grant.is_refused:
+                self._telemetry.limited(ask.share)
+        return grants
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         begun = time.monotonic()

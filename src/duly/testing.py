@@ -33,12 +33,13 @@ from duly.app import Duly
 from duly.clock import ManualClock
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
-from duly.engine.metering import metering_of, meters_of, prefixes_of
+from duly.engine.metering import metering_of, meters_of
+from duly.engine.outlook import Rota
 from duly.engine.recurrer import Recurrer
 from duly.engine.settler import Settler
 from duly.engine.work import Hands, Work
 from duly.errors import DulyError, InputError
-from duly.model import Failed, Item, Placed
+from duly.model import Failed, Item, Line, Placed
 from duly.read import Row
 from duly.store import Store, open_store
 from duly.store.migrate import migrate
@@ -50,6 +51,8 @@ T = TypeVar("T")
 
 # Seconds: nobody else is here, so whoever waits for the database waits for itself.
 PATIENCE = 2.0
+# Seconds: here every round asks everybody, so nobody need come back just to see.
+PATIENT = 366 * 86_400.0
 
 
 @contextmanager
@@ -106,6 +109,7 @@ class World:
         self._reports: dict[int, tuple[Item, bytes]] = {}
         self._recurrer = Recurrer(self._store, sweep=app.settings.sweep_seconds)
         self._held: datetime | None = None  # when a limit has room again
+        self._rota = Rota()
         self._attempts = 0
         self._begun = 0
         app.schedules.reconcile()
@@ -142,9 +146,8 @@ class World:
 
     def _next(self) -> datetime | None:
         """When something happens next; what is due and still waits now waits for a limit, or has nobody to run it."""
-        times = [head.due_at for head in self._store.survey()]
-        times += [time for time in (self._recurrer.next_at(), self._held) if time is not None]
-        return min((time for time in times if time > self.clock.now()), default=None)
+        times = [self._store.glance(self.clock.now(), 1)[1], self._recurrer.next_at(), self._held]
+        return min((time for time in times if time is not None and time > self.clock.now()), default=None)
 
     # -- looks
 
@@ -179,8 +182,7 @@ class World:
         settings = self.app.settings
         claimer = Claimer(
             self._store, pools, self._hands, "virtual",
-            lease=settings.lease_seconds, poll=settings.poll_seconds, sweep=settings.sweep_seconds,
-            fresh_now=self.clock.now, turn=self._attempts,
+            lease=settings.lease_seconds, poll=settings.poll_seconds, sweep=PATIENT, clock=self.clock, rota=self._rota,
         )  # fmt: skip
         claimer.tick(self.clock.now())
         self._held = claimer.held_until(self.clock.now())
@@ -227,14 +229,12 @@ class _Inline:
     def __init__(self, world: World, tasks: list[Task[..., Any]]) -> None:
         self._world = world
         self._named = {task.name: task for task in tasks}
-        self._queues = {task.queue for task in tasks}
-        self._prefixes = prefixes_of(tasks)
         self.batch = tasks[0].batch or 1
         self.meters = meters_of(tasks)
         self.tasks: Sequence[str] = list(self._named)
 
-    def serves(self, queue: str) -> bool:
-        return queue in self._queues or (bool(self._prefixes) and queue.startswith(self._prefixes))
+    def allowance(self, _: Line) -> int:
+        return self.room()
 
     def room(self) -> int:
         return self.batch * self.free_calls()

@@ -14,10 +14,9 @@ from click.testing import Result
 import duly as package
 from duly import Backoff
 from duly import Duly as App
-from duly.model import Share
 from duly.store.migrate import latest
 from tests.cli.conftest import Duly, call
-from tests.support import opened
+from tests.support import heads, opened, share
 
 
 @pytest.fixture
@@ -56,8 +55,8 @@ def fail(app: App, item_id: int, error: str = "OSError: the line is busy\n\nTrac
 
 def claim(app: App, item_id: int) -> Any:
     now = app.clock.now()
-    shares = [Share("remind", lane, (0,), 100) for lane in ("main", "retry")]
-    items = app.store.claim(shares, ["remind"], "host:1:abc", now, now + timedelta(seconds=20))
+    shares = [share("remind", lane) for lane in ("main", "retry")]
+    items = app.store.claim(shares, "host:1:abc", now, timedelta(seconds=20))
     (item,) = [item for item in items if item.id == item_id]
     return item
 
@@ -374,9 +373,9 @@ def test_a_queue_is_paused_and_resumed(duly: Duly, app: App) -> None:
     assert "remind is paused" in printed(duly("queues", "pause", "remind"))
     assert parsed(duly("queues", "--json"))[0]["paused"]
     assert printed(duly("queues")).splitlines()[1].rstrip().endswith("paused")
-    assert app.store.survey() == []
+    assert heads(app.store) == []
     assert "remind is open" in printed(duly("queues", "resume", "remind"))
-    assert len(app.store.survey()) == 1
+    assert len(heads(app.store)) == 1
 
 
 def test_no_queue_is_no_error(duly: Duly) -> None:

@@ -15,10 +15,10 @@ import pytest
 from duly import Duly as App
 from duly import doctor as surgery
 from duly.errors import StoreUnavailable
-from duly.model import NewItem, Share
+from duly.model import NewItem
 from duly.store.migrate import current
 from tests.cli.conftest import Duly, call
-from tests.support import new, opened
+from tests.support import new, opened, share
 
 WARNED_ALWAYS = {"SQLite"} if sqlite3.sqlite_version_info < surgery.SQLITE_SAFE else set()
 
@@ -95,7 +95,7 @@ def claimed(app: App, until: timedelta, item: NewItem) -> int:
     """The id of an item that a worker holds until so long after now."""
     placed = app.store.put([item])[0]
     now = app.clock.now()
-    app.store.claim([Share("ring", "main", (0,), 1)], ["ring"], "w1", now, now + until)
+    app.store.claim([share(limit=1)], "w1", now, until)
     return placed.id
 
 

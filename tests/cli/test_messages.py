@@ -66,7 +66,7 @@ def item(service: MessageRetry) -> Any:
 
 def to_review(service: MessageRetry) -> int:
     row = item(service)
-    items = claim(service.app.store, share(row.queue), tasks=[row.task], now=row.due_at)
+    items = claim(service.app.store, share(row.queue, task=row.task), tasks=[row.task], now=row.due_at)
     settle(service.app.store, items, GiveUp("no more"), row.due_at)
     return int(row.id)
 

@@ -34,7 +34,7 @@ def test_only_what_is_due_is_claimed(store: Store) -> None:
 
 def test_only_named_tasks_are_claimed(store: Store) -> None:
     store.put([new("ring", queue="q"), new("mail", queue="q"), new("fax", queue="q")])
-    claimed = store.claim([share("q")], ["ring", "fax"], "w1", NOW, after(20))
+    claimed = store.claim([share("q", task="ring"), share("q", task="fax")], "w1", NOW, LEASE)
     assert [item.task for item in claimed] == ["ring", "fax"]
 
 
@@ -91,7 +91,7 @@ def test_every_queue_and_lane_has_its_own_limit(store: Store) -> None:
     put(store, 5)
     put(store, 5, task="mail")
     shares = [share("ring", "main", limit=2), share("ring", "retry", limit=1), share("mail", limit=3)]
-    claimed = store.claim(shares, ["ring", "mail"], "w1", after(60), after(80))
+    claimed = store.claim(shares, "w1", after(60), LEASE)
     taken = [(item.queue, item.lane) for item in claimed]
     assert {each: taken.count(each) for each in taken} == {
         ("ring", "main"): 2,
@@ -117,13 +117,16 @@ def test_a_paused_queue_gives_nothing_and_the_others_go_on(store: Store) -> None
 
 @pytest.mark.parametrize("shares", [[], [share("nothing here")], [share(limit=5)]], ids=["none", "unknown", "empty"])
 def test_a_claim_of_nothing_leaves_no_lease(store: Store, shares: list[Share]) -> None:
-    assert store.claim(shares, ["ring"], "w1", NOW, after(20)) == []
+    assert store.claim(shares, "w1", NOW, LEASE) == []
     assert leases(store) == {}
 
 
-def test_a_claim_for_no_task_takes_nothing(store: Store) -> None:
+def test_a_claim_for_another_task_or_owner_takes_nothing(store: Store) -> None:
     put(store)
-    assert store.claim([share()], [], "w1", NOW, after(20)) == []
+    put(store, owner="ana")
+    assert claim(store, share(task="mail"), share(owner="eva")) == []
+    assert [item.owner for item in claim(store, share(owner="ana"))] == ["ana"]
+    assert [item.owner for item in claim(store)] == [None]
 
 
 def test_one_claim_is_one_lease_over_all_its_items(store: Store) -> None:

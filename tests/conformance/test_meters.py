@@ -10,9 +10,24 @@ from typing import Any
 
 import pytest
 
-from duly.model import Crashed, Done, Item, Lost, Meter, Snooze
+from duly.model import Ask, Crashed, Done, Item, Lost, Meter, Snooze
 from duly.store import Store
-from tests.support import LEASE, NOW, after, claim, counts, decided, fetch, leases, put, settle, share, together
+from tests.support import (
+    LEASE,
+    NOW,
+    after,
+    claim,
+    counts,
+    decided,
+    fetch,
+    heads,
+    leases,
+    new,
+    put,
+    settle,
+    share,
+    together,
+)
 
 MINUTE = Meter("boeing", 2, per=60)
 SLOW = timedelta(seconds=61.2)  # a minute and its slack
@@ -25,8 +40,10 @@ Got = tuple[list[Item], int, datetime | None]
 def take(
     store: Store, *meters: Meter, now: datetime = NOW, calls: int = 100, batch: int = 1, limit: int = 100, **more: Any
 ) -> Got:
-    place = more.pop("share", share(limit=limit))
-    return store.claim_metered(place, more.pop("tasks", ["ring"]), "w1", now, now + LEASE, meters, calls, batch)
+    """What one ask came to: its items, its calls, and when a meter that had no room says to come back."""
+    ask = Ask(more.pop("share", share(limit=limit)), meters)
+    (grant,) = store.claim_metered([ask], "w1", now, LEASE, calls, batch)
+    return grant.items, grant.calls, grant.until
 
 
 def took(got: Got) -> int:
@@ -158,6 +175,24 @@ def test_a_lease_counts_until_the_last_of_its_items_is_over(store: Store) -> Non
     assert len(take(store, Meter("gpu", 1), calls=1, batch=3)[0]) == 3
 
 
+def test_calls_at_the_same_time_have_a_lease_each(store: Store) -> None:
+    put(store, 5)
+    items, calls, _ = take(store, GPU)
+    assert (len(items), calls) == (2, 2)
+    assert len({item.fence for item in items}) == 2
+    assert set(leases(store)) == {item.fence for item in items}
+    settle(store, items[0], Done(), closed=[items[0].fence])
+    assert took(take(store, GPU)) == 1, "one of them ended"
+
+
+def test_many_that_run_at_the_same_time_are_settled_together(store: Store) -> None:
+    put(store, 50)
+    items, _, _ = take(store, Meter("gpu", 40))
+    assert settle(store, items, Done(), closed=[item.fence for item in items]) == []
+    assert settle(store, items[:30], Done()) == [item.id for item in items[:30]], "they are over"
+    assert (counts(store), leases(store)) == ({"done": 40, "waiting": 10}, {})
+
+
 def test_limits_do_not_know_each_other(store: Store) -> None:
     put(store, 5)
     assert took(take(store, Meter("shop:a", 1), limit=1)) == 1
@@ -179,8 +214,8 @@ def test_a_window_takes_so_many_items_and_then_waits_for_the_next(store: Store) 
 
 def test_all_limits_hold_at_once(store: Store) -> None:
     put(store, 20)
-    items, calls, _ = take(store, WINDOW, MINUTE, GPU, batch=2)
-    assert (len(items), calls) == (2, 1), "one at a time where calls at the same time are limited"
+    items, calls, _ = take(store, WINDOW, MINUTE, GPU, calls=1, batch=2)
+    assert (len(items), calls) == (2, 1)
     items, calls, _ = take(store, WINDOW, MINUTE, batch=2)
     assert (len(items), calls) == (2, 1)
     assert take(store, WINDOW, MINUTE, batch=2) == ([], 0, NOW + SLOW)
@@ -234,3 +269,109 @@ def test_what_was_claimed_under_a_limit_is_not_claimed_again(store: Store, meter
     put(store, 1)
     assert took(take(store, *meters)) == 1
     assert take(store, *meters) == ([], 0, None)
+
+
+# -- many asks at once
+
+
+def keyed(count: int, limit: int = 10) -> list[Ask]:
+    return [Ask(share(f"ring/{n}", limit=limit, task="ring"), (Meter(f"shop:{n}", 2, per=60),)) for n in range(count)]
+
+
+def put_keyed(store: Store, count: int, each: int = 3) -> None:
+    store.put([new("ring", queue=f"ring/{n}") for n in range(count) for _ in range(each)])
+
+
+def test_many_keys_are_served_in_one_go(store: Store) -> None:
+    put_keyed(store, 100)
+    grants = store.claim_metered(keyed(100), "w1", NOW, LEASE, 1_000, 1)
+    assert [len(grant.items) for grant in grants] == [2] * 100
+    assert {len(log) for log in hits(store).values()} == {2}
+    again = store.claim_metered(keyed(100), "w1", after(1), LEASE, 1_000, 1)
+    assert {(grant.is_refused, grant.until, len(grant.items)) for grant in again} == {(True, NOW + SLOW, 0)}
+    assert counts(store) == {"running": 200, "waiting": 100}
+
+
+def test_exhausted_keys_do_not_keep_the_others_from_theirs(store: Store) -> None:
+    put_keyed(store, 60)
+    store.claim_metered(keyed(50), "w1", NOW, LEASE, 1_000, 1)
+    grants = store.claim_metered(keyed(60), "w1", after(1), LEASE, 15, 1)
+    assert [grant.is_refused for grant in grants] == [True] * 50 + [False] * 10
+    assert [len(grant.items) for grant in grants[50:]] == [2] * 7 + [1] + [0] * 2
+    assert [grant.is_asked for grant in grants[50:]] == [True] * 8 + [False] * 2
+
+
+def test_asks_that_share_a_meter_share_its_tokens_and_the_first_is_first(store: Store) -> None:
+    put(store, 5)
+    settle(store, claim(store, share(limit=2)), Crashed("9"))
+    asks = [Ask(share(lane=lane), (MINUTE,)) for lane in ("retry", "main")]
+    grants = store.claim_metered(asks, "w1", NOW, LEASE, 10, 1)
+    assert [[item.lane for item in grant.items] for grant in grants] == [["retry", "retry"], []]
+    assert (grants[1].is_asked, grants[1].is_refused) == (False, False)
+    (refused,) = store.claim_metered(asks[1:], "w1", NOW, LEASE, 10, 1)
+    assert (refused.is_refused, refused.until) == (True, NOW + SLOW)
+
+
+def test_the_parts_of_a_backlog_do_not_get_an_item_twice(store: Store) -> None:
+    put(store, 3)
+    asks = [Ask(share(floors=(after(-60),)), (MINUTE,)), Ask(share(), (Meter("y", 9, per=60),))]
+    grants = store.claim_metered(asks, "w1", NOW, LEASE, 10, 1)
+    assert sorted(item.id for grant in grants for item in grant.items) == sorted(
+        {item.id for grant in grants for item in grant.items}
+    )
+    assert len(hits(store)["y"]) == len(grants[1].items)
+
+
+def test_only_what_was_started_since_then_may_be_asked_for(store: Store) -> None:
+    put(store, 3, due_at=after(-5))
+    settle(store, claim(store, share(limit=1), now=after(-4)), Snooze(1), now=after(-4))
+    again = share(started_since=after(-60))
+    assert took(take(store, MINUTE, share=again)) == 1
+    assert took(take(store, MINUTE, share=again)) == 0
+
+
+def test_meters_of_one_name_share_a_log_that_the_longest_of_them_needs(store: Store) -> None:
+    put(store, 9)
+    brief, long = Meter("x", 2, per=1), Meter("x", 3, per=60)
+    assert took(take(store, brief, long)) == 2
+    assert took(take(store, brief, long, now=after(2))) == 1, "what is left of the minute"
+    assert took(take(store, brief, long, now=after(4))) == 0
+
+
+def test_a_limit_that_a_person_shortened_says_how_soon_its_calls_must_begin(store: Store) -> None:
+    put(store, 9)
+    set_limit(store, "boeing", 2, 1.0)
+    (grant,) = store.claim_metered([Ask(share(), (MINUTE,))], "w1", NOW, LEASE, 9, 1)
+    assert (len(grant.items), grant.per) == (2, 1.0)
+
+
+def test_what_a_person_shortened_counts_again_when_they_take_it_back(store: Store) -> None:
+    put(store, 9)
+    assert took(take(store, MINUTE)) == 2
+    set_limit(store, "boeing", 1, 1.0)
+    assert took(take(store, MINUTE, now=after(5))) == 1
+    set_limit(store, "boeing", None)
+    assert took(take(store, MINUTE, now=after(10))) == 0
+
+
+def test_without_a_time_the_databases_own_clock_counts_under_the_lock(store: Store) -> None:
+    put(store, 3, due_at=None)
+    (grant,) = store.claim_metered([Ask(share(), (MINUTE,))], "w1", None, LEASE, 9, 1)
+    assert len(grant.items) == 2
+    before = store.now()
+    assert before - timedelta(minutes=1) < grant.items[0].started_at <= before
+    assert hits(store)["boeing"] == [grant.items[0].started_at] * 2
+
+
+def test_a_pause_holds_for_the_queues_below(store: Store) -> None:
+    put_keyed(store, 2)
+    store.put([new("ring", queue="ringing")])
+    store.pause("ring", NOW)
+    assert [len(grant.items) for grant in store.claim_metered(keyed(2), "w1", NOW, LEASE, 9, 1)] == [0, 0]
+    assert claim(store, share("ring/0", task="ring")) == []
+    assert [head.line.queue for head in heads(store)] == ["ringing"]
+    assert len(claim(store, share("ringing", task="ring"))) == 1
+    store.resume("ring")
+    assert len(heads(store)) == 2
+    store.pause("ring/1", NOW)
+    assert [len(grant.items) for grant in store.claim_metered(keyed(2), "w1", NOW, LEASE, 9, 1)] == [2, 0]

@@ -298,7 +298,7 @@ def test_what_is_due_becomes_items_that_carry_where_they_came_from(store: Store)
     two = enroll_one(store, key="plain", next_at=after(-1), rule="every 1s")
     enroll_one(store, key="later", next_at=after(1))
     assert recur(store) == 2
-    (item,) = claim(store, share("q", ranks=(3,)))
+    (item,) = claim(store, share("q", ranks=(3,), task="ring"))
     assert (item.task, item.args, item.planned_at, item.due_at) == ("ring", b'{"n":1}', NOW, NOW)
     assert (item.schedule_id, item.streak, item.fingerprint, item.expires_at) == (one, 0, None, after(90.5))
     assert (item.key, item.lane, item.rank, item.attempt) == (None, "main", 3, 1)

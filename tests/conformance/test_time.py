@@ -29,7 +29,7 @@ def test_a_due_time_survives_to_the_microsecond(store: Store, time: datetime, wa
     found = fetch(store, row[0])
     assert (found.due_at, found.planned_at) == (time, time)
     assert found.due_at.utcoffset() is not None
-    assert [head.due_at for head in store.survey()] == [time]
+    assert [head.due_at for head in store.survey()[0]] == [time]
     assert claim(store, now=time - timedelta(microseconds=1) if time > ODD[0] else NOW.replace(year=1969)) == []
     assert claim(store, now=time, lease=timedelta(0))[0].due_at == time
 

@@ -39,7 +39,7 @@ def test_a_put_by_another_store_is_told(store: Store, other: Store, heard: queue
     news = heard.get(timeout=PATIENCE)
     if not is_sqlite(store):
         assert news is not None
-        assert (news.queue, news.lane, news.rank) == ("ring0", "main", 2)
+        assert (news.line.queue, news.lane, news.rank) == ("ring0", "main", 2)
 
 
 def test_a_load_by_another_store_is_told(store: Store, other: Store, heard: queue.Queue[News]) -> None:
@@ -57,4 +57,4 @@ def test_every_queue_of_a_burst_is_told(store: Store, other: Store, heard: queue
     while wanted:
         news = heard.get(timeout=PATIENCE)
         assert isinstance(news, Head)
-        wanted.discard(news.queue)
+        wanted.discard(news.line.queue)

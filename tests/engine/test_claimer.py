@@ -10,9 +10,9 @@ from duly.clock import EPOCH
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters
 from duly.engine.work import Hands
-from duly.model import Done, Head, Item, Share
+from duly.model import Done, Item, Line, Share
 from duly.store import Store
-from tests.support import NOW, after, counts, fetch, leases, put, settle, show
+from tests.support import NOW, after, counts, fetch, head, leases, put, settle, show
 
 POLL, SWEEP, LEASE = 60.0, 5.0, 20.0
 
@@ -23,14 +23,14 @@ class Basket:
     meters: Meters | None = None
     batch = 1
 
-    def __init__(self, room: int = 10, tasks: tuple[str, ...] = ("ring",), queues: tuple[str, ...] = ()) -> None:
+    def __init__(self, room: int = 10, tasks: tuple[str, ...] = ("ring",)) -> None:
         self.tasks = list(tasks)
         self.size = room
-        self.queues = queues
+        self.allowed: dict[str, int] = {}
         self.items: list[Item] = []
 
-    def serves(self, queue: str) -> bool:
-        return not self.queues or queue in self.queues
+    def allowance(self, line: Line) -> int:
+        return self.allowed.get(line.queue, self.room())
 
     def room(self) -> int:
         return self.size - len(self.items)
@@ -63,7 +63,7 @@ def test_a_put_in_between_does_not_make_it_forget_what_was_to_come(store: Store)
     one = claimer(store, pool)
     assert one.tick(NOW) == after(5)
     put(store, due_at=after(1))
-    one.hear(Head("ring", "main", 0, after(1)))
+    one.hear(head("ring", due_at=after(1)))
     one.tick(after(1))
     one._look_at = after(1000)  # even if nobody looked again
     assert one.tick(after(2)) == after(5)
@@ -91,7 +91,7 @@ def test_news_of_a_put_is_enough_to_claim_it_without_a_survey(store: Store) -> N
     heard: list[bool] = []
     one.heard = lambda: heard.append(True)
     put(store, due_at=after(1))
-    one.hear(Head("ring", "main", 0, after(1)))
+    one.hear(head("ring", due_at=after(1)))
     assert heard == [True]
     one.tick(after(0.5))
     assert pool.items == []
@@ -135,7 +135,7 @@ def test_an_item_of_an_unknown_task_is_left_alone_and_asked_for_ever_more_rarely
 def test_pools_do_not_spoil_each_others_outlook(store: Store) -> None:
     put(store, 2, task="ring")
     put(store, 2, task="sing")
-    ring, sing = Basket(tasks=("ring",), queues=("ring",)), Basket(tasks=("sing",), queues=("sing",))
+    ring, sing = Basket(tasks=("ring",)), Basket(tasks=("sing",))
     claimer(store, ring, sing).tick(NOW)
     assert {item.task for item in ring.items} == {"ring"}
     assert {item.task for item in sing.items} == {"sing"}
@@ -261,7 +261,7 @@ def test_a_backlog_is_not_passed_over_for_the_newest(store: Store) -> None:
     one = claimer(store, pool)
     one.tick(NOW)
     put(store, due_at=NOW)
-    one.hear(Head("ring", "main", 0, EPOCH))
+    one.hear(head("ring", due_at=EPOCH))
     pool.size = 100
     one.tick(after(0.01))
     one.tick(after(0.2))
@@ -279,7 +279,7 @@ def test_a_put_that_is_told_while_a_claim_is_under_way_is_not_forgotten(store: S
             super().begin(items)
             if len(self.items) == 1:  # after the claim saw the table, before it is over
                 put(other, due_at=NOW)
-                one.hear(Head("ring", "main", 0, EPOCH))
+                one.hear(head("ring", due_at=EPOCH))
 
     pool = Late()
     one = claimer(store, pool)

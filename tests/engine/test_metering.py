@@ -9,31 +9,23 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from duly import Backoff, Duly, Limit, Windows
+from duly.clock import ManualClock
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters, metering_of, meters_of, prefixes_of
 from duly.engine.pools import AsyncPool, Slot, ThreadPool
 from duly.engine.work import Hands, Work
-from duly.model import Done, Item, Meter, Released
+from duly.model import Done, Item, Meter, Released, Share
 from duly.store import Store
 from duly.task import Task
 from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket
 from tests.model.test_decide import an_item
-from tests.support import NOW, after, counts, put, settle
+from tests.support import NOW, after, counts, put, settle, share
 
 SLOW = timedelta(seconds=61.2)  # a minute and its slack
-
-
-class Clock:
-    """What time it is for meters: the time of the tick, unless told otherwise."""
-
-    def __init__(self) -> None:
-        self.now = NOW
-
-    def __call__(self) -> datetime:
-        return self.now
 
 
 class Limited(Basket):
@@ -48,12 +40,12 @@ class Limited(Basket):
         self.granted.append((calls, start_by))
 
 
-def claimer(store: Store, pool: Basket, clock: Clock | None = None) -> Claimer:
-    return Claimer(store, [pool], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, fresh_now=clock)
+def claimer(store: Store, pool: Basket, clock: ManualClock | None = None) -> Claimer:
+    return Claimer(store, [pool], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
 
 
-def tick(one: Claimer, clock: Clock, now: datetime) -> datetime:
-    clock.now = now
+def tick(one: Claimer, clock: ManualClock, now: datetime) -> datetime:
+    clock.set(now)
     return one.tick(now)
 
 
@@ -77,10 +69,13 @@ def test_each_lane_has_its_own_meters() -> None:
 
     meters = meters_of([sync])
     boeing = Meter("boeing", 2, per=60)
-    assert meters.of("sync", "main", False, NOW) == (boeing,)
-    assert meters.of("sync", "main", True, NOW) == (boeing, Meter("backlog:sync", 100, per=1))
+    fresh, late, retry = share("sync", floors=(NOW,)), share("sync", floors=(after(-90),)), share("sync", "retry")
+    assert list(meters.of(fresh, NOW)) == [(fresh, (boeing,))]
+    assert list(meters.of(late, NOW)) == [(late, (boeing, Meter("backlog:sync", 100, per=1)))]
     window = Meter("window:sync cron 30 2-22/4 * * *", 50, since=after(-9_000), until=after(5_400))
-    assert meters.of("sync", "retry", True, NOW) == (boeing, window)
+    torn = replace(retry, started_since=after(-9_000))
+    assert list(meters.of(retry, NOW)) == [(retry, (boeing, window))]
+    assert list(meters.of(retry, NOW, with_torn=True)) == [(torn, (boeing,)), (retry, (boeing, window))]
 
 
 def test_a_limit_per_value_has_a_queue_and_a_meter_for_each() -> None:
@@ -94,8 +89,9 @@ def test_a_limit_per_value_has_a_queue_and_a_meter_for_each() -> None:
         "fetch/a", "fetch/b c", "fetch/e3b0c44298fc1c149afbf4c8996fb924",
     ]  # fmt: skip
     meters = meters_of([fetch])
-    assert [meter.name for meter in meters.of("fetch/a", "main", False, NOW)] == ["shop:a", "all"]
-    assert [meter.name for meter in meters.of("fetch", "main", False, NOW)] == ["shop", "all"]
+    for name, names in (("fetch/a", ["shop:a", "all"]), ("fetch", ["shop", "all"])):
+        ((_, found),) = meters.of(share(name, floors=(NOW,)), NOW)
+        assert [meter.name for meter in found] == names
     assert metering_of(fetch)[0] == fetch.limits
 
 
@@ -104,7 +100,7 @@ def test_a_limit_per_value_has_a_queue_and_a_meter_for_each() -> None:
 
 def test_it_claims_what_a_limit_grants_and_comes_back_when_there_is_more(store: Store) -> None:
     put(store, 5)
-    pool, clock = Limited(Limit("x", 2, per="1m")), Clock()
+    pool, clock = Limited(Limit("x", 2, per="1m")), ManualClock(NOW)
     one = claimer(store, pool, clock)
     assert tick(one, clock, NOW) == after(60), "a limit may be raised meanwhile: it asks again within a minute"
     assert len(pool.items) == 2
@@ -118,7 +114,7 @@ def test_it_claims_what_a_limit_grants_and_comes_back_when_there_is_more(store: 
 
 def test_a_raised_limit_is_noticed(store: Store) -> None:
     put(store, 9)
-    pool, clock = Limited(Limit("x", 2, per="1h")), Clock()
+    pool, clock = Limited(Limit("x", 2, per="1h")), ManualClock(NOW)
     one = claimer(store, pool, clock)
     tick(one, clock, NOW)
     store.write("set_meter", {"name": "x", "most": 5, "per": None})
@@ -129,8 +125,8 @@ def test_a_raised_limit_is_noticed(store: Store) -> None:
 def test_the_time_that_counts_is_that_of_the_claim(store: Store) -> None:
     """A tick may have begun long before its claim."""
     put(store, 3)
-    pool, clock = Limited(Limit("x", 1, per="1m")), Clock()
-    clock.now = after(5)
+    pool, clock = Limited(Limit("x", 1, per="1m")), ManualClock(NOW)
+    clock.set(after(5))
     claimer(store, pool, clock).tick(NOW)
     assert store.read("all_meters", {"after": "", "most": 100})[0][3] == [after(5)]
     assert pool.items[0].started_at == after(5)
@@ -147,19 +143,19 @@ def test_calls_must_begin_within_the_slack_of_their_limit(store: Store) -> None:
     put(store, 2)
     pool = Limited(Limit("x", 1, per="1m"), Limit("y", 5, per="1s"))
     begun = time.monotonic()
-    claimer(store, pool, Clock()).tick(NOW)
+    claimer(store, pool, ManualClock(NOW)).tick(NOW)
     ((calls, start_by),) = pool.granted
     assert calls == 1
     assert begun < start_by < time.monotonic() + 0.05
     unhurried = Limited(Limit("gpu", 1))
-    claimer(store, unhurried, Clock()).tick(NOW)
+    claimer(store, unhurried, ManualClock(NOW)).tick(NOW)
     assert unhurried.granted == [(1, float("inf"))]
 
 
 def test_batches_are_claimed_whole(store: Store) -> None:
     put(store, 50)
     pool = Limited(Limit("x", 3, per="1m"), room=47, batch=10)
-    claimer(store, pool, Clock()).tick(NOW)
+    claimer(store, pool, ManualClock(NOW)).tick(NOW)
     assert len(pool.items) == 30
     assert pool.granted[0][0] == 3
 
@@ -168,13 +164,13 @@ def test_a_pool_that_can_begin_nothing_claims_nothing(store: Store) -> None:
     put(store, 3)
     pool = Limited(Limit("x", 3, per="1m"))
     pool.free_calls = lambda: 0  # type: ignore[method-assign]
-    claimer(store, pool, Clock()).tick(NOW)
+    claimer(store, pool, ManualClock(NOW)).tick(NOW)
     assert pool.items == []
 
 
 def test_calls_at_the_same_time_are_claimed_one_by_one_and_asked_for_again_soon(store: Store) -> None:
     put(store, 100)
-    pool, clock = Limited(Limit("gpu", 2)), Clock()
+    pool, clock = Limited(Limit("gpu", 2)), ManualClock(NOW)
     one = claimer(store, pool, clock)
     now = NOW
     for _ in range(20):  # long works: it has asked in vain for a while
@@ -191,7 +187,7 @@ def test_calls_at_the_same_time_are_claimed_one_by_one_and_asked_for_again_soon(
 
 def test_an_empty_queue_under_a_limit_is_asked_ever_more_rarely(store: Store) -> None:
     put(store, task="mystery", queue="ring")
-    pool, clock = Limited(Limit("x", 2, per="1m")), Clock()
+    pool, clock = Limited(Limit("x", 2, per="1m")), ManualClock(NOW)
     one = claimer(store, pool, clock)
     now = NOW
     for _ in range(40):
@@ -205,12 +201,12 @@ def test_a_limit_on_one_queue_does_not_hold_the_others(store: Store) -> None:
     put(store, 3, queue="b")
 
     class ByQueue(Meters):
-        def of(self, queue: str, *more: Any) -> tuple[Meter, ...]:
-            return super().of(queue, *more) if queue == "a" else ()
+        def of(self, each: Share, *more: Any) -> Iterator[tuple[Share, tuple[Meter, ...]]]:
+            return super().of(each, *more) if each.queue == "a" else iter([(each, ())])
 
     pool = Limited()
     pool.meters = ByQueue(((Limit("x", 1, per="1m"),), None, None))
-    claimer(store, pool, Clock()).tick(NOW)
+    claimer(store, pool, ManualClock(NOW)).tick(NOW)
     assert sorted(item.queue for item in pool.items) == ["a", "b", "b", "b"]
 
 
@@ -220,7 +216,7 @@ def test_a_limit_on_one_queue_does_not_hold_the_others(store: Store) -> None:
 def test_a_paced_backlog_does_not_hold_back_what_is_fresh(store: Store) -> None:
     put(store, 20, due_at=after(-3600))
     put(store, 3, due_at=after(5))
-    pool, clock = Limited(backlog=Limit("backlog", 2, per="1m")), Clock()
+    pool, clock = Limited(backlog=Limit("backlog", 2, per="1m")), ManualClock(NOW)
     one = claimer(store, pool, clock)
     tick(one, clock, NOW)
     assert len(pool.items) == 2, "the backlog has its pace"
@@ -237,7 +233,7 @@ def test_a_paced_backlog_does_not_hold_back_what_is_fresh(store: Store) -> None:
 
 def test_beside_a_paced_backlog_nobody_asks_without_a_pause(store: Store) -> None:
     put(store, 20, due_at=after(-3600))
-    pool, clock = Limited(backlog=Limit("backlog", 2, per="1m")), Clock()
+    pool, clock = Limited(backlog=Limit("backlog", 2, per="1m")), ManualClock(NOW)
     one = claimer(store, pool, clock)
     now, ticks = NOW, 0
     while now < after(60):
@@ -251,7 +247,7 @@ def test_a_limit_holds_for_fresh_and_late_together(store: Store) -> None:
     put(store, 20, due_at=after(-3600))
     put(store, 20, due_at=after(-1))
     pool = Limited(Limit("x", 4, per="1m"), backlog=Limit("backlog", 2, per="1m"), room=30)
-    one = claimer(store, pool, Clock())
+    one = claimer(store, pool, ManualClock(NOW))
     assert one.tick(NOW) == after(60)
     assert len(pool.items) == 4
     assert any(item.due_at == after(-1) for item in pool.items)
@@ -368,7 +364,7 @@ def test_room_is_for_calls_that_can_begin_at_once(make: Make) -> None:
 
 def test_a_limit_holds_over_two_workers(store: Store, other: Store) -> None:
     put(store, 30)
-    clock = Clock()
+    clock = ManualClock(NOW)
     pools = [Limited(Limit("x", 3, per="1m"), room=30) for _ in range(2)]
     claimers = [claimer(each, pool, clock) for each, pool in zip((store, other), pools, strict=True)]
     taken = []

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.model import Meter
+from duly.model import Ask, Meter
 from duly.policy.limits import LEAST_SLACK, MOST, Limit, parse_limit, period, slack, tokens, worth_keeping
-from duly.store.base import calls_for, quota
+from duly.store.granting import Rations, calls_for, calls_of
 from tests.model.test_decide import an_item
-from tests.support import NOW, after
+from tests.support import NOW, after, share
 
 MINUTE = Meter("boeing", 2, per=60)
 SLOW = timedelta(seconds=61.2)  # a minute and its slack
@@ -149,33 +149,47 @@ def test_no_window_ever_holds_more_calls_than_the_limit(
 # -- several at once
 
 
+def offered(
+    *meters: Meter, hits: dict[str, list[datetime]] | None = None, running: dict[str, int] | None = None,
+    calls: int = 10, batch: int = 1,
+) -> tuple[int, int, bool, datetime | None]:  # fmt: skip
+    """Calls and items that one ask is offered; whether it is refused, and when it may come back."""
+    ask = Ask(share(limit=1_000), meters)
+    rows = [(name, None, None, log) for name, log in (hits or {}).items()]
+    rations = Rations([ask], rows, running or {}, NOW)
+    if refused := rations.refusal(ask):
+        return 0, 0, refused.is_refused, refused.until
+    granted, part = rations.offer(ask, calls, batch)
+    return granted, part.limit if part else 0, False, None
+
+
 def test_all_meters_must_have_room() -> None:
     gpu, minute = Meter("gpu", 3), MINUTE
-    assert quota([gpu, minute], {"boeing": [after(-5)]}, {"gpu": 1}, NOW, 10, 1) == (1, 1, None)
-    assert quota([gpu], {}, {"gpu": 1}, NOW, 10, 5) == (1, 5, None), "each under a lease of its own"
-    assert quota([gpu, minute], {}, {"gpu": 3}, NOW, 10, 1) == (0, 0, None), "until something ends"
-    assert quota([gpu, minute], {"boeing": [NOW, NOW]}, {}, NOW, 10, 1) == (0, 0, NOW + SLOW)
-    assert quota([gpu, minute], {"boeing": [NOW, NOW]}, {"gpu": 3}, NOW, 10, 1) == (0, 0, None)
+    assert offered(gpu, minute, hits={"boeing": [after(-5)]}, running={"gpu": 1}) == (1, 1, False, None)
+    assert offered(gpu, running={"gpu": 1}, batch=5) == (2, 10, False, None)
+    assert offered(gpu, minute, running={"gpu": 3}) == (0, 0, True, None), "until something ends"
+    assert offered(gpu, minute, hits={"boeing": [NOW, NOW]}) == (0, 0, True, NOW + SLOW)
+    assert offered(gpu, minute, hits={"boeing": [NOW, NOW]}, running={"gpu": 3}) == (0, 0, True, None)
 
 
 def test_of_several_that_have_no_room_the_last_says_when_to_come_back() -> None:
     other = Meter("other", 1, per=3600)
-    assert quota([MINUTE, other], {"boeing": [NOW, NOW], "other": [NOW]}, {}, NOW, 1, 1)[2] == after(3672)
+    assert offered(MINUTE, other, hits={"boeing": [NOW, NOW], "other": [NOW]})[3] == after(3672)
 
 
 def test_a_batch_costs_one_call() -> None:
-    assert quota([MINUTE], {}, {}, NOW, 10, 25) == (2, 50, None)
-    assert quota([], {}, {}, NOW, 3, 25) == (3, 75, None)
+    assert offered(MINUTE, batch=25) == (2, 50, False, None)
+    assert offered(calls=3, batch=25) == (3, 75, False, None)
 
 
 def test_a_window_caps_items_and_not_calls() -> None:
-    assert quota([WINDOW], {}, {}, NOW, 10, 2) == (3, 5, None)
-    assert quota([WINDOW, MINUTE], {}, {}, NOW, 10, 2) == (2, 4, None)
-    assert quota([WINDOW], {WINDOW.name: [NOW] * 5}, {}, NOW, 10, 2) == (0, 0, after(600))
+    assert offered(WINDOW, batch=2) == (3, 5, False, None)
+    assert offered(WINDOW, MINUTE, batch=2) == (2, 4, False, None)
+    assert offered(WINDOW, hits={WINDOW.name: [NOW] * 5}, batch=2) == (0, 0, True, after(600))
 
 
 def test_whoever_asks_for_nothing_gets_nothing() -> None:
-    assert quota([MINUTE], {}, {}, NOW, 0, 10) == (0, 0, None)
+    assert offered(MINUTE, calls=0, batch=10) == (0, 0, False, None)
 
 
 def test_items_under_suspicion_are_called_alone() -> None:
@@ -184,3 +198,6 @@ def test_items_under_suspicion_are_called_alone() -> None:
     assert calls_for([suspect] * 2 + [plain] * 10, 10) == 3
     assert calls_for([suspect] * 2 + [plain] * 10, 1) == 12
     assert calls_for([], 10) == 0
+    calls = [len(call) for call in calls_of([suspect] * 2 + [plain] * 12, 10)]
+    assert calls == [1, 1, 10, 2]
+    assert len(list(calls_of([suspect] * 2 + [plain] * 10, 1))) == 12

@@ -47,7 +47,7 @@ from duly.model import (
 )
 from duly.policy import Backoff
 from duly.store import Store
-from tests.support import NOW, leases_on, new, opened, query, share
+from tests.support import NOW, heads, leases_on, new, opened, query, share
 
 SOAK = os.environ.get("DULY_SOAK") == "1"
 BUDGET = settings(
@@ -169,7 +169,7 @@ class Life(RuleBasedStateMachine):
             self.now = max(self.now, min(item.due_at for item in self.items.values() if item.state == "waiting"))
         shares = [share(task, lane, (0, 1), limit) for task in known for lane in LANES]
         expected = [item for each in shares for item in self.due(each.queue, each.lane)[:limit]]
-        claimed = self.store.claim(shares, known, worker, self.now, self.now + LEASE)
+        claimed = self.store.claim(shares, worker, self.now, LEASE)
         assert {item.id for item in claimed} == {item.id for item in expected}
         if not claimed:
             return
@@ -305,7 +305,7 @@ class Life(RuleBasedStateMachine):
             if item.state == "waiting" and item.queue not in self.paused:
                 place = (item.queue, item.lane, item.rank)
                 earliest[place] = min(item.due_at, earliest.get(place, item.due_at))
-        assert {(head.queue, head.lane, head.rank): head.due_at for head in self.store.survey()} == earliest
+        assert {(head.line.queue, head.lane, head.rank): head.due_at for head in heads(self.store)} == earliest
 
     @invariant()
     def tries_are_bounded(self) -> None:

@@ -6,7 +6,9 @@ from tests.support import share
 
 QUEUES = [f"q{n}" for n in range(5)]
 SHARES = [
-    share(queue, lane, (0, 1, 2), limit=10) for queue in (*QUEUES, "backlog", "nowhere") for lane in ("main", "retry")
+    share(queue, lane, (0, 1, 2), limit=10, task="ring")
+    for queue in (*QUEUES, "backlog", "nowhere")
+    for lane in ("main", "retry")
 ]
 DUE = 40  # items due now in each queue, over both lanes and three ranks; the backlog has many more
 LEASES = 200  # that have run out, each with ten items

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from duly.clock import EPOCH
-from duly.model import Head
+from duly.model import Head, Line
 from duly.store.herald import Herald, head_of, news_of
 from tests.support import NOW, new
 
@@ -63,7 +63,7 @@ def test_news_that_cannot_be_told_harms_nobody() -> None:
 @pytest.mark.parametrize("queue_name", ["ring", "a b", "tab\there", "漢"])
 def test_news_tells_the_head_that_a_put_made(queue_name: str) -> None:
     told = head_of(news_of(new(queue=queue_name, rank=-7, due_at=NOW)))
-    assert told == Head(queue_name, "main", -7, NOW)
+    assert told == Head(Line(queue_name, "ring"), "main", -7, NOW)
     assert head_of(news_of(new(due_at=None))).due_at == EPOCH, "no time means at once"
 
 

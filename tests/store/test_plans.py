@@ -16,11 +16,11 @@ import psycopg
 import pytest
 
 from duly.advance import advance_all, changed
-from duly.model import Done, Failed, Fingerprint, Item, Lost, Meter, NewSchedule, Share
+from duly.model import Ask, Done, Failed, Fingerprint, Item, Lost, Meter, NewSchedule
 from duly.store.migrate import migrate
 from duly.store.postgres import PostgresStore
 from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES
-from tests.support import NOW, after, decided, fresh_database, new, opened, share
+from tests.support import LEASE, NOW, after, decided, fresh_database, new, opened, share
 
 pytestmark = pytest.mark.xdist_group("plans")
 
@@ -122,7 +122,7 @@ def gather(url: str, mode: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     store = Explained(url, mode)
     try:
         yield "survey", store.plans(store.survey)
-        claim = partial(store.claim, SHARES, ["ring"], "w1", NOW, after(20))
+        claim = partial(store.claim, SHARES, "w1", NOW, LEASE)
         items = claim()
         yield "claim", store.plans(lambda: items.extend(claim()))
         held = {items[-1].fence: [item.id for item in items if item.fence == items[-1].fence]}
@@ -152,10 +152,9 @@ def gather_time(store: Explained) -> Iterator[tuple[str, list[dict[str, Any]]]]:
     recur = partial(store.revise, None, NOW, 20, partial(advance_all, NOW))
     yield "recur", store.plans(lambda: recur() == 20 or pytest.fail("nothing was due"))
     items: list[Item] = []
-    claim = partial(
-        store.claim_metered, share("recurring", limit=20), ["ring"], "w1", NOW, after(20), [Meter("x", 1000)], 1, 20
-    )
-    yield "claim metered", store.plans(lambda: items.extend(claim()[0]))
+    ask = Ask(share("recurring", limit=20, task="ring"), (Meter("x", 1000),))
+    claim = partial(store.claim_metered, [ask], "w1", NOW, LEASE, 1, 20)
+    yield "claim metered", store.plans(lambda: items.extend(claim()[0].items))
     assert len(items) == 20
     ends = [decided(item, Failed("busy") if item.id % 2 else Fingerprint("v1")) for item in items]
     yield "settle members", store.plans(lambda: store.settle(ends, [items[0].fence]))
@@ -233,17 +232,17 @@ def test_a_long_transaction_elsewhere_does_not_slow_claims(postgres_url: str) ->
             elsewhere.execute("set transaction isolation level repeatable read")
             elsewhere.execute("select count(*) from duly_item")
             store.load(new(due_at=after(n * 0.001)) for n in range(20_000))
-            share = Share("ring", "main", (0,), 1_000, (NOW,))
+            some = share(limit=1_000, floors=(NOW,))
             blocks = []
             for _ in range(15):
                 claimed: list[Item] = []
-                act = partial(store.claim, [share], ["ring"], "w1", after(60), after(80))
+                act = partial(store.claim, [some], "w1", after(60), LEASE)
                 told = store.plans(lambda act=act, claimed=claimed: claimed.extend(act()))
-                reads = [node for plan in told for node in nodes(plan) if node.get("Index Name") == "duly_item_due"]
+                reads = [node for plan in told for node in nodes(plan) if node.get("Index Name") == "duly_item_line"]
                 blocks.append(sum(node["Shared Hit Blocks"] + node["Shared Read Blocks"] for node in reads))
                 assert len(claimed) == 1_000
                 store.settle([decided(item, Done()) for item in claimed], [claimed[0].fence])
-                share = Share("ring", "main", (0,), 1_000, (claimed[-1].due_at,))
+                some = share(limit=1_000, floors=(claimed[-1].due_at,))
         assert max(blocks[5:]) < 2 * max(blocks[:5]), blocks
     finally:
         store.close()

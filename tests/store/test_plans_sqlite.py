@@ -14,19 +14,23 @@ from typing import Any
 import pytest
 
 from duly.advance import advance_all
-from duly.model import Done, Failed, Fingerprint, Item, Meter
+from duly.model import Ask, Done, Failed, Fingerprint, Item, Meter
 from duly.store.migrate import migrate
 from duly.store.sql import sections
 from duly.store.sqlite import SqliteStore, to_int
 from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES
-from tests.support import NOW, after, decided, opened, share
+from tests.support import LEASE, NOW, after, decided, opened, share
 
 pytestmark = pytest.mark.xdist_group("plans-sqlite")
 
+PLACE = {"queue": "q1", "lane": "main", "rank": 0, "task": "ring", "owner": ""}
 # What the store passes to each statement; the values do not matter to the plan.
 STATEMENTS: dict[str, dict[str, Any]] = {
-    "survey": {"most": 10_000},
-    "pick": {"queue": "q1", "lane": "main", "rank": 0, "since": 0, "now": to_int(NOW), "tasks": '["ring"]', "most": 10},
+    "survey": {**PLACE, "most": 1_000},
+    "newest": {"now": to_int(NOW), "most": 10},
+    "oldest": {"now": to_int(NOW), "most": 10},
+    "next_due": {"now": to_int(NOW)},
+    "pick": {**PLACE, "since": 0, "now": to_int(NOW), "started_since": None, "most": 10},
     "claim": {"ids": "[1,2]", "fence": 7, "worker": "w1", "now": to_int(NOW)},
     "held": {"ids": "[1,2]"},
     "settle_done": {"ids": "[1,2]", "fence": 7, "finished_at": to_int(NOW)},
@@ -106,7 +110,7 @@ def test_sqlite_searches_by_index_and_never_scans_the_items(seeded_file: str, na
         statement = f"explain query plan {sections('sqlite')[name]}"
         told = [row[3] for row in connection.execute(statement, STATEMENTS[name])]
     assert [line for line in told if line.startswith("SCAN") and line.split()[1] in ("duly_item", "i", "n",
-            "duly_schedule") and "INDEX duly_item_due" not in line] == []  # fmt: skip
+            "duly_schedule") and "INDEX duly_item_line" not in line] == []  # fmt: skip
     assert any(line.startswith("SEARCH") for line in told)
     if name in ("pick", "old", "survey", "due_schedules"):
         assert [line for line in told if "TEMP B-TREE" in line] == []
@@ -148,7 +152,7 @@ def count_steps(store: SqliteStore) -> Iterator[tuple[str, int]]:
 
     store.connect = watched  # type: ignore[method-assign]
     items = []
-    yield "claim", counted(lambda: items.extend(store.claim(SHARES, ["ring"], "w1", NOW, after(20))))
+    yield "claim", counted(lambda: items.extend(store.claim(SHARES, "w1", NOW, LEASE)))
     held = {items[0].fence: [item.id for item in items]}
     yield "extend", counted(lambda: store.extend(held, NOW, after(20)))
     changes = [decided(item, Failed("busy") if item.id % 2 else Done()) for item in items]
@@ -160,8 +164,9 @@ def count_steps(store: SqliteStore) -> Iterator[tuple[str, int]]:
     recur = partial(store.revise, None, NOW, 20, partial(advance_all, NOW))
     yield "recur", counted(lambda: recur() == 20 or pytest.fail("nothing was due"))
     made: list[Item] = []
-    metered = partial(store.claim_metered, share("recurring", limit=20), ["ring"], "w1", NOW, after(20))
-    yield "claim metered", counted(lambda: made.extend(metered([Meter("x", 1000)], 1, 20)[0]))
+    ask = Ask(share("recurring", limit=20, task="ring"), (Meter("x", 1000),))
+    metered = partial(store.claim_metered, [ask], "w1", NOW, LEASE, 1, 20)
+    yield "claim metered", counted(lambda: made.extend(metered()[0].items))
     assert len(made) == 20
     ends = [decided(item, Failed("busy") if item.id % 2 else Fingerprint("v1")) for item in made]
     yield "settle members", counted(lambda: store.settle(ends, [made[0].fence]))

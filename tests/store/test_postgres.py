@@ -72,10 +72,10 @@ def test_a_pooler_that_forgets_prepared_statements_is_survived(narrow: Store) ->
     for _ in range(5):
         narrow.survey()
     forget_statements(narrow)
-    assert [head.queue for head in narrow.survey()] == ["ring"]
+    assert [head.line.queue for head in narrow.survey()[0]] == ["ring"]
     for _ in range(5):
         forget_statements(narrow)
-        assert narrow.survey(), "from now on nothing is prepared"
+        assert narrow.survey()[0], "from now on nothing is prepared"
     assert settle(narrow, claim_one(narrow), Done()) == []
 
 
@@ -110,7 +110,7 @@ def test_a_lost_connection_is_unavailable_and_the_next_call_has_a_new_one(store:
     terminate(store)
     with pytest.raises(StoreUnavailable, match="cannot reach the database"):
         store.survey()
-    assert len(store.survey()) == 1
+    assert len(store.survey()[0]) == 1
 
 
 def test_a_lost_race_is_unavailable_and_may_be_tried_again(store: Store) -> None:
@@ -237,10 +237,10 @@ def test_strangers_news_is_told_as_something_changed(store: Store) -> None:
     told.get(timeout=PATIENCE)
     query(store, "select pg_notify('duly', 'hello')")
     assert told.get(timeout=PATIENCE) is None
-    query(store, "select pg_notify('duly', '0\t3\tmy queue')")
+    query(store, "select pg_notify('duly', '0\t3\tring\t\tmy queue')")
     news = told.get(timeout=PATIENCE)
     assert isinstance(news, Head)
-    assert (news.queue, news.rank) == ("my queue", 3)
+    assert (news.line.queue, news.rank) == ("my queue", 3)
     stop.set()
     put(store, due_at=None)
     thread.join(PATIENCE)
@@ -256,7 +256,7 @@ def test_what_is_due_much_later_wakes_nobody(store: Store) -> None:
     put(store, task="mail", due_at=None)
     news = told.get(timeout=PATIENCE)
     assert isinstance(news, Head)
-    assert news.queue == "mail"
+    assert news.line.queue == "mail"
     stop.set()
     put(store, due_at=None)
     thread.join(PATIENCE)

@@ -1,54 +1,55 @@
 """Claims due items when there is room for them, and knows when to look again.
 
-It keeps the heads of the queues (the earliest due time of each queue, lane and rank) from a survey and from news of
-puts, sleeps until the nearest of them, and claims what is due, split fairly. A group that looked due but gave nothing
-belongs to someone else at this moment; it is left alone for a growing while.
+It learns of lines that have something due from surveys and from news of puts, sleeps until the nearest due time, and
+claims what is due, split fairly. Lines of any number are looked at in portions, one after the other; what has just
+fallen due is found by its time meanwhile, so that nothing waits for a walk over all of them.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Protocol
 
-from msgspec.structs import replace
-
-from duly.clock import EPOCH
+from duly.clock import EPOCH, Clock
 from duly.decide import UNKNOWN, decide
 from duly.engine.metering import Meters
-from duly.engine.shares import share_out
+from duly.engine.outlook import BARREN, SOON, Outlook, Rota
+from duly.engine.shares import kind_of
 from duly.engine.work import Hands
-from duly.model import Expired, Head, Item, Lane, Meter, Released, Share
+from duly.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
 from duly.policy.limits import slack
-from duly.store.base import FRESH, News, Store
+from duly.store.base import FRESH, START, News, Store
 
-Group = tuple[str, Lane, int]
-
-BARREN = timedelta(milliseconds=50)
-NEWEST = timedelta(seconds=60)
-NEVER_BARREN = (EPOCH, timedelta())
-# After a claim that emptied a group, look for what comes next there, once for all claims of this while.
+# After a claim that emptied a line, look for what comes next there, once for all claims of this while.
 LATER = timedelta(milliseconds=100)
 # A limit may be raised while we wait for it.
 ASK_AGAIN = timedelta(seconds=60)
-# Beside a backlog that waits for its pace, and where calls at the same time are limited, nobody tells when to ask.
-SOON = timedelta(milliseconds=500)
+# What is swamped by unwritten results is asked again after this.
+BREATH = timedelta(milliseconds=50)
 # Of a meter's slack, the part in which a call must begin.
 START_WITHIN = 0.8
+# Lines looked at in one go, and items in a glance at what has just fallen due.
+PORTION = 1_000
+GLANCED = 200
+# Claims of one tick, after which whoever wants us to stop or to listen has their turn.
+ROUNDS = 1_000
 
 
 class Pool(Protocol):
-    """Where claimed items go: it says how many it can take now, of which tasks, from which queues."""
+    """Where claimed items go: it says how many it can take now, of which tasks, and of which lines."""
 
     tasks: Sequence[str]
     batch: int
     meters: Meters | None  # None: nothing limits its tasks
 
-    def serves(self, queue: str) -> bool: ...
-
     def room(self) -> int: ...
+
+    def allowance(self, line: Line) -> int:
+        """How many more items of this line it would take."""
+        ...
 
     def free_calls(self) -> int:
         """How many calls could begin at once."""
@@ -57,101 +58,6 @@ class Pool(Protocol):
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
         """Run these; at most so many calls, and none that cannot begin by then (on the monotonic clock)."""
         ...
-
-
-class Outlook:
-    """What one pool may expect: the heads it knows of, and the groups that gave nothing when asked."""
-
-    def __init__(self, pool: Pool, longest: timedelta) -> None:
-        self.pool = pool
-        self._longest = longest
-        self._heads: dict[Group, datetime] = {}
-        self._seen: dict[Group, datetime] = {}  # the heads of the last survey
-        self._barren: dict[Group, tuple[datetime, timedelta]] = {}
-        self._held: dict[Group, datetime] = {}  # a meter has no room for these before then
-        self._paced: dict[Group, datetime] = {}  # the same for their backlog alone
-        self.fresh: set[Group] = set()  # told of, and due since a moment ago
-        self.news = 0  # how often it was told of something
-
-    def surveyed(self, heads: Sequence[Head]) -> None:
-        self.fresh.clear()
-        served = {head.queue for head in heads if self.pool.serves(head.queue)}
-        self._seen = {(head.queue, head.lane, head.rank): head.due_at for head in heads if head.queue in served}
-        self._heads = dict(self._seen)
-        waits: dict[Group, Any]
-        for waits in (self._barren, self._held, self._paced):
-            for group in set(waits).difference(self._heads):
-                waits.pop(group, None)
-
-    def heard(self, head: Head) -> None:
-        if not self.pool.serves(head.queue):
-            return
-        group = (head.queue, head.lane, head.rank)
-        if head.due_at == EPOCH:
-            self.fresh.add(group)
-        else:
-            self._heads[group] = min(head.due_at, self._heads.get(group, head.due_at))
-        self._barren.pop(group, None)
-        self.news += 1
-
-    def due(self, now: datetime) -> list[Head]:
-        """The heads of what is due; what is only known to be due since a moment ago is looked for among the newest."""
-        known = {
-            group: max(self._heads[group], now - NEWEST) if self._paced.get(group, EPOCH) > now else self._heads[group]
-            for group, at in self._times()
-            if at <= now and group in self._heads
-        }
-        newest = dict.fromkeys((group for group in list(self.fresh) if self._free_at(group) <= now), now - NEWEST)
-        return [Head(*group, due_at) for group, due_at in {**newest, **known}.items()]
-
-    def next_at(self) -> datetime | None:
-        told = [self._free_at(group) for group in list(self.fresh)]
-        return min((*told, *(at for _, at in self._times())), default=None)
-
-    def _times(self) -> list[tuple[Group, datetime]]:
-        """When to ask each group: when it is due, or later when it gave nothing."""
-        heads = list(self._heads.items())
-        return [(group, max(due_at, self._free_at(group))) for group, due_at in heads]
-
-    def _free_at(self, group: Group) -> datetime:
-        return max(self._barren.get(group, NEVER_BARREN)[0], self._held.get(group, EPOCH))
-
-    def hold(self, share: Share, until: datetime, is_late: bool) -> None:
-        """A meter has no room for these groups before then; of a backlog, what is fresh is none of its business."""
-        for rank in share.ranks:
-            (self._paced if is_late else self._held)[share.queue, share.lane, rank] = until
-
-    def held_until(self, now: datetime) -> datetime | None:
-        waits = (*self._held.values(), *self._paced.values())
-        return min((until for until in waits if until > now), default=None)
-
-    def is_late(self, group: Group, fresh_since: datetime) -> bool:
-        return self._heads.get(group, fresh_since) < fresh_since
-
-    def claimed(self, items: Sequence[Item], fresh_since: datetime = EPOCH) -> None:
-        """What is left of these items' groups is due no earlier than the last of them; a backlog, of its own last."""
-        late = {group for group in self._heads if self.is_late(group, fresh_since)}
-        for item in items:
-            group = (item.queue, item.lane, item.rank)
-            if group not in late or item.due_at < fresh_since:
-                self._heads[group] = item.due_at
-
-    def exhausted(self, group: Group, got_any: bool, now: datetime, is_limited: bool = False) -> None:
-        self.fresh.discard(group)
-        self._heads.pop(group, None)
-        if group in self._seen and self._seen[group] > now:
-            self._heads[group] = self._seen[group]  # what was put since is gone; what was to come then still is
-        if got_any:
-            self._barren.pop(group, None)
-        else:
-            longest = min(self._longest, SOON) if is_limited or group in self._paced else self._longest
-            pause = min(self._barren.get(group, (now, BARREN / 2))[1] * 2, longest)
-            self._barren[group] = (now + pause, pause)
-
-    def found(self, share: Share) -> None:
-        """Something was there, however long there was nothing before."""
-        for rank in share.ranks:
-            self._barren.pop((share.queue, share.lane, rank), None)
 
 
 class Claimer:
@@ -165,190 +71,258 @@ class Claimer:
         lease: float,
         poll: float,
         sweep: float,
-        fresh_now: Callable[[], datetime] | None = None,
+        clock: Clock | None = None,
         is_swamped: Callable[[], bool] = lambda: False,
-        turn: int = 0,
+        rota: Rota | None = None,
     ) -> None:
+        rota = rota or Rota()
         self._store = store
-        self._outlooks = [Outlook(pool, timedelta(seconds=sweep)) for pool in pools]
+        self._sweep = timedelta(seconds=sweep)
+        self._poll = timedelta(seconds=poll)
+        self._lease = timedelta(seconds=lease)
+        self._rota = rota
+        self._outlooks = [(pool, Outlook(self._sweep, self._poll, rota)) for pool in pools]
+        self._by_task = {task: outlook for pool, outlook in self._outlooks for task in pool.tasks}
         self._hands = hands
         self._worker = worker
-        self._lease = timedelta(seconds=lease)
-        self._poll = timedelta(seconds=poll)
+        self._clock = clock
         self._is_swamped = is_swamped
-        self._fresh_now = fresh_now
+        self._inbox: deque[Head | Line] = deque()  # filled by other threads
         self._look = True
         self._look_at = EPOCH
         self._later = LATER
-        self._turn = turn
+        self._place = START  # where the walk over all lines stands
+        self._is_walking = False  # whether there are more lines than one look sees
+        self._walk_at = EPOCH
+        self._walked = 0.0  # seconds that this walk has cost
         self._stopped = False
         self.heard: Callable[[], None] = lambda: None
+
+    # -- what others tell
 
     def hear(self, news: News) -> None:
         """A put tells of a new head, or something unknown changed: look soon."""
         if news is None:
             self._look = True
+        elif news.line.task in self._by_task:
+            self._inbox.append(news)
         else:
-            for outlook in self._outlooks:
-                outlook.heard(news)
+            return
+        self.heard()
+
+    def freed(self, items: Iterable[Item]) -> None:
+        """Calls of these items have ended, and with them what they held of limits."""
+        lines = {item.line for item in items}
+        self._inbox.extend(line for line in lines if line.task in self._by_task)
         self.heard()
 
     def stop(self) -> None:
         """Claim nothing more."""
         self._stopped = True
 
+    def _open_inbox(self, now: datetime) -> None:
+        while self._inbox:
+            news = self._inbox.popleft()
+            if isinstance(news, Head):
+                self._by_task[news.line.task].hear(news, now)
+            else:
+                self._by_task[news.task].freed(news, now)
+
+    # -- a tick
+
     def tick(self, now: datetime) -> datetime:
         if self._stopped:
             return now + self._poll
         if self._is_swamped():
-            return now + BARREN
+            return now + BREATH
         if self._look or self._look_at <= now:
-            self._survey(now)
-        for outlook in self._outlooks:
-            while (room := outlook.pool.room()) > 0 and not self._stopped and self._claim(outlook, room, now):
-                pass
-        return self._next(now)
+            self._look_around(now)
+        for _ in range(ROUNDS):
+            now = self._now(now)
+            self._open_inbox(now)
+            # One claim for each pool in turn, so that none keeps the others waiting.
+            if not [True for pool, outlook in self._outlooks if self._claim(pool, outlook, now)] or self._stopped:
+                return self._next()
+        return now
 
-    def _survey(self, now: datetime) -> None:
+    def _now(self, tick: datetime) -> datetime:
+        return tick if self._clock is None else self._clock.now()
+
+    def _stamp(self, now: datetime) -> datetime | None:
+        """The time of a claim; None leaves it to the database."""
+        return now if self._clock is None else self._clock.stamp()
+
+    def _next(self) -> datetime:
+        times = [self._look_at]
+        for pool, outlook in self._outlooks:
+            next_at = outlook.next_at()
+            if next_at is not None and pool.room() > 0:  # a pool that gets room wakes us
+                times.append(next_at)
+        return min(times)
+
+    def held_until(self, now: datetime) -> datetime | None:
+        """When a limit that held something back has room again."""
+        times = [until for _, outlook in self._outlooks if (until := outlook.held_until(now)) is not None]
+        return min(times, default=None)
+
+    # -- looking
+
+    def _look_around(self, now: datetime) -> None:
         self._look = False
-        news = [outlook.news for outlook in self._outlooks]
         begun = time.monotonic()
         try:
-            heads = self._store.survey()
+            heads = self._survey(now) if not self._is_walking or self._walk_at <= now else []
+            self._look_at = min(self._look_at, self._walk_at) if self._is_walking else now + self._poll
+            if self._is_walking:
+                heads += self._glance(now)
         except BaseException:
             self._look = True
             raise
-        self._look_at = now + self._poll
         # Where a look is costly, it is taken more rarely.
         self._later = max(LATER, timedelta(seconds=20 * (time.monotonic() - begun)))
-        for outlook, before in zip(self._outlooks, news, strict=True):
-            outlook.surveyed(heads)
-            if outlook.news != before:  # told while the survey was under way, perhaps too late for it
-                self._look = True
+        for head in heads:
+            if outlook := self._by_task.get(head.line.task):
+                outlook.add(head, now)
 
-    def _claim(self, outlook: Outlook, room: int, now: datetime) -> bool:
-        """Claim once for this pool; whether it is worth another go."""
-        shares = share_out(outlook.due(now), room, self._turn, now - FRESH, outlook.pool.batch)
-        self._turn += 1
-        plain: list[Share] = []
-        is_worth = False
-        for share in shares:
-            if meters := self._meters(outlook, share, now):
-                is_worth |= self._claim_metered(outlook, share, meters, now)
-            else:
-                plain.append(share)
-        return (bool(plain) and self._claim_plain(outlook, plain, now)) or is_worth
-
-    def _meters(self, outlook: Outlook, share: Share, now: datetime) -> tuple[Meter, ...]:
-        if outlook.pool.meters is None:
-            return ()
-        return outlook.pool.meters.of(share.queue, share.lane, _is_late(share, now), now)
-
-    def _claim_plain(self, outlook: Outlook, shares: list[Share], now: datetime) -> bool:
-        news = outlook.news
-        ends = time.monotonic() + self._lease.total_seconds()
-        items = self._store.claim(shares, outlook.pool.tasks, self._worker, now, now + self._lease)
-        self._begin(outlook, items, now, ends)
-        outlook.claimed(items, now - FRESH)
-        short = self._short(shares, items, now)
-        if short:
-            self._look_at = min(self._look_at, now + self._later)
-        if news != outlook.news:  # told while the claim was under way, perhaps too late for it
-            self._look = True
-        for share, got in short:
-            for rank in share.ranks:
-                outlook.exhausted((share.queue, share.lane, rank), got > 0, now)
-        return len(short) < len(shares)
-
-    def _short(self, shares: list[Share], items: Sequence[Item], now: datetime) -> list[tuple[Share, int]]:
-        """The shares that got less than they asked for, with how much; the part for what is fresh says nothing."""
-        split = {(share.queue, share.lane) for share in shares if share.is_fresh}
-        got = Counter(
-            (item.queue, item.lane)
-            for item in items
-            if (item.queue, item.lane) not in split or item.due_at < now - FRESH
-        )
-        return [
-            (share, got[share.queue, share.lane])
-            for share in shares
-            if not share.is_fresh and got[share.queue, share.lane] < share.limit
-        ]
-
-    def _claim_metered(self, outlook: Outlook, share: Share, meters: tuple[Meter, ...], tick: datetime) -> bool:
-        """Claim under limits, for calls that can begin at once; whether there may be more."""
-        pool = outlook.pool
-        # The time of the claim is what the meters count from, so it must not be older than it is.
-        now = self._fresh_now() if self._fresh_now is not None else tick
+    def _survey(self, now: datetime) -> list[Head]:
+        """The next portion of all lines; they are walked again and again, at a pace that costs little."""
         begun = time.monotonic()
-        calls = min(pool.free_calls(), -(-share.limit // pool.batch))
-        is_counted = any(meter.per is None and meter.since is None for meter in meters)
-        if calls <= 0:
-            return False
-        if share.limit > pool.batch:  # a call costs the same with half a batch
-            share = replace(share, limit=share.limit - share.limit % pool.batch)
-        items, granted, until = self._store.claim_metered(
-            share, pool.tasks, self._worker, now, now + self._lease, meters, calls, pool.batch
+        is_first = self._place == START
+        heads, place = self._store.survey(self._place, PORTION)
+        cost = time.monotonic() - begun
+        self._walked = cost if is_first else self._walked + cost
+        self._is_walking = place is not None or not is_first
+        self._place = place or START
+        self._walk_at = now + (
+            max(self._sweep, timedelta(seconds=40 * self._walked))
+            if place is None
+            else max(LATER, timedelta(seconds=20 * cost))
         )
-        rates = [meter.per for meter in meters if meter.per is not None]
-        start_by = begun + START_WITHIN * slack(min(rates)).total_seconds() if rates else float("inf")
-        self._begin(outlook, items, now, begun + self._lease.total_seconds(), granted, start_by)
+        return heads
+
+    def _glance(self, now: datetime) -> list[Head]:
+        """What has just fallen due, or waits longest, wherever the walk is."""
+        begun = time.monotonic()
+        heads, next_at = self._store.glance(now, GLANCED)
+        pause = timedelta(seconds=5 * (time.monotonic() - begun))
+        self._look_at = self._walk_at if next_at is None else min(self._walk_at, max(next_at, now + pause))
+        return heads
+
+    # -- claiming
+
+    def _claim(self, pool: Pool, outlook: Outlook, now: datetime) -> bool:
+        """Claim once for this pool; whether there may be more."""
+        outlook.wake(now)
+        if not outlook.has_ready() or self._stopped or (room := pool.room()) <= 0:
+            return False
+        if pool.meters is not None:
+            return self._claim_metered(pool, pool.meters, outlook, room, now)
+        shares = outlook.shares(room, pool.batch, now, pool.allowance)
+        if not shares:
+            return False
+        ends = time.monotonic() + self._lease.total_seconds()
+        items = self._store.claim(shares, self._worker, self._stamp(now), self._lease)
+        self._begin(pool, items, now, ends)
+        outlook.asked(shares)
         outlook.claimed(items, now - FRESH)
-        if items:
+        got = _got(shares, items, now - FRESH)
+        for share, count in zip(shares, got, strict=True):
+            self._rota.turns(share.line).served(kind_of(share), -(-count // pool.batch))
+            if count < share.limit:
+                outlook.exhausted(share, count > 0, now)
+                self._look_soon(now)
+        return True
+
+    def _claim_metered(self, pool: Pool, meters: Meters, outlook: Outlook, room: int, now: datetime) -> bool:
+        """Claim under limits, for calls that can begin at once; whether there may be more."""
+        if (calls := pool.free_calls()) <= 0:
+            return False
+        shares = outlook.shares(room, pool.batch, now, pool.allowance, is_metered=True)
+        asks = [
+            Ask(part, limits)
+            for share in shares
+            for part, limits in meters.of(share, now, outlook.may_be_torn(share.line, now))
+        ]
+        if not asks:
+            return False
+        begun = time.monotonic()
+        grants = self._store.claim_metered(asks, self._worker, self._stamp(now), self._lease, calls, pool.batch)
+        self._begin_granted(pool, grants, now, begun)
+        asked = [(ask, grant) for ask, grant in zip(asks, grants, strict=True) if grant.is_asked]
+        outlook.asked(ask.share for ask, _ in asked)
+        for ask, grant in asked:
+            self._learn(outlook, meters, ask, grant, now)
+        return bool(asked)
+
+    def _learn(self, outlook: Outlook, meters: Meters, ask: Ask, grant: Grant, now: datetime) -> None:
+        share = ask.share
+        if grant.items:
             outlook.found(share)
-            return True
-        if until is not None:
-            outlook.hold(share, min(until, now + ASK_AGAIN), _is_late(share, tick))
-        elif not share.is_fresh:
-            for rank in share.ranks:
-                outlook.exhausted((share.queue, share.lane, rank), False, now, is_counted)
-            self._look_at = min(self._look_at, now + self._later)
-        return not share.is_fresh  # out of the way, so that others have their turn
+            outlook.claimed(grant.items, now - FRESH)
+            self._rota.turns(share.line).served(kind_of(share), grant.calls)
+        if grant.is_refused and share.started_since is None:
+            outlook.hold(share, self._ask_again(outlook, share, grant, now), is_pace=meters.is_paced(share, now))
+        elif grant.is_short or grant.is_refused:
+            outlook.exhausted(share, bool(grant.items), now)
+            self._look_soon(now)
+
+    def _ask_again(self, outlook: Outlook, share: Share, grant: Grant, now: datetime) -> datetime:
+        if grant.until is None:
+            # Someone's call must end, perhaps elsewhere; many who wait for that are asked in turn, not all at once.
+            return now + SOON * max(1, outlook.lines_held() // 250)
+        # What was started in a window and given back is let in whatever the window has had: look for it now and then.
+        until = min(grant.until, now + (self._sweep if share.lane == "retry" else ASK_AGAIN))
+        return max(until, now + BARREN)
+
+    def _look_soon(self, now: datetime) -> None:
+        self._look_at = min(self._look_at, now + self._later)
+
+    # -- beginning
+
+    def _begin_granted(self, pool: Pool, grants: Sequence[Grant], now: datetime, begun: float) -> None:
+        granted = [grant for grant in grants if grant.items]
+        if pool.batch == 1 and granted:  # calls are items, so they may all begin together
+            rates = [grant.per for grant in granted if grant.per is not None]
+            items = [item for grant in granted for item in grant.items]
+            granted = [Grant(items, sum(grant.calls for grant in granted), per=min(rates, default=None))]
+        for grant in granted:
+            start_by = float("inf") if grant.per is None else begun + START_WITHIN * slack(grant.per).total_seconds()
+            self._begin(pool, grant.items, now, begun + self._lease.total_seconds(), grant.calls, start_by)
 
     def _begin(
         self,
-        outlook: Outlook,
+        pool: Pool,
         items: list[Item],
         now: datetime,
         ends: float,
         calls: int | None = None,
         start_by: float = float("inf"),
     ) -> None:
-        if items and self._stopped:
-            self._give_back(items, now)
+        if items and self._stopped:  # while this claim was under way
+            self._store.settle([decide(item, Released(), now, UNKNOWN) for item in items], _fences(items))
             return
         # Only what was never begun: a try that failed is no longer about being in time.
         late = [item for item in items if item.attempt == 1 and item.expires_at is not None and item.expires_at < now]
         if late:
-            closed = [late[0].fence] if len(late) == len(items) else []
-            self._store.settle([decide(item, Expired(), now, UNKNOWN) for item in late], closed)
             gone = {item.id for item in late}
             items = [item for item in items if item.id not in gone]
+            closed = set(_fences(late)).difference(_fences(items))
+            self._store.settle([decide(item, Expired(), now, UNKNOWN) for item in late], sorted(closed))
         if items:
             self._hands.lease(items, now, ends)
             try:
-                outlook.pool.begin(items, calls, start_by)
+                pool.begin(items, calls, start_by)
             except BaseException:
                 self._hands.let_go(items)  # so that the lease runs out and someone else has them
                 raise
 
-    def held_until(self, now: datetime) -> datetime | None:
-        """When a limit that held something back has room again."""
-        times = [until for outlook in self._outlooks if (until := outlook.held_until(now)) is not None]
-        return min(times, default=None)
 
-    def _give_back(self, items: list[Item], now: datetime) -> None:
-        """The worker was stopped while this claim was under way."""
-        self._store.settle([decide(item, Released(), now, UNKNOWN) for item in items], [items[0].fence])
-
-    def _next(self, now: datetime) -> datetime:
-        times = [self._look_at]
-        for outlook in self._outlooks:
-            next_at = outlook.next_at()
-            if next_at is not None and outlook.pool.room() > 0:  # a pool that gets room wakes us
-                times.append(next_at)
-        return min(times)
+def _fences(items: Sequence[Item]) -> list[int]:
+    return sorted({item.fence for item in items})
 
 
-def _is_late(share: Share, now: datetime) -> bool:
-    """Whether this is the part of a queue that is for its backlog."""
-    return share.lane == "main" and not share.is_fresh and bool(share.floors) and min(share.floors) < now - FRESH
+def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) -> list[int]:
+    """How many of these items each share got: beside a backlog, what is fresh is the other part's."""
+    split = {share.line for share in shares if share.is_fresh}
+    got = Counter((item.line, item.lane, item.line in split and item.due_at >= fresh_since) for item in items)
+    return [got[share.line, share.lane, share.line in split and share.is_fresh] for share in shares]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from duly.model import Lane, Meter
+from msgspec.structs import replace
+
+from duly.model import Meter, Share
 from duly.policy.limits import Limit
 from duly.policy.retry import SPREAD, Windows, windows_of
+from duly.store.base import FRESH
 from duly.task import Task
 
 Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None]
@@ -26,16 +29,32 @@ class Meters:
         self._limits, self._backlog, self._windows = metering
         self._prefixes = prefixes
 
-    def of(self, queue: str, lane: Lane, is_late: bool, now: datetime) -> tuple[Meter, ...]:
+    @property
+    def are_concurrent(self) -> bool:
+        """Whether the end of a call makes room for another."""
+        return any(limit.per is None for limit in self._limits)
+
+    def of(self, share: Share, now: datetime, with_torn: bool = False) -> Iterator[tuple[Share, tuple[Meter, ...]]]:
+        """The share with its meters; before retries in a window, if wanted, what the window has counted already."""
+        queue = share.line.queue
         meters = [limit.meter(self._key(queue) if limit.by else "") for limit in self._limits]
-        if lane == "retry" and self._windows is not None:
+        if share.lane == "retry" and self._windows is not None:
             opened, opens = self._windows.around(now)
             all_due = opened + SPREAD
             cap, until = (0, all_due) if now < all_due else (self._windows.cap, opens)
+            # What waited for the window was due by then: what is due since was torn from its worker, or throttled.
+            if with_torn and now > all_due:
+                floors = tuple(max(floor, all_due + timedelta(microseconds=1)) for floor in share.floors)
+                yield replace(share, floors=floors, started_since=opened), tuple(meters)
             meters.append(Meter(f"window:{queue} {self._windows.rule}", cap, since=opened, until=until))
-        if is_late and lane == "main" and self._backlog is not None:
+        if self.is_paced(share, now) and self._backlog is not None:
             meters.append(self._backlog.meter(queue))
-        return tuple(meters)
+        yield share, tuple(meters)
+
+    def is_paced(self, share: Share, now: datetime) -> bool:
+        """Whether this is the part of a line that is for its backlog, which has a pace of its own."""
+        is_backlog = share.lane == "main" and not share.is_fresh and min(share.floors) < now - FRESH
+        return self._backlog is not None and is_backlog
 
     def _key(self, queue: str) -> str:
         """Which value of a keyed limit's argument this queue is for."""

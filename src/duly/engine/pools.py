@@ -20,7 +20,7 @@ from duly.engine.calls import Caller, Verdicts, breakdown, failure
 from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.processes import ProcessSlot
 from duly.engine.work import Hands, Work
-from duly.model import Failed, Item, Released
+from duly.model import Failed, Item, Line, Released
 from duly.task import Task
 
 AHEAD = 0.1  # seconds of work that may wait here
@@ -59,11 +59,9 @@ class _Ready:
         self._ahead = 0
         self._low = 0
 
-    def serves(self, queue: str) -> bool:
-        """Queues of its tasks, and those that no task here declares: a job's own queue may hold anything."""
-        if queue in self._queues:
-            return True
-        return queue not in self._known_queues and (not self._prefixes or queue.startswith(self._prefixes))
+    def allowance(self, line: Line) -> int:
+        """How many more items of this line it would take."""
+        return self._most
 
     def free_calls(self) -> int:
         return self.size - (self._called - self._returned)

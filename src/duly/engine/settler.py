@@ -41,6 +41,7 @@ class Settler:
         self._since: datetime | None = None
         self.wants: Callable[[], None] = lambda: None
         self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
+        self.freed: Callable[[list[Item]], None] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._outbox) + len(self._over)
@@ -85,6 +86,7 @@ class Settler:
             self._settle_one_by_one(now)
         # Their leases are kept alive until the verdicts are written, so that nobody runs again what is done.
         self._hands.let_go(self._over)
+        self.freed(self._over)
         self._changes, self._closed, self._over = [], [], []
 
     def _take_out(self, now: datetime) -> None:

@@ -88,14 +88,14 @@ class Watch:
         if self._started_at is None:
             yield from self._was_nobody_here(now)
         before = now - timedelta(seconds=settings.alert_late_seconds)
-        heads = [head for head in self._store.survey() if head.due_at < before]
+        heads = [head for head in self._store.survey()[0] if head.due_at < before]
         if not heads:
             return
         oldest = (now - min(head.due_at for head in heads)).total_seconds()
         late = sum(
             self._store.read(
                 "backlog",
-                {"queue": head.queue, "lane": head.lane, "rank": head.rank, "before": before, "most": COUNTED},
+                {"queue": head.line.queue, "lane": head.lane, "rank": head.rank, "before": before, "most": COUNTED},
             )[0][0]
             for head in heads
             if head.lane == "main"

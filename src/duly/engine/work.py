@@ -64,9 +64,13 @@ class Hands:
         return list(self._works.values())
 
     def lease(self, items: list[Item], claimed_at: datetime, ends: float) -> None:
+        by_fence: dict[int, list[Item]] = {}
+        for item in items:
+            by_fence.setdefault(item.fence, []).append(item)
         with self._lock:
             was_empty = not self._leases
-            self._leases[items[0].fence] = Lease(items, claimed_at, ends)
+            for fence, same in by_fence.items():
+                self._leases[fence] = Lease(same, claimed_at, ends)
         if was_empty:
             self.filled()
 

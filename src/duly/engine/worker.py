@@ -81,7 +81,7 @@ class Worker:
             lease=settings.lease_seconds,
             poll=settings.poll_seconds,
             sweep=settings.sweep_seconds,
-            fresh_now=self._clock.now,
+            clock=self._clock,
             is_swamped=lambda: len(self._settler) > BACKLOG,
         )
         self._rescuer = Rescuer(
@@ -113,6 +113,8 @@ class Worker:
         ]
         self._settler.wants = self._settles.wake
         self._settler.ran = app.telemetry.ran
+        if any(pool.meters is not None and pool.meters.are_concurrent for pool in self._pools):
+            self._settler.freed = self._claimer.freed
         self._claimer.heard = self._claims.wake
         self._companions = [each for each in app.companions if each.task.name in chosen]
         self._signals = 0

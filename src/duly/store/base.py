@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from heapq import heapify, heapreplace
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec.json import encode
 from msgspec.structs import replace
@@ -23,11 +23,13 @@ from duly.errors import KeyConflict
 from duly.model import (
     LIVE,
     Armed,
+    Ask,
     Change,
+    Grant,
     Head,
     Item,
+    Line,
     Member,
-    Meter,
     NewItem,
     NewSchedule,
     Note,
@@ -36,7 +38,8 @@ from duly.model import (
     Schedule,
     Share,
 )
-from duly.policy.limits import tokens, worth_keeping
+
+T = TypeVar("T")
 
 # What a watcher is told: the head that a put made, or None for "something changed, look".
 News = Head | None
@@ -47,6 +50,11 @@ FRESH = timedelta(seconds=60)
 
 # What becomes of schedules: given them and their live items by schedule.
 Plan = Callable[[Sequence[Schedule], Mapping[int, list[Item]]], Sequence[Revision]]
+
+
+# A place in the order of lines: queue, lane, rank, task, owner.
+Place = tuple[str, str, int, str, str]
+START: Place = ("", "", -32_768, "", "")
 
 
 # The arguments of a row that is armed again: given its old ones and the newer item.
@@ -82,32 +90,31 @@ class Store(Protocol):
         """
         ...
 
-    def survey(self) -> list[Head]:
-        """The earliest waiting item of each queue, lane and rank that is not paused."""
+    def survey(self, after: Place = START, most: int = 1_000) -> tuple[list[Head], Place | None]:
+        """The earliest waiting item of each line, lane and rank beyond this place, paused queues left out.
+
+        Looks at `most` of them; returns from where to go on, None at the end.
+        """
         ...
 
-    def claim(
-        self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
-    ) -> list[Item]:
-        """Take due items of these tasks, at most each share's limit, under one new fence, earliest first."""
+    def glance(self, now: datetime, most: int) -> tuple[list[Head], datetime | None]:
+        """What fell due last and what has been due for longest, `most` items each, and when the next one falls due."""
+        ...
+
+    def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
+        """Take due items, at most each share's limit, under one new fence, earliest first.
+
+        `now` None: the database's clock decides what is due, at the moment of the claim.
+        """
         ...
 
     def claim_metered(
-        self,
-        share: Share,
-        tasks: Sequence[str],
-        worker: str,
-        now: datetime,
-        lease_until: datetime,
-        meters: Sequence[Meter],
-        calls: int,
-        batch: int,
-    ) -> tuple[list[Item], int, datetime | None]:
-        """`claim` for at most `calls` calls of `batch` items, if all of these meters have room, which it takes.
+        self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
+    ) -> list[Grant]:
+        """`claim` for at most `calls` calls of `batch` items in all, as far as each ask's meters have room.
 
-        What is limited at the same time comes one call at a time, each under a lease of its own to be counted by.
-        Returns the items, how many calls were granted for them, and when to come back if a meter had no room (None:
-        when something ends, or a person changes it).
+        The first asks are served first. Each call that is limited at the same time has a lease of its own to be counted
+        by. Answers each ask, in their order.
         """
         ...
 
@@ -303,18 +310,60 @@ def key_parameters(item: NewItem) -> dict[str, Any]:
     return {"task": item.task, "key": item.key}
 
 
-def claimed_items(rows: Iterable[tuple[Any, ...]], worker: str, now: datetime) -> list[Item]:
+def claimed_items(rows: Iterable[tuple[Any, ...]], worker: str) -> list[Item]:
     """Items from the rows of a claim, in the order in which they should start."""
     items = [
         Item(
             id, task, queue, lane, rank, "running", planned_at, due_at, key, execution_key, args, attempt,
-            max_attempts, failures, crashes, losses, fence, worker, now, trace, *origin,
+            max_attempts, failures, crashes, losses, fence, worker, started_at, trace, *origin,
         )
         for id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
-        failures, crashes, losses, fence, trace, *origin in rows
+        failures, crashes, losses, fence, started_at, trace, *origin in rows
     ]  # fmt: skip
-    items.sort(key=attrgetter("rank", "due_at", "id"))
+    items.sort(key=in_order)
     return items
+
+
+def waiting_item(row: Sequence[Any]) -> Item:
+    """An item from the row of a pick: as it waits."""
+    id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts, failures, \
+        crashes, losses, fence, started_at, trace, *origin = row  # fmt: skip
+    return Item(
+        id, task, queue, lane, rank, "waiting", planned_at, due_at, key, execution_key, args, attempt, max_attempts,
+        failures, crashes, losses, fence, None, started_at, trace, *origin,
+    )  # fmt: skip
+
+
+in_order = attrgetter("rank", "due_at", "id")
+
+
+def families(shares: Iterable[Share]) -> set[str]:
+    """The names of queues whose pause holds for these: their own, and those that they are below."""
+    return {name for queue in {share.line.queue for share in shares} for name in family(queue)}
+
+
+def family(queue: str) -> Iterator[str]:
+    """`a`, `a/b` and `a/b/c` for `a/b/c`: a pause holds for all queues below."""
+    parts = queue.split("/")
+    return ("/".join(parts[: n + 1]) for n in range(len(parts)))
+
+
+def heads_of(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
+    return [Head(Line(queue, task, owner), lane, rank, due_at) for queue, task, owner, lane, rank, due_at in rows]
+
+
+def place_of(heads: Sequence[Head], most: int) -> Place | None:
+    """Where a survey that looked at so many goes on."""
+    if len(heads) < most:
+        return None
+    last = heads[-1]
+    return (last.line.queue, last.lane, last.rank, last.line.task, last.line.owner)
+
+
+def open_heads(heads: list[Head], paused: Iterable[str]) -> list[Head]:
+    """Without those of paused queues."""
+    closed = set(paused)
+    return [head for head in heads if closed.isdisjoint(family(head.line.queue))] if closed else heads
 
 
 def expired_items(rows: Iterable[tuple[Any, ...]]) -> tuple[list[Item], list[int]]:
@@ -332,57 +381,6 @@ def expired_items(rows: Iterable[tuple[Any, ...]]) -> tuple[list[Item], list[int
                 )
             )  # fmt: skip
     return items, sorted(fences - {item.fence for item in items})
-
-
-def calls_for(items: Sequence[Item], batch: int) -> int:
-    """How many calls of a handler these items are: an item under suspicion is called alone."""
-    suspects = sum(item.crashes > 0 for item in items) if batch > 1 else len(items)
-    return suspects + -(-(len(items) - suspects) // batch)
-
-
-def quota(
-    meters: Sequence[Meter], hits: Mapping[str, Sequence[datetime]], running: Mapping[str, int], now: datetime,
-    calls: int, batch: int,
-) -> tuple[int, int, datetime | None]:  # fmt: skip
-    """How many calls and items all of these meters allow now; when none, when to ask again."""
-    items = calls * batch
-    waits: list[datetime | None] = []
-    for meter in meters:
-        free, until = tokens(meter, hits.get(meter.name, ()), running.get(meter.name, 0), now)
-        if meter.since is not None:
-            items = min(items, free)
-        elif meter.per is not None:
-            calls = min(calls, free)
-        else:
-            calls = min(calls, free, 1)
-        if not free:
-            waits.append(until)
-    items = min(items, calls * batch)
-    calls = min(calls, -(-items // batch))
-    if items:
-        return calls, items, None
-    return 0, 0, None if None in waits else max((wait for wait in waits if wait is not None), default=None)
-
-
-def hits_after(
-    meters: Sequence[Meter], hits: Mapping[str, Sequence[datetime]], now: datetime, calls: int, items: int
-) -> dict[str, list[datetime]]:
-    """What each meter has counted with this claim. Two of one name share a log, as long as the longer needs it."""
-    after: dict[str, list[datetime]] = {}
-    for meter in meters:
-        if meter.per is None and meter.since is None:
-            continue
-        kept = worth_keeping(meter, hits.get(meter.name, ()), now)
-        new = [now] * (items if meter.since is not None else calls)
-        after[meter.name] = max(after.get(meter.name, []), kept + new, key=len)
-    return after
-
-
-def as_set(meter: Meter, most: int | None, per: float | None) -> Meter:
-    """The meter with what a person set in place of what the code says."""
-    if most is None:
-        return meter
-    return replace(meter, most=most, per=per if per is not None else meter.per)
 
 
 def live_by_schedule(items: Iterable[Item]) -> dict[int, list[Item]]:
@@ -427,16 +425,17 @@ def members_of(changes: Iterable[Change]) -> list[Member]:
     return [change.member for change in changes if change.member]
 
 
-def rounds_of(members: Iterable[Member]) -> list[list[Member]]:
-    """The same, so that no schedule is in one round twice: each statement changes a row once."""
-    rounds: list[list[Member]] = []
+def rounds_of(values: Iterable[T], key: Callable[[T], int]) -> list[list[T]]:
+    """These values so that no row is in one round twice: each statement changes a row once."""
+    rounds: list[list[T]] = []
     seen: Counter[int] = Counter()
-    for member in members:
-        place = seen[member.schedule_id]
-        seen[member.schedule_id] += 1
+    for value in values:
+        row = key(value)
+        place = seen[row]
+        seen[row] += 1
         if place == len(rounds):
             rounds.append([])
-        rounds[place].append(member)
+        rounds[place].append(value)
     return rounds
 
 

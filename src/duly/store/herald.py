@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from duly.clock import EPOCH
-from duly.model import Head, NewItem
+from duly.model import Head, Line, NewItem
 
 PAUSE = 0.01
 # Workers learn of anything that is due later than this from their own sweeps.
@@ -82,13 +82,13 @@ def news_of(new: NewItem) -> str | None:
     if due_at is not None and due_at > datetime.now(UTC) + SOON:
         return None
     due = 0 if due_at is None else int((due_at - EPOCH) / timedelta(microseconds=1))
-    return f"{due}\t{new.rank}\t{new.queue}"
+    return f"{due}\t{new.rank}\t{new.task}\t{new.owner or ''}\t{new.queue}"
 
 
 def head_of(news: str) -> Head | None:
     """The head that a piece of news tells of; None when it is not ours to read."""
     try:
-        due, rank, queue = news.split("\t", 2)
-        return Head(queue=queue, lane="main", rank=int(rank), due_at=EPOCH + timedelta(microseconds=int(due)))
+        due, rank, task, owner, queue = news.split("\t", 4)
+        return Head(Line(queue, task, owner), "main", int(rank), EPOCH + timedelta(microseconds=int(due)))
     except (ValueError, OverflowError):
         return None

@@ -10,7 +10,8 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -26,10 +27,11 @@ from duly.clock import EPOCH
 from duly.errors import KeyConflict, NotMigrated, StoreUnavailable, WrongState
 from duly.model import (
     Armed,
+    Ask,
     Change,
+    Grant,
     Head,
     Item,
-    Meter,
     NewItem,
     NewSchedule,
     Note,
@@ -40,18 +42,21 @@ from duly.model import (
 )
 from duly.store.base import (
     FRESH,
+    START,
     Arming,
     Merge,
     News,
+    Place,
     Plan,
     Seats,
-    as_set,
-    calls_for,
     chunks,
     claimed_items,
     conflict,
     expired_items,
-    hits_after,
+    families,
+    family,
+    heads_of,
+    in_order,
     item_parameters,
     key_parameters,
     live_by_schedule,
@@ -59,10 +64,13 @@ from duly.store.base import (
     not_ours,
     notes_of,
     only_moves_on,
-    quota,
+    open_heads,
+    place_of,
     rounds_of,
     schedule_parameters,
+    waiting_item,
 )
+from duly.store.granting import Rations, leases_for, ration, under
 from duly.store.herald import Herald, head_of, news_of
 from duly.store.sql import psycopg_sections
 
@@ -75,6 +83,8 @@ _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count
 _SERVER_KEEPALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 # A process that was stopped inside one of our own transactions holds its locks for no longer than this.
 IDLE_SECONDS = 60
+# More asks, or fences, than this in one call are worth a statement of their own.
+FEW = 20
 
 # Lost races inside the database, a server that is a standby for the moment, and a transaction that stood still.
 _PASSING = (
@@ -308,79 +318,108 @@ class PostgresStore:
 
     # -- the engine
 
-    def survey(self) -> list[Head]:
-        return [Head(*row) for row in self._run("survey", {"most": 10_000})]
+    def survey(self, after: Place = START, most: int = 1_000) -> tuple[list[Head], Place | None]:
+        names = ("queue", "lane", "rank", "task", "owner")
+        heads = heads_of(self._run("survey", {**dict(zip(names, after, strict=True)), "most": most}))
+        return self._open(heads), place_of(heads, most)
 
-    def claim(
+    def glance(self, now: datetime, most: int) -> tuple[list[Head], datetime | None]:
+        parameters = {"now": now, "most": most}
+        newest = heads_of(self._run("newest", parameters))
+        oldest = heads_of(self._run("oldest", parameters)) if len(newest) == most else []
+        return self._open([*newest, *oldest]), self._run("next_due", {"now": now})[0][0]
+
+    def _open(self, heads: list[Head]) -> list[Head]:
+        names = sorted({name for head in heads for name in family(head.line.queue)})
+        return open_heads(heads, (row[0] for row in self._run("paused", {"names": names}))) if names else heads
+
+    def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
+        rows = self._run("claim", {**_shares(shares), "worker": worker, "now": now, "lease": lease})
+        return claimed_items(rows, worker)
+
+    def claim_metered(
+        self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
+    ) -> list[Grant]:
+        with self._connection() as connection, connection.transaction():
+            hopeful = self._hopeful(asks, now, connection)
+            wanted = [ask for ask, refused in zip(asks, hopeful, strict=True) if refused is None]
+            grants = iter(self._claim_metered(wanted, worker, now, lease, calls, batch, connection))
+        return [next(grants) if refused is None else refused for refused in hopeful]
+
+    def _hopeful(self, asks: Sequence[Ask], now: datetime | None, connection: Connection) -> list[Grant | None]:
+        """The refusals that can be told without a lock: of many asks, most may be for keys that are exhausted."""
+        if len(asks) <= FEW:
+            return [None] * len(asks)
+        names = sorted({meter.name for ask in asks for meter in ask.meters})
+        rows = self._run("meters", {"names": names}, connection)
+        now, running = self._under_way(asks, now, connection)
+        rations = Rations(asks, rows, running, now)
+        return [rations.refusal(ask) for ask in asks]
+
+    def _claim_metered(
         self,
-        shares: Sequence[Share],
-        tasks: Sequence[str],
+        asks: Sequence[Ask],
         worker: str,
-        now: datetime,
+        now: datetime | None,
+        lease: timedelta,
+        calls: int,
+        batch: int,
+        connection: Connection,
+    ) -> list[Grant]:
+        names = sorted({meter.name for ask in asks[: calls + FEW] for meter in ask.meters})
+        rows = self._run("lock_meters", {"names": names}, connection)
+        if len(rows) < len(names):
+            self._run("new_meters", {"names": names}, connection)
+            rows = self._run("lock_meters", {"names": names}, connection)
+        # The time is taken now that nobody else can be granted anything: grants are in the order of their times.
+        now, running = self._under_way(asks, now, connection)
+        served = asks[: calls + FEW]
+        rations = Rations(served, rows, running, now)
+        grants = ration(served, rations, calls, batch, partial(self._pick, now, connection))
+        if leases := leases_for(served, grants, batch):
+            fences = self._lease(leases, worker, now + lease, connection)
+            ids = {"ids": _ints(fences), "fences": _ints(fences.values()), "worker": worker, "now": now}
+            self._run("start", ids, connection)
+            grants = under(fences, grants, claimed_by=worker, started_at=now)
+            if hits := dict(rations.hits()):
+                texts = ["{" + ",".join(hit.isoformat() for hit in log) + "}" for log in hits.values()]
+                self._run("hit", {"names": list(hits), "hits": texts}, connection)
+        return [*grants, *[Grant(is_asked=False)] * (len(asks) - len(served))]
+
+    def _under_way(
+        self, asks: Sequence[Ask], now: datetime | None, connection: Connection
+    ) -> tuple[datetime, dict[str, int]]:
+        names = sorted({meter.name for ask in asks for meter in ask.meters if meter.is_concurrency})
+        rows = self._run("under_way", {"names": names, "now": now}, connection)
+        return rows[0][0], {name: leases for _, name, leases in rows if name is not None}
+
+    def _pick(self, now: datetime, connection: Connection, shares: Sequence[Share]) -> list[list[Item]]:
+        picked: list[list[Item]] = [[] for _ in shares]
+        given = {**_shares(shares), "started_sinces": [share.started_since for share in shares], "now": now}
+        for place, *row in self._run("pick", given, connection):
+            picked[place].append(waiting_item(row))
+        return [sorted(items, key=in_order) for items in picked]
+
+    def _lease(
+        self,
+        leases: Sequence[tuple[list[Item], list[str] | None]],
+        worker: str,
         lease_until: datetime,
-        connection: Connection | None = None,
-    ) -> list[Item]:
-        places = [(place, rank) for place, share in enumerate(shares) for rank in share.ranks]
-        floors = [floor for share in shares for floor in share.floors or [EPOCH] * len(share.ranks)]
+        connection: Connection,
+    ) -> dict[int, int]:
+        """Write these leases; the fence of each item."""
         rows = self._run(
-            "claim",
+            "lease",
             {
-                "queues": [share.queue for share in shares],
-                "lanes": [share.lane for share in shares],
-                "limits": _ints([share.limit for share in shares]),
-                "places": _ints(range(len(shares))),
-                "rank_places": _ints([place for place, _ in places]),
-                "ranks": _ints([rank for _, rank in places]),
-                "floors": floors,
-                "tasks": list(tasks),
                 "worker": worker,
-                "now": now,
                 "lease_until": lease_until,
+                "items": [_ints(item.id for item in items) for items, _ in leases],
+                "meters": [None if names is None else encode(names).decode() for _, names in leases],
             },
             connection,
         )
-        return claimed_items(rows, worker, now)
-
-    def claim_metered(
-        self,
-        share: Share,
-        tasks: Sequence[str],
-        worker: str,
-        now: datetime,
-        lease_until: datetime,
-        meters: Sequence[Meter],
-        calls: int,
-        batch: int,
-    ) -> tuple[list[Item], int, datetime | None]:
-        with self._connection() as connection, connection.transaction():
-            meters, hits, running = self._lock_meters(meters, connection)
-            calls, most, until = quota(meters, hits, running, now, calls, batch)
-            if not most:
-                return [], 0, until
-            share = replace(share, limit=min(most, share.limit))
-            items = self.claim([share], tasks, worker, now, lease_until, connection)
-            if not items:
-                return [], 0, None
-            calls = min(calls, calls_for(items, batch))
-            for name, kept in hits_after(meters, hits, now, calls, len(items)).items():
-                self._run("hit", {"name": name, "hits": encode(kept).decode()}, connection)
-            if held := [meter.name for meter in meters if meter.per is None and meter.since is None]:
-                self._run("hold", {"names": held, "fence": items[0].fence}, connection)
-        return items, calls, None
-
-    def _lock_meters(
-        self, meters: Sequence[Meter], connection: Connection
-    ) -> tuple[list[Meter], dict[str, list[datetime]], dict[str, int]]:
-        """The meters as a person may have set them, what was granted under them, and what runs."""
-        names = sorted({meter.name for meter in meters})
-        rows = self._run("meters", {"names": names}, connection)
-        if len(rows) < len(names):
-            self._run("new_meters", {"names": names}, connection)
-            rows = self._run("meters", {"names": names}, connection)
-        found = {row[0]: row for row in rows}
-        hits = {name: list(row[3]) for name, row in found.items()}
-        running = dict(self._run("under_way", {"names": names}, connection))
-        return [as_set(meter, found[meter.name][1], found[meter.name][2]) for meter in meters], hits, running
+        fences = sorted(row[0] for row in rows)
+        return {item.id: fence for fence, (items, _) in zip(fences, leases, strict=True) for item in items}
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
         pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
@@ -414,6 +453,10 @@ class PostgresStore:
             alone = to_close.difference(map(_fence, plain))
             settled.update(self._settle_any(other, alone, connection))
             to_close -= alone
+        if len({change.fence for change in plain}) > FEW:  # claims of one call each, as under limits at the same time
+            settled.update(self._settle_each(plain, to_close, connection))
+            to_close.difference_update(map(_fence, plain))
+            plain = []
         for fence, group in groupby(plain, key=_fence):
             same = list(group)
             parameters = {
@@ -430,12 +473,25 @@ class PostgresStore:
             self._follow_up([change for change in other if (change.id, change.fence) in settled], connection)
         return [change.id for change in changes if (change.id, change.fence) not in settled]
 
+    def _settle_each(
+        self, changes: list[Change], closed: set[int], connection: Connection | None
+    ) -> Iterator[tuple[int, int]]:
+        # An item that came back under another fence may be here twice, and a statement changes a row once.
+        for same in rounds_of(changes, key=_id):
+            parameters = {
+                "ids": _ints([change.id for change in same]),
+                "fences": _ints([change.fence for change in same]),
+                "finished_at": same[0].finished_at,
+                "closed": _ints({change.fence for change in same} & closed),
+            }
+            yield from self._run("settle_each_done", parameters, connection)
+
     def _follow_up(self, changes: list[Change], connection: Connection) -> None:
         """What else these ends mean: for their schedules, and what is put in consequence."""
         members = members_of(changes)
         if broken := [member.schedule_id for member in members if member.is_broken]:
             self._run("lock_rings", {"ids": _ints(broken)}, connection)
-        for some in rounds_of(members):
+        for some in rounds_of(members, key=_schedule_id):
             self._run(
                 "settle_members",
                 {
@@ -726,8 +782,26 @@ class PostgresStore:
                 stop.wait(1.0)
 
 
+_id = attrgetter("id")
+_schedule_id = attrgetter("schedule_id")
 _fence = attrgetter("fence")
 _ring = attrgetter("ring")
+
+
+def _shares(shares: Sequence[Share]) -> dict[str, Any]:
+    ranks = [(place, rank) for place, share in enumerate(shares) for rank in share.ranks]
+    return {
+        "queues": [share.line.queue for share in shares],
+        "tasks": [share.line.task for share in shares],
+        "owners": [share.line.owner for share in shares],
+        "lanes": [share.lane for share in shares],
+        "limits": _ints([share.limit for share in shares]),
+        "places": _ints(range(len(shares))),
+        "rank_places": _ints([place for place, _ in ranks]),
+        "ranks": _ints([rank for _, rank in ranks]),
+        "floors": [floor for share in shares for floor in share.floors or [EPOCH] * len(share.ranks)],
+        "families": sorted(families(shares)),
+    }
 
 
 def _columns(items: Sequence[NewItem]) -> dict[str, Any]:

@@ -101,34 +101,60 @@ update duly_item i
  where i.id = n.id
 
 -- name: survey
--- The earliest waiting item of each open queue, lane and rank: hops from group to group along the index, so its cost
--- is the number of groups, not of rows.
+-- The earliest waiting item of each line, lane and rank after this one: hops along the index, so its cost is the number
+-- of answers, not of rows.
 with recursive head as (
-    (select queue, lane, rank, due_at
+    (select queue, lane, rank, task, coalesce(owner, '') as owner, due_at
        from duly_item
       where is_waiting
-      order by queue, lane, rank, due_at
+        and (queue, lane, rank, task, coalesce(owner, '')) > (:queue, :lane, :rank::smallint, :task, :owner)
+      order by queue, lane, rank, task, coalesce(owner, ''), due_at
       limit 1)
     union all
-    select n.queue, n.lane, n.rank, n.due_at
+    select n.queue, n.lane, n.rank, n.task, n.owner, n.due_at
       from head h
      cross join lateral (
-           select i.queue, i.lane, i.rank, i.due_at
+           select i.queue, i.lane, i.rank, i.task, coalesce(i.owner, '') as owner, i.due_at
              from duly_item i
-            where i.is_waiting and (i.queue, i.lane, i.rank) > (h.queue, h.lane, h.rank)
-            order by i.queue, i.lane, i.rank, i.due_at
+            where i.is_waiting
+              and (i.queue, i.lane, i.rank, i.task, coalesce(i.owner, '')) > (h.queue, h.lane, h.rank, h.task, h.owner)
+            order by i.queue, i.lane, i.rank, i.task, coalesce(i.owner, ''), i.due_at
             limit 1) n)
-select h.queue, h.lane, h.rank, h.due_at
-  from head h
- where not exists (select from duly_queue q where q.name = h.queue and q.paused_at is not null)
+select queue, task, owner, lane, rank, due_at from head limit :most
+
+-- name: newest
+-- What fell due last.
+select queue, task, coalesce(owner, ''), lane, rank, due_at
+  from duly_item
+ where is_waiting and due_at <= :now
+ order by due_at desc
  limit :most
+
+-- name: oldest
+-- What has been due for longest.
+select queue, task, coalesce(owner, ''), lane, rank, due_at
+  from duly_item
+ where is_waiting and due_at <= :now
+ order by due_at
+ limit :most
+
+-- name: next_due
+select min(due_at) from duly_item where is_waiting and due_at > :now
+
+-- name: paused
+-- Which of these queues are paused.
+select name from duly_queue where paused_at is not null and name = any(:names::text[])
 
 -- name: claim
 -- Takes due items share by share, best rank first, under one new fence; rows that another claim has locked are passed
--- over. The rows are locked here, so their places (ctid) hold until the update, which finds them there without an index.
-with picked as materialized (
+-- over. What is due is judged by this clock here, so that nobody starts early. The rows are locked, so their places
+-- (ctid) hold until the update, which finds them there without an index.
+with closed as materialized (
+    select name from duly_queue where paused_at is not null and name = any(:families::text[])),
+picked as materialized (
     select array_agg(due.id) as ids, array_agg(due.ctid) as places
-      from unnest(:queues::text[], :lanes::text[], :limits::int[], :places::int[]) as s(queue, lane, quota, place)
+      from unnest(:queues::text[], :tasks::text[], :owners::text[], :lanes::text[], :limits::int[], :places::int[])
+           as s(queue, task, owner, lane, quota, place)
      cross join lateral (
            select ranked.id, ranked.ctid
              from unnest(:rank_places::int[], :ranks::smallint[], :floors::timestamptz[]) as r(place, rank, since)
@@ -137,24 +163,71 @@ with picked as materialized (
                     from duly_item i
                    where i.is_waiting
                      and i.queue = s.queue and i.lane = s.lane and i.rank = r.rank
-                     and i.due_at between r.since and :now
-                     and i.task = any(:tasks::text[])
+                     and i.task = s.task and coalesce(i.owner, '') = s.owner
+                     and i.due_at between r.since and coalesce(:now::timestamptz, statement_timestamp())
                    order by i.due_at, i.id
                    limit s.quota
                      for update skip locked) ranked
             where r.place = s.place
             limit s.quota) due
-     where not exists (select from duly_queue q where q.name = s.queue and q.paused_at is not null)),
+     where not exists (select from closed c where c.name = s.queue or starts_with(s.queue, c.name || '/'))),
 lease as (
     insert into duly_lease (worker, lease_until, items)
-    select :worker, :lease_until, ids from picked where ids is not null
+    select :worker, coalesce(:now::timestamptz, statement_timestamp()) + :lease::interval, ids
+      from picked where ids is not null
     returning fence)
 update duly_item
    set state = 'running', attempt = attempt + 1, fence = (select fence from lease), claimed_by = :worker,
-       started_at = :now, progress = null
+       started_at = coalesce(:now::timestamptz, statement_timestamp()), progress = null
  where ctid = any((select places from picked)::tid[])
 returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key::text, args, attempt, max_attempts,
-          failures, crashes, losses, fence, trace, schedule_id, streak, fingerprint, expires_at, revivals
+          failures, crashes, losses, fence, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals,
+          owner
+
+-- name: pick
+-- The same without taking them yet: locks due items share by share, each with the place of its share.
+with closed as materialized (
+    select name from duly_queue where paused_at is not null and name = any(:families::text[]))
+select s.place, due.*
+  from unnest(:queues::text[], :tasks::text[], :owners::text[], :lanes::text[], :limits::int[], :places::int[],
+              :started_sinces::timestamptz[])
+       as s(queue, task, owner, lane, quota, place, started_since)
+ cross join lateral (
+       select ranked.*
+         from unnest(:rank_places::int[], :ranks::smallint[], :floors::timestamptz[]) as r(place, rank, since)
+        cross join lateral (
+              select i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key::text,
+                     i.args, i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.fence, i.started_at, i.trace,
+                     i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals, i.owner
+                from duly_item i
+               where i.is_waiting
+                 and i.queue = s.queue and i.lane = s.lane and i.rank = r.rank
+                 and i.task = s.task and coalesce(i.owner, '') = s.owner
+                 and i.due_at between r.since and :now
+                 and (s.started_since is null or i.started_at >= s.started_since)
+               order by i.due_at, i.id
+               limit s.quota
+                 for update skip locked) ranked
+        where r.place = s.place
+        limit s.quota) due
+ where not exists (select from closed c where c.name = s.queue or starts_with(s.queue, c.name || '/'))
+
+-- name: lease
+-- One lease per call, in this order.
+insert into duly_lease (worker, lease_until, items, meters)
+select :worker, :lease_until, n.items::bigint[],
+       case when n.meters is not null then array(select json_array_elements_text(n.meters::json)) end
+  from unnest(:items::text[], :meters::text[]) with ordinality as n(items, meters, place)
+ order by n.place
+returning fence
+
+-- name: start
+-- Takes what was picked, each under its fence.
+update duly_item i
+   set state = 'running', attempt = i.attempt + 1, fence = n.fence, claimed_by = :worker, started_at = :now,
+       progress = null
+  from unnest(:ids::bigint[], :fences::bigint[]) as n(id, fence)
+ where i.id = any(:ids::bigint[]) and i.id = n.id
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's.
@@ -176,6 +249,15 @@ update duly_item
    set state = 'done', outcome = 'done', finished_at = :finished_at
  where id = any(:ids::bigint[]) and fence = :fence and state = 'running'
 returning id
+
+-- name: settle_each_done
+-- The same for items that each have a fence of their own.
+with closed as (delete from duly_lease where fence = any(:closed::bigint[]))
+update duly_item i
+   set state = 'done', outcome = 'done', finished_at = :finished_at
+  from unnest(:ids::bigint[], :fences::bigint[]) as n(id, fence)
+ where i.id = any(:ids::bigint[]) and i.id = n.id and i.fence = n.fence and i.state = 'running'
+returning i.id, i.fence
 
 -- name: settle
 -- Applies each change if its item is still in the state and under the fence it was decided for.
@@ -250,24 +332,31 @@ select n.at, n.actor, n.action, n.subject, n.details::json
  where pg_current_xact_id() is not null
 
 -- name: meters
--- Locks these meters, always in the same order.
+-- What was set and granted.
+select name, most, per, hits from duly_meter where name = any(:names::text[])
+
+-- name: lock_meters
+-- The same, locked, always in the same order.
 select name, most, per, hits from duly_meter where name = any(:names::text[]) order by name for update
 
 -- name: new_meters
 insert into duly_meter (name) select n from unnest(:names::text[]) n order by n on conflict (name) do nothing
 
 -- name: under_way
--- How many leases stand under each of these meters.
-select m, count(*) from duly_lease l cross join unnest(l.meters) m where m = any(:names::text[]) group by m
+-- The time, and how many leases stand under each of these meters.
+select coalesce(:now::timestamptz, statement_timestamp()), u.name, u.leases
+  from (select) as once
+  left join lateral (
+       select m as name, count(*) as leases
+         from duly_lease l cross join unnest(l.meters) m
+        where l.meters is not null and m = any(:names::text[])
+        group by m) u on true
 
 -- name: hit
 update duly_meter m
-   set hits = array(select value::timestamptz from json_array_elements_text(:hits::json) with ordinality h(value, place)
-                     order by place)
- where name = :name
-
--- name: hold
-update duly_lease set meters = :names::text[] where fence = :fence
+   set hits = n.hits::timestamptz[]
+  from unnest(:names::text[], :hits::text[]) as n(name, hits)
+ where m.name = any(:names::text[]) and m.name = n.name
 
 -- name: set_meter
 insert into duly_meter (name, most, per) values (:name, :most, :per)
@@ -375,7 +464,7 @@ update duly_item set progress = :progress::json where id = :id and fence = :fenc
 -- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
 select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key::text,
        i.args, i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at,
-       i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals
+       i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals, i.owner
   from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
   left join lateral (
        select * from duly_item i where i.id = any(l.items) and i.fence = l.fence and i.state = 'running') i
@@ -384,7 +473,7 @@ select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i
 -- name: fetch
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,
        max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
-       fingerprint, expires_at, revivals
+       fingerprint, expires_at, revivals, owner
   from duly_item
  where id = any(:ids::bigint[])
 
@@ -392,7 +481,7 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
 -- What waits of these schedules.
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,
        max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
-       fingerprint, expires_at, revivals
+       fingerprint, expires_at, revivals, owner
   from duly_item
  where schedule_id = any(:ids::bigint[]) and state = 'waiting'
    for update

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby, zip_longest
 from operator import attrgetter
 from pathlib import Path
@@ -29,10 +30,11 @@ from duly.clock import EPOCH
 from duly.errors import KeyConflict, NotMigrated, StoreError, StoreUnavailable, WrongState
 from duly.model import (
     Armed,
+    Ask,
     Change,
+    Grant,
     Head,
     Item,
-    Meter,
     NewItem,
     NewSchedule,
     Note,
@@ -43,18 +45,20 @@ from duly.model import (
 )
 from duly.store.base import (
     FRESH,
+    START,
     Arming,
     Merge,
     News,
+    Place,
     Plan,
     Seats,
-    as_set,
-    calls_for,
     chunks,
-    claimed_items,
     conflict,
     expired_items,
-    hits_after,
+    families,
+    family,
+    heads_of,
+    in_order,
     item_parameters,
     key_parameters,
     live_by_schedule,
@@ -62,9 +66,12 @@ from duly.store.base import (
     not_ours,
     notes_of,
     only_moves_on,
-    quota,
+    open_heads,
+    place_of,
     schedule_parameters,
+    waiting_item,
 )
+from duly.store.granting import Rations, leases_for, once, ration, under
 from duly.store.sql import sections
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
@@ -285,87 +292,94 @@ class SqliteStore:
 
     # -- the engine
 
-    def survey(self) -> list[Head]:
-        return [
-            Head(queue, lane, rank, to_time(due_at))
-            for queue, lane, rank, due_at in self._read("survey", {"most": 10_000})
-        ]
+    def survey(self, after: Place = START, most: int = 1_000) -> tuple[list[Head], Place | None]:
+        names = ("queue", "lane", "rank", "task", "owner")
+        heads = self._heads("survey", {**dict(zip(names, after, strict=True)), "most": most})
+        return self._open(heads), place_of(heads, most)
 
-    def claim(
-        self, shares: Sequence[Share], tasks: Sequence[str], worker: str, now: datetime, lease_until: datetime
-    ) -> list[Item]:
+    def glance(self, now: datetime, most: int) -> tuple[list[Head], datetime | None]:
+        parameters = {"now": to_int(now), "most": most}
+        newest = self._heads("newest", parameters)
+        oldest = self._heads("oldest", parameters) if len(newest) == most else []
+        return self._open([*newest, *oldest]), _time(self._read("next_due", {"now": to_int(now)})[0][0])
+
+    def _heads(self, name: str, parameters: Mapping[str, Any]) -> list[Head]:
+        return heads_of((*row[:5], to_time(row[5])) for row in self._read(name, parameters))
+
+    def _open(self, heads: list[Head]) -> list[Head]:
+        names = {name for head in heads for name in family(head.line.queue)}
+        return open_heads(heads, (row[0] for row in self._read("paused", {"names": _json(sorted(names))})))
+
+    def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
         with self._writing() as writer:
-            return self._claim(writer, shares, tasks, worker, now, lease_until)
-
-    def _claim(
-        self,
-        writer: sqlite3.Connection,
-        shares: Sequence[Share],
-        tasks: Sequence[str],
-        worker: str,
-        now: datetime,
-        lease_until: datetime,
-        held: Sequence[str] = (),
-    ) -> list[Item]:
-        names = _json(tasks)
-        paused = {row[0] for row in writer.execute(self._sql["paused"])}
-        picked = [
-            item_id
-            for share in shares
-            if share.queue not in paused
-            for item_id in self._pick(writer, share, names, to_int(now))
-        ]
-        if not picked:
-            return []
-        text = _json(list(dict.fromkeys(picked)))
-        lease = {"worker": worker, "lease_until": to_int(lease_until), "items": text}
-        fence = writer.execute(self._sql["lease"], {**lease, "meters": _json(held) if held else None}).lastrowid
-        parameters = {"ids": text, "fence": fence, "worker": worker, "now": to_int(now)}
-        rows = writer.execute(self._sql["claim"], parameters).fetchall()
-        return claimed_items((_claim_row(row) for row in rows), worker, now)
+            now = now or self.now()
+            items = [item for some in once(self._pick(writer, now, shares)) for item in some]
+            if not items:
+                return []
+            (claimed,) = self._start(writer, [(items, None)], [Grant(items)], worker, now, lease)
+        return sorted(claimed.items, key=in_order)
 
     def claim_metered(
-        self,
-        share: Share,
-        tasks: Sequence[str],
-        worker: str,
-        now: datetime,
-        lease_until: datetime,
-        meters: Sequence[Meter],
-        calls: int,
-        batch: int,
-    ) -> tuple[list[Item], int, datetime | None]:
+        self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
+    ) -> list[Grant]:
         with self._writing() as writer:
-            names = {"names": _json([meter.name for meter in meters])}
-            found = {row[0]: row for row in writer.execute(self._sql["meters"], names)}
-            hits = {name: [to_time(hit) for hit in msgspec.json.decode(row[3])] for name, row in found.items()}
-            running = dict(writer.execute(self._sql["under_way"], names).fetchall())
-            meters = [as_set(meter, *found[meter.name][1:3]) if meter.name in found else meter for meter in meters]
-            calls, most, until = quota(meters, hits, running, now, calls, batch)
-            if not most:
-                return [], 0, until
-            share = replace(share, limit=min(most, share.limit))
-            held = [meter.name for meter in meters if meter.per is None and meter.since is None]
-            items = self._claim(writer, [share], tasks, worker, now, lease_until, held)
-            if not items:
-                return [], 0, None
-            calls = min(calls, calls_for(items, batch))
-            for name, kept in hits_after(meters, hits, now, calls, len(items)).items():
-                writer.execute(self._sql["hit"], {"name": name, "hits": _json([*map(to_int, kept)])})
-        return items, calls, None
+            now = now or self.now()
+            names = {"names": _json(sorted({meter.name for ask in asks for meter in ask.meters}))}
+            rows = [
+                (name, most, per, [to_time(hit) for hit in msgspec.json.decode(hits)])
+                for name, most, per, hits in writer.execute(self._sql["meters"], names)
+            ]
+            rations = Rations(asks, rows, dict(writer.execute(self._sql["under_way"], names).fetchall()), now)
+            grants = ration(asks, rations, calls, batch, partial(self._pick, writer, now))
+            if not (leases := leases_for(asks, grants, batch)):
+                return grants
+            for name, log in rations.hits():
+                writer.execute(self._sql["hit"], {"name": name, "hits": _json([*map(to_int, log)])})
+            return self._start(writer, leases, grants, worker, now, lease)
 
-    def _pick(self, writer: sqlite3.Connection, share: Share, tasks: str, now: int) -> list[int]:
-        ids: list[int] = []
+    def _pick(self, writer: sqlite3.Connection, now: datetime, shares: Sequence[Share]) -> list[list[Item]]:
+        """The due items of each share; none of a paused queue."""
+        names = {"names": _json(sorted(families(shares)))}
+        closed = {row[0] for row in writer.execute(self._sql["paused"], names)}
+        return [
+            self._picked(writer, now, share) if closed.isdisjoint(family(share.line.queue)) else [] for share in shares
+        ]
+
+    def _picked(self, writer: sqlite3.Connection, now: datetime, share: Share) -> list[Item]:
+        items: list[Item] = []
+        queue, task, owner = share.line
         for rank, floor in zip_longest(share.ranks, share.floors, fillvalue=EPOCH):
-            room = share.limit - len(ids)
+            room = share.limit - len(items)
             if room <= 0:
                 break
             parameters = {
-                "queue": share.queue, "lane": share.lane, "rank": rank, "since": to_int(floor), "now": now,
-                "tasks": tasks, "most": room,
+                "queue": queue, "lane": share.lane, "rank": rank, "task": task, "owner": owner,
+                "since": to_int(floor), "now": to_int(now), "started_since": _int(share.started_since), "most": room,
             }  # fmt: skip
-            ids.extend(row[0] for row in writer.execute(self._sql["pick"], parameters))
-        return ids
+            rows = writer.execute(self._sql["pick"], parameters)
+            items.extend(waiting_item(_claim_row(row)) for row in rows)
+        return items
+
+    def _start(
+        self,
+        writer: sqlite3.Connection,
+        leases: Sequence[tuple[list[Item], list[str] | None]],
+        grants: Sequence[Grant],
+        worker: str,
+        now: datetime,
+        lease: timedelta,
+    ) -> list[Grant]:
+        """Take what was picked, each item under its fence."""
+        fences: dict[int, int] = {}
+        for items, names in leases:
+            ids = _json([item.id for item in items])
+            parameters = {"worker": worker, "lease_until": to_int(now + lease), "items": ids}
+            meters = None if names is None else _json(names)
+            fence = writer.execute(self._sql["lease"], {**parameters, "meters": meters}).lastrowid
+            assert fence is not None
+            writer.execute(self._sql["claim"], {"ids": ids, "fence": fence, "worker": worker, "now": to_int(now)})
+            fences.update((item.id, fence) for item in items)
+        return under(fences, grants, claimed_by=worker, started_at=now)
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
         pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
@@ -718,8 +732,8 @@ def _typed(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
 
 def _claim_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     return (
-        *row[:5], to_time(row[5]), to_time(row[6]), row[7], row[8], row[9].encode(), *row[10:20], _time(row[20]),
-        *row[21:],
+        *row[:5], to_time(row[5]), to_time(row[6]), row[7], row[8], row[9].encode(), *row[10:16], _time(row[16]),
+        *row[17:21], _time(row[21]), *row[22:],
     )  # fmt: skip
 
 

@@ -56,43 +56,86 @@ update duly_item
  where id = :id
 
 -- name: survey
--- The earliest waiting item of each open queue, lane and rank: hops from group to group along the index, so its cost
--- is the number of groups, not of rows.
+-- The earliest waiting item of each line, lane and rank after this one: hops along the index, so its cost is the number
+-- of answers, not of rows.
 with recursive head (id) as (
-    select * from (
-        select id from duly_item where state = 'waiting' order by queue, lane, rank, due_at limit 1)
+    select coalesce(
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue = :queue and n.lane = :lane and n.rank = :rank and n.task = :task
+                 and coalesce(n.owner, '') > :owner
+               order by coalesce(n.owner, ''), n.due_at limit 1),
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue = :queue and n.lane = :lane and n.rank = :rank and n.task > :task
+               order by n.task, coalesce(n.owner, ''), n.due_at limit 1),
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue = :queue and n.lane = :lane and n.rank > :rank
+               order by n.rank, n.task, coalesce(n.owner, ''), n.due_at limit 1),
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue = :queue and n.lane > :lane
+               order by n.lane, n.rank, n.task, coalesce(n.owner, ''), n.due_at limit 1),
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue > :queue
+               order by n.queue, n.lane, n.rank, n.task, coalesce(n.owner, ''), n.due_at limit 1))
     union all
     select coalesce(
              (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue = i.queue and n.lane = i.lane and n.rank = i.rank
+                 and n.task = i.task and coalesce(n.owner, '') > coalesce(i.owner, '')
+               order by coalesce(n.owner, ''), n.due_at limit 1),
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue = i.queue and n.lane = i.lane and n.rank = i.rank
+                 and n.task > i.task
+               order by n.task, coalesce(n.owner, ''), n.due_at limit 1),
+             (select n.id from duly_item n
                where n.state = 'waiting' and n.queue = i.queue and n.lane = i.lane and n.rank > i.rank
-               order by n.rank, n.due_at limit 1),
+               order by n.rank, n.task, coalesce(n.owner, ''), n.due_at limit 1),
              (select n.id from duly_item n
                where n.state = 'waiting' and n.queue = i.queue and n.lane > i.lane
-               order by n.lane, n.rank, n.due_at limit 1),
+               order by n.lane, n.rank, n.task, coalesce(n.owner, ''), n.due_at limit 1),
              (select n.id from duly_item n
                where n.state = 'waiting' and n.queue > i.queue
-               order by n.queue, n.lane, n.rank, n.due_at limit 1))
+               order by n.queue, n.lane, n.rank, n.task, coalesce(n.owner, ''), n.due_at limit 1))
       from head h
       join duly_item i on i.id = h.id
      where h.id is not null)
-select i.queue, i.lane, i.rank, i.due_at
+select i.queue, i.task, coalesce(i.owner, ''), i.lane, i.rank, i.due_at
   from head h
   join duly_item i on i.id = h.id
- where not exists (select 1 from duly_queue q where q.name = i.queue and q.paused_at is not null)
  limit :most
 
+-- name: newest
+-- What fell due last.
+select queue, task, coalesce(owner, ''), lane, rank, due_at
+  from duly_item
+ where state = 'waiting' and due_at <= :now
+ order by due_at desc
+ limit :most
+
+-- name: oldest
+-- What has been due for longest.
+select queue, task, coalesce(owner, ''), lane, rank, due_at
+  from duly_item
+ where state = 'waiting' and due_at <= :now
+ order by due_at
+ limit :most
+
+-- name: next_due
+select min(due_at) from duly_item where state = 'waiting' and due_at > :now
+
 -- name: pick
--- Due items of one queue, lane and rank, earliest first.
-select i.id
-  from duly_item i
- where i.state = 'waiting' and i.queue = :queue and i.lane = :lane and i.rank = :rank
-   and i.due_at between :since and :now
-   and i.task in (select value from json_each(:tasks))
- order by i.due_at, i.id
+-- Due items of one line, lane and rank, earliest first.
+select id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts, failures,
+       crashes, losses, fence, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals, owner
+  from duly_item
+ where state = 'waiting' and queue = :queue and lane = :lane and rank = :rank and task = :task
+   and coalesce(owner, '') = :owner and due_at between :since and :now
+   and (:started_since is null or started_at >= :started_since)
+ order by due_at, id
  limit :most
 
 -- name: paused
-select name from duly_queue where paused_at is not null
+-- Which of these queues are paused.
+select name from duly_queue where paused_at is not null and name in (select value from json_each(:names))
 
 -- name: lease
 insert into duly_lease (worker, lease_until, items, meters) values (:worker, :lease_until, :items, :meters)
@@ -102,8 +145,6 @@ update duly_item
    set state = 'running', attempt = attempt + 1, fence = :fence, claimed_by = :worker, started_at = :now,
        progress = null
  where id in (select value from json_each(:ids))
-returning id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts, failures,
-          crashes, losses, fence, trace, schedule_id, streak, fingerprint, expires_at, revivals
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over.
@@ -167,7 +208,7 @@ select name, most, per, hits from duly_meter where name in (select value from js
 select m.value, count(*)
   from duly_lease l
   join json_each(l.meters) m
- where m.value in (select value from json_each(:names))
+ where l.meters is not null and m.value in (select value from json_each(:names))
  group by m.value
 
 -- name: hit
@@ -258,21 +299,21 @@ update duly_item set progress = :progress where id = :id and fence = :fence and 
 -- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
 select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key, i.args,
        i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at,
-       i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals
+       i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals, i.owner
   from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
   left join json_each(l.items) e
   left join duly_item i on i.id = e.value and i.fence = l.fence and i.state = 'running'
 
 -- name: fetch
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
-       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals
+       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals, owner
   from duly_item
  where id in (select value from json_each(:ids))
 
 -- name: waiting_of
 -- What waits of these schedules.
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
-       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals
+       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals, owner
   from duly_item
  where schedule_id in (select value from json_each(:ids)) and state = 'waiting'
 

@@ -1,0 +1,166 @@
+"""What claims under limits may take: pure arithmetic between the reading of meters and the writing of leases.
+
+A store locks the meters of many asks, has `Rations` hand out what they have left, picks items for what was offered, and
+writes down what `Rations` says was spent on those that were really there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from duly.model import Ask, Grant, Item, Meter, Share
+from duly.policy.limits import tokens, worth_keeping
+
+# A meter as it is kept: its name, what a person set (most, per), and the times of what was granted.
+Row = tuple[str, int | None, float | None, Sequence[datetime]]
+
+
+class Rations:
+    """What the meters of some asks have left, handed out ask by ask: the first asks first."""
+
+    def __init__(self, asks: Sequence[Ask], rows: Sequence[Row], running: Mapping[str, int], now: datetime) -> None:
+        self._now = now
+        self._kept = {row[0]: row for row in rows}
+        self._as_set: dict[Meter, Meter] = {}
+        self._free: dict[Meter, int] = {}
+        self._until: dict[Meter, datetime | None] = {}
+        for meter in {meter for ask in asks for meter in ask.meters}:
+            as_set = self._as_set[meter] = self._set_by_people(meter)
+            self._free[meter], self._until[meter] = tokens(
+                as_set, self._hits(meter.name), running.get(meter.name, 0), now
+            )
+        self._exhausted = {meter for meter, free in self._free.items() if not free}
+        self._spent: Counter[str] = Counter()
+
+    def refusal(self, ask: Ask) -> Grant | None:
+        """The answer to an ask that a meter has no room for; when to come back is as late as the last of them says."""
+        waits = [self._until[meter] for meter in ask.meters if meter in self._exhausted]
+        if not waits:
+            return None
+        known = [wait for wait in waits if wait is not None]
+        return Grant(is_refused=True, until=max(known) if len(known) == len(waits) else None)
+
+    def offer(self, ask: Ask, calls: int, batch: int) -> tuple[int, Share | None]:
+        """Set aside what this ask may have: so many calls, and its share of items; none when others took it all."""
+        items = min((self._free[meter] for meter in ask.meters if meter.since is not None), default=calls * batch)
+        calls = min((calls, *(self._free[meter] for meter in ask.meters if meter.since is None)))
+        items = min(items, calls * batch, ask.share.limit)
+        calls = min(calls, -(-items // batch))
+        if items <= 0:
+            return 0, None
+        for meter in ask.meters:
+            self._free[meter] -= items if meter.since is not None else calls
+        return calls, replace(ask.share, limit=items)
+
+    def grant(self, ask: Ask, items: list[Item], offered: int, batch: int, is_short: bool) -> Grant:
+        """Count what an offer came to, now that it is known how many items there were."""
+        calls = min(offered, calls_for(items, batch))
+        for name, counts_items in {meter.name: meter.since is not None for meter in ask.meters}.items():
+            self._spent[name] += len(items) if counts_items else calls
+        rates = [per for meter in ask.meters if (per := self._as_set[meter].per) is not None]
+        return Grant(items, calls, is_short=is_short, per=min(rates, default=None))
+
+    def hits(self) -> Iterator[tuple[str, list[datetime]]]:
+        """What each meter that counts over time has counted with this claim.
+
+        Meters of one name share a log, and a person may go back to what the code says: it is as long as any needs it.
+        """
+        logs: dict[str, list[datetime]] = {}
+        for meter, as_set in self._as_set.items():
+            if not as_set.is_concurrency and self._spent[meter.name]:
+                kept = [worth_keeping(each, self._hits(meter.name), self._now) for each in (meter, as_set)]
+                logs[meter.name] = max(*kept, logs.get(meter.name, []), key=len)
+        return ((name, [*kept, *[self._now] * self._spent[name]]) for name, kept in logs.items())
+
+    def _hits(self, name: str) -> Sequence[datetime]:
+        return self._kept[name][3] if name in self._kept else ()
+
+    def _set_by_people(self, meter: Meter) -> Meter:
+        """The meter with what a person set in place of what the code says."""
+        _, most, per, _ = self._kept.get(meter.name, (meter.name, None, None, ()))
+        if most is None:
+            return meter
+        return replace(meter, most=most, per=per if per is not None else meter.per)
+
+
+def ration(
+    asks: Sequence[Ask], rations: Rations, calls: int, batch: int, pick: Callable[[list[Share]], list[list[Item]]]
+) -> list[Grant]:
+    """Answer each ask: what its meters have room for, of what `pick` finds, for so many calls in all."""
+    answers: list[Grant | None] = [None] * len(asks)
+    offers: list[tuple[int, int, Share]] = []
+    for place, ask in enumerate(asks):
+        answers[place] = rations.refusal(ask)
+        if answers[place] is None and calls > 0:
+            offered, share = rations.offer(ask, calls, batch)
+            if share is not None:
+                offers.append((place, offered, share))
+                calls -= offered
+    picked = once(pick([share for _, _, share in offers])) if offers else []
+    for (place, offered, share), items in zip(offers, picked, strict=True):
+        answers[place] = rations.grant(asks[place], items, offered, batch, len(items) < share.limit)
+    return [answer or Grant(is_asked=False) for answer in answers]
+
+
+def once(picked: Sequence[list[Item]]) -> list[list[Item]]:
+    """The items of each share, without those that an earlier one has: the parts of a backlog may overlap."""
+    seen: set[int] = set()
+    own = []
+    for items in picked:
+        own.append([item for item in items if item.id not in seen])
+        seen.update(item.id for item in items)
+    return own
+
+
+def calls_of(items: Sequence[Item], batch: int) -> Iterator[list[Item]]:
+    """The items of each call of a handler: an item under suspicion is called alone."""
+    if batch == 1:
+        yield from ([item] for item in items)
+        return
+    yield from ([item] for item in items if item.crashes)
+    rest = [item for item in items if not item.crashes]
+    yield from (rest[place : place + batch] for place in range(0, len(rest), batch))
+
+
+def calls_for(items: Sequence[Item], batch: int) -> int:
+    """How many calls of a handler these items are."""
+    suspects = sum(item.crashes > 0 for item in items) if batch > 1 else len(items)
+    return suspects + -(-(len(items) - suspects) // batch)
+
+
+def leases_for(asks: Sequence[Ask], grants: Sequence[Grant], batch: int) -> list[tuple[list[Item], list[str] | None]]:
+    """The leases that these grants need, as their items and the meters they count for.
+
+    One for each call that is limited at the same time, so that its end frees it; one for all the others.
+    """
+    leases: list[tuple[list[Item], list[str] | None]] = []
+    together: list[Item] = []
+    for ask, grant in zip(asks, grants, strict=True):
+        if held := [meter.name for meter in ask.meters if meter.is_concurrency]:
+            leases.extend((call, held) for call in calls_of(grant.items, batch))
+        else:
+            together.extend(grant.items)
+    if together:
+        leases.append((together, None))
+    return leases
+
+
+def under(fences: Mapping[int, int], grants: Sequence[Grant], **given: Any) -> list[Grant]:
+    """The grants with their items as they are once they run, each under its fence."""
+    return [
+        replace(
+            grant,
+            items=[
+                replace(item, state="running", attempt=item.attempt + 1, fence=fences[item.id], **given)
+                for item in grant.items
+            ],
+        )
+        if grant.items
+        else grant
+        for grant in grants
+    ]
