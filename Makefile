@@ -34,6 +34,7 @@ bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench.schedules
 	@$(VENV)/python -m bench.pages
 	@$(VENV)/python -m bench.messages
+	@$(VENV)/python -m bench.keys
 
 chaos: setup postgres rabbitmq  ## set up, then run the long crash tests: default leases, minutes of silence (some 25 minutes)
 	@$(PYTHON) tools/test chaos -x -s

@@ -90,6 +90,7 @@ class Claimer:
         self._inbox: deque[Head | Line] = deque()  # filled by other threads
         self._look = True
         self._look_at = EPOCH
+        self._rested_at = EPOCH  # among very many lines, no news is a reason to look before then
         self._later = LATER
         self._place = START  # where the walk over all lines stands
         self._is_walking = False  # whether there are more lines than one look sees
@@ -135,7 +136,7 @@ class Claimer:
             return now + self._poll
         if self._is_swamped():
             return now + BREATH
-        if self._look or self._look_at <= now:
+        if (self._look and self._rested_at <= now) or self._look_at <= now:
             self._look_around(now)
         for _ in range(ROUNDS):
             now = self._now(now)
@@ -153,7 +154,7 @@ class Claimer:
         return now if self._clock is None else self._clock.stamp()
 
     def _next(self) -> datetime:
-        times = [self._look_at]
+        times = [self._rested_at if self._look else self._look_at]
         for pool, outlook in self._outlooks:
             next_at = outlook.next_at()
             if next_at is not None and pool.room() > 0:  # a pool that gets room wakes us
@@ -179,7 +180,9 @@ class Claimer:
             self._look = True
             raise
         # Where a look is costly, it is taken more rarely.
-        self._later = max(LATER, timedelta(seconds=20 * (time.monotonic() - begun)))
+        cost = time.monotonic() - begun
+        self._later = max(LATER, timedelta(seconds=20 * cost))
+        self._rested_at = now + timedelta(seconds=10 * cost) if self._is_walking else EPOCH
         for head in heads:
             if outlook := self._by_task.get(head.line.task):
                 outlook.add(head, now)
@@ -252,6 +255,7 @@ class Claimer:
         outlook.asked(ask.share for ask, _ in asked)
         for ask, grant in asked:
             self._learn(outlook, meters, ask, grant, now)
+        outlook.refused(sum(grant.is_refused for _, grant in asked), len(asked))
         return bool(asked)
 
     def _learn(self, outlook: Outlook, meters: Meters, ask: Ask, grant: Grant, now: datetime) -> None:

@@ -29,8 +29,9 @@ IMPATIENT = 8 * BARREN
 NEWEST = timedelta(seconds=60)
 # How long nobody asks again for fresh work beside a backlog, when there was none.
 STALE = timedelta(milliseconds=100)
-# Queues that one claim considers: more than this wait for their turn.
+# Queues that one claim considers: more than this wait for their turn. Under limits a few more than it has room for.
 WINDOW = 500
+FEW = 10
 # Where it is left to the pace of a backlog, how long nobody asks for what is fresh.
 SOON = timedelta(milliseconds=500)
 # Lines of whom something is remembered beyond what is ready.
@@ -71,6 +72,7 @@ class Outlook:
         self._later: list[tuple[datetime, int, Head]] = []
         self._known: set[tuple[Group, datetime]] = set()  # what is in `_later`
         self._pushed = 0
+        self._surplus = 1  # under limits, how many times more lines to ask than there is room for
         self._barren: dict[Group, tuple[datetime, timedelta]] = {}
         # A meter has no room for these groups of a line before then; with the head to go on from.
         self._held: dict[Line, dict[tuple[Lane, int], tuple[datetime, datetime]]] = {}
@@ -111,7 +113,7 @@ class Outlook:
             if self._held_until(group) <= now:
                 self._let_go(group)
             self.add(head, now)
-        if max(map(len, (self._barren, self._stale, self._paced, self._whole))) > REMEMBERED:
+        if len(self._barren) + len(self._stale) + len(self._paced) + len(self._whole) > REMEMBERED:
             self._forget(now)
 
     def next_at(self) -> datetime | None:
@@ -161,17 +163,23 @@ class Outlook:
     ) -> list[Share]:
         """Whom to ask for how much, in turn, within what the pool allows each of them.
 
-        Under limits more are asked than there is room for, since most of them may be exhausted.
+        Under limits more are asked than there is room for, since some of them may be exhausted.
         """
         calls = -(-room // batch)
-        window = sorted(islice(self._ready, WINDOW), key=self._rota.last)
-        queues = [queue for queue in window if any(allowance(line) > 0 for line in islice(self._ready[queue], WINDOW))]
-        if not is_metered:
-            queues = queues[:calls]
+        width = min(max(calls, 1) * self._surplus + FEW, WINDOW) if is_metered else min(calls, WINDOW)
+        ready = (queue for queue in islice(self._ready, 4 * WINDOW) if self._is_allowed(queue, allowance))
+        queues = sorted(islice(ready, width), key=self._rota.last)
         shares: list[Share] = []
         for queue, quota in zip(queues, evenly(calls, len(queues)) if queues else (), strict=True):
             shares.extend(self._of_queue(queue, max(quota, 1), batch, now, allowance))
         return shares
+
+    def _is_allowed(self, queue: str, allowance: Allowance) -> bool:
+        return any(allowance(line) > 0 for line in islice(self._ready[queue], WINDOW))
+
+    def refused(self, count: int, asked: int) -> None:
+        """So many of those asked were exhausted: where nearly all are, more are asked at once."""
+        self._surplus = min(self._surplus * 4, WINDOW) if count > asked // 2 else 1
 
     def _of_queue(self, queue: str, calls: int, batch: int, now: datetime, allowance: Allowance) -> Iterator[Share]:
         lines = [line for line in islice(self._ready[queue], WINDOW) if allowance(line) > 0][:calls]

@@ -24,6 +24,7 @@ from duly.model import Failed, Item, Line, Released
 from duly.task import Task
 
 AHEAD = 0.1  # seconds of work that may wait here
+SOON = 0.03  # the same of work that a limit has granted: it must begin within the limit's slack
 LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker ends
 ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers
 TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
@@ -64,7 +65,9 @@ class _Ready:
         return self._most
 
     def free_calls(self) -> int:
-        return self.size - (self._called - self._returned)
+        """How many calls could begin at once, or in a moment when calls end quickly."""
+        soon = int(self._ahead / self.batch * SOON / AHEAD)
+        return self.size + soon - (self._called - self._returned)
 
     def room(self) -> int:
         """How many items to claim now."""
@@ -74,7 +77,7 @@ class _Ready:
         if self._is_busy():
             return 0
         room = min(target - (self._begun - self._ended), self._most)
-        if self.meters is not None:  # what a limit grants must begin at once
+        if self.meters is not None:  # what a limit grants must begin soon
             room = min(room, self.free_calls() * self.batch)
         return room - room % self.batch if room > self.batch else room
 
