@@ -1,8 +1,8 @@
 """Limits by key, thousands of them: what exhausted keys cost everybody else, and how fast keys with room drain.
 
-`python -m bench.keys`; part of `make bench`. One worker process in its default form. Exhausted: each of so many keys has
-had its one call in an hour and more waits; beside them an unrelated task is put, ten times a second. Future: as many
-keyed queues hold work for tomorrow. Drain: items spread over so many keys, all of which have room.
+`python -m bench.keys`; part of `make bench`. One worker process in its default form. Exhausted: each of so many keys
+has had its one call in an hour and more waits; beside them an unrelated task is put, ten times a second. Future: as
+many keyed queues hold work for tomorrow. Drain: items spread over so many keys, all of which have room.
 """
 
 from __future__ import annotations
@@ -97,7 +97,10 @@ def exhausted(url: str, keys: int) -> Iterator[tuple[str, float]]:
         yield f"{keys:,} exhausted keys: start of another task, p99 ms", _p99(starts)
         before = cpu_seconds([worker])
         time.sleep(IDLE_SECONDS)
-        yield f"{keys:,} exhausted keys: idle worker, % of a core", (cpu_seconds([worker]) - before) / IDLE_SECONDS * 100
+        yield (
+            f"{keys:,} exhausted keys: idle worker, % of a core",
+            (cpu_seconds([worker]) - before) / IDLE_SECONDS * 100,
+        )
     app.close()
 
 
@@ -111,7 +114,10 @@ def future(url: str, queues: int) -> Iterator[tuple[str, float]]:
         yield f"{queues:,} keyed queues of tomorrow: start, p99 ms", _p99(starts)
         before = cpu_seconds([worker])
         time.sleep(IDLE_SECONDS)
-        yield f"{queues:,} keyed queues of tomorrow: idle, % of a core", (cpu_seconds([worker]) - before) / IDLE_SECONDS * 100
+        yield (
+            f"{queues:,} keyed queues of tomorrow: idle, % of a core",
+            (cpu_seconds([worker]) - before) / IDLE_SECONDS * 100,
+        )
     app.close()
 
 
@@ -144,7 +150,7 @@ def steady(app: Duly, log: Path, count: int) -> list[float]:
 
 def done(app: Duly, task: str) -> int:
     with app.store.transaction() as connection:
-        query = "select count(*) from duly_item where state = 'done' and task = '" + task + "'"  # noqa: S608 - ours
+        query = "select count(*) from duly_item where state = 'done' and task = '" + task + "'"
         return int(connection.execute(query).fetchone()[0])
 
 

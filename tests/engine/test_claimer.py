@@ -6,13 +6,14 @@ from datetime import timedelta
 
 import pytest
 
-from duly.clock import EPOCH
+from duly.clock import EPOCH, DatabaseClock
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters
 from duly.engine.work import Hands
 from duly.model import Done, Item, Line, Share
 from duly.store import Store
-from tests.support import NOW, after, counts, fetch, head, leases, put, settle, show
+from duly.store.base import START
+from tests.support import NOW, after, counts, fetch, head, leases, new, put, settle, show
 
 POLL, SWEEP, LEASE = 60.0, 5.0, 20.0
 
@@ -303,3 +304,113 @@ def test_what_was_claimed_already_is_not_walked_over_again(store: Store) -> None
     pool.size = 9
     one.tick(NOW)
     assert shares[-1].floors == (after(-20),)
+
+
+# -- any number of lines
+
+
+def test_more_lines_than_one_look_sees_hide_nothing(store: Store) -> None:
+    store.load(new(queue=f"far/{n:05}", due_at=after(86_400 + n)) for n in range(2_500))
+    (last,) = put(store, queue="zzz", due_at=after(-30))
+    pool = Basket(room=100)
+    one = claimer(store, pool)
+    one.tick(NOW)
+    assert [item.id for item in pool.items] == [last], "what waits longest is seen wherever the walk is"
+    (soon,) = put(store, queue="yyy", due_at=after(3))
+    one.hear(None)
+    assert one.tick(after(1)) <= after(3)
+    one.tick(after(3))
+    assert soon in [item.id for item in pool.items]
+    now = after(4)
+    while one._place != START or now < after(20):
+        now = max(one.tick(now), now + timedelta(milliseconds=100))
+    assert now < after(60), "the walk comes to its end, and is taken up again"
+
+
+def test_due_work_behind_many_due_lines_has_its_turn(store: Store) -> None:
+    store.load(new(queue=f"q{n:05}", due_at=after(-60 + n / 100)) for n in range(3_000))
+    pool = Basket(room=50)
+    one = claimer(store, pool)
+    seen: set[str] = set()
+    now = NOW
+    for _ in range(3_000):
+        now = max(one.tick(now), now + timedelta(milliseconds=20))
+        seen.update(item.queue for item in pool.items)
+        settle(store, pool.items, Done(), closed=[item.fence for item in pool.items])
+        pool.items.clear()
+        if len(seen) == 3_000:
+            break
+    assert len(seen) == 3_000
+
+
+def test_lines_of_unknown_tasks_are_never_asked_for(store: Store) -> None:
+    put(store, 500, task="theirs", queue="ring")
+    (own,) = put(store, queue="ring", due_at=after(-1))
+    shares: list[Share] = []
+    claim = store.claim
+    store.claim = lambda given, *rest: shares.extend(given) or claim(given, *rest)  # type: ignore[method-assign]
+    pool = Basket()
+    claimer(store, pool).tick(NOW)
+    assert [item.id for item in pool.items] == [own]
+    assert {each.line.task for each in shares} == {"ring"}
+
+
+def test_owners_of_one_queue_have_their_turn(store: Store) -> None:
+    put(store, 50, owner="ana", due_at=after(-10))
+    put(store, 2, owner="eva")
+    pool = Basket(room=10)
+    claimer(store, pool).tick(NOW)
+    assert sum(item.owner == "eva" for item in pool.items) == 2
+    assert len(pool.items) == 10, "what one does not need is the other's"
+
+
+def test_tasks_of_one_queue_have_their_turn(store: Store) -> None:
+    put(store, 50, task="ring", queue="q", due_at=after(-10))
+    put(store, 2, task="sing", queue="q")
+    pool = Basket(room=10, tasks=("ring", "sing"))
+    claimer(store, pool).tick(NOW)
+    assert sum(item.task == "sing" for item in pool.items) == 2
+    assert len(pool.items) == 10
+
+
+def test_what_a_pool_does_not_want_is_left_for_others(store: Store) -> None:
+    put(store, 20, queue="slow")
+    put(store, 3, queue="quick")
+    pool = Basket(room=10)
+    pool.allowed = {"slow": 0}
+    claimer(store, pool).tick(NOW)
+    assert [item.queue for item in pool.items] == ["quick"] * 3
+
+
+def test_a_claim_that_came_a_moment_too_early_is_repeated_at_once(store: Store) -> None:
+    """The database's clock decides what is due; ours may be a little ahead."""
+    (early,) = put(store, due_at=after(0.004))
+    pool = Basket()
+    one = claimer(store, pool)
+    one.tick(NOW)
+    claim = store.claim
+    store.claim = lambda given, worker, now, lease: claim(  # type: ignore[method-assign]
+        given, worker, now - timedelta(milliseconds=3), lease
+    )
+    asked = [after(0.004)]
+    while not pool.items:
+        asked.append(one.tick(asked[-1]))
+    assert [item.id for item in pool.items] == [early]
+    assert asked[-2] < after(0.03)
+
+
+def test_without_a_time_of_its_own_nothing_starts_before_the_databases_clock_says_so(store: Store) -> None:
+    soon = store.now() + timedelta(seconds=30)
+    (item_id,) = put(store, due_at=soon)
+    clock = DatabaseClock(lambda: store.now() + timedelta(minutes=5))  # measured wrongly
+    pool = Basket()
+    one = Claimer(store, [pool], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
+    one.tick(clock.now())
+    assert pool.items == []
+    assert fetch(store, item_id).state == "waiting"
+    put(store, due_at=None)
+    one.hear(None)
+    give_up = clock.now() + timedelta(seconds=20)
+    while not pool.items and clock.now() < give_up:
+        one.tick(clock.now())
+    assert [item.due_at < soon for item in pool.items] == [True]

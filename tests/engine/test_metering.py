@@ -12,18 +12,19 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Backoff, Duly, Limit, Windows
-from duly.clock import ManualClock
+from duly.clock import EPOCH, ManualClock
+from duly.decide import Rules, decide
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters, metering_of, meters_of, prefixes_of
 from duly.engine.pools import AsyncPool, Slot, ThreadPool
 from duly.engine.work import Hands, Work
-from duly.model import Done, Item, Meter, Released, Share
+from duly.model import Done, Failed, Item, Lost, Meter, Released, Share, Throttled
 from duly.store import Store
 from duly.task import Task
 from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket
 from tests.model.test_decide import an_item
-from tests.support import NOW, after, counts, put, settle, share
+from tests.support import NOW, after, claim, counts, head, new, put, settle, share
 
 SLOW = timedelta(seconds=61.2)  # a minute and its slack
 
@@ -376,3 +377,135 @@ def test_a_limit_holds_over_two_workers(store: Store, other: Store) -> None:
         assert taken[start + 60] - taken[start] <= 3
     assert taken[-1] == 12
     assert counts(store) == {"running": 12, "waiting": 18}
+
+
+# -- many keys
+
+
+class Keyed(Limited):
+    """A pool of a task whose limit is by key."""
+
+    def __init__(self, *limits: Limit, windows: Windows | None = None, **more: Any) -> None:
+        super().__init__(**more)
+        self.meters = Meters((limits, None, windows), ("ring/",))
+
+
+def counting(store: Store) -> list[int]:
+    """How many asks each claim under limits makes from now on."""
+    asked: list[int] = []
+    claim = store.claim_metered
+    store.claim_metered = lambda asks, *more: asked.append(len(asks)) or claim(asks, *more)  # type: ignore
+    return asked
+
+
+def put_keys(store: Store, keys: int, each: int = 3) -> None:
+    store.put([new("ring", queue=f"ring/{n}") for n in range(keys) for _ in range(each)])
+
+
+def test_exhausted_keys_cost_nothing_until_their_time(store: Store) -> None:
+    put_keys(store, 300)
+    put(store, 1, task="sing")
+    pool, other, clock = (
+        Keyed(Limit("x", 1, per="1h", by="shop"), room=1_000),
+        Basket(tasks=("sing",)),
+        ManualClock(NOW),
+    )
+    one = Claimer(store, [pool, other], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
+    tick(one, clock, NOW)
+    while len(pool.items) < 300:
+        tick(one, clock, clock.now())
+    assert len(other.items) == 1
+    asked = counting(store)
+    now = clock.now()
+    while now < after(600):
+        now = max(tick(one, clock, now), now + timedelta(seconds=1))
+    assert sum(asked) <= 11 * 2 * 300, "once a minute, for a limit may be raised"
+    put(store, 1, task="sing")
+    one.hear(head("sing", due_at=EPOCH))
+    tick(one, clock, now)
+    assert len(other.items) == 2
+
+
+def test_keys_that_wait_for_a_call_to_end_elsewhere_are_asked_in_turn(store: Store, other: Store) -> None:
+    put_keys(store, 600, each=2)
+    elsewhere = Keyed(Limit("x", 1, by="shop"), room=1_000)
+    mine, clock = Keyed(Limit("x", 1, by="shop"), room=1_000), ManualClock(NOW)
+    theirs = claimer(other, elsewhere, clock)
+    for _ in range(30):
+        tick(theirs, clock, clock.now())
+    assert len(elsewhere.items) == 600
+    one = claimer(store, mine, clock)
+    asked = counting(store)
+    for second in range(1, 11):
+        tick(one, clock, after(second))
+    assert mine.items == []
+    assert sum(asked) <= 6 * 600, "not all of them twice a second"
+    for item in elsewhere.items:
+        settle(other, item, Done(), closed=[item.fence])
+    for step in range(20):
+        tick(one, clock, after(20 + step))
+    assert len(mine.items) == 600, "and work goes on when they end"
+
+
+def test_the_end_of_a_call_here_makes_room_at_once(store: Store) -> None:
+    put(store, 3)
+    pool, clock = Limited(Limit("gpu", 1)), ManualClock(NOW)
+    one = claimer(store, pool, clock)
+    tick(one, clock, NOW)
+    assert len(pool.items) == 1
+    settle(store, pool.items[0], Done(), closed=[pool.items[0].fence])
+    one.freed(pool.items)
+    tick(one, clock, NOW)
+    assert len(pool.items) == 2
+
+
+def test_a_paused_task_pauses_its_keys(store: Store) -> None:
+    put_keys(store, 3)
+    store.pause("ring", NOW)
+    pool, clock = Keyed(Limit("x", 1, per="1h", by="shop")), ManualClock(NOW)
+    one = claimer(store, pool, clock)
+    tick(one, clock, NOW)
+    assert pool.items == []
+    store.resume("ring")
+    one.hear(None)
+    tick(one, clock, after(5))
+    assert len(pool.items) == 3
+
+
+def test_of_a_single_token_stream_retries_have_their_quarter_over_time(store: Store) -> None:
+    put(store, 300, due_at=after(-3))
+    failing = put(store, 12, due_at=after(-4))
+    settle(store, claim(store, share(limit=12)), Failed("busy"), now=after(-60))
+    assert len(failing) == 12
+    pool, clock = Limited(Limit("x", 2, per="1m"), room=100), ManualClock(NOW)
+    one = claimer(store, pool, clock)
+    for minute in range(12):
+        tick(one, clock, after(minute * 61.3))
+    lanes = [item.lane for item in pool.items]
+    assert len(lanes) == 24
+    assert lanes.count("retry") == 6
+
+
+WINDOW = Windows("0 * * * *", cap=2)
+
+
+def test_a_retry_that_was_torn_from_its_worker_in_a_window_goes_on_in_it(store: Store) -> None:
+    rules = Rules(retry=WINDOW)
+    put(store, 4, due_at=after(-3_000))
+    failed = [decide(item, Failed("busy"), after(-2_900), rules) for item in claim(store, now=after(-2_900))]
+    store.settle(failed)
+    pool, clock = Limited(), ManualClock(NOW)
+    pool.meters = Meters(((), None, WINDOW))
+    one = claimer(store, pool, clock)
+    tick(one, clock, after(1))
+    tick(one, clock, after(2))
+    assert len(pool.items) == 2, "the window has its cap"
+    lost, throttled = pool.items
+    store.settle([decide(lost, Lost(), after(60), rules), decide(throttled, Throttled(5), after(60), rules)])
+    pool.items.clear()
+    for second in range(60, 80):
+        tick(one, clock, after(second))
+    assert sorted(item.id for item in pool.items) == sorted([lost.id, throttled.id])
+    for second in range(80, 100):
+        tick(one, clock, after(second))
+    assert len(pool.items) == 2, "and the cap still holds for the others"

@@ -17,7 +17,6 @@ from duly.clock import EPOCH, Clock
 from duly.decide import UNKNOWN, decide
 from duly.engine.metering import Meters
 from duly.engine.outlook import BARREN, SOON, Outlook, Rota
-from duly.engine.shares import kind_of
 from duly.engine.work import Hands
 from duly.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
 from duly.policy.limits import slack
@@ -230,7 +229,7 @@ class Claimer:
         outlook.claimed(items, now - FRESH)
         got = _got(shares, items, now - FRESH)
         for share, count in zip(shares, got, strict=True):
-            self._rota.turns(share.line).served(kind_of(share), -(-count // pool.batch))
+            self._rota.turns(share.line).served(share, -(-count // pool.batch))
             if count < share.limit:
                 outlook.exhausted(share, count > 0, now)
                 self._look_soon(now)
@@ -263,7 +262,7 @@ class Claimer:
         if grant.items:
             outlook.found(share)
             outlook.claimed(grant.items, now - FRESH)
-            self._rota.turns(share.line).served(kind_of(share), grant.calls)
+            self._rota.turns(share.line).served(share, grant.calls)
         if grant.is_refused and share.started_since is None:
             outlook.hold(share, self._ask_again(outlook, share, grant, now), is_pace=meters.is_paced(share, now))
         elif grant.is_short or grant.is_refused:
@@ -273,7 +272,7 @@ class Claimer:
     def _ask_again(self, outlook: Outlook, share: Share, grant: Grant, now: datetime) -> datetime:
         if grant.until is None:
             # Someone's call must end, perhaps elsewhere; many who wait for that are asked in turn, not all at once.
-            return now + SOON * max(1, outlook.lines_held() // 250)
+            return now + SOON * max(1, outlook.lines_held() // 100)
         # What was started in a window and given back is let in whatever the window has had: look for it now and then.
         until = min(grant.until, now + (self._sweep if share.lane == "retry" else ASK_AGAIN))
         return max(until, now + BARREN)

@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from itertools import islice
 
 from duly.clock import EPOCH
-from duly.engine.shares import Turns, evenly, share_out
+from duly.engine.shares import LineTurns, evenly, share_out
 from duly.model import Head, Item, Lane, Line, Share
 from duly.store.base import FRESH
 
@@ -42,12 +42,12 @@ class Rota:
     """Who was served when, so that everybody has their turn."""
 
     def __init__(self) -> None:
-        self._turns: dict[Line, Turns] = {}
+        self._turns: dict[Line, LineTurns] = {}
         self._served: dict[str, int] = {}
         self._count = 0
 
-    def turns(self, line: Line) -> Turns:
-        turns = self._turns.setdefault(line, Turns())
+    def turns(self, line: Line) -> LineTurns:
+        turns = self._turns.setdefault(line, LineTurns())
         if len(self._turns) > REMEMBERED:
             del self._turns[next(iter(self._turns))]
         return turns

@@ -1,74 +1,78 @@
 """Who gets how much of a claim: fair between queues and owners, fresh work before retries, better ranks first. Pure.
 
-Work of one line comes in up to three kinds: what is due (`main`), what has just become due beside a backlog (`fresh`),
-and retries. Room is handed out call by call to the kind that has had the least for its weight, so the parts hold over
-time too where there is room for one call only, as under a limit.
+A line's room is split between its lanes, and that of the main lane between a backlog and what has just become due.
+Each call goes to who has had the least for its weight, so the parts hold over time too where there is room for one call
+only, as under a limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from math import prod
 from operator import attrgetter
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from duly.clock import EPOCH
 from duly.model import Head, Lane, Line, Share
 
-Kind = Literal["main", "fresh", "retry"]
+T = TypeVar("T")
+Age = Literal["late", "fresh"]
 
-# Of a line's share, one part in four is for retries, and of the rest one in four for what is fresh beside a backlog.
-WEIGHTS: Mapping[Kind, int] = {"main": 9, "fresh": 3, "retry": 4}
-# What all weights divide, so that turns are counted exactly.
-UNIT = 36
+# One part in four is for retries that are due beside fresh work.
+LANES: Mapping[Lane, int] = {"main": 3, "retry": 1}
+# Of a backlog's line, one part in four is for what has just become due.
+AGES: Mapping[Age, int] = {"late": 3, "fresh": 1}
 # With more calls than this to hand out, proportions are near enough.
 EXACT = 32
 
 
-class Turns:
-    """How much each kind of work of a line has had, for its weight: whoever had least is next."""
+class Turns(Generic[T]):
+    """How much each has had, for its weight: whoever had least is next."""
 
-    __slots__ = ("_had", "_kinds")
+    __slots__ = ("_costs", "_had", "_weights")
 
-    def __init__(self) -> None:
-        self._had: dict[Kind, int] = {}
-        self._kinds: frozenset[Kind] = frozenset()
+    def __init__(self, weights: Mapping[T, int]) -> None:
+        self._weights = weights
+        self._costs = {name: prod(weights.values()) // weight for name, weight in weights.items()}
+        self._had: dict[T, int] = {}
 
-    def split(self, kinds: Sequence[Kind], calls: int) -> dict[Kind, int]:
-        """So many calls over these kinds, the one whose turn it is first."""
-        self._welcome(frozenset(kinds))
-        weights = _weights(kinds)
-        parts = dict.fromkeys(sorted(kinds, key=self._had.__getitem__), 0)
+    def split(self, names: Sequence[T], calls: int) -> dict[T, int]:
+        """So many calls over those who are there, the one whose turn it is first."""
+        # Who was not there has no claim to what the others had meanwhile.
+        level = min((self._had[name] for name in names if name in self._had), default=0)
+        self._had = {name: self._had.get(name, level) for name in names}
+        parts = dict.fromkeys(sorted(names, key=self._had.__getitem__), 0)
         if calls > EXACT:
-            for kind in parts:
-                parts[kind] = calls * weights[kind] // sum(weights.values())
+            whole = sum(self._weights[name] for name in names)
+            parts = {name: calls * self._weights[name] // whole for name in parts}
             calls -= sum(parts.values())
         had = dict(self._had)
         for _ in range(calls):
-            kind = min(parts, key=had.__getitem__)
-            parts[kind] += 1
-            had[kind] += UNIT // weights[kind]
+            name = min(parts, key=had.__getitem__)
+            parts[name] += 1
+            had[name] += self._costs[name]
         return parts
 
-    def served(self, kind: Kind, calls: int) -> None:
-        """This kind was really given so many."""
-        if kind in self._had:
-            self._had[kind] += calls * UNIT // _weights(tuple(self._kinds))[kind]
-
-    def _welcome(self, kinds: frozenset[Kind]) -> None:
-        """Who was not there has no claim to what the others had meanwhile."""
-        if kinds != self._kinds:
-            level = min((self._had[kind] for kind in kinds & self._kinds), default=0)
-            self._had = {kind: self._had[kind] if kind in self._kinds else level for kind in sorted(kinds)}
-            self._kinds = kinds
+    def served(self, name: T, calls: int) -> None:
+        """This one was really given so many."""
+        if name in self._had:
+            self._had[name] += calls * self._costs[name]
 
 
-def _weights(kinds: Sequence[Kind]) -> dict[Kind, int]:
-    """Without fresh work to tell from the backlog, its part is the line's own."""
-    weights = {kind: WEIGHTS[kind] for kind in kinds}
-    if "main" in weights and "fresh" not in weights:
-        weights["main"] += WEIGHTS["fresh"]
-    return weights
+class LineTurns:
+    """The turns of one line: between its lanes, and between a backlog and what is fresh."""
+
+    __slots__ = ("ages", "lanes")
+
+    def __init__(self) -> None:
+        self.lanes = Turns(LANES)
+        self.ages = Turns(AGES)
+
+    def served(self, share: Share, calls: int) -> None:
+        self.lanes.served(share.lane, calls)
+        if share.lane == "main":
+            self.ages.served("fresh" if share.is_fresh else "late", calls)
 
 
 def evenly(room: int, count: int) -> list[int]:
@@ -78,9 +82,9 @@ def evenly(room: int, count: int) -> list[int]:
 
 
 def share_out(
-    heads: Iterable[Head], room: int, turns: Turns, fresh_since: datetime = EPOCH, batch: int = 1
+    heads: Iterable[Head], room: int, turns: LineTurns, fresh_since: datetime = EPOCH, batch: int = 1
 ) -> list[Share]:
-    """Split the room of one line over its kinds of work, in whole calls; the kind whose turn it is first.
+    """Split the room of one line, in whole calls; whose turn it is first.
 
     A line whose oldest item is older than `fresh_since` has a backlog: some of its share is for what is younger. There
     may be nothing young, and nobody knows before asking.
@@ -88,35 +92,31 @@ def share_out(
     lanes: dict[Lane, list[Head]] = {}
     for head in sorted(heads, key=attrgetter("rank", "due_at")):
         lanes.setdefault(head.lane, []).append(head)
-    kinds: dict[Kind, Share] = {}
-    if main := lanes.get("main"):
-        kinds["main"] = _share(main)
-        if min(kinds["main"].floors) < fresh_since:
-            kinds["fresh"] = _share(main, fresh_since)
-    if retries := lanes.get("retry"):
-        kinds["retry"] = _share(retries)
-    if room <= 0 or not kinds:
+    if room <= 0 or not lanes:
         return []
-    parts = turns.split(tuple(kinds), -(-room // batch))
-    shares = []
-    for kind, calls in parts.items():
-        limit = min(calls * batch, room)
-        room -= limit
-        if limit:
-            share = kinds[kind]
-            shares.append(Share(share.line, share.lane, share.ranks, limit, share.floors, share.is_fresh))
+    shares: list[Share] = []
+    for lane, calls in turns.lanes.split(tuple(lanes), -(-room // batch)).items():
+        part = min(calls * batch, room)
+        room -= part
+        if part:
+            shares.extend(_by_age(lanes[lane], part, turns, fresh_since, batch))
     return shares
 
 
-def kind_of(share: Share) -> Kind:
-    if share.lane == "retry":
-        return "retry"
-    return "fresh" if share.is_fresh else "main"
+def _by_age(heads: list[Head], room: int, turns: LineTurns, fresh_since: datetime, batch: int) -> Iterator[Share]:
+    if heads[0].lane == "retry" or min(head.due_at for head in heads) >= fresh_since:
+        yield _share(heads, room)
+        return
+    for age, calls in turns.ages.split(("late", "fresh"), -(-room // batch)).items():
+        limit = min(calls * batch, room)
+        room -= limit
+        if limit:
+            yield _share(heads, limit, fresh_since if age == "fresh" else None)
 
 
-def _share(heads: list[Head], since: datetime | None = None) -> Share:
+def _share(heads: list[Head], limit: int, since: datetime | None = None) -> Share:
     ranks, floors = tuple(head.rank for head in heads), tuple(head.due_at for head in heads)
     if since is not None:
         floors = tuple(max(floor, since) for floor in floors)
     line: Line = heads[0].line
-    return Share(line, heads[0].lane, ranks, 0, floors, is_fresh=since is not None)
+    return Share(line, heads[0].lane, ranks, limit, floors, is_fresh=since is not None)

@@ -341,22 +341,20 @@ class PostgresStore:
         self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
     ) -> list[Grant]:
         with self._connection() as connection, connection.transaction():
-            hopeful = self._hopeful(asks, now, connection)
-            wanted = [ask for ask, refused in zip(asks, hopeful, strict=True) if refused is None]
-            grants = iter(self._claim_metered(wanted, worker, now, lease, calls, batch, connection))
-        return [next(grants) if refused is None else refused for refused in hopeful]
+            answers = self._refusals(asks, now, connection) if len(asks) > 2 * calls + FEW else [None] * len(asks)
+            # No more meters are locked than these calls could need.
+            served = [ask for ask, answer in zip(asks, answers, strict=True) if answer is None][: calls + FEW]
+            grants = iter(self._grants(served, worker, now, lease, calls, batch, connection) if served else ())
+        return [answer or next(grants, Grant(is_asked=False)) for answer in answers]
 
-    def _hopeful(self, asks: Sequence[Ask], now: datetime | None, connection: Connection) -> list[Grant | None]:
-        """The refusals that can be told without a lock: of many asks, most may be for keys that are exhausted."""
-        if len(asks) <= FEW:
-            return [None] * len(asks)
-        names = sorted({meter.name for ask in asks for meter in ask.meters})
-        rows = self._run("meters", {"names": names}, connection)
-        now, running = self._under_way(asks, now, connection)
-        rations = Rations(asks, rows, running, now)
+    def _refusals(self, asks: Sequence[Ask], now: datetime | None, connection: Connection) -> list[Grant | None]:
+        """What can be told without a lock: of very many asks, most may be for keys that are exhausted."""
+        rows = self._run("meters", {"names": _meter_names(asks)}, connection)
+        now = now or self._run("now", {}, connection)[0][0]
+        rations = Rations(asks, rows, self._under_way(asks, connection), now)
         return [rations.refusal(ask) for ask in asks]
 
-    def _claim_metered(
+    def _grants(
         self,
         asks: Sequence[Ask],
         worker: str,
@@ -366,32 +364,23 @@ class PostgresStore:
         batch: int,
         connection: Connection,
     ) -> list[Grant]:
-        names = sorted({meter.name for ask in asks[: calls + FEW] for meter in ask.meters})
-        rows = self._run("lock_meters", {"names": names}, connection)
+        names = _meter_names(asks)
+        rows = self._run("lock_meters", {"names": names, "now": now}, connection)
         if len(rows) < len(names):
             self._run("new_meters", {"names": names}, connection)
-            rows = self._run("lock_meters", {"names": names}, connection)
-        # The time is taken now that nobody else can be granted anything: grants are in the order of their times.
-        now, running = self._under_way(asks, now, connection)
-        served = asks[: calls + FEW]
-        rations = Rations(served, rows, running, now)
-        grants = ration(served, rations, calls, batch, partial(self._pick, now, connection))
-        if leases := leases_for(served, grants, batch):
-            fences = self._lease(leases, worker, now + lease, connection)
-            ids = {"ids": _ints(fences), "fences": _ints(fences.values()), "worker": worker, "now": now}
-            self._run("start", ids, connection)
-            grants = under(fences, grants, claimed_by=worker, started_at=now)
-            if hits := dict(rations.hits()):
-                texts = ["{" + ",".join(hit.isoformat() for hit in log) + "}" for log in hits.values()]
-                self._run("hit", {"names": list(hits), "hits": texts}, connection)
-        return [*grants, *[Grant(is_asked=False)] * (len(asks) - len(served))]
+            rows = self._run("lock_meters", {"names": names, "now": now}, connection)
+        # The time after the last lock, when nobody else can be granted anything: grants are in the order of their time.
+        at: datetime = max((row[4] for row in rows), default=now) or self._run("now", {}, connection)[0][0]
+        rations = Rations(asks, [row[:4] for row in rows], self._under_way(asks, connection), at)
+        grants = ration(asks, rations, calls, batch, partial(self._pick, at, connection))
+        if leases := leases_for(asks, grants, batch):
+            fences = self._start(leases, dict(rations.hits()), worker, at, at + lease, connection)
+            grants = under(fences, grants, claimed_by=worker, started_at=at)
+        return grants
 
-    def _under_way(
-        self, asks: Sequence[Ask], now: datetime | None, connection: Connection
-    ) -> tuple[datetime, dict[str, int]]:
+    def _under_way(self, asks: Sequence[Ask], connection: Connection) -> dict[str, int]:
         names = sorted({meter.name for ask in asks for meter in ask.meters if meter.is_concurrency})
-        rows = self._run("under_way", {"names": names, "now": now}, connection)
-        return rows[0][0], {name: leases for _, name, leases in rows if name is not None}
+        return dict(self._run("under_way", {"names": names}, connection)) if names else {}
 
     def _pick(self, now: datetime, connection: Connection, shares: Sequence[Share]) -> list[list[Item]]:
         picked: list[list[Item]] = [[] for _ in shares]
@@ -400,26 +389,31 @@ class PostgresStore:
             picked[place].append(waiting_item(row))
         return [sorted(items, key=in_order) for items in picked]
 
-    def _lease(
+    def _start(
         self,
         leases: Sequence[tuple[list[Item], list[str] | None]],
+        hits: Mapping[str, Sequence[datetime]],
         worker: str,
+        now: datetime,
         lease_until: datetime,
         connection: Connection,
     ) -> dict[int, int]:
-        """Write these leases; the fence of each item."""
+        """Take these items; the fence of each."""
         rows = self._run(
-            "lease",
+            "start",
             {
                 "worker": worker,
+                "now": now,
                 "lease_until": lease_until,
+                "ids": _ints(item.id for items, _ in leases for item in items),
                 "items": [_ints(item.id for item in items) for items, _ in leases],
                 "meters": [None if names is None else encode(names).decode() for _, names in leases],
+                "names": list(hits),
+                "hits": ["{" + ",".join(hit.isoformat() for hit in log) + "}" for log in hits.values()],
             },
             connection,
         )
-        fences = sorted(row[0] for row in rows)
-        return {item.id: fence for fence, (items, _) in zip(fences, leases, strict=True) for item in items}
+        return {item_id: fence for fence, ids in rows for item_id in ids}
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
         pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
@@ -802,6 +796,10 @@ def _shares(shares: Sequence[Share]) -> dict[str, Any]:
         "floors": [floor for share in shares for floor in share.floors or [EPOCH] * len(share.ranks)],
         "families": sorted(families(shares)),
     }
+
+
+def _meter_names(asks: Iterable[Ask]) -> list[str]:
+    return sorted({meter.name for ask in asks for meter in ask.meters})
 
 
 def _columns(items: Sequence[NewItem]) -> dict[str, Any]:

@@ -212,22 +212,26 @@ select s.place, due.*
         limit s.quota) due
  where not exists (select from closed c where c.name = s.queue or starts_with(s.queue, c.name || '/'))
 
--- name: lease
--- One lease per call, in this order.
-insert into duly_lease (worker, lease_until, items, meters)
-select :worker, :lease_until, n.items::bigint[],
-       case when n.meters is not null then array(select json_array_elements_text(n.meters::json)) end
-  from unnest(:items::text[], :meters::text[]) with ordinality as n(items, meters, place)
- order by n.place
-returning fence
-
 -- name: start
--- Takes what was picked, each under its fence.
-update duly_item i
-   set state = 'running', attempt = i.attempt + 1, fence = n.fence, claimed_by = :worker, started_at = :now,
-       progress = null
-  from unnest(:ids::bigint[], :fences::bigint[]) as n(id, fence)
- where i.id = any(:ids::bigint[]) and i.id = n.id
+-- Takes what was picked: writes the leases, puts their items under them, and keeps what was granted.
+with lease as (
+    insert into duly_lease (worker, lease_until, items, meters)
+    select :worker, :lease_until, n.items::bigint[],
+           case when n.meters is not null then array(select json_array_elements_text(n.meters::json)) end
+      from unnest(:items::text[], :meters::text[]) as n(items, meters)
+    returning fence, items),
+started as (
+    update duly_item i
+       set state = 'running', attempt = i.attempt + 1, fence = n.fence, claimed_by = :worker, started_at = :now,
+           progress = null
+      from (select l.fence, e.id from lease l cross join unnest(l.items) as e(id)) n
+     where i.id = any(:ids::bigint[]) and i.id = n.id),
+counted as (
+    update duly_meter m
+       set hits = n.hits::timestamptz[]
+      from unnest(:names::text[], :hits::text[]) as n(name, hits)
+     where m.name = any(:names::text[]) and m.name = n.name)
+select fence, items from lease
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's.
@@ -336,27 +340,20 @@ select n.at, n.actor, n.action, n.subject, n.details::json
 select name, most, per, hits from duly_meter where name = any(:names::text[])
 
 -- name: lock_meters
--- The same, locked, always in the same order.
-select name, most, per, hits from duly_meter where name = any(:names::text[]) order by name for update
+-- The same, locked, always in the same order, each with the time when it was.
+with locked as materialized (
+    select name, most, per, hits from duly_meter where name = any(:names::text[]) order by name for update)
+select name, most, per, hits, coalesce(:now::timestamptz, clock_timestamp()) from locked
 
 -- name: new_meters
 insert into duly_meter (name) select n from unnest(:names::text[]) n order by n on conflict (name) do nothing
 
 -- name: under_way
--- The time, and how many leases stand under each of these meters.
-select coalesce(:now::timestamptz, statement_timestamp()), u.name, u.leases
-  from (select) as once
-  left join lateral (
-       select m as name, count(*) as leases
-         from duly_lease l cross join unnest(l.meters) m
-        where l.meters is not null and m = any(:names::text[])
-        group by m) u on true
-
--- name: hit
-update duly_meter m
-   set hits = n.hits::timestamptz[]
-  from unnest(:names::text[], :hits::text[]) as n(name, hits)
- where m.name = any(:names::text[]) and m.name = n.name
+-- How many leases stand under each of these meters.
+select m, count(*)
+  from duly_lease l cross join unnest(l.meters) m
+ where l.meters is not null and m = any(:names::text[])
+ group by m
 
 -- name: set_meter
 insert into duly_meter (name, most, per) values (:name, :most, :per)
