@@ -130,6 +130,7 @@ class Hour(Struct, frozen=True):
 class Window(Struct, frozen=True):
     at: datetime
     cap: int
+    waiting: int  # when it was first asked
     dispatched: int
 
 
@@ -167,6 +168,7 @@ class Ledger:
         self.made: Counter[tuple[datetime, int | None]] = Counter()
         self.members: dict[tuple[datetime, int], int] = {}
         self.retried: dict[datetime, list[Item]] = {}
+        self.waiting: dict[datetime, int] = {}
         self.calls: list[datetime] = []
         self.attempts: list[tuple[datetime, Item]] = []
         self.lateness: list[float] = []
@@ -214,12 +216,20 @@ class _Recorded:
         return items
 
     def claim_metered(self, asks: Sequence[Ask], *more: Any) -> list[Grant]:
+        for ask in asks:
+            for meter in ask.meters:
+                if meter.since is not None and meter.most and meter.since not in self._ledger.waiting:
+                    self._ledger.waiting[meter.since] = self._due_retries(ask.share.queue)
         grants = self._store.claim_metered(asks, *more)
         for ask, grant in zip(asks, grants, strict=True):
             self._started(grant.items)
             for opened in (meter.since for meter in ask.meters if meter.since is not None):
                 self._ledger.retried.setdefault(opened, []).extend(grant.items)
         return grants
+
+    def _due_retries(self, queue: str) -> int:
+        rows = self._store.read("depth", {"now": self._app.clock.now()})
+        return sum(due for name, lane, _, _, due, *_ in rows if (name, lane) == (queue, "retry"))
 
     def _started(self, items: Sequence[Item]) -> None:
         now = self._app.clock.now()
@@ -351,7 +361,8 @@ class Simulation(World):
                 continue
             at = start - INSTANT
             while (at := windows.around(at)[1]) < end:
-                found[at] = Window(at, windows.cap, len(self.ledger.retried.get(at, ())))
+                dispatched = len(self.ledger.retried.get(at, ()))
+                found[at] = Window(at, windows.cap, self.ledger.waiting.get(at, 0), dispatched)
         return [found[at] for at in sorted(found)]
 
 

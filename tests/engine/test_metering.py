@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Backoff, Duly, Limit, Windows
-from duly.clock import EPOCH, ManualClock
+from duly.clock import EPOCH, DatabaseClock, ManualClock
 from duly.decide import Rules, decide
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
@@ -151,6 +151,27 @@ def test_calls_must_begin_within_the_slack_of_their_limit(store: Store) -> None:
     unhurried = Limited(Limit("gpu", 1))
     claimer(store, unhurried, ManualClock(NOW)).tick(NOW)
     assert unhurried.granted == [(1, float("inf"))]
+
+
+def test_a_limit_that_a_person_shortened_hurries_its_calls(store: Store) -> None:
+    put(store, 9)
+    store.write("set_meter", {"name": "x", "most": 2, "per": 1.0})
+    pool = Limited(Limit("x", 5, per="1m"))
+    claimer(store, pool, ManualClock(NOW)).tick(NOW)
+    ((calls, start_by),) = pool.granted
+    assert calls == 2
+    assert start_by < time.monotonic() + 0.05, "two calls that begin late would meet the next two"
+
+
+def test_workers_whose_clocks_differ_keep_to_one_limit(store: Store, other: Store) -> None:
+    put(store, 9, due_at=store.now() - timedelta(seconds=5))
+    pools = [Limited(Limit("x", 2, per="1s")) for _ in range(2)]
+    for each, pool, skew in zip((store, other), pools, (0.0, 1.5), strict=True):
+        clock = DatabaseClock(lambda skew=skew: store.now() + timedelta(seconds=skew))  # type: ignore[misc]
+        Claimer(each, [pool], Hands(), "w", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock).tick(clock.now())
+    (first, second) = (item.started_at for item in pools[0].items)
+    assert first == second
+    assert all(item.started_at - first >= timedelta(seconds=1) for item in pools[1].items)
 
 
 def test_batches_are_claimed_whole(store: Store) -> None:
@@ -420,7 +441,7 @@ def test_exhausted_keys_cost_nothing_until_their_time(store: Store) -> None:
     while now < after(600):
         now = max(tick(one, clock, now), now + timedelta(seconds=1))
     assert sum(asked) <= 11 * 2 * 300, "once a minute, for a limit may be raised"
-    put(store, 1, task="sing")
+    put(store, 1, task="sing", due_at=now)
     one.hear(head("sing", due_at=EPOCH))
     tick(one, clock, now)
     assert len(other.items) == 2

@@ -47,6 +47,8 @@ def check_windows(story: Story, world: Simulation, catalog: Catalog) -> None:
     assert windows is not None
     assert {(window.at.hour, window.at.minute) for window in story.windows} <= {(hour, 30) for hour in range(2, 24, 4)}
     assert all(window.dispatched <= window.cap for window in story.windows)
+    starved = [window for window in story.windows if window.dispatched < min(window.cap, window.waiting)]
+    assert starved == [], "a window took less than its cap while enough waited"
     for opened, picked in world.ledger.retried.items():
         # Whoever a crash tore from its try comes back out of order, and need not wait for a window.
         orderly = [item for item in picked if not item.crashes]

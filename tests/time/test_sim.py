@@ -86,7 +86,7 @@ def test_simulate_answers_in_json_by_its_contract() -> None:
     assert len(story["hours"]) == 24
     assert set(story["hours"][0]) == {"at", "slot", "members", "dispatched"}
     assert len(story["windows"]) == 6
-    assert set(story["windows"][0]) == {"at", "cap", "dispatched"}
+    assert set(story["windows"][0]) == {"at", "cap", "waiting", "dispatched"}
     assert set(story["calls"]) == {"total", "max_per_minute"}
     assert set(story["late"]) == {"p50_s", "p99_s", "max_s"}
     assert {"deactivated", "recovered"} <= set(story)
@@ -106,3 +106,22 @@ def test_birthdays_missed_in_a_day_of_downtime_are_all_had() -> None:
     story = json.loads(CliRunner().invoke(main, command.split(), catch_exceptions=False).stdout)
     assert story["done"] == sum(hour["dispatched"] for hour in story["hours"]) > 0
     assert 3_600 < story["late"]["max_s"] <= 86_400
+
+
+@pytest.mark.parametrize("batch", [1, 9, 10, 25])
+def test_after_a_day_of_downtime_every_window_takes_its_cap_or_all_that_wait(batch: int) -> None:
+    """A backlog of a day takes most of the calls, and leaves a quarter of them to retries, whatever a call costs."""
+    command = (
+        "simulate catalog --products 3000 --days 3 --failure-rate 0.2 --down 2026-01-01T06:00/24h --json"
+        if batch > 1
+        else "simulate catalog --products 300 --days 3 --failure-rate 0.3 --down 2026-01-01T06:00/24h --json"
+    )
+    result = CliRunner(env={"DULY_CATALOG_BATCH_SIZE": str(batch)}).invoke(
+        main, command.split(), catch_exceptions=False
+    )
+    windows = json.loads(result.stdout)["windows"]
+    after_restart = [window for window in windows if window["at"] >= "2026-01-02T06:00"]
+    assert len(after_restart) == 11
+    for window in after_restart:
+        assert window["dispatched"] == min(window["cap"], window["waiting"]), window
+    assert sum(window["dispatched"] for window in after_restart) >= 100
