@@ -323,8 +323,7 @@ class Claimer:
             self._store.settle([decide(item, Expired(), now, UNKNOWN) for item in late], closed)
             gone = {item.id for item in late}
             items = [item for item in items if item.id not in gone]
-        if items:
-            self._hands.lease(items, now, ends)
+        if items and self._hands.lease(items, ends):
             try:
                 outlook.pool.begin(items, calls, start_by)
             except BaseException:
