@@ -15,7 +15,7 @@ from duly.errors import StoreUnavailable
 from tests.engine import apps
 from tests.engine.apps import seen, tasks_on
 from tests.process.fleet import until
-from tests.support import leases
+from tests.support import claim, leases
 
 QUICK = {"lease_seconds": 2, "beat_seconds": 0.2, "sweep_seconds": 0.2, "drain_seconds": 0.2}
 
@@ -44,6 +44,17 @@ class House:
 
         @one.task(limits=Limit("rare", 100))
         async def rare() -> None: ...
+
+        return one
+
+    def stranger(self) -> Duly:
+        """An app on the same database that knows none of these tasks."""
+        one = Duly(self._url, **QUICK)
+        one.spec = "tests.engine.apps:app"
+        self._opened.append(one)
+
+        @one.task
+        async def foreign() -> None: ...
 
         return one
 
@@ -125,6 +136,20 @@ def test_a_worker_that_starts_after_the_clock_was_set_forward_rescues_nobody_who
     row = app.read.item(item_id)
     assert (row.state, row.attempt, row.losses) == ("running", 1, 0)
     assert len(seen["began"]) == 1
+
+
+def test_a_worker_of_another_app_does_not_decide_about_tasks_that_it_does_not_know(house: House) -> None:
+    app, stranger = house.app(), house.stranger()
+    item_id, foreign_id = app.put("wait", tries=1).id, stranger.put("foreign").id
+    for task in ("wait", "foreign"):  # of a worker that dies at once
+        assert claim(app.store, tasks=(task,), now=app.store.now(), lease=timedelta(seconds=1))
+    house.worker(stranger, "foreign")
+    until(lambda: stranger.read.item(foreign_id).losses == 1, 20)
+    row = app.read.item(item_id)
+    assert (row.state, row.attempt) == ("running", 1), "only who knows its tries can tell what becomes of it"
+    house.worker(app, "wait")
+    until(lambda: app.read.item(item_id).state == "failed", 20)
+    assert seen["began"] == []
 
 
 @pytest.mark.parametrize("verb", ["claim", "claim_metered"])
