@@ -30,10 +30,6 @@ class Clock(Protocol):
         """The time to write on a new row; None lets the database stamp its own."""
         ...
 
-    def steady_for(self) -> float:
-        """Seconds since time last jumped: who judges others by the clock waits until it is steady."""
-        ...
-
     def measure(self) -> float:
         """Follow the source of time; returns how many seconds it moved against this clock."""
         ...
@@ -45,7 +41,6 @@ class DatabaseClock:
     def __init__(self, read: Callable[[], datetime]) -> None:
         self._read = read
         self._offset: float | None = None
-        self._steady_since = -float("inf")
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
@@ -58,19 +53,12 @@ class DatabaseClock:
     def stamp(self) -> datetime | None:
         return None
 
-    def steady_for(self) -> float:
-        return _ticks() - self._steady_since
-
     def measure(self) -> float:
         """Measure again; returns how many seconds the database's clock moved against ours."""
         with self._lock:
             before = self._offset
             after = self._measure()
-            if before is None:
-                return 0.0
-            if abs(after - before) > JUMP:
-                self._steady_since = _ticks()
-            return after - before
+            return 0.0 if before is None else after - before
 
     def _measure(self) -> float:
         # The answer was taken somewhere within the round trip: the shortest of three bounds the error best.
@@ -96,9 +84,6 @@ class ManualClock:
 
     def stamp(self) -> datetime | None:
         return self._now
-
-    def steady_for(self) -> float:
-        return float("inf")
 
     def measure(self) -> float:
         return 0.0

@@ -45,9 +45,14 @@ class Settings:
         least=0.01,
     )
     sweep_seconds: float = _setting(
-        5.0, "How often each worker looks for dead leases and for due work that nobody announced.", least=0.05
+        5.0,
+        "How often each worker looks for due work that nobody announced and for dead leases; "
+        "for those at least every 0.4 leases.",
+        least=0.05,
     )
-    lease_seconds: float = _setting(20.0, "How long a claim holds without a heartbeat.", least=0.5)
+    lease_seconds: float = _setting(
+        20.0, "How long a claim holds without a heartbeat; the same for all workers of a database.", least=0.5
+    )
     beat_seconds: float = _setting(5.0, "How often leases are prolonged.", least=0.05)
     deadline_seconds: float = _setting(
         1_800.0, "Hard deadline of a try, for tasks that set none: a handler that hangs is stopped then.", least=0.01

@@ -211,7 +211,7 @@ def _leases(store: Store, now: datetime, lease: timedelta) -> Iterator[Finding]:
             "warn",
             "leases",
             f"{len({item.fence for item in items} | set(empty))} ran out long ago and nobody rescued them",
-            "is a worker running? Each looks for dead leases every few seconds: start one with `duly worker`",
+            "is a worker that has their tasks running? Each looks for dead leases every few seconds: `duly worker`",
         )
     if not orphans and not items and not empty:
         yield Finding("ok", "leases", "every running item has one, and none is overdue")

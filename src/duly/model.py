@@ -286,7 +286,7 @@ class Discarded(Struct, frozen=True, gc=False):
 
 
 class Released(Struct, frozen=True, gc=False):
-    """A worker that shuts down gives the attempt back."""
+    """A worker that shuts down, or could not keep its lease, gives the attempt back."""
 
 
 class Revived(Struct, frozen=True, gc=False):

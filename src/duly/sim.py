@@ -12,7 +12,7 @@ import asyncio
 import random
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from heapq import heappop, heappush
@@ -23,6 +23,7 @@ from msgspec import Struct
 from duly.app import Duly
 from duly.clock import ManualClock
 from duly.engine.calls import Verdicts
+from duly.engine.detector import Detector
 from duly.engine.rescuer import Rescuer
 from duly.engine.work import Work
 from duly.errors import InputError
@@ -243,6 +244,13 @@ class _Recorded:
         return refused
 
 
+class _ByTheClock(Detector):
+    """Nobody else is here who could be blamed wrongly: what ran out is dead."""
+
+    def look(self, leases: Iterable[tuple[int, datetime]], now: datetime, asked: float, answered: float) -> list[int]:
+        return [fence for fence, until in leases if until < now]
+
+
 class Simulation(World):
     """A world in which calls take time, fail, and lose their workers as a model says."""
 
@@ -257,7 +265,7 @@ class Simulation(World):
         self._lost: list[datetime] = []  # when the leases of dead workers run out
         self._turn = 0
         super().__init__(app, clock, runner)
-        self._rescuer = Rescuer(self._store, app.tasks, clock, sweep=app.settings.sweep_seconds, settle_down=-1)
+        self._rescuer = Rescuer(self._store, app.tasks, _ByTheClock(0), sweep=app.settings.sweep_seconds)
 
     def _observed(self, app: Duly) -> Store:
         recorded: Any = _Recorded(app.store, self.ledger, app)

@@ -61,7 +61,7 @@ def test_a_lease_that_was_taken_over_is_not_prolonged(store: Store) -> None:
     (item,) = put_and_claim(store)
     found, _ = store.expired(after(21), 10)
     store.settle([decided(each, Lost(), after(21)) for each in found], [item.fence])
-    assert store.extend({item.fence: [item.id]}, after(22), after(42)) == [item.id]
+    assert store.extend({item.fence: [item.id]}, after(22), after(42)) == [(item.id, item.fence)]
 
 
 def test_a_lease_holds_until_its_last_microsecond(store: Store) -> None:
@@ -72,7 +72,7 @@ def test_a_lease_holds_until_its_last_microsecond(store: Store) -> None:
 def test_a_lease_that_is_gone_is_told(store: Store) -> None:
     items = put_and_claim(store)
     store.settle([], closed=[items[0].fence])
-    assert store.extend(held(items), after(5), after(25)) == [items[0].id]
+    assert store.extend(held(items), after(5), after(25)) == [(items[0].id, items[0].fence)]
 
 
 def test_settled_and_cancelled_items_are_told_and_the_rest_is_kept(store: Store) -> None:
@@ -80,7 +80,8 @@ def test_settled_and_cancelled_items_are_told_and_the_rest_is_kept(store: Store)
     settle(store, done, Done())
     settle(store, retried, Failed("busy"))
     settle(store, cancelled, Cancel())
-    assert sorted(store.extend(held(items), after(5), after(25))) == [done.id, retried.id, cancelled.id]
+    lost = store.extend(held(items), after(5), after(25))
+    assert sorted(lost) == [(item.id, item.fence) for item in (done, retried, cancelled)]
     assert store.extend(held([kept]), after(6), after(26)) == []
 
 
@@ -88,20 +89,20 @@ def test_a_stolen_item_is_told_to_its_old_worker_and_not_to_its_new_one(store: S
     old = put_and_claim(store)
     store.settle([decided(old[0], Lost(), after(21))])
     (new,) = claim(other, now=after(22), worker="w2")
-    assert store.extend(held(old), after(23), after(43)) == [old[0].id]
+    assert store.extend(held(old), after(23), after(43)) == [(old[0].id, old[0].fence)]
     assert other.extend(held([new]), after(23), after(43)) == []
     assert fetch(store, new.id).fence == new.fence
 
 
 def test_an_unknown_item_is_told(store: Store) -> None:
     item = put_and_claim(store)[0]
-    assert store.extend({item.fence: [item.id, 10**12]}, after(5), after(25)) == [10**12]
+    assert store.extend({item.fence: [item.id, 10**12]}, after(5), after(25)) == [(10**12, item.fence)]
 
 
 def test_the_right_item_under_the_wrong_fence_is_told(store: Store) -> None:
     put(store, 2)
     first, second = claim_alone(store), claim_alone(store)
-    assert store.extend({first.fence: [second.id], second.fence: []}, after(5), after(25)) == [second.id]
+    assert store.extend({first.fence: [second.id], second.fence: []}, after(5), after(25)) == [(second.id, first.fence)]
 
 
 def test_heartbeats_write_the_lease_and_never_the_item(store: Store) -> None:

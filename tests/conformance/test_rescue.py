@@ -6,6 +6,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
+from duly.errors import StoreUnavailable
 from duly.model import Cancel, Done, Failed, GiveUp, Lost, Revived
 from duly.store import Store
 from tests.support import (
@@ -17,6 +18,7 @@ from tests.support import (
     exists,
     fetch,
     is_sqlite,
+    opened,
     prune,
     put,
     put_and_claim,
@@ -60,6 +62,33 @@ def test_items_that_were_pruned_leave_an_empty_lease(store: Store) -> None:
     settle(store, item, Cancel())
     store.prune(after(1), 0, 10)
     assert store.expired(after(21), 10) == ([], [item.fence])
+
+
+def test_every_lease_is_told_with_its_worker_and_its_time(store: Store, other: Store) -> None:
+    assert store.leases() == []
+    put(store, 2)
+    one, two = claim_alone(store), claim_alone(other, worker="w2", now=after(3))
+    assert sorted(store.leases()) == [(one.fence, "w1", after(20)), (two.fence, "w2", after(23))]
+    assert store.under([two.fence]) == ([two], [])
+    assert store.under([]) == ([], [])
+    settle(store, one, Done())
+    assert store.under([one.fence, two.fence, 10**12]) == ([two], [one.fence])
+
+
+def test_leases_are_not_told_while_heartbeats_could_not_be_written(store: Store) -> None:
+    put_and_claim(store)
+    with store.transaction() as connection:
+        if is_sqlite(store):
+            with opened(store.url, timeout=0.05) as impatient, pytest.raises(StoreUnavailable):
+                impatient.leases()
+            return
+        connection.execute("lock table duly_lease in share mode")  # readers may, writers may not
+        with ThreadPoolExecutor(1) as pool, opened(store.url) as waiting:
+            looking = pool.submit(waiting.leases)
+            wait_until_blocked(store)
+            assert not looking.done()
+            connection.execute("rollback")
+            assert len(looking.result()) == 1
 
 
 def test_the_oldest_leases_come_first_and_no_more_than_asked_for(store: Store) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from duly import Backoff, Duly
-from duly.clock import Clock, DatabaseClock, ManualClock
+from duly.clock import ManualClock
 from duly.engine import recurrer
+from duly.engine.detector import Detector
 from duly.engine.loop import Loop
 from duly.engine.pruner import BREATH, EVERY, PORTION, STEP, Pruner
 from duly.engine.recurrer import Recurrer
+from duly.engine.rescuer import PORTION as PORTION_OF_LEASES
 from duly.engine.rescuer import Rescuer
+from duly.engine.work import Hands
 from duly.errors import StoreUnavailable
-from duly.model import Done, GiveUp, NewSchedule
+from duly.model import Cancel, Done, GiveUp, Item, NewSchedule
 from duly.store import Store
 from tests.support import (
     NOW,
@@ -33,65 +36,216 @@ from tests.support import (
     put,
     put_and_claim,
     settle,
+    share,
 )
 
 
-def rescuer(store: Store, clock: Clock | None = None, swept: Callable[[], None] = lambda: None) -> Rescuer:
-    app = Duly(store=store)
+class Sweeps:
+    """A rescuer whose time passes only when told, from NOW on."""
 
-    @app.task(retry=Backoff(base=60, tries=3))
-    def ring() -> None: ...
+    def __init__(self, store: Store, swept: Callable[[], None] = lambda: None, **more: Any) -> None:
+        app = Duly(store=store)
 
-    return Rescuer(store, app.tasks, clock or ManualClock(NOW), sweep=5, settle_down=80, swept=swept)
+        @app.task(retry=Backoff(base=60, tries=3))
+        def ring() -> None: ...
+
+        self.now = NOW
+        ticks = lambda: (self.now - NOW).total_seconds()  # noqa: E731
+        self._rescuer = Rescuer(store, app.tasks, Detector(20), sweep=5, swept=swept, ticks=ticks, **more)
+
+    def at(self, seconds: float) -> datetime:
+        """Sweep at this time."""
+        self.now = after(seconds)
+        return self._rescuer.tick(self.now)
+
+    def to(self, seconds: float) -> None:
+        """Sweep every five seconds until then."""
+        while self.now < after(seconds):
+            self.now = self._rescuer.tick(self.now)
+        self._rescuer.tick(self.now)
 
 
 def test_the_work_of_a_dead_worker_is_given_back_and_says_what_happened(store: Store) -> None:
     (item,) = put_and_claim(store)
     swept: list[bool] = []
-    one = rescuer(store, swept=lambda: swept.append(True))
-    assert one.tick(after(10)) == after(15)
+    one = Sweeps(store, swept=lambda: swept.append(True))
+    one.to(10)
+    assert one.at(10) == after(15)
+    one.to(15)
     assert fetch(store, item.id).state == "running"
-    one.tick(after(21))
+    one.to(20)
     row = fetch(store, item.id)
     assert (row.state, row.lane, row.attempt, row.crashes) == ("waiting", "retry", 1, 1)
     assert swept, "the claimer looks again after every sweep"
-    one.tick(after(26))
-    assert leases(store) == {}, "an empty lease that ran out is swept away"
+    assert leases(store) == {}
+
+
+def test_an_empty_lease_that_ran_out_is_swept_away(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    settle(store, item, Done())
+    Sweeps(store).to(20)
+    assert leases(store) == {}
 
 
 def test_two_rescuers_at_once_count_one_crash(store: Store, other: Store) -> None:
     (item,) = put_and_claim(store)
-    one, two = rescuer(store), rescuer(other)
-    one.tick(after(21))
-    two.tick(after(21))
+    one, two = Sweeps(store), Sweeps(other)
+    one.to(15)
+    two.to(15)
+    one.at(20)
+    two.at(20)
     assert fetch(store, item.id).crashes == 1
 
 
-def test_items_of_tasks_it_does_not_know_are_given_back_too(store: Store) -> None:
-    put(store, task="mystery")
+def test_what_tasks_unknown_here_left_is_for_those_who_know_them(store: Store) -> None:
+    put(store, task="mystery", max_attempts=1)
     item = claim_one(store, tasks=("mystery",))
-    rescuer(store).tick(after(21))
-    assert fetch(store, item.id).state == "waiting"
+    Sweeps(store).to(100)
+    assert fetch(store, item.id) == item
+    assert list(leases(store)) == [item.fence], "whoever knows the task finds it here"
+
+
+def test_of_a_lease_with_known_and_unknown_tasks_the_known_come_back(store: Store) -> None:
+    (known,), (unknown,) = put(store), put(store, task="mystery")
+    (fence,) = {item.fence for item in claim(store, tasks=("ring", "mystery"))}
+    Sweeps(store).to(100)
+    assert fetch(store, known).state == "waiting"
+    assert fetch(store, unknown).state == "running"
+    assert list(leases(store)) == [fence]
+
+
+def test_a_pile_of_what_is_unknown_here_hides_nothing_and_is_swept_when_it_is_over(store: Store) -> None:
+    put(store, 2 * PORTION_OF_LEASES + 5, task="mystery")
+    strange = [claim(store, share("mystery", limit=1), tasks=("mystery",))[0] for _ in range(2 * PORTION_OF_LEASES + 5)]
+    put(store)
+    known = claim_alone(store)
+    one = Sweeps(store)
+    one.to(20)
+    assert fetch(store, known.id).state == "waiting"
+    assert len(leases(store)) == len(strange)
+    settle(store, strange, Cancel())
+    one.to(40)
+    assert leases(store) == {}
 
 
 def test_a_mass_crash_comes_back_in_portions_without_waiting_for_the_next_sweep(store: Store) -> None:
     put(store, 25)
     for _ in range(25):
         claim_alone(store)
-    one = rescuer(store)
-    assert one.tick(after(21)) == after(21)
-    one.tick(after(21))
+    one = Sweeps(store)
+    one.to(15)
+    assert one.at(20) == after(20)
+    one.at(20)
     assert counts(store) == {"waiting": 25}
 
 
-def test_after_a_jump_of_the_clock_nobody_is_robbed(store: Store) -> None:
+def test_a_worker_that_comes_after_the_clock_was_set_forward_robs_nobody(store: Store) -> None:
     (item,) = put_and_claim(store)
-    times = [NOW, NOW, NOW, after(600), after(600), after(600)]
-    clock = DatabaseClock(lambda: times.pop(0))
-    clock.now()
-    assert clock.measure() > 599
-    rescuer(store, clock).tick(after(600))
-    assert fetch(store, item.id).state == "running", "its worker has not had a chance to renew by the new time"
+    one = Sweeps(store)
+    for sweep in range(20):
+        one.at(3600 + 5 * sweep)
+        assert fetch(store, item.id).state == "running", "its worker has not noticed the new time yet, and beats"
+        store.extend({item.fence: [item.id]}, after(5 * sweep), after(5 * sweep + 20))
+
+
+def test_a_dead_worker_is_found_although_the_clock_was_set_back(store: Store) -> None:
+    put(store)
+    item = claim_one(store, now=after(3600))
+    Sweeps(store).to(10 * 20)
+    assert fetch(store, item.id).state == "waiting"
+
+
+def test_while_writers_wait_nobody_is_judged(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    one = Sweeps(store)
+    one.to(15)
+    real = store.leases
+
+    def waits() -> list[tuple[int, str, datetime]]:
+        one.now += timedelta(seconds=60)
+        return real()
+
+    store.leases = waits  # type: ignore[method-assign]
+    one.at(20)
+    store.leases = real  # type: ignore[method-assign]
+    one.to(80 + 15)
+    assert fetch(store, item.id).state == "running"
+    one.to(80 + 20)
+    assert fetch(store, item.id).state == "waiting"
+
+
+def test_after_the_database_was_away_nobody_is_judged_at_once(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    one = Sweeps(store)
+    one.to(15)
+    real = store.leases
+
+    def away() -> list[tuple[int, str, datetime]]:
+        raise StoreUnavailable("away")
+
+    store.leases = away  # type: ignore[method-assign]
+    with pytest.raises(StoreUnavailable):
+        one.at(20)
+    store.leases = real  # type: ignore[method-assign]
+    one.at(21)
+    one.to(36)
+    assert fetch(store, item.id).state == "running"
+    one.to(41)
+    assert fetch(store, item.id).state == "waiting"
+
+
+def test_a_worker_that_prolongs_at_the_last_moment_keeps_its_work(store: Store, other: Store) -> None:
+    (item,) = put_and_claim(store)
+    one = Sweeps(store)
+    one.to(15)
+    real = store.under
+
+    def late(fences: Sequence[int]) -> tuple[list[Item], list[int]]:
+        other.extend({item.fence: [item.id]}, after(20), after(40))
+        return real(fences)
+
+    store.under = late  # type: ignore[method-assign]
+    one.at(20)
+    assert fetch(store, item.id).state == "running"
+    assert list(leases(store)) == [item.fence]
+
+
+# -- leases in our own name
+
+
+def test_what_a_claim_took_whose_answer_was_lost_is_given_back_untouched(store: Store) -> None:
+    item, kept = put_and_claim(store, max_attempts=1), put_and_claim(store)
+    hands = Hands()
+    hands.lease(kept, float("inf"))
+    one = Sweeps(store, worker="w1", hands=hands)
+    one.at(0)
+    assert fetch(store, item[0].id).state == "running", "its answer may be on the way"
+    one.at(5)
+    row = fetch(store, item[0].id)
+    assert (row.state, row.attempt, row.crashes, row.losses) == ("waiting", 0, 0, 0)
+    one.to(100)
+    assert list(leases(store)) == [kept[0].fence], "what is in hand is the keeper's business"
+    assert fetch(store, kept[0].id).state == "running"
+
+
+def test_an_answer_that_comes_after_all_begins_nothing(store: Store) -> None:
+    items = put_and_claim(store)
+    hands = Hands()
+    one = Sweeps(store, worker="w1", hands=hands)
+    one.to(5)
+    assert not hands.lease(items, float("inf"))
+    assert hands.held() == {}
+
+
+def test_what_could_not_be_written_at_all_is_not_given_back_but_runs_out(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    hands = Hands()
+    hands.leave([item.fence])
+    one = Sweeps(store, worker="w1", hands=hands)
+    one.to(15)
+    assert fetch(store, item.id).state == "running"
+    one.to(20)
+    assert (fetch(store, item.id).state, fetch(store, item.id).losses) == ("waiting", 1)
 
 
 def test_finished_items_are_forgotten_after_their_time_and_review_is_kept(store: Store) -> None:

@@ -179,7 +179,7 @@ def test_claimed_items_are_held_under_their_lease(store: Store) -> None:
     pool = Basket()
     claimer(store, pool, hands=hands).tick(NOW)
     (fence,) = {item.fence for item in pool.items}
-    assert hands.held()[fence].beaten_at == NOW
+    assert hands.held()[fence].open == {item.id for item in pool.items}
     settle(store, pool.items, Done())
     assert hands.closing(pool.items[:1]) == []
     assert hands.closing(pool.items) == [fence]

@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from duly import Duly
 from duly.engine.calls import Verdicts
 from duly.engine.keeper import Guard, Keeper
 from duly.engine.work import Hands, Work
-from duly.model import Cancel, Failed
+from duly.model import Cancel, Failed, Item, Released, Revived
 from duly.store import Store
-from tests.support import NOW, after, claim, leases, put, settle, show
+from tests.support import NOW, after, claim, claim_one, fetch, leases, put, settle, show
 
 
 def holding(store: Store, count: int = 1) -> tuple[Hands, list[Work]]:
@@ -20,20 +22,70 @@ def holding(store: Store, count: int = 1) -> tuple[Hands, list[Work]]:
     put(store, count)
     items = claim(store)
     hands = Hands()
-    hands.lease(items, NOW, time.monotonic() + 20)
+    hands.lease(items, time.monotonic() + 20)
     works = [Work(ring, [item]) for item in items]
     hands.hold(works)
     return hands, works
 
 
+def keeper_at(store: Store, hands: Hands, passed: float) -> Keeper:
+    """A keeper when so many seconds have passed since the leases were taken."""
+    (began,) = {lease.ends - 20 for lease in hands.held().values()}
+    return Keeper(store, hands, lease=20, beat=5, ticks=lambda: began + passed)
+
+
 def test_it_beats_when_a_beat_is_due_and_not_before(store: Store) -> None:
     hands, (work,) = holding(store)
-    keeper = Keeper(store, hands, lease=20, beat=5)
-    keeper.tick(after(4))
-    assert leases(store)[work.items[0].fence][1] == after(20)
-    keeper.tick(after(5))
-    assert leases(store)[work.items[0].fence][1] == after(25)
-    assert hands.held()[work.items[0].fence].beaten_at == after(5)
+    fence = work.items[0].fence
+    began = hands.held()[fence].ends - 20
+    keeper_at(store, hands, 4).tick(after(4))
+    assert leases(store)[fence][1] == after(20)
+    keeper_at(store, hands, 5).tick(after(5))
+    assert leases(store)[fence][1] == after(25)
+    assert hands.held()[fence].ends == began + 25
+
+
+def test_a_database_clock_that_is_set_neither_stops_the_beats_nor_hurries_them(store: Store) -> None:
+    hands, (work,) = holding(store)
+    fence = work.items[0].fence
+    keeper_at(store, hands, 4).tick(after(3600))
+    assert leases(store)[fence][1] == after(20)
+    keeper_at(store, hands, 5).tick(after(-3600))
+    assert leases(store)[fence][1] == after(-3580)
+    keeper = keeper_at(store, hands, 1)
+    assert keeper.tick(after(-3599)) <= after(-3598), (
+        "it comes back by the time that passes, not by what the clock says"
+    )
+
+
+def test_a_new_try_of_a_cancelled_item_outlives_the_old_one(store: Store) -> None:
+    hands, (old,) = holding(store)
+    stopped: list[str] = []
+    old.stop = lambda _: stopped.append("old")
+    settle(store, old.items, Cancel())
+    settle(store, fetch(store, old.items[0].id), Revived(NOW))
+    again = claim_one(store)
+    hands.lease([again], hands.held()[old.items[0].fence].ends)
+    new = Work(old.task, [again])
+    new.stop = lambda _: stopped.append("new")
+    hands.hold([new])
+    keeper_at(store, hands, 5).tick(after(5))
+    assert stopped == ["old"]
+    assert hands.works() == [new]
+    assert list(hands.held()) == [again.fence]
+    assert leases(store)[again.fence][1] == after(25)
+
+
+def test_what_an_old_try_reports_does_not_hide_what_the_new_one_does(store: Store) -> None:
+    hands, (old,) = holding(store)
+    settle(store, old.items, Cancel())
+    settle(store, fetch(store, old.items[0].id), Revived(NOW))
+    again: Item = claim_one(store)
+    keeper = keeper_at(store, hands, 0)
+    keeper.report(again, b"2")
+    keeper.report(old.items[0], b"1")
+    keeper.tick(NOW)
+    assert show(store, again.id)["progress"] in (b"2", "2")
 
 
 def test_a_cancelled_item_has_its_handler_stopped_at_the_next_beat(store: Store) -> None:
@@ -42,7 +94,7 @@ def test_a_cancelled_item_has_its_handler_stopped_at_the_next_beat(store: Store)
     one.stop = lambda _: stopped.append("one")
     two.stop = lambda _: stopped.append("two")
     settle(store, one.items, Cancel())
-    Keeper(store, hands, lease=20, beat=5).tick(after(5))
+    keeper_at(store, hands, 5).tick(after(5))
     assert stopped == ["one"]
     assert hands.works() == [two]
 
@@ -88,8 +140,9 @@ def test_a_work_past_its_deadline_fails_and_is_stopped(store: Store) -> None:
 def test_handlers_are_stopped_before_a_lease_that_could_not_be_prolonged_ends(store: Store) -> None:
     hands, (work,) = holding(store)
     stopped: list[bool] = []
-    work.stop = lambda _: stopped.append(True)
-    one = guard(hands, [], [])
+    ended: list[tuple[Work, Verdicts]] = []
+    work.over, work.stop = lambda _: None, lambda _: stopped.append(True)  # in a process of its own
+    one = guard(hands, ended, [])
     (lease,) = hands.held().values()
     lease.ends = time.monotonic() + 10
     one.tick(after(600))
@@ -98,7 +151,28 @@ def test_handlers_are_stopped_before_a_lease_that_could_not_be_prolonged_ends(st
     one.tick(after(1))
     assert stopped == [True]
     assert hands.works() == []
-    assert hands.held() == {}
+    assert ended == [(work, [Released()])], "the attempt is given back as soon as the database answers"
+    assert list(hands.held()) == [work.items[0].fence], "nobody else is to take what will be given back"
+
+
+def test_a_thread_that_nobody_can_stop_keeps_its_say_while_nobody_has_taken_its_lease(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    hands, (begun, unbegun) = holding(store, 2)
+    begun.stop = lambda _: None
+    ended: list[tuple[Work, Verdicts]] = []
+    one = guard(hands, ended, [])
+    (lease,) = hands.held().values()
+    lease.ends = time.monotonic() + 1
+    for _ in range(3):
+        one.tick(NOW)
+    assert ended == [(unbegun, [Released()])]
+    assert hands.works() == [begun]
+    assert caplog.text.count("could not prolong") == 1, "it is said once, not at every look"
+    keeper_at(store, hands, 5).tick(after(5))
+    lease.ends = time.monotonic() + 1
+    one.tick(NOW)
+    assert caplog.text.count("could not prolong") == 2, "and again when it happens again"
 
 
 def test_it_comes_back_in_time_for_the_nearest_deadline(store: Store) -> None:
@@ -116,5 +190,5 @@ def test_with_nothing_in_hand_they_rest_until_someone_fills_it(store: Store) -> 
     woken: list[bool] = []
     hands.filled = lambda: woken.append(True)
     put(store)
-    hands.lease(claim(store), NOW, time.monotonic() + 20)
+    hands.lease(claim(store), time.monotonic() + 20)
     assert woken == [True]

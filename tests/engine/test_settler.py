@@ -27,7 +27,7 @@ def desk(store: Store, count: int = 1) -> tuple[Settler, Hands, list[Work]]:
     put(store, count)
     items = claim(store)
     hands = Hands()
-    hands.lease(items, NOW, time.monotonic() + 20)
+    hands.lease(items, time.monotonic() + 20)
     works = [Work(ring, [item]) for item in items]
     hands.hold(works)
     return Settler(store, app.tasks, hands), hands, works
@@ -166,7 +166,7 @@ def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> No
     put(store)
     items = claim(store)
     hands = Hands()
-    hands.lease(items, NOW, time.monotonic() + 20)
+    hands.lease(items, time.monotonic() + 20)
     work = Work(ring, items)
     hands.hold([work])
     settler = Settler(store, app.tasks, hands)

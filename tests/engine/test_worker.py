@@ -225,14 +225,14 @@ def test_a_cpu_handler_may_answer_anything_without_losing_its_process(app: Duly,
 def test_a_work_that_is_taken_away_before_it_begins_is_never_run(app: Duly, kind: str) -> None:
     first, second = ("wait", "note_async") if kind == "async" else ("steps", "note")
     worker = Worker(app, tasks=[first, second])
-    worker._hands.lease([ITEM], NOW, float("inf"))
+    worker._hands.lease([ITEM], float("inf"))
     (pool,) = [each for each in worker._pools if first in each.tasks]
     pool.size = 1
     pool.start()
     pool.begin([replace(ITEM, id=1, task=first), replace(ITEM, id=2, task=second)])
     until(lambda: seen["began"])
-    drop(worker._hands, {2})
-    drop(worker._hands, {1})
+    drop(worker._hands, [(2, ITEM.fence)])
+    drop(worker._hands, [(1, ITEM.fence)])
     apps.gate.set()
     until(lambda: pool._begun == pool._ended)
     pool.close()

@@ -211,7 +211,8 @@ class Life(RuleBasedStateMachine):
         holds = fence in self.leases  # also one that ran out unnoticed
         kept = [one for one in held if holds and self.is_running(one, fence)]
         later = self.now + LEASE + timedelta(seconds=delay)
-        assert sorted(self.store.extend({fence: held}, self.now, later)) == sorted(set(held) - set(kept))
+        lost = [(one, fence) for one in sorted(set(held) - set(kept))]
+        assert sorted(self.store.extend({fence: held}, self.now, later)) == lost
         if holds:
             self.leases[fence] = (later, items)
 

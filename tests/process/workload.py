@@ -41,6 +41,14 @@ async def ponder(seconds: float, attempt: Attempt) -> None:
     await asyncio.to_thread(time.sleep, seconds)
 
 
+@app.task(retry=Backoff(base=0.1, tries=3))
+async def rest(seconds: float, attempt: Attempt) -> None:
+    """Waits where it can be stopped, and says when it began and ended."""
+    note("began", f"{attempt.key} {attempt.number} {os.getpid()}")
+    await asyncio.sleep(seconds)
+    note("ended", f"{attempt.key} {attempt.number} {os.getpid()}")
+
+
 @app.task
 async def spin(seconds: float, attempt: Attempt) -> None:
     """Blocks the event loop and the CPU."""

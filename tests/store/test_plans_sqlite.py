@@ -39,7 +39,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     )
     | dict.fromkeys(("finished_at", "result", "error", "error_class", "expired_at", "rank", "error_group")),
     "progress": {"id": 1, "fence": 7, "progress": "1"},
-    "expired": {"now": to_int(NOW), "most": 20},
+    "under": {"fences": "[1,2]"},
     "fetch": {"ids": "[1,2]"},
     "old": {"after": 0, "most": 100},
     "prune": {"ids": "[1, 2, 3]"},

@@ -311,8 +311,7 @@ class Claimer:
             items = [item for item in items if item.id not in gone]
             closed = set(_fences(late)).difference(_fences(items))
             self._store.settle([decide(item, Expired(), now, UNKNOWN) for item in late], sorted(closed))
-        if items:
-            self._hands.lease(items, now, ends)
+        if items := self._hands.lease(items, ends):
             try:
                 pool.begin(items, calls, start_by)
             except BaseException:

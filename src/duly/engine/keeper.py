@@ -2,59 +2,73 @@
 
 `Keeper` prolongs leases on a thread and a connection of its own, so that no handler can starve it. `Guard` needs no
 database at all: it stops works past their hard deadline, and works whose lease is about to end because the keeper could
-not reach the database in time; someone else will take those over.
+not reach the database in time; someone else may take those over. Both go by the monotonic clock: the database's may be
+set while handlers run.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from duly.engine.calls import Verdicts
 from duly.engine.work import Hands, Lease, Work
-from duly.model import Failed, Item
+from duly.model import Failed, Item, Released
 from duly.store.base import Store
 
 log = logging.getLogger("duly.engine")
 
-REPORT_EVERY = timedelta(seconds=1)
+REPORT_EVERY = 1.0
 # With nothing in hand there is nothing to do: whoever fills the hands wakes both.
 IDLE = timedelta(hours=1)
 
 
 class Keeper:
-    def __init__(self, store: Store, hands: Hands, *, lease: float, beat: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        hands: Hands,
+        *,
+        lease: float,
+        beat: float,
+        ticks: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._hands = hands
-        self._lease = timedelta(seconds=lease)
-        self._beat = timedelta(seconds=beat)
-        self._reports: dict[int, tuple[Item, bytes]] = {}
+        self._lease = lease
+        self._beat = beat
+        self._ticks = ticks
+        self._reports: dict[tuple[int, int], tuple[Item, bytes]] = {}
 
     def report(self, item: Item, progress: bytes) -> None:
-        """Remember how far an item is; the last word counts."""
-        self._reports[item.id] = (item, progress)
+        """Remember how far a try is; its last word counts."""
+        self._reports[item.id, item.fence] = (item, progress)
 
     def tick(self, now: datetime) -> datetime:
-        due = {fence: lease for fence, lease in self._hands.held().items() if lease.beaten_at + self._beat <= now}
+        due = {fence: lease for fence, lease in self._hands.held().items() if self._due(lease) <= self._ticks()}
         if due:
             self._prolong(due, now)
         self._write_reports()
         leases = self._hands.held()
         if not leases and not self._reports:
             return now + IDLE
-        beats = (lease.beaten_at + self._beat for lease in leases.values())
-        return min(min(beats, default=now + self._beat), now + REPORT_EVERY)
+        nearest = min((self._due(lease) for lease in leases.values()), default=float("inf")) - self._ticks()
+        return now + timedelta(seconds=max(min(nearest, REPORT_EVERY), 0.0))
+
+    def _due(self, lease: Lease) -> float:
+        """When it is to be prolonged: a beat after it was last, or was claimed."""
+        return lease.ends - self._lease + self._beat
 
     def _prolong(self, due: dict[int, Lease], now: datetime) -> None:
-        lease_until = now + self._lease
-        ends = time.monotonic() + self._lease.total_seconds()
+        ends = self._ticks() + self._lease
+        lease_until = now + timedelta(seconds=self._lease)
         lost = self._store.extend({fence: tuple(lease.open) for fence, lease in due.items()}, now, lease_until)
         for lease in due.values():
-            lease.beaten_at, lease.ends = now, ends
+            lease.ends, lease.is_ending = ends, False
         if lost:
-            drop(self._hands, set(lost))
+            drop(self._hands, lost)
 
     def _write_reports(self) -> None:
         reports, self._reports = self._reports, {}
@@ -79,12 +93,25 @@ class Guard:
 
     def tick(self, now: datetime) -> datetime:
         self._end_overdue()
-        ending = {fence for fence, lease in self._hands.held().items() if lease.ends - self._margin <= time.monotonic()}
-        if ending:
-            log.error("could not prolong %d leases in time: stopping their handlers", len(ending))
-            drop(self._hands, {item.id for work in self._hands.works() for item in work.items if item.fence in ending})
-            self._hands.forget(ending)
+        held = self._hands.held()
+        ending = {fence for fence, lease in held.items() if lease.ends - self._margin <= time.monotonic()}
+        if news := [held[fence] for fence in ending if not held[fence].is_ending]:
+            log.error("could not prolong %d leases in time: stopping their handlers", len(news))
+            for lease in news:
+                lease.is_ending = True
+        for work in self._hands.works():
+            if ending.intersection(item.fence for item in work.items):
+                self._interrupt(work)
         return self._next(now)
+
+    def _interrupt(self, work: Work) -> None:
+        """Stop a handler whose lease ends; its attempt is given back when the database answers again.
+
+        A thread cannot be stopped. It goes on, and what comes of it counts if nobody has taken its lease over by then.
+        Leases stay in hand: the keeper goes on trying, which keeps others from blaming what only waits to be written.
+        """
+        if work.can_stop:
+            self._finish(work, [Released()] * len(work.items), stop=True)
 
     def _end_overdue(self) -> None:
         for work in self._hands.works():
@@ -101,11 +128,15 @@ class Guard:
         return now + timedelta(seconds=max(min(nearest, 0.5), 0.0))
 
 
-def drop(hands: Hands, lost: set[int]) -> None:
-    """These items are not ours any more: stop the works that are about nothing else, and forget them."""
+def drop(hands: Hands, lost: Iterable[tuple[int, int]]) -> None:
+    """These items, each by its id and fence, are not ours any more: stop works about nothing else, and forget them.
+
+    The same item under another fence is another try, which may be ours as well.
+    """
+    lost = set(lost)
     gone = []
     for work in hands.works():
-        ours = [item for item in work.items if item.id in lost]
+        ours = [item for item in work.items if (item.id, item.fence) in lost]
         gone.extend(ours)
         if len(ours) == len(work.items) and hands.take(work):
             log.warning("%s %s is no longer ours: stopping it", work.task.label, ", ".join(str(i.id) for i in ours))

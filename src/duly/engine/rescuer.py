@@ -1,15 +1,24 @@
-"""Gives the work of dead workers back. Every worker sweeps; a lost lease is decided like any other outcome."""
+"""Gives back the work of dead workers, and what a claim of our own left behind when its answer was lost.
+
+Every worker sweeps. A lost lease is decided like any other outcome, by the rules of its task: so only a worker that
+knows the task decides. Items of tasks that are unknown here are left to those who know them.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from duly.clock import Clock
+from msgspec.structs import replace
+
+from duly.decide import UNKNOWN, decide
+from duly.engine.detector import Detector
 from duly.engine.settler import ruling
-from duly.model import Lost
+from duly.engine.work import Hands
+from duly.model import Change, Item, Lost, Released
 from duly.store.base import Store
 from duly.task import Task
 
@@ -17,6 +26,7 @@ log = logging.getLogger("duly.engine")
 
 # Leases rescued per sweep, so that a mass crash comes back in portions.
 PORTION = 20
+INSTANT = timedelta(microseconds=1)
 
 
 class Rescuer:
@@ -24,32 +34,89 @@ class Rescuer:
         self,
         store: Store,
         tasks: Mapping[str, Task[..., Any]],
-        clock: Clock,
+        detector: Detector,
         *,
         sweep: float,
-        settle_down: float,
+        worker: str = "",
+        hands: Hands | None = None,
         swept: Callable[[], None] = lambda: None,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._tasks = tasks
-        self._clock = clock
+        self._detector = detector
         self._sweep = timedelta(seconds=sweep)
-        self._settle_down = settle_down
+        self._worker = worker
+        self._hands = hands if hands is not None else Hands()
         self._swept = swept
+        self._ticks = ticks
+        self._until: dict[int, datetime] = {}  # the leases of others as of the last sweep
+        self._unheld: set[int] = set()  # leases in our name that were not in hand at the last sweep
+        self._strange: dict[int, datetime] = {}  # dead ones with tasks unknown here; what was looked at last is last
 
     def tick(self, now: datetime) -> datetime:
-        # After a jump of the clock every lease may look old: first let all their owners see the new time and prolong.
-        if self._clock.steady_for() < self._settle_down:
-            return now + self._sweep
-        items, empty = self._store.expired(now, PORTION)
-        changes = [ruling(self._tasks, item, Lost(), now) for item in items]
-        if changes:
-            refused = set(self._store.settle(changes))
+        try:
+            has_more = self._rescue_some(self._look(now), now)
+        except BaseException:
+            self._detector.interrupt()
+            raise
+        self._swept()
+        return now if has_more else now + self._sweep
+
+    def _look(self, now: datetime) -> list[int]:
+        """Read the leases; returns the dead ones."""
+        asked = self._ticks()
+        leases = self._store.leases()
+        answered = self._ticks()
+        held = self._hands.held()
+        others = [(fence, until) for fence, worker, until in leases if worker != self._worker or fence not in held]
+        self._until = dict(others)
+        dead = self._detector.look(others, now, asked, answered)
+        self._give_back({fence for fence, worker, _ in leases if worker == self._worker} - held.keys(), now)
+        return dead
+
+    def _give_back(self, unheld: set[int], now: datetime) -> None:
+        """Leases in our own name that we do not hold, twice in a row: the answer to their claim never came."""
+        ours = self._hands.disown(unheld & self._unheld)
+        self._unheld = unheld
+        if ours:
+            items, _ = self._store.under(ours)
+            self._store.settle([decide(item, Released(), now, UNKNOWN) for item in items], ours)
+            log.warning("gave back %d items of claims whose answer was lost", len(items))
+
+    def _rescue_some(self, dead: Sequence[int], now: datetime) -> bool:
+        """Rescue a portion of the dead leases; whether there are more."""
+        self._strange = {fence: until for fence, until in self._strange.items() if self._until.get(fence) == until}
+        news = [fence for fence in dead if fence not in self._strange]
+        for start in range(0, len(news), PORTION):
+            if self._rescue(news[start : start + PORTION], now):
+                return len(news) > start + PORTION
+        # A few of those that are not for us to decide: what is left of them when someone did is swept away.
+        strange = self._strange.keys() & set(dead)
+        self._rescue([fence for fence in self._strange if fence in strange][:PORTION], now)
+        return False
+
+    def _rescue(self, fences: list[int], now: datetime) -> bool:
+        """Rescue what is known here under these leases; whether there was anything."""
+        if not fences:
+            return False
+        items, empty = self._store.under(fences)
+        known = [item for item in items if item.task in self._tasks]
+        strange = {item.fence for item in items if item.task not in self._tasks}
+        for fence in fences:
+            self._strange.pop(fence, None)
+        self._strange.update((fence, self._until[fence]) for fence in strange)
+        if known:
+            refused = set(self._store.settle([self._lose(item, now) for item in known]))
             # A lease whose owner came back in time stays; the others have nothing left under them now.
-            kept = {item.fence for item in items if item.id in refused}
-            empty += {item.fence for item in items} - kept
-            log.warning("rescued %d items of vanished workers", len(changes) - len(refused))
+            kept = {item.fence for item in known if item.id in refused}
+            empty += {item.fence for item in known} - kept - strange
+            log.warning("rescued %d items of vanished workers", len(known) - len(refused))
         if empty:
             self._store.settle([], empty)
-        self._swept()
-        return now if len(empty) >= PORTION else now + self._sweep
+        return bool(known or empty)
+
+    def _lose(self, item: Item, now: datetime) -> Change:
+        """Void when the lease was prolonged since it was seen, by whatever clock."""
+        change = ruling(self._tasks, item, Lost(), now)
+        return replace(change, expired_at=self._until[item.fence] + INSTANT)

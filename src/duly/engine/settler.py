@@ -66,7 +66,8 @@ class Settler:
             self._since = None
             return now + timedelta(seconds=3600)
         if len(self._hands) and len(self) < ENOUGH:
-            self._since = self._since or now
+            if self._since is None or now < self._since:  # the database's clock may be set back meanwhile
+                self._since = now
             if now < self._since + LINGER:
                 return self._since + LINGER
         self._since = None
@@ -125,6 +126,7 @@ class Settler:
                 except Exception:  # its lease will run out, and a person will see it crash into review
                     log.exception("%s %s: not even that can be written", change.task, change.id)
                     unwritten.add(change.fence)
+        self._hands.leave(unwritten)
         self._store.settle([], [fence for fence in self._closed if fence not in unwritten])
 
 

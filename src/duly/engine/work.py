@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import Any
 
 from duly.model import Item
@@ -26,14 +25,19 @@ class Work:
         self.start_by = float("inf")  # on the monotonic clock: what it was granted does not wait longer
         self.stop: Callable[[Work], None] | None = None  # set when it starts
 
+    @property
+    def can_stop(self) -> bool:
+        """Whether it has not begun, or runs where it can be stopped; what runs in a thread of this process cannot."""
+        return self.stop is None or self.task.kind != "thread" or self.over is not None
+
 
 class Lease:
-    __slots__ = ("beaten_at", "ends", "open")
+    __slots__ = ("ends", "is_ending", "open")
 
-    def __init__(self, items: Iterable[Item], beaten_at: datetime, ends: float) -> None:
+    def __init__(self, items: Iterable[Item], ends: float) -> None:
         self.open = {item.id for item in items}
-        self.beaten_at = beaten_at
         self.ends = ends  # on the monotonic clock, which no one can set
+        self.is_ending = False  # it could not be prolonged in time
 
 
 class Hands:
@@ -42,6 +46,8 @@ class Hands:
     def __init__(self) -> None:
         self._works: dict[tuple[int, int], Work] = {}
         self._leases: dict[int, Lease] = {}
+        self._disowned: set[int] = set()
+        self._left: set[int] = set()
         self._lock = threading.Lock()
         self.filled: Callable[[], None] = lambda: None
 
@@ -63,16 +69,31 @@ class Hands:
     def works(self) -> list[Work]:
         return list(self._works.values())
 
-    def lease(self, items: list[Item], claimed_at: datetime, ends: float) -> None:
+    def lease(self, items: list[Item], ends: float) -> list[Item]:
+        """Hold the leases of these items; returns those that may begin, for one may have been given back already."""
         by_fence: dict[int, list[Item]] = {}
         for item in items:
             by_fence.setdefault(item.fence, []).append(item)
         with self._lock:
             was_empty = not self._leases
-            for fence, same in by_fence.items():
-                self._leases[fence] = Lease(same, claimed_at, ends)
-        if was_empty:
+            for fence in self._disowned.intersection(by_fence):
+                del by_fence[fence]
+            self._leases.update({fence: Lease(same, ends) for fence, same in by_fence.items()})
+        if was_empty and by_fence:
             self.filled()
+        return [item for item in items if item.fence in by_fence]
+
+    def disown(self, fences: Iterable[int]) -> list[int]:
+        """Which of these leases nobody here holds; from now on nobody will, however late the answer to a claim is."""
+        with self._lock:
+            unheld = [fence for fence in fences if fence not in self._leases and fence not in self._left]
+            self._disowned.update(unheld)
+        return unheld
+
+    def leave(self, fences: Iterable[int]) -> None:
+        """These leases are let go of without giving back what runs under them: they are to run out."""
+        with self._lock:
+            self._left.update(fences)
 
     def closing(self, items: Iterable[Item]) -> list[int]:
         """The fences that will have nothing left under them once these items are over."""
@@ -91,12 +112,6 @@ class Hands:
                     lease.open.discard(item.id)
                     if not lease.open:
                         del self._leases[item.fence]
-
-    def forget(self, fences: Iterable[int]) -> None:
-        """These leases are lost, whatever was under them."""
-        with self._lock:
-            for fence in fences:
-                self._leases.pop(fence, None)
 
     def held(self) -> dict[int, Lease]:
         with self._lock:

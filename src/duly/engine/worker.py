@@ -19,8 +19,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from duly.clock import JUMP
 from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
+from duly.engine.detector import LOOK_WITHIN, Detector
 from duly.engine.keeper import Guard, Keeper
 from duly.engine.loop import Loop
 from duly.engine.metering import metering_of
@@ -85,9 +87,9 @@ class Worker:
             is_swamped=lambda: len(self._settler) > BACKLOG,
         )
         self._rescuer = Rescuer(
-            self._store, app.all_tasks, self._clock, sweep=settings.sweep_seconds,
-            settle_down=settings.lease_seconds + MEASURE_EVERY.total_seconds(),
-            swept=lambda: self._claimer.hear(None),
+            self._store, app.all_tasks, Detector(settings.lease_seconds),
+            sweep=min(settings.sweep_seconds, LOOK_WITHIN * settings.lease_seconds),
+            worker=self.name, hands=self._hands, swept=lambda: self._claimer.hear(None),
         )  # fmt: skip
         self._recurrer = Recurrer(
             self._store, sweep=RECUR_EVERY * settings.sweep_seconds, made=lambda: self._claimer.hear(None)
@@ -234,9 +236,12 @@ class Worker:
 
     def _measure(self, now: datetime) -> datetime:
         moved = self._clock.measure()
-        if abs(moved) > 1:
-            log.warning("the database's clock moved by %.1f s; rescues wait until leases are renewed", moved)
-        return now + MEASURE_EVERY
+        if abs(moved) > JUMP:
+            log.warning("the database's clock moved by %.1f s", moved)
+            # Whoever sleeps until a time of the old clock would sleep too long.
+            for loop in (self._claims, self._settles, self._beats, *self._chores):
+                loop.wake()
+        return self._clock.now() + MEASURE_EVERY
 
     # -- pools
 

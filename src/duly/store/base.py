@@ -118,8 +118,8 @@ class Store(Protocol):
         """
         ...
 
-    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
-        """Prolong the leases of `held` (fence: items); returns the items that are no longer held.
+    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:
+        """Prolong the leases of `held` (fence: items); returns the items that are no longer held, each with its fence.
 
         A lease that ran out unnoticed is prolonged too: whoever takes it over changes its items first.
         """
@@ -152,8 +152,20 @@ class Store(Protocol):
         """Show how far a running item is."""
         ...
 
+    def leases(self) -> list[tuple[int, str, datetime]]:
+        """Every lease: its fence, its worker, and until when it holds.
+
+        It answers only when a heartbeat could be written too: elsewhere reads may go on while every writer waits, and a
+        lease that nobody is able to prolong says nothing about its worker.
+        """
+        ...
+
+    def under(self, fences: Sequence[int]) -> tuple[list[Item], list[int]]:
+        """Running items under these leases, and the fences among them with nothing left."""
+        ...
+
     def expired(self, now: datetime, most: int) -> tuple[list[Item], list[int]]:
-        """Running items of the `most` oldest leases that ran out, and the fences among them with nothing left."""
+        """What is `under` the `most` oldest leases that ran out by the clock: a look, not a judgement."""
         ...
 
     def fetch(self, ids: Sequence[int]) -> list[Item]: ...
@@ -366,8 +378,8 @@ def open_heads(heads: list[Head], paused: Iterable[str]) -> list[Head]:
     return [head for head in heads if closed.isdisjoint(family(head.line.queue))] if closed else heads
 
 
-def expired_items(rows: Iterable[tuple[Any, ...]]) -> tuple[list[Item], list[int]]:
-    """Items from the rows of `expired`, and the fences that have none left."""
+def items_under(rows: Iterable[tuple[Any, ...]]) -> tuple[list[Item], list[int]]:
+    """Items from the rows of `under`, and the fences that have none left."""
     items: list[Item] = []
     fences: set[int] = set()
     for fence, id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args, attempt, max_attempts, \

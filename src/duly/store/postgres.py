@@ -52,12 +52,12 @@ from duly.store.base import (
     chunks,
     claimed_items,
     conflict,
-    expired_items,
     families,
     family,
     heads_of,
     in_order,
     item_parameters,
+    items_under,
     key_parameters,
     live_by_schedule,
     members_of,
@@ -415,9 +415,9 @@ class PostgresStore:
         )
         return {item_id: fence for fence, ids in rows for item_id in ids}
 
-    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
+    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:
         pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
-        rows = self._run(
+        return self._run(
             "extend",
             {
                 "fences": _ints(held),
@@ -427,7 +427,6 @@ class PostgresStore:
                 "lease_until": lease_until,
             },
         )
-        return [row[0] for row in rows]
 
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Connection | None = None
@@ -718,7 +717,13 @@ class PostgresStore:
         self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})
 
     def expired(self, now: datetime, most: int) -> tuple[list[Item], list[int]]:
-        return expired_items(self._run("expired", {"now": now, "most": most}))
+        return self.under([row[0] for row in self._run("expired", {"now": now, "most": most})])
+
+    def leases(self) -> list[tuple[int, str, datetime]]:
+        return self._run("leases", {})
+
+    def under(self, fences: Sequence[int]) -> tuple[list[Item], list[int]]:
+        return items_under(self._run("under", {"fences": _ints(fences)}))
 
     def fetch(self, ids: Sequence[int]) -> list[Item]:
         return [Item(*row) for row in self._run("fetch", {"ids": _ints(ids)})]

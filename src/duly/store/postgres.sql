@@ -234,13 +234,13 @@ counted as (
 select fence, items from lease
 
 -- name: extend
--- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's.
+-- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's, by fence.
 with kept as (
     update duly_lease
        set lease_until = :lease_until
      where fence = any(:fences::bigint[])
     returning fence)
-select h.id
+select h.id, h.fence
   from unnest(:ids::bigint[], :item_fences::bigint[]) as h(id, fence)
   left join duly_item i on i.id = h.id and i.id = any(:ids::bigint[]) and i.fence = h.fence and i.state = 'running'
   left join kept k on k.fence = h.fence
@@ -457,15 +457,24 @@ delete from duly_lease where fence = any(:closed::bigint[])
 -- name: progress
 update duly_item set progress = :progress::json where id = :id and fence = :fence and state = 'running'
 
+-- name: leases
+-- Every lease; waits or fails where a heartbeat would, for a table that is locked against writers still answers readers.
+with writable as (update duly_lease set lease_until = lease_until where false)
+select fence, worker, lease_until from duly_lease
+
 -- name: expired
--- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
+select fence from duly_lease where lease_until < :now order by lease_until limit :most
+
+-- name: under
+-- What runs under these leases, and (with no item) those with nothing left to rescue.
 select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key::text,
        i.args, i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at,
        i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals, i.owner
-  from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
+  from duly_lease l
   left join lateral (
        select * from duly_item i where i.id = any(l.items) and i.fence = l.fence and i.state = 'running') i
     on true
+ where l.fence = any(:fences::bigint[])
 
 -- name: fetch
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,

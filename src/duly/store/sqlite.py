@@ -54,12 +54,12 @@ from duly.store.base import (
     Seats,
     chunks,
     conflict,
-    expired_items,
     families,
     family,
     heads_of,
     in_order,
     item_parameters,
+    items_under,
     key_parameters,
     live_by_schedule,
     members_of,
@@ -381,7 +381,7 @@ class SqliteStore:
             fences.update((item.id, fence) for item in items)
         return under(fences, grants, claimed_by=worker, started_at=now)
 
-    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[int]:
+    def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:
         pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]
         with self._writing() as writer:
             kept = {
@@ -392,7 +392,7 @@ class SqliteStore:
                 ).fetchall()
             }
             running = set(writer.execute(self._sql["held"], {"ids": _json([item_id for item_id, _ in pairs])}))
-        return [item_id for item_id, fence in pairs if fence not in kept or (item_id, fence) not in running]
+        return [pair for pair in pairs if pair[1] not in kept or pair not in running]
 
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: sqlite3.Connection | None = None
@@ -586,8 +586,19 @@ class SqliteStore:
             writer.execute(self._sql["progress"], {"id": item_id, "fence": fence, "progress": progress.decode()})
 
     def expired(self, now: datetime, most: int) -> tuple[list[Item], list[int]]:
-        rows = self._read("expired", {"now": to_int(now), "most": most})
-        return expired_items(_expired_row(row) for row in rows)
+        return self.under([row[0] for row in self._read("expired", {"now": to_int(now), "most": most})])
+
+    def leases(self) -> list[tuple[int, str, datetime]]:
+        if not self._read("leases", {}):  # nobody has to wait for a turn to see that there is nothing
+            return []
+        # Readers never wait here, heartbeats do: in the same queue we know that they had their turn.
+        with self._writing() as writer:
+            rows = writer.execute(self._sql["leases"]).fetchall()
+        return [(fence, worker, to_time(lease_until)) for fence, worker, lease_until in rows]
+
+    def under(self, fences: Sequence[int]) -> tuple[list[Item], list[int]]:
+        rows = self._read("under", {"fences": _json(list(fences))})
+        return items_under(_under_row(row) for row in rows)
 
     def fetch(self, ids: Sequence[int]) -> list[Item]:
         return [Item(*_fetch_row(row)) for row in self._read("fetch", {"ids": _json(list(ids))})]
@@ -737,7 +748,7 @@ def _claim_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
-def _expired_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
+def _under_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
     if row[1] is None:
         return row
     return (

@@ -295,14 +295,22 @@ delete from duly_lease where fence in (select value from json_each(:closed))
 -- name: progress
 update duly_item set progress = :progress where id = :id and fence = :fence and state = 'running'
 
+-- name: leases
+-- Every lease.
+select fence, worker, lease_until from duly_lease
+
 -- name: expired
--- Items whose lease ran out, and (with no item) leases that ran out with nothing left to rescue.
+select fence from duly_lease where lease_until < :now order by lease_until limit :most
+
+-- name: under
+-- What runs under these leases, and (with no item) those with nothing left to rescue.
 select l.fence, i.id, i.task, i.queue, i.lane, i.rank, i.planned_at, i.due_at, i.key, i.execution_key, i.args,
        i.attempt, i.max_attempts, i.failures, i.crashes, i.losses, i.trace, i.claimed_by, i.started_at,
        i.schedule_id, i.streak, i.fingerprint, i.expires_at, i.revivals, i.owner
-  from (select fence, items from duly_lease where lease_until < :now order by lease_until limit :most) l
+  from duly_lease l
   left join json_each(l.items) e
   left join duly_item i on i.id = e.value and i.fence = l.fence and i.state = 'running'
+ where l.fence in (select value from json_each(:fences))
 
 -- name: fetch
 select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
