@@ -12,7 +12,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from duly import Attempt, Backoff, Duly, InputError, KeyConflict
+from duly import Attempt, Backoff, Duly, InputError, KeyConflict, Placed
+from duly.clock import ManualClock
 from duly.errors import UnknownTask
 from tests.support import counts
 
@@ -160,6 +161,28 @@ def test_one_key_is_one_item_and_other_content_is_a_conflict(app: Duly) -> None:
     assert refusal.value.item_id == first.id
     app.cancel(first.id)
     assert remind.put(phone="2", key="k").fresh
+
+
+def test_a_delay_counts_from_now_so_the_same_put_said_later_is_the_same_content(app: Duly) -> None:
+    remind = app.tasks["remind"]
+    first = remind.put(phone="1", key="k", delay=60)
+    assert remind.put(phone="1", key="k", delay=60) == Placed(first.id, first.execution_key, fresh=False)
+    assert asyncio.run(remind.aput(phone="1", key="k", delay=timedelta(minutes=1))).id == first.id
+    assert remind.put_many([{"phone": "1", "key": "k"}, {"phone": "1", "key": "k"}], delay=60) == 0
+    with pytest.raises(KeyConflict, match="other arguments"):
+        remind.put(phone="2", key="k", delay=60)
+    with pytest.raises(KeyConflict, match="planned for"):
+        remind.put(phone="1", key="k", at="2030-05-01T09:30+02:00")
+
+
+def test_a_put_without_a_time_is_the_same_content_by_a_clock_that_stamps_too(database_url: str) -> None:
+    clock = ManualClock()
+    app = Duly(database_url, clock=clock)
+    app.task(name="ring")(lambda: None)
+    first = app.put("ring", key="k")
+    clock.move(1)
+    assert app.put("ring", key="k").id == first.id
+    app.close()
 
 
 def test_puts_from_async_code(app: Duly) -> None:

@@ -247,6 +247,14 @@ def test_keys_of_two_owners_do_not_meet_and_are_shown_as_they_were_said(house: H
     assert other.status_code == 409
 
 
+def test_a_post_with_a_delay_is_the_same_when_it_is_sent_again(house: House) -> None:
+    new = {"task": "echo", "args": {"text": "hello"}, "delay": 60, "key": "k"}
+    first = house.ana.post("/api/items", json=new)
+    house.clock.move(5)
+    again = house.ana.post("/api/items", json=new)
+    assert (again.status_code, again.json()) == (200, {**first.json(), "fresh": False})
+
+
 def test_a_schedule_of_the_codes_cannot_be_taken_over_by_a_key_that_looks_like_it(house: House) -> None:
     house.app.schedules.create("echo", "every 1h", key="ana/k", text="the code's")
     new = {"task": "echo", "key": "k", "rule": "every 2h", "args": {"text": "mine"}}

@@ -203,7 +203,7 @@ def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> K
         )
     # In UTC, for in a repeated hour Python holds times of different zones for unequal.
     planned_at = planned_at.astimezone(UTC)
-    if new.due_at is not None and new.due_at != planned_at:
+    if new.due_at is not None and not new.is_relative and new.due_at != planned_at:
         return KeyConflict(
             f"{new.key!r} belongs to item {item_id} of {new.task}, planned for {planned_at.isoformat()}, "
             f"not {new.due_at.isoformat()}; cancel that item or choose another key",
