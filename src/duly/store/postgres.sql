@@ -608,3 +608,6 @@ select name, since, message, details, told_at from duly_alert order by name
 
 -- name: broken
 select count(*) from duly_schedule where broken_at is not null
+
+-- name: schema_version
+select coalesce(max(version), 0) from duly_migration

@@ -71,6 +71,9 @@ CHECKPOINT_BYTES = 16 * 1024 * 1024
 # How soon another process's put is seen: a read of one counter, no transaction.
 GLANCE = 0.02
 
+# What SQLite says of a table or column that a migration would have made.
+MISSING = ("no such table", "no such column", "has no column named")
+
 _MICROSECOND = timedelta(microseconds=1)
 # Whose turn it is to write to a file, among the threads of this process.
 _TURNS: dict[str, threading.Lock] = {}
@@ -208,7 +211,7 @@ class SqliteStore:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if "no such table" in str(error) or "no such column" in str(error):
+            if any(words in str(error) for words in MISSING):
                 raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
             raise StoreUnavailable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
