@@ -8,14 +8,12 @@ corrupt it.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import queue
+import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import groupby, zip_longest
 from operator import attrgetter
@@ -66,6 +64,9 @@ from duly.store.base import (
     schedule_parameters,
 )
 from duly.store.sql import sections
+from duly.store.turns import turn
+
+log = logging.getLogger("duly.store")
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 # How soon another process's put is seen: a read of one counter, no transaction.
@@ -75,8 +76,6 @@ GLANCE = 0.02
 MISSING = ("no such table", "no such column", "has no column named")
 
 _MICROSECOND = timedelta(microseconds=1)
-# Whose turn it is to write to a file, among the threads of this process.
-_TURNS: dict[str, threading.Lock] = {}
 
 
 class SqliteStore:
@@ -123,52 +122,8 @@ class SqliteStore:
             raise StoreError(f"{self.path} is not a SQLite database: {error}") from error
         return connection
 
-    @contextmanager
-    def _queue(self) -> Iterator[None]:
-        """This thread's turn to write, then this process's: the kernel would let us wait for ourselves for ever."""
-        ours = _TURNS.setdefault(os.path.realpath(self.path), threading.Lock())
-        if not ours.acquire(timeout=self._timeout):
-            raise StoreUnavailable(
-                f"{self.path}: a transaction of this process is open for {self._timeout:g} seconds and more; "
-                "inside one, write on its own connection"
-            )
-        try:
-            turn = self._turn()
-            try:
-                yield
-            finally:
-                # Released by word, not by the close alone: a process forked meanwhile has the same lock open.
-                fcntl.flock(turn, fcntl.LOCK_UN)
-                os.close(turn)
-        finally:
-            ours.release()
-
-    def _turn(self) -> int:
-        """The lock between processes: in the kernel's queue for it, but not for ever."""
-        turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with suppress(BlockingIOError):
-            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return turn
-        # A wait in the kernel has no end of its own, so a thread waits, and keeps the file if nobody waits for it.
-        taken: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        over = threading.Lock()
-
-        def wait() -> None:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            if over.acquire(blocking=False):
-                taken.put(True)
-            else:
-                os.close(turn)
-
-        threading.Thread(target=wait, name="duly-turn", daemon=True).start()
-        try:
-            taken.get(timeout=self._timeout)
-        except queue.Empty:
-            if over.acquire(blocking=False):  # pragma: no branch - else it came at the last moment
-                raise StoreUnavailable(
-                    f"{self.path}: another process has been writing for {self._timeout:g} seconds and more"
-                ) from None
-        return turn
+    def _queue(self) -> AbstractContextManager[None]:
+        return turn(self.path, self._timeout)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -184,8 +139,8 @@ class SqliteStore:
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         with self._errors():
-            connection.execute("begin immediate")
-            try:
+            try:  # from here on: an exception from a signal may come at any moment, and must not leave it open
+                connection.execute("begin immediate")
                 yield connection
                 connection.execute("commit")
             except BaseException:
@@ -194,9 +149,15 @@ class SqliteStore:
                 raise
 
     def _checkpoint(self, writer: sqlite3.Connection) -> None:
+        """Now and then. If it fails, what was written is safe in the WAL all the same, and the next one goes on."""
         self._commits += 1
-        if self._commits % 64 == 0 and Path(f"{self.path}-wal").stat().st_size > CHECKPOINT_BYTES:
-            writer.execute("pragma wal_checkpoint(passive)")
+        if self._commits % 64:
+            return
+        try:
+            if Path(f"{self.path}-wal").stat().st_size > CHECKPOINT_BYTES:
+                writer.execute("pragma wal_checkpoint(passive)")
+        except (sqlite3.Error, OSError) as error:
+            log.warning("%s: a checkpoint failed, and will be tried again: %s", self.path, error)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -642,7 +603,8 @@ class SqliteStore:
         try:
             seen = None
             while not stop.is_set():
-                version = connection.execute("pragma data_version").fetchone()[0]
+                with self._errors():
+                    version = connection.execute("pragma data_version").fetchone()[0]
                 if version != seen:
                     seen = version
                     tell(None)
