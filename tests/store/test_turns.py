@@ -30,7 +30,7 @@ class Enough(BaseException): ...
 def stop(*_):
     raise Enough
 
-signal.signal(signal.SIGUSR1, stop)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where whoever started this ignores it
 signal.signal(signal.SIGALRM, stop)
 with opened(sys.argv[1], timeout=30) as store:
     store.survey()

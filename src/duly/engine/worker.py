@@ -97,7 +97,7 @@ class Worker:
         self._watcher = Watch(
             self._store, self.name, sorted(app.tasks), settings, post=post_json, summary=app.telemetry.summary
         )
-        self._pruner = Pruner(self._store, settings.keep_seconds)
+        self._pruner = Pruner(self._store, settings.keep_seconds, settings.audit_keep_seconds)
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)

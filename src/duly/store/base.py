@@ -134,10 +134,19 @@ class Store(Protocol):
         """
         ...
 
-    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan, connection: Any = None) -> int:
+    def revise(
+        self,
+        which: Sequence[int] | None,
+        now: datetime,
+        most: int,
+        plan: Plan,
+        connection: Any = None,
+        without: Sequence[int] = (),
+    ) -> int:
         """Have `plan` say what becomes of these schedules (None: of those that are due), while nobody else may.
 
-        It is given them with their live items: of due ones the last item, else all that wait. Returns how many.
+        It is given them with their live items: of due ones the last item, else all that wait, and all that run of
+        those that have one at a time. Returns how many. Due ones among `without` are not looked at.
         """
         ...
 
@@ -391,6 +400,11 @@ def live_by_schedule(items: Iterable[Item]) -> dict[int, list[Item]]:
         if item.state in LIVE and item.schedule_id is not None:
             live.setdefault(item.schedule_id, []).append(item)
     return live
+
+
+def one_at_a_time(schedules: Iterable[Schedule]) -> list[int]:
+    """Those of which no item may run beside another."""
+    return [schedule.id for schedule in schedules if schedule.overlap != "allow"]
 
 
 def only_moves_on(before: Schedule, after: Schedule) -> bool:

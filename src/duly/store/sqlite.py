@@ -59,6 +59,7 @@ from duly.store.base import (
     members_of,
     not_ours,
     notes_of,
+    one_at_a_time,
     only_moves_on,
     quota,
     schedule_parameters,
@@ -468,35 +469,40 @@ class SqliteStore:
         most: int,
         plan: Plan,
         connection: sqlite3.Connection | None = None,
+        without: Sequence[int] = (),
     ) -> int:
-        if which is None and not self._is_any_due(now):
+        if which is None and not self._is_any_due(now, without):
             return 0
         with self._joining(connection) as writer:
             if which is None:
-                schedules = self._due_schedules(writer, now, most)
+                schedules = self._due_schedules(writer, now, most, without)
                 last = [each.last_item for each in schedules if each.last_item is not None]
                 rows = writer.execute(self._sql["fetch"], {"ids": _json(last)}).fetchall()
             else:
                 ids = {"ids": _json(list(which))}
                 schedules = _schedules(writer.execute(self._sql["some_schedules"], ids))
                 rows = writer.execute(self._sql["waiting_of"], ids).fetchall()
+                single = {"ids": _json(one_at_a_time(schedules))}
+                rows += writer.execute(self._sql["running_of"], single).fetchall()
             if not schedules:
                 return 0
             revisions = plan(schedules, live_by_schedule(Item(*_fetch_row(row)) for row in rows))
             self._apply_revisions(writer, {each.id: each for each in schedules}, revisions, now)
         return len(schedules)
 
-    def _is_any_due(self, now: datetime) -> bool:
+    def _is_any_due(self, now: datetime, without: Sequence[int]) -> bool:
         """A look that keeps no writer waiting."""
-        next_at = self._read("next_schedule", {})[0][0]
+        next_at = self._read("next_schedule", {"without": _json(list(without))})[0][0]
         return next_at is not None and next_at <= to_int(now)
 
-    def _due_schedules(self, writer: sqlite3.Connection, now: datetime, most: int) -> list[Schedule]:
+    def _due_schedules(
+        self, writer: sqlite3.Connection, now: datetime, most: int, without: Sequence[int]
+    ) -> list[Schedule]:
         """The oldest, but first some of those that have just become due: a backlog must not make them late."""
         found: list[Schedule] = []
         for since, part in ((now - FRESH, most // 2), (EPOCH, most)):
             parameters = {
-                "since": to_int(since), "now": to_int(now), "seen": _json([each.id for each in found]),
+                "since": to_int(since), "now": to_int(now), "seen": _json([*without, *(each.id for each in found)]),
                 "most": part - len(found),
             }  # fmt: skip
             found += _schedules(writer.execute(self._sql["due_schedules"], parameters))
