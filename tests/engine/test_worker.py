@@ -110,7 +110,7 @@ class TestVerdicts:
         assert row.state == "failed"
         assert "\\ud800 \\x00" in (row.last_error or "")
 
-    @pytest.mark.parametrize("kind", ["object", "large"])
+    @pytest.mark.parametrize("kind", ["object", "large", "deep", "endless", "long number", "seen"])
     def test_a_result_that_cannot_be_kept_goes_to_review_and_says_that_the_work_was_done(
         self, app: Duly, kind: str
     ) -> None:

@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 
 from duly import Attempt, Backoff, Duly, InputError, KeyConflict, Placed
@@ -57,6 +58,7 @@ BAD = [
     ({"phone": "1", "message": "x" * 10_000_000}, "message"),
     ({"phone": "\ud800"}, "phone"),
     ({"phone": "1", "extra": object()}, "extra"),
+    ({"phone": "1", "extra": 10**5_000}, "extra"),
     ({"phone": "1", "key": ""}, "key"),
     ({"phone": "1", "key": "  "}, "key"),
     ({"phone": "1", "key": 7}, "key"),
@@ -114,6 +116,33 @@ def test_deep_recursion_is_refused(app: Duly) -> None:
         app.put("remind", phone="1", extra=deep)
     assert refusal.value.field == "extra"
     assert counts(app.store) == {}
+
+
+def test_what_is_nested_beyond_a_hundred_levels_is_refused(app: Duly) -> None:
+    def nested(levels: int) -> Any:
+        value: Any = {"quoted": '[[[{{{" \\ ['}
+        for _ in range(levels - 1):
+            value = [value]
+        return value
+
+    app.put("remind", phone="1", extra=nested(99))  # beside the arguments themselves
+    app.put("remind", phone="1", extra=[[{"a": "[" * 50}] * 200] * 20)
+    with pytest.raises(InputError, match="extra: must not be nested more than 100 levels deep"):
+        app.put("remind", phone="1", extra=nested(100))
+
+
+def test_progress_is_bounded_like_everything_that_a_row_keeps() -> None:
+    told: list[bytes] = []
+    attempt = Attempt(None, 1, lambda _, text: told.append(text), None)  # type: ignore[arg-type]
+    attempt.progress(10**30, -(10**30), "x" * 2_000)
+    said = msgspec.json.decode(told[0])
+    assert (said["done"], said["total"]) == (2**63 - 1, 1 - 2**63)
+    assert len(said["note"]) <= 500
+    for given in ({"done": [[]]}, {"done": 1, "total": "many"}, {"done": True}):
+        with pytest.raises(InputError, match="must be a number"):
+            attempt.progress(**given)  # type: ignore[arg-type]
+    attempt.progress(1.5)
+    assert msgspec.json.decode(told[1]) == {"done": 1.5, "total": None, "note": ""}
 
 
 def test_rich_types_travel_as_the_handler_declares_them(app: Duly) -> None:

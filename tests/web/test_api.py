@@ -409,6 +409,28 @@ def test_secrets_are_masked_until_revealed_and_revealing_is_audited(house: House
     assert house.key("ana", "read").get(f"/api/items/{item_id}", params={"reveal": "true"}).status_code == 403
 
 
+@pytest.mark.parametrize("levels", [300, 3_000])
+def test_a_row_that_is_nested_more_deeply_than_rows_may_be_by_now_hides_no_other(house: House, levels: int) -> None:
+    """As older versions kept them."""
+    item_id, other = house.put(), house.put()
+    schedule = house.ana.post("/api/schedules", json=REPEATED["schedule"][1]).json()["id"]
+    deep = "[" * levels + "]" * levels
+    with house.app.store.transaction() as connection:
+        connection.execute(f"update duly_item set result = '{deep}', args = '{deep}' where id = {item_id}")
+        connection.execute(f"update duly_schedule set keep = '{deep}' where id = {schedule}")
+    for who in (house.ana, house.root):
+        listed = who.get("/api/items")
+        assert listed.status_code == 200, listed.text
+        assert [row["id"] for row in listed.json()["items"]] == [other, item_id]
+        assert who.get("/api/schedules").status_code == 200
+    for reveal in ("false", "true"):
+        told = house.ana.get(f"/api/items/{item_id}", params={"reveal": reveal})
+        assert "nested too deeply to be shown" in told.text
+    edited = house.ana.patch(f"/api/items/{item_id}", json={"rank": 5})
+    assert edited.status_code == 200, edited.text
+    assert house.app.store.fetch([item_id])[0].args == deep.encode(), "what was not edited stays as it was"
+
+
 def test_names_are_masked_however_they_are_written(house: House) -> None:
     headers = {"X-Api-Key": "hunter2", "authorization": "hunter2", "plain": "seen"}
     new = {"task": "http", "at": LATER, "args": {"url": "https://example.com/", "headers": headers, "body": [{"a": 1}]}}
