@@ -29,8 +29,6 @@ MOST = 500
 MOST_AT_ONCE = 2_000
 # Skipped occurrences are counted up to here, where counting means to walk from one to the next.
 COUNTED = 10_000
-# When a schedule that is not understood here is looked at again, by whoever is first.
-LOOK_AGAIN = timedelta(seconds=60)
 # With `skip`, what is not later than this was not missed: it just came.
 GRACE = timedelta(seconds=60)
 # How far the rules of a zone may move a time that was planned under older ones.
@@ -43,8 +41,14 @@ EVENT = timedelta(days=2)
 rule_of = lru_cache(10_000)(parse)
 
 
-def advance_all(now: datetime, schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
-    """What becomes of each; one that cannot be understood here does not stop the others."""
+def advance_all(
+    now: datetime, schedules: Sequence[Schedule], live: Mapping[int, list[Item]], unread: list[int] | None = None
+) -> list[Revision]:
+    """What becomes of each. One that cannot be understood here stops no other and stays as it is, still due.
+
+    Others may know its zone or rule: those of a newer version, or with newer rules of the world's clocks. Its id is
+    added to `unread`, so that it need not be looked at all the time.
+    """
     revisions: list[Revision] = []
     made = 0
     for schedule in schedules:
@@ -52,10 +56,11 @@ def advance_all(now: datetime, schedules: Sequence[Schedule], live: Mapping[int,
             break
         try:
             revisions.append(advance(schedule, live.get(schedule.id, ()), now))
-        except Exception:
-            # Others may know its zone or rule: those of a newer version, or with newer rules of the world's clocks.
-            log.exception("schedule %s (%s %s) is not understood here", schedule.id, schedule.task, schedule.key)
-            revisions.append(Revision(replace(schedule, next_at=now + LOOK_AGAIN)))
+        except Exception as error:
+            log.debug("schedule %s (%s %s): %s", schedule.id, schedule.task, schedule.key, error)
+            if unread is not None:
+                unread.append(schedule.id)
+            continue
         made += len(revisions[-1].occurrences) + (revisions[-1].schedule.skipped - schedule.skipped) // 10
     return revisions
 
@@ -175,20 +180,26 @@ def reactivated(schedule: Schedule, now: datetime, actor: str) -> Revision:
     )
 
 
-def run_now(schedule: Schedule, now: datetime, actor: str, waiting: Sequence[Item] = ()) -> Revision:
-    """One occurrence more, here and now; its plan stays as it is."""
-    superseded = [item for item in waiting if schedule.overlap == "supersede" and item.planned_at != now]
-    changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in superseded)
+def run_now(schedule: Schedule, now: datetime, actor: str, live: Sequence[Item] = ()) -> Revision:
+    """One occurrence more, here and now; its plan stays as it is. One at a time is one at a time for people too."""
+    others = [item for item in live if schedule.overlap != "allow" and item.planned_at != now]
+    for item in others:
+        if item.state == "running" or schedule.overlap == "skip":
+            raise WrongState(
+                f"schedule {schedule.id} has one at a time (overlap: {schedule.overlap}), and item {item.id} of it is "
+                f"{item.state}; wait for its end, or cancel it"
+            )
+    changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in others)
     return Revision(schedule, (now,), changes, notes=(note(schedule, "schedule.run_now", actor),))
 
 
-def removed(schedule: Schedule, waiting: Sequence[Item], now: datetime, actor: str) -> Revision:
+def removed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
     """Gone, and with it what still waits; what runs goes on."""
-    changes = tuple(decide(item, Cancel("its schedule was removed"), now, UNKNOWN) for item in waiting)
+    changes = tuple(decide(item, Cancel("its schedule was removed"), now, UNKNOWN) for item in _waiting(live))
     return Revision(schedule, changes=changes, notes=(note(schedule, "schedule.removed", actor),), is_removed=True)
 
 
-def changed(schedule: Schedule, waiting: Sequence[Item], now: datetime, actor: str, **fields: Any) -> Revision:
+def changed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str, **fields: Any) -> Revision:
     """Other values; another rule or zone plans anew, and what still waits under the old plan is superseded."""
     after = replace(schedule, **fields)
     if after == schedule:
@@ -200,8 +211,12 @@ def changed(schedule: Schedule, waiting: Sequence[Item], now: datetime, actor: s
         return Revision(after, notes=notes)
     if _is_same_event(schedule, after):  # what waits of it was not had yet, and nothing will come in its place
         return Revision(replace(after, next_at=_moved(schedule, after, now)), notes=notes)
-    changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in waiting)
+    changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in _waiting(live))
     return Revision(replace(after, next_at=_next(after, now)), changes=changes, notes=notes)
+
+
+def _waiting(live: Sequence[Item]) -> list[Item]:
+    return [item for item in live if item.state == "waiting"]
 
 
 def _is_same_event(before: Schedule, after: Schedule) -> bool:

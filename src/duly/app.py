@@ -74,6 +74,7 @@ class Duly:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.spec: str | None = None
         self._store = store
+        self._bare: Store | None = None  # a store that nobody has used yet but to ask for the time
         self._clock = clock
         self._opening = threading.Lock()
         self.telemetry = Telemetry(self)
@@ -264,7 +265,7 @@ class Duly:
         with self._opening:
             store = self._store or self._open_store()
             applied = migrate(store, tell=tell)
-            self._store = store
+            self._store, self._bare = store, None
         return applied
 
     def check(self) -> None:
@@ -279,23 +280,32 @@ class Duly:
                     store = self._open_store()
                     if store.url.startswith("sqlite"):
                         migrate(store)  # an embedded database has nobody else to do it
-                    self._store = store
+                    self._store, self._bare = store, None
         return self._store
 
     def _open_store(self) -> Store:
         settings = self.settings
-        return open_store(
+        self._bare = self._bare or open_store(
             settings.database_url,
             timeout=settings.store_timeout_seconds,
             pool_size=settings.pool_size,
             listen=settings.listen,
         )
+        return self._bare
 
     @property
     def clock(self) -> Clock:
         if self._clock is None:
-            self._clock = DatabaseClock(self.store.now)
+            self._clock = DatabaseClock(self._database_time)
         return self._clock
+
+    def _database_time(self) -> datetime:
+        """The database's clock. Nothing is migrated for it: whoever asks may hold SQLite's write lock."""
+        store = self._store
+        if store is None:
+            with self._opening:
+                store = self._store or self._open_store()
+        return store.now()
 
     @property
     def read(self) -> Read:
@@ -341,11 +351,12 @@ class Duly:
         return Worker(self, tasks)
 
     def close(self) -> None:
-        if self._store is not None:
-            self._store.close()
-            self._store = None
-            if isinstance(self._clock, DatabaseClock):
-                self._clock = None
+        for store in (self._store, self._bare):
+            if store is not None:
+                store.close()
+        self._store = self._bare = None
+        if isinstance(self._clock, DatabaseClock):
+            self._clock = None
 
 
 def _checked_breaker(breaker: Any) -> int | None:

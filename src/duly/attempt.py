@@ -8,8 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from duly.codec import encode
-from duly.errors import DulyError
-from duly.model import Item
+from duly.errors import DulyError, InputError
+from duly.model import Item, cut
+
+NOTE_LIMIT = 500
+BIG = 2**63 - 1
 
 
 class Attempt:
@@ -82,7 +85,11 @@ class Attempt:
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Show how far this try is; cheap to call often, written about once a second."""
-        self._report(self.item, encode({"done": done, "total": total, "note": note}))
+        for name, value in (("done", done), ("total", total)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise InputError(name, f"must be a number, got {value!r:.80}")
+        said = {"done": _bounded(done), "total": _bounded(total), "note": cut(str(note), NOTE_LIMIT)}
+        self._report(self.item, encode(said))
 
     @property
     def connection(self) -> Any:
@@ -105,3 +112,8 @@ class Attempt:
     def transaction(self) -> tuple[ExitStack, Any] | None:
         """The open transaction, for whoever settles; None when the handler did not ask for a connection."""
         return self._opened
+
+
+def _bounded(number: float | None) -> float | None:
+    """A number that JSON can say: whole ones have 64 bits."""
+    return max(min(number, BIG), -BIG) if isinstance(number, int) else number

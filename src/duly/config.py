@@ -80,8 +80,15 @@ class Settings:
         7 * 86_400.0, "How long done and cancelled items are kept; 0 keeps them for ever. Review is never pruned.",
         least=0,
     )  # fmt: skip
-    max_args_bytes: int = _setting(1_048_576, "The largest arguments of one item, as JSON text.", least=2)
-    max_result_bytes: int = _setting(1_048_576, "The largest result of one item, as JSON text.", least=2)
+    audit_keep_seconds: float = _setting(
+        365 * 86_400.0, "How long lines of the audit log are kept; 0 keeps them for ever.", least=0
+    )
+    max_args_bytes: int = _setting(
+        1_048_576, "The largest arguments of one item, as JSON text; also at most 100 levels deep.", least=2
+    )
+    max_result_bytes: int = _setting(
+        1_048_576, "The largest result of one item, as JSON text; also at most 100 levels deep.", least=2
+    )
     pool_size: int = _setting(10, "PostgreSQL connections that one process keeps for its puts and reads.", least=1)
     store_timeout_seconds: float = _setting(30.0, "How long a call waits for a busy or absent database.", least=0.1)
     listen: bool = _setting(

@@ -91,6 +91,7 @@ class NewItem(Struct, frozen=True, gc=False):
     expires_at: datetime | None = None
     owner: str | None = None
     version: int | None = None  # for `arm`: the key is the item's for good, and a higher version arms it again
+    is_relative: bool = False  # `due_at` was counted from now, so the same put said later gives another time
 
 
 class Armed(Struct, frozen=True, gc=False):

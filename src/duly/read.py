@@ -302,7 +302,7 @@ def _row(row: tuple[Any, ...]) -> Row:
 def _values(row: tuple[Any, ...]) -> list[Any]:
     values = [_utc(value) for value in row]
     for place in (11, 12, 13):
-        values[place] = None if values[place] is None else codec.decode(values[place])
+        values[place] = None if values[place] is None else codec.shown(values[place])
     return values
 
 

@@ -257,8 +257,8 @@ class Schedules:
         self._revise(ids, actor, _plainly(advance.reactivated), connection)
 
     def run_now(self, *ids: int, actor: str = LOCAL, connection: Any = None) -> None:
-        """One occurrence more, now."""
-        self._revise(ids, actor, lambda each, waiting, now, who: advance.run_now(each, now, who, waiting), connection)
+        """One occurrence more, now; WrongState beside one that is still under way where there may be one only."""
+        self._revise(ids, actor, lambda each, live, now, who: advance.run_now(each, now, who, live), connection)
 
     def remove(self, *ids: int, actor: str = LOCAL) -> None:
         """Gone, with what still waits of it."""
@@ -269,8 +269,8 @@ class Schedules:
     ) -> None:
         now = self._app.clock.now()
 
-        def plan(schedules: Sequence[Schedule], waiting: Mapping[int, list[Item]]) -> list[Revision]:
-            return [act(each, waiting.get(each.id, ()), now, actor, **fields) for each in schedules]
+        def plan(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
+            return [act(each, live.get(each.id, ()), now, actor, **fields) for each in schedules]
 
         if self._app.store.revise(ids, now, len(ids), plan, connection) < len(set(ids)):
             found = {each.id for each in self.some(ids)}

@@ -189,7 +189,7 @@ class _Recorded:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan) -> int:
+    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan, **more: Any) -> int:
         def noted(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> Sequence[Revision]:
             revisions = plan(schedules, live)
             self._count_members(revisions)
@@ -201,7 +201,7 @@ class _Recorded:
                 self._ledger.skipped -= before.skipped
             return revisions
 
-        return self._store.revise(which, now, most, noted)
+        return self._store.revise(which, now, most, noted, **more)
 
     def _count_members(self, revisions: Sequence[Revision]) -> None:
         """How many active members each slot has at the moment it is dispatched."""

@@ -139,6 +139,7 @@ class Task(Generic[P, R]):
             trace=trace,
             owner=owner,
             expires_at=None if lateness is None else (due_at or self.app.clock.now()) + checked_lateness(lateness),
+            is_relative=at is None,
         )
 
     def checked_args(self, args: dict[str, Any]) -> bytes:

@@ -115,8 +115,20 @@ def test_the_caller_may_say_what_kind_of_json_it_is(post: Open, call_desk: CallD
         (b'"\\ud800"', '"\\ud800"'),
         (b"[" * 50_000, "[" * EXCERPT),
         (b'"a\\u0000b"', "a\ufffdb"),
+        (b"[" * 300 + b"]" * 300, "[" * 300 + "]" * 300),
+        (b"9" * 5_000, "9" * EXCERPT),
     ],
-    ids=["text", "long text", "long JSON", "JSON by its beginning", "half a character", "deep", "NUL"],
+    ids=[
+        "text",
+        "long text",
+        "long JSON",
+        "JSON by its beginning",
+        "half a character",
+        "deep",
+        "NUL",
+        "deep JSON",
+        "long number",
+    ],
 )
 def test_what_was_delivered_is_done_whatever_the_answer_looks_like(
     post: Open, call_desk: CallDesk, body: bytes, kept: str

@@ -108,6 +108,8 @@ def test_a_live_key_answers_its_item_or_conflicts_and_the_transaction_goes_on(sc
             assert (refused.value.field, refused.value.item_id) == ("key", first.id)
             with pytest.raises(KeyConflict, match="planned for"):
                 await caller.put(note="a", key="k", at=AT + timedelta(hours=1))
+            delayed = [await caller.put(note="a", key="later", delay=60) for _ in range(2)]
+            assert [each.fresh for each in delayed] == [True, False]
             other = await caller.put(note="50 % off: 'a' \\ \"b\" š :x", key="100%", rank=5, tries=2, at=AT)
             same = await caller.put(note="50 % off: 'a' \\ \"b\" š :x", key="100%", at=AT)
             assert (same.id, same.fresh) == (other.id, False)

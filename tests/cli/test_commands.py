@@ -180,6 +180,12 @@ def test_put_under_a_live_key_finds_the_item_that_has_it(duly: Duly, app_file: s
     assert f"belongs to item {first['id']}" in conflict.stderr
 
 
+def test_a_put_with_a_delay_is_the_same_when_it_is_said_again(duly: Duly, app_file: str) -> None:
+    words = ("put", "remind", "phone=x", "--key", "k", "--delay", "1h", "--app", app_file)
+    first = parsed(duly(*words, "--json"))
+    assert f"item {first['id']} of remind has this key already" in printed(duly(*words))
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

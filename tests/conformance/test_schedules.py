@@ -409,12 +409,30 @@ def test_a_plan_that_fails_changes_nothing(store: Store) -> None:
     assert recur(store) == 1
 
 
-def test_one_that_is_not_understood_here_is_looked_at_again_and_the_others_go_on(store: Store) -> None:
+def test_one_that_is_not_understood_here_stays_due_and_the_others_go_on(store: Store) -> None:
     strange, good = enroll(store, a_new("a", rule="when the moon is full"), a_new("b"))
+    before = get(store, strange)
     assert recur(store) == 2
-    assert (get(store, strange).broken_at, get(store, strange).next_at) == (None, after(60))
+    assert get(store, strange) == before
     assert occurrences(store, good) == [NOW]
-    assert recur(store) == 0
+    assert recur(store) == 1, "it is there for whoever understands it"
+    assert store.revise(None, NOW, 100, partial(advance_all, NOW), without=[strange]) == 0
+    assert store.read("next_schedule", {"without": f"[{strange}]"}) == [(after(3600),)]
+
+
+@pytest.mark.parametrize("overlap", ["allow", "skip", "supersede"])
+def test_a_persons_act_is_told_of_what_runs_where_there_may_be_one_only(store: Store, overlap: Any) -> None:
+    one = enroll_one(store, overlap=overlap)
+    recur(store)
+    item = claim_one(store)
+    told: list[dict[int, list[Item]]] = []
+
+    def plan(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
+        told.append({key: [(each.id, each.state) for each in some] for key, some in live.items()})
+        return []
+
+    store.revise([one], NOW, 1, plan)
+    assert told == [{} if overlap == "allow" else {one: [(item.id, "running")]}]
 
 
 # -- one at a time
@@ -722,12 +740,12 @@ def _claimed(store: Store) -> list[Item]:
 
 
 def test_the_next_schedule_is_the_earliest_that_has_something_to_come(store: Store) -> None:
-    assert store.read("next_schedule", {}) == [(None,)]
+    assert store.read("next_schedule", {"without": "[]"}) == [(None,)]
     enroll(store, a_new("a", next_at=after(90)), a_new("b", next_at=after(30)), a_new("c", next_at=None))
     first = enroll_one(store, key="b")
-    assert store.read("next_schedule", {}) == [(after(30),)]
+    assert store.read("next_schedule", {"without": "[]"}) == [(after(30),)]
     act(store, first, by=advancing.paused)
-    assert store.read("next_schedule", {}) == [(after(90),)]
+    assert store.read("next_schedule", {"without": "[]"}) == [(after(90),)]
 
 
 def test_schedules_are_found_by_whatever_is_known_of_them(store: Store) -> None:

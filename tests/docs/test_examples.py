@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
@@ -11,10 +13,14 @@ import pytest
 
 import duly
 from duly.config import Settings
+from tests.docs.pages import PAGES, ROOT, Example, blocks, definitions, examples
+from tests.process.fleet import until
+from tests.support import counts, opened
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+def alone(folder: Path) -> dict[str, str]:
+    """The environment of a process that knows nothing of this one, beyond where it is measured."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("DULY_")} | {"HOME": str(folder)}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -25,10 +31,76 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     monkeypatch.delenv("DULY_DATABASE_URL", raising=False)
     module = type(sys)(f"page_{page.stem}")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    for block in BLOCK.findall(page.read_text(encoding="utf8")):
+    for block in blocks(page):
         exec(compile(block, page.name, "exec"), vars(module))
     if isinstance(app := vars(module).get("app"), duly.Duly):
         app.close()
+
+
+@pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
+def test_each_example_runs_by_itself_in_a_fresh_process_on_a_fresh_database(example: Example, tmp_path: Path) -> None:
+    """What it builds on is imported, as a reader would do who saved that as a file of his own."""
+    (tmp_path / "before.py").write_text(example.before, encoding="utf8")
+    (tmp_path / "example.py").write_text(f"from before import *\n{example.text}", encoding="utf8")
+    ended = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, env=alone(tmp_path), capture_output=True, text=True, check=False,
+        timeout=50,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if definitions(page)], ids=lambda page: page.name)
+def test_an_example_app_may_be_imported_as_often_as_workers_like(page: Path, tmp_path: Path) -> None:
+    """By a worker, by `--app` and by each process of cpu tasks: nothing is put, and no database is made."""
+    (tmp_path / "app.py").write_text(definitions(page), encoding="utf8")
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", "import app"], cwd=tmp_path, env=alone(tmp_path), check=True, timeout=60)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".py" and path.is_file()) == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "docs" / "start.md"], ids=lambda page: page.name)
+def test_the_first_example_is_put_and_worked_on_as_the_page_says(page: Path, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text(blocks(page)[0], encoding="utf8")
+    env = alone(tmp_path) | {"DULY_HTTP_PORT": "0"}
+    subprocess.run([sys.executable, "app.py"], cwd=tmp_path, env=env, check=True, timeout=60)
+    with opened(f"sqlite:///{tmp_path / 'duly.db'}") as store:
+        before = sum(counts(store).values())
+        assert before > 0
+        command = [sys.executable, "-m", "duly.cli", "worker", "app.py:app"]
+        with (tmp_path / "log").open("w") as log:
+            worker = subprocess.Popen(command, cwd=tmp_path, env=env, stdout=log, stderr=log)
+        try:
+            until(lambda: "started" in (tmp_path / "log").read_text() or worker.poll() is not None)
+            worker.terminate()
+            assert worker.wait(60) == 0, (tmp_path / "log").read_text()
+        finally:
+            worker.kill()
+            worker.wait()
+        assert sum(counts(store).values()) == before
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of each page as one file."""
+    folder = tmp_path_factory.mktemp("pages")
+    for page in PAGES:
+        if text := "\n\n".join(blocks(page)):
+            (folder / f"{page.stem.lower()}_page.py").write_text(text, encoding="utf8")
+    return folder
+
+
+def test_mypy_has_nothing_to_say_about_any_example(written: Path) -> None:
+    checked([sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(written / "cache"), "."], written)
+
+
+def test_pyright_has_nothing_to_say_about_any_example(written: Path) -> None:
+    (written / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "reportUnusedImport": false}')
+    checked([sys.executable, "-m", "basedpyright", "--pythonpath", sys.executable, "."], written)
+
+
+def checked(command: list[str], folder: Path) -> None:
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    assert ended.returncode == 0, f"{ended.stdout}\n{ended.stderr}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from duly import NEVER, Attempt, Backoff, Cancel, Duly, GiveUp, NotFound, Skip, Snooze, Throttled
+from duly import NEVER, Attempt, Backoff, Cancel, Duly, Fingerprint, GiveUp, NotFound, Skip, Snooze, Throttled
 
 seen: dict[str, list[Any]] = defaultdict(list)
 gate = threading.Event()
@@ -23,6 +23,17 @@ class Mute(Exception):
 
     def __str__(self) -> str:
         raise AttributeError("response")
+
+
+def nested(levels: int) -> list[Any]:
+    value: list[Any] = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+endless: list[Any] = []
+endless.append(endless)
 
 
 @dataclass
@@ -123,7 +134,11 @@ def tasks_on(app: Duly) -> Duly:
 
     @app.task
     def answer(kind: str) -> Any:
-        return {"object": object(), "nul": "a\x00b", "large": "x" * 2_000_000, "dict": {"b": 1, "a": [1.5, None]}}[kind]
+        return {
+            "object": object(), "nul": "a\x00b", "large": "x" * 2_000_000, "dict": {"b": 1, "a": [1.5, None]},
+            "deep": nested(300), "endless": endless, "long number": 10**5_000,
+            "seen": Fingerprint("a", keep=nested(300)),
+        }[kind]  # fmt: skip
 
     @app.task
     async def in_async(attempt: Attempt) -> None:

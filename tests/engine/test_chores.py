@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from duly import Backoff, Duly
+from duly import Backoff, Duly, advance
 from duly.clock import ManualClock
+from duly.engine import pruner as pruning
 from duly.engine import recurrer
 from duly.engine.detector import Detector
 from duly.engine.loop import Loop
@@ -21,9 +22,11 @@ from duly.engine.rescuer import PORTION as PORTION_OF_LEASES
 from duly.engine.rescuer import Rescuer
 from duly.engine.work import Hands
 from duly.errors import StoreUnavailable
-from duly.model import Cancel, Done, GiveUp, Item, NewSchedule
+from duly.model import Ask, Cancel, Done, GiveUp, Item, Meter, NewSchedule
+from duly.policy.recur import parse
 from duly.store import Store
 from tests.support import (
+    LEASE,
     NOW,
     after,
     claim,
@@ -280,6 +283,88 @@ def test_keeping_for_ever_prunes_nothing(store: Store) -> None:
     assert exists(store, done.id)
 
 
+def note(store: Store, at: datetime) -> None:
+    line = {"actor": "ana", "action": "limit.set", "subject": "limit:a", "details": "{}"}
+    store.write("write_note", {**line, "now": at})
+
+
+def notes(store: Store) -> list[datetime]:
+    return [row[1] for row in store.read("audit", {"subject": None, "before": None, "most": 10_000})]
+
+
+def test_old_lines_of_the_audit_log_are_forgotten_portion_by_portion(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "PORTION", 3)
+    for second in range(8):
+        note(store, after(second))
+    pruner = Pruner(store, keep=0, audit_keep=100)
+    assert pruner.tick(after(100)) == after(100) + EVERY
+    assert len(notes(store)) == 8, "none is older than that"
+    ticks, now = 0, after(160)
+    while (back := pruner.tick(now)) - now < EVERY:
+        ticks, now = ticks + 1, back
+    assert (ticks, notes(store)) == (3, []), "three portions, one soon after the other"
+    note(store, now)
+    note(store, now - timedelta(seconds=200))
+    pruner.tick(back)
+    assert notes(store) == [now], "also where the lines are not in order"
+
+
+def test_the_audit_log_may_be_kept_for_ever(store: Store) -> None:
+    note(store, NOW)
+    Pruner(store, keep=0, audit_keep=0).tick(after(1e9))
+    assert notes(store) == [NOW]
+
+
+WINDOWED = {
+    "window:sync cron 30 2-22/4 * * *": timedelta(days=5),
+    "window:a queue of words daily 09:00": timedelta(days=6),
+    "window:sync/7 yearly 12-30 09:00": timedelta(days=366),  # two days before NOW
+    "window:sync as an older version named it": timedelta(days=369),
+    "window:sync": timedelta(days=369),
+    "api": timedelta(days=33),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWED)
+def test_a_meter_is_forgotten_when_what_it_counted_counts_no_more(store: Store, name: str) -> None:
+    grant(store, name, NOW)
+    pruner = Pruner(store, keep=0)
+    pruner.tick(NOW + WINDOWED[name] - timedelta(days=3))
+    assert meters(store) == [name]
+    pruner.tick(NOW + WINDOWED[name])
+    assert meters(store) == []
+
+
+def test_meters_that_someone_set_stay_and_the_others_go_by_the_portion(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "PORTION", 10)
+    for n in range(25):
+        grant(store, f"window:sync/{n} cron 30 2-22/4 * * *", NOW)
+    store.write("set_meter", {"name": "set", "most": 5, "per": None})
+    store.write("set_meter", {"name": "unset", "most": None, "per": None})
+    grant(store, "api", NOW)
+    pruner, now, ticks = Pruner(store, keep=0), NOW + timedelta(days=5), 1
+    while (back := pruner.tick(now)) == now + BREATH:
+        now, ticks = back, ticks + 1
+    assert ticks == 3
+    assert meters(store) == ["api", "set"]
+
+
+def grant(store: Store, name: str, at: datetime) -> None:
+    """Something was granted under this meter."""
+    put(store)
+    meter = Meter(name, 100, since=at - timedelta(hours=1), until=at + timedelta(hours=1))
+    (grant,) = store.claim_metered([Ask(share(limit=1), (meter,))], "w1", at, LEASE, 1, 1)
+    assert len(grant.items) == 1
+
+
+def meters(store: Store) -> list[str]:
+    return [row[0] for row in store.read("all_meters", {"after": "", "most": 100})]
+
+
 def test_a_loop_goes_on_after_errors_and_stops_when_told(caplog: pytest.LogCaptureFixture) -> None:
     ticks: list[int] = []
     enough = threading.Event()
@@ -344,11 +429,52 @@ def test_schedules_that_another_worker_has_in_hand_are_left_to_it(store: Store, 
     one, two = Recurrer(store, sweep=5), Recurrer(other, sweep=5)
     revise = store.revise
 
-    def slowly(which: Any, now: datetime, most: int, plan: Any) -> int:
+    def slowly(which: Any, now: datetime, most: int, plan: Any, **more: Any) -> int:
         """The other comes between this one's look and its own turn."""
         two.tick(now)
-        return revise(which, now, most, plan)
+        return revise(which, now, most, plan, **more)
 
     store.revise = slowly  # type: ignore[method-assign]
     assert after(0) < one.tick(NOW) < after(1)
     assert counts(store) == {"waiting": 1}
+
+
+def test_schedules_of_a_newer_version_wait_for_it_and_keep_nobody_busy(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many there are: the older version does not touch them, and none of their occurrences is lost."""
+    strange = [a_schedule(f"s{n}", rule="when the moon is full") for n in range(10_000)]
+    store.enroll([*strange, a_schedule("good")], lambda *_: pytest.fail("no seats here"))
+    older = Recurrer(store, sweep=30)
+    ticks, now = 0, after(1)
+    while (back := older.tick(now)) <= now:
+        ticks += 1
+    assert ticks <= 10_000 / recurrer.PORTION + 2
+    assert back == after(31), "it comes to rest"
+    assert counts(store) == {"waiting": 1}
+    assert "not understood by this version" in caplog.text
+    assert len(caplog.records) <= ticks, "they are told by the portion"
+
+    told = len(caplog.records)
+    assert older.tick(after(3600)) == after(3600)
+    while (back := older.tick(after(3600))) <= after(3600):
+        pass
+    assert counts(store) == {"waiting": 2}, "the others go on when they are due"
+    assert len(caplog.records) == told, "and once"
+
+    monkeypatch.setattr(advance, "rule_of", lambda _: parse("0 * * * *"))
+    newer = Recurrer(store, sweep=30)
+    while newer.tick(after(3600)) <= after(3600):
+        pass
+    (row,) = store.read("schedules", {**ANY, "key": "s77"})
+    made = store.read("occurrences", {"schedule_id": row[0], "most": 10})
+    assert [each[3] for each in made] == [after(3600)]
+    (note,) = store.read("audit", {"subject": f"schedule:{row[0]}", "before": None, "most": 10})
+    assert note[3] == "schedule.skipped", "the one before was missed by its catch-up policy, not lost without a trace"
+
+
+ANY = {"task": None, "state": None, "ring": None, "slot": None, "after": 0, "most": 10}
+
+
+def a_schedule(key: str, rule: str = "0 * * * *") -> NewSchedule:
+    return NewSchedule(task="ring", queue="ring", args=b"{}", key=key, rule=rule, zone="UTC", next_at=NOW)

@@ -195,9 +195,6 @@ def test_without_a_webhook_an_alert_about_a_silence_is_over_by_itself(store: Sto
 
 def test_what_nobody_uses_any_more_is_forgotten(store: Store) -> None:
     watch(store, name="killed").tick(NOW)
-    with store.transaction() as connection:
-        connection.execute("insert into duly_meter (name) values ('old')")
     one = watch(store, name="new")
     one.tick(NOW + timedelta(days=40))
     assert [row[0] for row in store.read("workers", {"after": "", "most": 100})] == ["new"]
-    assert store.read("all_meters", {"after": "", "most": 100}) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -109,7 +110,7 @@ class TestVerdicts:
         assert row.state == "failed"
         assert "\\ud800 \\x00" in (row.last_error or "")
 
-    @pytest.mark.parametrize("kind", ["object", "large"])
+    @pytest.mark.parametrize("kind", ["object", "large", "deep", "endless", "long number", "seen"])
     def test_a_result_that_cannot_be_kept_goes_to_review_and_says_that_the_work_was_done(
         self, app: Duly, kind: str
     ) -> None:
@@ -342,3 +343,29 @@ def test_every_outcome_survives_the_pipe_to_a_child() -> None:
         GiveUp("d"), SETTLED,
     ]  # fmt: skip
     assert [from_wire(to_wire(outcome)) for outcome in outcomes] == outcomes
+
+
+def test_an_error_of_the_watch_for_news_is_told_and_does_not_end_it(
+    app: Duly, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = type(app.store)
+    watch, failures, goes_on = store.watch, iter([RuntimeError("the news are bad")]), threading.Event()
+
+    def fails_once(*given: Any) -> None:
+        for error in failures:
+            raise error
+        goes_on.set()
+        watch(*given)
+
+    monkeypatch.setattr(store, "watch", fails_once)
+    worker = Worker(app)
+    assert "news" in (worker.ailing() or ""), "as long as it does not run"
+    worker.start()
+    try:
+        assert goes_on.wait(20)
+        assert worker.ailing() is None
+        assert "news failed" in caplog.text
+        assert "the news are bad" in caplog.text
+    finally:
+        worker.stop()
+        worker.drain()

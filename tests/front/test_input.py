@@ -10,9 +10,11 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
+import msgspec
 import pytest
 
-from duly import Attempt, Backoff, Duly, InputError, KeyConflict
+from duly import Attempt, Backoff, Duly, InputError, KeyConflict, Placed
+from duly.clock import ManualClock
 from duly.errors import UnknownTask
 from tests.support import counts
 
@@ -56,6 +58,7 @@ BAD = [
     ({"phone": "1", "message": "x" * 10_000_000}, "message"),
     ({"phone": "\ud800"}, "phone"),
     ({"phone": "1", "extra": object()}, "extra"),
+    ({"phone": "1", "extra": 10**5_000}, "extra"),
     ({"phone": "1", "key": ""}, "key"),
     ({"phone": "1", "key": "  "}, "key"),
     ({"phone": "1", "key": 7}, "key"),
@@ -115,6 +118,33 @@ def test_deep_recursion_is_refused(app: Duly) -> None:
     assert counts(app.store) == {}
 
 
+def test_what_is_nested_beyond_a_hundred_levels_is_refused(app: Duly) -> None:
+    def nested(levels: int) -> Any:
+        value: Any = {"quoted": '[[[{{{" \\ ['}
+        for _ in range(levels - 1):
+            value = [value]
+        return value
+
+    app.put("remind", phone="1", extra=nested(99))  # beside the arguments themselves
+    app.put("remind", phone="1", extra=[[{"a": "[" * 50}] * 200] * 20)
+    with pytest.raises(InputError, match="extra: must not be nested more than 100 levels deep"):
+        app.put("remind", phone="1", extra=nested(100))
+
+
+def test_progress_is_bounded_like_everything_that_a_row_keeps() -> None:
+    told: list[bytes] = []
+    attempt = Attempt(None, 1, lambda _, text: told.append(text), None)  # type: ignore[arg-type]
+    attempt.progress(10**30, -(10**30), "x" * 2_000)
+    said = msgspec.json.decode(told[0])
+    assert (said["done"], said["total"]) == (2**63 - 1, 1 - 2**63)
+    assert len(said["note"]) <= 500
+    for given in ({"done": [[]]}, {"done": 1, "total": "many"}, {"done": True}):
+        with pytest.raises(InputError, match="must be a number"):
+            attempt.progress(**given)  # type: ignore[arg-type]
+    attempt.progress(1.5)
+    assert msgspec.json.decode(told[1]) == {"done": 1.5, "total": None, "note": ""}
+
+
 def test_rich_types_travel_as_the_handler_declares_them(app: Duly) -> None:
     args = {
         "to": Address("Ilica", 7), "when": datetime(2026, 3, 1, 9, tzinfo=UTC), "code": uuid4(),
@@ -160,6 +190,28 @@ def test_one_key_is_one_item_and_other_content_is_a_conflict(app: Duly) -> None:
     assert refusal.value.item_id == first.id
     app.cancel(first.id)
     assert remind.put(phone="2", key="k").fresh
+
+
+def test_a_delay_counts_from_now_so_the_same_put_said_later_is_the_same_content(app: Duly) -> None:
+    remind = app.tasks["remind"]
+    first = remind.put(phone="1", key="k", delay=60)
+    assert remind.put(phone="1", key="k", delay=60) == Placed(first.id, first.execution_key, fresh=False)
+    assert asyncio.run(remind.aput(phone="1", key="k", delay=timedelta(minutes=1))).id == first.id
+    assert remind.put_many([{"phone": "1", "key": "k"}, {"phone": "1", "key": "k"}], delay=60) == 0
+    with pytest.raises(KeyConflict, match="other arguments"):
+        remind.put(phone="2", key="k", delay=60)
+    with pytest.raises(KeyConflict, match="planned for"):
+        remind.put(phone="1", key="k", at="2030-05-01T09:30+02:00")
+
+
+def test_a_put_without_a_time_is_the_same_content_by_a_clock_that_stamps_too(database_url: str) -> None:
+    clock = ManualClock()
+    app = Duly(database_url, clock=clock)
+    app.task(name="ring")(lambda: None)
+    first = app.put("ring", key="k")
+    clock.move(1)
+    assert app.put("ring", key="k").id == first.id
+    app.close()
 
 
 def test_puts_from_async_code(app: Duly) -> None:

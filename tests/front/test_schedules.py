@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from duly import Daily, Duly, Every, InputError, Limit, Slots, testing
-from duly.errors import DulyError, ItemNotFound
+from duly.errors import DulyError, ItemNotFound, WrongState
 from duly.testing import World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -183,6 +183,22 @@ def test_run_now_takes_the_place_of_what_waits_where_there_may_be_one_only(world
     world.advance(days=1)
     states = [(each.state, each.outcome) for each in schedules.occurrences(made.id)]
     assert states == [("waiting", None), ("cancelled", "superseded"), ("cancelled", "superseded")]
+
+
+def test_run_now_does_not_break_one_at_a_time(world: World) -> None:
+    schedules = world.app.schedules
+    world.app.pause("tick")
+    made = schedules.create("tick", "every 1h", key="a", overlap="skip")
+    schedules.run_now(made.id)
+    world.clock.move(1)
+    with pytest.raises(WrongState, match="one at a time"):
+        schedules.run_now(made.id)
+    world.advance(hours=1)
+    assert len(schedules.occurrences(made.id)) == 1, "and what is planned is skipped beside it"
+    world.app.resume("tick")
+    world.run()
+    schedules.run_now(made.id)
+    assert world.run() == 1
 
 
 def test_a_limit_per_key_lets_nobody_wait_for_others(world: World) -> None:

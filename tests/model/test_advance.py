@@ -268,10 +268,11 @@ def test_each_is_given_its_own_live_items() -> None:
 def test_one_that_is_not_understood_here_is_left_to_others_and_stops_nobody() -> None:
     strange = a_schedule(id=1, rule="when the moon is full")
     lost, good = a_schedule(id=2, zone="Mars/Phobos"), a_schedule(id=5)
-    revisions = advance_all(after(1), [strange, lost, good], {})
-    assert revisions[2].occurrences == (NOW,)
-    for revision in revisions[:2]:
-        assert (revision.schedule.broken_at, revision.schedule.next_at, revision.occurrences) == (None, after(61), ())
+    unread: list[int] = []
+    (revision,) = advance_all(after(1), [strange, lost, good], {}, unread)
+    assert (revision.schedule.id, revision.occurrences) == (5, (NOW,))
+    assert unread == [1, 2], "they stay as they are, still due"
+    assert advance_all(after(1), [strange, lost], {}) == []
 
 
 def test_what_was_missed_is_made_up_for_in_portions() -> None:
@@ -333,6 +334,20 @@ def test_running_now_is_one_more_and_leaves_the_plan_alone() -> None:
     revision = run_now(a_schedule(paused_at=NOW, next_at=None), after(5), "ana")
     assert (revision.schedule, revision.occurrences) == (a_schedule(paused_at=NOW, next_at=None), (after(5),))
     assert acts(revision) == [("schedule.run_now", "ana")]
+
+
+@pytest.mark.parametrize(("overlap", "state"), [("skip", "waiting"), ("skip", "running"), ("supersede", "running")])
+def test_one_at_a_time_is_one_at_a_time_for_people_too(overlap: Any, state: Any) -> None:
+    live = replace(waiting(), state=state)
+    with pytest.raises(WrongState, match=rf"overlap: {overlap}.*item {live.id} of it is {state}"):
+        run_now(a_schedule(overlap=overlap), after(5), "ana", [live])
+    assert run_now(a_schedule(overlap="allow"), after(5), "ana", [live]).occurrences == (after(5),)
+
+
+def test_what_runs_goes_on_when_its_schedule_is_changed_or_removed() -> None:
+    live = [replace(waiting(), state="running")]
+    assert removed(a_schedule(), live, after(5), "ana").changes == ()
+    assert changed(a_schedule(), live, after(5), "ana", rule="every 5m").changes == ()
 
 
 def test_a_removed_schedule_takes_along_what_waits() -> None:

@@ -163,3 +163,47 @@ def test_rows_may_come_from_code_that_puts(sqlite_url: str) -> None:
 
         assert store.load(rows()) == 3
         assert counts(store) == {"waiting": 6}
+
+
+FULL = """
+import resource, sqlite3, sys
+from duly.store import sqlite
+from tests.support import counts, opened, put
+
+sqlite.CHECKPOINT_BYTES = 0
+path = sys.argv[1].removeprefix("sqlite:///")
+with opened(sys.argv[1] + "?synchronous=off") as store:
+    put(store, 40, args={"page": "x" * 100_000})
+    with sqlite3.connect(path) as light:  # so that what is changed from here on lies beyond the limit
+        light.execute("pragma wal_checkpoint(truncate)")
+    light.close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, hard))
+    for _ in range(64):
+        put(store)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    for _ in range(64):
+        put(store)
+    print(counts(store), flush=True)
+"""
+
+
+def test_a_checkpoint_that_fails_is_told_and_tried_again_for_what_was_put_is_safe(sqlite_url: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", FULL, sqlite_url], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert ended.stdout.strip() == "{'waiting': 168}", ended.stderr
+    assert "a checkpoint failed, and will be tried again" in ended.stderr
+    with opened(sqlite_url) as store:
+        assert counts(store) == {"waiting": 168}
+
+
+def test_a_watch_on_a_file_that_fails_says_which(sqlite_url: str) -> None:
+    path = Path(sqlite_url.removeprefix("sqlite:///"))
+
+    def spoil(_: object) -> None:
+        path.write_bytes(b"no database " * 1000)
+        path.with_name("duly.db-wal").unlink()
+
+    with opened(sqlite_url) as store, pytest.raises(StoreError, match=r"duly\.db"):
+        store.watch(spoil, threading.Event())

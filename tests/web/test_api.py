@@ -247,6 +247,14 @@ def test_keys_of_two_owners_do_not_meet_and_are_shown_as_they_were_said(house: H
     assert other.status_code == 409
 
 
+def test_a_post_with_a_delay_is_the_same_when_it_is_sent_again(house: House) -> None:
+    new = {"task": "echo", "args": {"text": "hello"}, "delay": 60, "key": "k"}
+    first = house.ana.post("/api/items", json=new)
+    house.clock.move(5)
+    again = house.ana.post("/api/items", json=new)
+    assert (again.status_code, again.json()) == (200, {**first.json(), "fresh": False})
+
+
 def test_a_schedule_of_the_codes_cannot_be_taken_over_by_a_key_that_looks_like_it(house: House) -> None:
     house.app.schedules.create("echo", "every 1h", key="ana/k", text="the code's")
     new = {"task": "echo", "key": "k", "rule": "every 2h", "args": {"text": "mine"}}
@@ -399,6 +407,28 @@ def test_secrets_are_masked_until_revealed_and_revealing_is_audited(house: House
     (note, *_) = house.audit(f"item:{item_id}")
     assert (note["actor"], note["action"]) == ("ana", "item.revealed")
     assert house.key("ana", "read").get(f"/api/items/{item_id}", params={"reveal": "true"}).status_code == 403
+
+
+@pytest.mark.parametrize("levels", [300, 3_000])
+def test_a_row_that_is_nested_more_deeply_than_rows_may_be_by_now_hides_no_other(house: House, levels: int) -> None:
+    """As older versions kept them."""
+    item_id, other = house.put(), house.put()
+    schedule = house.ana.post("/api/schedules", json=REPEATED["schedule"][1]).json()["id"]
+    deep = "[" * levels + "]" * levels
+    with house.app.store.transaction() as connection:
+        connection.execute(f"update duly_item set result = '{deep}', args = '{deep}' where id = {item_id}")
+        connection.execute(f"update duly_schedule set keep = '{deep}' where id = {schedule}")
+    for who in (house.ana, house.root):
+        listed = who.get("/api/items")
+        assert listed.status_code == 200, listed.text
+        assert [row["id"] for row in listed.json()["items"]] == [other, item_id]
+        assert who.get("/api/schedules").status_code == 200
+    for reveal in ("false", "true"):
+        told = house.ana.get(f"/api/items/{item_id}", params={"reveal": reveal})
+        assert "nested too deeply to be shown" in told.text
+    edited = house.ana.patch(f"/api/items/{item_id}", json={"rank": 5})
+    assert edited.status_code == 200, edited.text
+    assert house.app.store.fetch([item_id])[0].args == deep.encode(), "what was not edited stays as it was"
 
 
 def test_names_are_masked_however_they_are_written(house: House) -> None:

@@ -137,9 +137,10 @@ def _told(response: Response, most: int) -> Any:
         return None
     try:
         told = response.json()
-        if response.is_whole and len(codec.encode(told)) <= most:
+        codec.keepable([told], most)  # as deep as it will be in the result
+        if response.is_whole:
             return told
-    except (BadAnswer, UnicodeEncodeError, RecursionError):
+    except (BadAnswer, ValueError, RecursionError):
         pass
     return response.body.decode("utf8", "replace")[: min(EXCERPT, most // 8)]
 

@@ -129,13 +129,9 @@ class Caller:
 
     def _kept(self, what: str, value: Any) -> bytes | GiveUp:
         try:
-            text = codec.encode(value)
-        except (TypeError, UnicodeEncodeError, RecursionError) as error:
-            return GiveUp(f"the work was done, but its {what} cannot be kept as JSON: {error}")
-        if len(text) > self._result_limit:
-            return GiveUp(
-                f"the work was done, but its {what} has {len(text):,} bytes; {self._result_limit:,} is the limit"
-            )
+            text = codec.keepable(value, self._result_limit)
+        except ValueError as error:
+            return GiveUp(f"the work was done, but its {what} {error}")
         return text.replace(b"\\u0000", b"\\ufffd")
 
     def _settle_inside(self, task: Task[..., Any], attempt: Attempt, verdict: Outcome | Settled) -> Outcome | Settled:

@@ -1,17 +1,31 @@
-"""Makes items of schedules that are due. Every worker does it; whoever locks a schedule first moves it on."""
+"""Makes items of schedules that are due. Every worker does it; whoever locks a schedule first moves it on.
+
+Schedules that are not understood here stay due, for whoever understands them. This worker sets them aside for a while,
+so that however many there are, they neither keep it busy nor keep it from the others.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 
+from msgspec.json import encode
+
 from duly.advance import advance_all
+from duly.clock import EPOCH
 from duly.store.base import Store
+
+log = logging.getLogger("duly.engine")
 
 # Schedules moved on in one transaction.
 PORTION = 500
 BUSY = timedelta(milliseconds=50)
+# When schedules that were not understood are looked at again: a person may have changed them.
+LOOK_AGAIN = timedelta(seconds=60)
+# How many of them are named in the log.
+SHOWN = 10
 
 
 class Recurrer:
@@ -19,18 +33,38 @@ class Recurrer:
         self._store = store
         self._sweep = timedelta(seconds=sweep)
         self._made = made
+        self._unread: set[int] = set()  # not understood here when they were last looked at
+        self._told: set[int] = set()
+        self._look_again_at = EPOCH
 
     def tick(self, now: datetime) -> datetime:
+        if now >= self._look_again_at:
+            self._unread.clear()
+            self._look_again_at = now + LOOK_AGAIN
         next_at = self.next_at()
         # What another process plans meanwhile is news, or is seen at the next sweep.
         if next_at is None or next_at > now:
-            return now + self._sweep if next_at is None else min(next_at, now + self._sweep)
-        if self._store.revise(None, now, PORTION, partial(advance_all, now)):
+            return min(next_at or now + self._sweep, now + self._sweep)
+        unread: list[int] = []
+        plan = partial(advance_all, now, unread=unread)
+        seen = self._store.revise(None, now, PORTION, plan, without=list(self._unread))
+        self._set_aside(unread)
+        if seen:
             self._made()
             return now
         return now + BUSY  # another worker has them
 
+    def _set_aside(self, unread: list[int]) -> None:
+        self._unread.update(unread)
+        if new := [each for each in unread if each not in self._told]:
+            self._told.update(new)
+            log.error(
+                "%d due schedules are not understood by this version and are left to one that does: %s%s",
+                len(new), ", ".join(map(str, new[:SHOWN])), ", …" if len(new) > SHOWN else "",
+            )  # fmt: skip
+
     def next_at(self) -> datetime | None:
-        """When the next schedule is due."""
-        next_at: datetime | None = self._store.read("next_schedule", {})[0][0]
+        """When the next schedule is due, of those that are not set aside."""
+        unread = encode(list(self._unread)).decode()
+        next_at: datetime | None = self._store.read("next_schedule", {"without": unread})[0][0]
         return next_at

@@ -25,8 +25,6 @@ EVERY = timedelta(seconds=30)
 TELLING = timedelta(seconds=60)
 # Rows of workers that have been silent for so long are forgotten.
 FORGOTTEN = timedelta(days=1)
-# And meters that nothing was granted under for longer than any limit looks back.
-UNUSED = timedelta(days=32)
 TIDY_EVERY = timedelta(hours=1)
 COUNTED = 10_000
 
@@ -74,7 +72,6 @@ class Watch:
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY
             self._store.write("forget_workers", {"before": now - FORGOTTEN})
-            self._store.write("forget_meters", {"before": now - UNUSED})
         if said := self._summary():
             log.info("Scheduler job completed", extra=dict(said))
         return now + EVERY

@@ -99,11 +99,12 @@ class Worker:
         self._watcher = Watch(
             self._store, self.name, sorted(app.tasks), settings, post=post_json, summary=app.telemetry.summary
         )
-        self._pruner = Pruner(self._store, settings.keep_seconds)
+        self._pruner = Pruner(self._store, settings.keep_seconds, settings.audit_keep_seconds)
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
         self._guards = Loop("guard", self._guard.tick, self._clock)
+        self._news = Loop("news", self._listen, self._clock)
         self._hands.filled = self._watch_over
         self._chores = [
             self._guards,
@@ -136,9 +137,7 @@ class Worker:
             pool.start()
         for loop in (self._beats, self._settles, self._claims, *self._chores):
             loop.start()
-        threading.Thread(
-            target=self._keeper_store.watch, args=(self._hear, self._watch_stop), name="duly-watch", daemon=True
-        ).start()
+        self._news.start()
         log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self._tasks)})
 
     def run(self) -> None:
@@ -157,7 +156,7 @@ class Worker:
 
     def ailing(self) -> str | None:
         """What is wrong with this worker, in a few words; None when it can do its work."""
-        loops = (self._claims, self._settles, self._beats, *self._chores)
+        loops = (self._claims, self._settles, self._beats, self._news, *self._chores)
         dead = [loop.name for loop in loops if not loop.is_alive()]
         if dead:
             return f"not running: {', '.join(dead)}"
@@ -177,6 +176,7 @@ class Worker:
             companion.rest()
         self._claimer.stop()
         self._watch_stop.set()
+        self._news.stop()
         self._claims.stop()
         self._claims.join(5)
         self._give_back([work for pool in self._every_pool for work in pool.unstarted()])
@@ -207,6 +207,11 @@ class Worker:
             log.warning("could not sign off: the database is away")
         self._keeper_store.close()
         log.info("worker %s stopped", self.name)
+
+    def _listen(self, now: datetime) -> datetime:
+        """Hear of what happens elsewhere until told to stop; an error ends it, and the loop begins anew."""
+        self._keeper_store.watch(self._hear, self._watch_stop)
+        return now
 
     def _hear(self, news: News) -> None:
         """Something happened elsewhere. A new plan is told like anything else that is not one item."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 from zlib import crc32
 
 import msgspec
@@ -69,7 +69,9 @@ class Backoff(Struct, frozen=True, kw_only=True):
     def tries_for(self, classes: tuple[str, ...]) -> int:
         return self.tries
 
-    has_windows: ClassVar[bool] = False
+    @property
+    def has_windows(self) -> bool:
+        return False
 
     def delay_for(self, failures: int, seed: str) -> float:
         """The same with its jitter."""
@@ -90,7 +92,9 @@ class Windows(Struct, frozen=True):
     zone: str = "UTC"
     tries: int = 1_000_000
 
-    has_windows: ClassVar[bool] = True
+    @property
+    def has_windows(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         if isinstance(self.rule, str):

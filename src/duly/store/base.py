@@ -141,10 +141,19 @@ class Store(Protocol):
         """
         ...
 
-    def revise(self, which: Sequence[int] | None, now: datetime, most: int, plan: Plan, connection: Any = None) -> int:
+    def revise(
+        self,
+        which: Sequence[int] | None,
+        now: datetime,
+        most: int,
+        plan: Plan,
+        connection: Any = None,
+        without: Sequence[int] = (),
+    ) -> int:
         """Have `plan` say what becomes of these schedules (None: of those that are due), while nobody else may.
 
-        It is given them with their live items: of due ones the last item, else all that wait. Returns how many.
+        It is given them with their live items: of due ones the last item, else all that wait, and all that run of
+        those that have one at a time. Returns how many. Due ones among `without` are not looked at.
         """
         ...
 
@@ -222,7 +231,7 @@ def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> K
         )
     # In UTC, for in a repeated hour Python holds times of different zones for unequal.
     planned_at = planned_at.astimezone(UTC)
-    if new.due_at is not None and new.due_at != planned_at:
+    if new.due_at is not None and not new.is_relative and new.due_at != planned_at:
         return KeyConflict(
             f"{new.key!r} belongs to item {item_id} of {new.task}, planned for {planned_at.isoformat()}, "
             f"not {new.due_at.isoformat()}; cancel that item or choose another key",
@@ -401,6 +410,11 @@ def live_by_schedule(items: Iterable[Item]) -> dict[int, list[Item]]:
         if item.state in LIVE and item.schedule_id is not None:
             live.setdefault(item.schedule_id, []).append(item)
     return live
+
+
+def one_at_a_time(schedules: Iterable[Schedule]) -> list[int]:
+    """Those of which no item may run beside another."""
+    return [schedule.id for schedule in schedules if schedule.overlap != "allow"]
 
 
 def only_moves_on(before: Schedule, after: Schedule) -> bool:

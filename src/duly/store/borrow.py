@@ -3,7 +3,8 @@
 Known are psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, SQLAlchemy (connections and sessions, sync and async) and
 Django. None of them is imported: a connection is known by its class and the package that it comes from, also when the
 caller's own class derives from it. Statements run on plain cursors, whatever the caller's connection makes of rows,
-times or JSON by its own settings. Errors of the driver leave as they are, for the transaction is the caller's.
+times or JSON by its own settings. Errors of the driver leave as they are, for the transaction is the caller's; but for
+a schema that is not there yet. Nothing here opens another connection: the caller may hold SQLite's write lock.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Awaitable, Callable, Generator
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
 
-from duly.errors import InputError
+from duly.errors import DulyError, InputError, NotMigrated
 from duly.model import NewItem, Placed
 from duly.store.base import conflict, item_parameters, key_parameters
 from duly.store.herald import news_of
+from duly.store.migrate import LEDGER, VERSION, migrations, statements_of
 from duly.store.sql import sections, to_numbered, to_psycopg
-from duly.store.sqlite import to_int, to_time
+from duly.store.sqlite import MISSING, to_int, to_time
 
 Dialect = Literal["postgres", "sqlite"]
 Parameters: TypeAlias = dict[str, Any]
@@ -32,32 +34,57 @@ def put_borrowed(connection: Any, new: NewItem) -> Placed:
     """Put inside the caller's transaction."""
     dialect, run = _known(connection, _SYNC, "put")
     steps = _steps(new, dialect)
-    rows: Rows | None = None
-    while True:
-        try:
-            name, parameters = next(steps) if rows is None else steps.send(rows)
-        except StopIteration as end:
-            placed: Placed = end.value
-            return placed
-        rows = [tuple(row) for row in run(sections(dialect)[name], parameters)]
+    try:
+        name, parameters = next(steps)
+        while True:
+            try:
+                rows = run(sections(dialect).get(name, name), parameters)
+            except Exception as error:
+                name, parameters = steps.throw(error)
+            else:
+                name, parameters = steps.send([tuple(row) for row in rows])
+    except StopIteration as end:
+        placed: Placed = end.value
+        return placed
 
 
 async def aput_borrowed(connection: Any, new: NewItem) -> Placed:
     """The same on an async connection."""
     dialect, run = _known(connection, _ASYNC, "aput")
     steps = _steps(new, dialect)
-    rows: Rows | None = None
-    while True:
-        try:
-            name, parameters = next(steps) if rows is None else steps.send(rows)
-        except StopIteration as end:
-            placed: Placed = end.value
-            return placed
-        rows = [tuple(row) for row in await run(sections(dialect)[name], parameters)]
+    try:
+        name, parameters = next(steps)
+        while True:
+            try:
+                rows = await run(sections(dialect).get(name, name), parameters)
+            except Exception as error:
+                name, parameters = steps.throw(error)
+            else:
+                name, parameters = steps.send([tuple(row) for row in rows])
+    except StopIteration as end:
+        placed: Placed = end.value
+        return placed
 
 
 def _steps(new: NewItem, dialect: Dialect) -> Steps:
-    """The statements of one put; their rows are sent back in."""
+    """One put, on a schema that may be old or not there yet."""
+    try:
+        return (yield from _put_steps(new, dialect))
+    except DulyError:
+        raise
+    except Exception as error:
+        if not _is_behind(error, dialect):
+            raise
+        if dialect == "postgres":
+            raise NotMigrated(f"the database is not migrated: run `duly migrate` ({error})") from error
+        # Nobody else migrates an embedded database, and only this connection can: it may hold the write lock.
+        if not (yield from _migration_steps()):
+            raise
+    return (yield from _put_steps(new, dialect))
+
+
+def _put_steps(new: NewItem, dialect: Dialect) -> Steps:
+    """The statements of one put, by name; their rows are sent back in."""
     parameters = item_parameters(new)
     statement = "put_one"
     if dialect == "sqlite":
@@ -76,6 +103,38 @@ def _steps(new: NewItem, dialect: Dialect) -> Steps:
             if refusal := conflict(new, item_id, _str(args).encode(), planned):
                 raise refusal
             return Placed(id=item_id, execution_key=_str(execution_key), fresh=False)
+
+
+def _migration_steps() -> Generator[tuple[str, Parameters], Rows, bool]:
+    """Migrate the caller's SQLite file; False when there is nothing to do.
+
+    Under a savepoint it is part of the caller's transaction, and goes with it; where none is open it is one of its own.
+    """
+    yield "savepoint duly_migration", {}
+    try:
+        yield LEDGER, {}
+        have = (yield VERSION, {})[0][0]
+        missing = [migration for migration in migrations("sqlite") if migration.version > have]
+        for migration in missing:
+            for statement in statements_of(migration):
+                yield statement, {}
+    except Exception:
+        yield "rollback to duly_migration", {}
+        yield "release duly_migration", {}
+        raise
+    yield "release duly_migration", {}
+    return bool(missing)
+
+
+def _is_behind(error: BaseException | None, dialect: Dialect) -> bool:
+    """Whether the driver complains of a table or column that a migration would have made, however it is wrapped."""
+    if dialect == "sqlite":
+        return any(words in str(error) for words in MISSING)
+    while error is not None:
+        if {getattr(error, name, None) for name in ("sqlstate", "pgcode")} & {"42P01", "42703"}:
+            return True
+        error = getattr(error, "orig", None) or error.__cause__
+    return False
 
 
 def _known(connection: Any, kinds: dict[str, Callable[[Any], tuple[Dialect, Any]]], verb: str) -> tuple[Dialect, Any]:
@@ -128,9 +187,12 @@ def _sqlite3(connection: Any) -> tuple[Dialect, Run]:
 
 def _sqlalchemy(connection: Any) -> tuple[Dialect, Run]:
     text = sys.modules["sqlalchemy"].text
-    return _dialect(connection.dialect.name), lambda sql, parameters: connection.execute(
-        text(sql), parameters
-    ).fetchall()
+
+    def run(sql: str, parameters: Parameters) -> Any:
+        result = connection.execute(text(sql), parameters)
+        return result.fetchall() if result.returns_rows else ()
+
+    return _dialect(connection.dialect.name), run
 
 
 def _session(session: Any) -> tuple[Dialect, Run]:
@@ -186,7 +248,8 @@ def _asqlalchemy(connection: Any) -> tuple[Dialect, AsyncRun]:
     text = sys.modules["sqlalchemy"].text
 
     async def run(sql: str, parameters: Parameters) -> Any:
-        return (await connection.execute(text(sql), parameters)).fetchall()
+        result = await connection.execute(text(sql), parameters)
+        return result.fetchall() if result.returns_rows else ()
 
     bind = connection.get_bind() if hasattr(connection, "get_bind") else connection
     return _dialect(bind.dialect.name), run

@@ -9,22 +9,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from duly.errors import NotMigrated, StoreUnavailable
 from duly.store.base import Store
 
-_LEDGER = """
+T = TypeVar("T")
+
+LEDGER = """
 create table if not exists duly_migration (
     version     integer primary key,
     name        text not null,
     applied_at  timestamp not null default current_timestamp
 )
 """
+VERSION = "select coalesce(max(version), 0) from duly_migration"
 # Version and name come from our own file names; no parameter style fits every driver that may carry this.
 _APPLIED = "insert into duly_migration (version, name) values ({:d}, '{:.200}')"
 
@@ -53,31 +57,45 @@ def migrate(
     patience: float = 60.0,
 ) -> list[str]:
     """Bring the schema up to date; returns the names of what was applied."""
+
+    def act(migration: Migration) -> bool:
+        with store.migrations() as connection:
+            return apply(connection, migration)
+
     done = []
+    # A look first: it takes no lock, and nearly always there is nothing to do.
+    have = _patiently(partial(current, store), patience)
     for migration in migrations(dialect_of(store), folder):
-        give_up = time.monotonic() + patience
-        while True:
-            try:
-                with store.migrations() as connection:
-                    if apply(connection, migration):
-                        tell(migration.name)
-                        done.append(migration.name)
-                break
-            except StoreUnavailable:
-                if time.monotonic() > give_up:
-                    raise
-                time.sleep(0.2)
+        if migration.version > have and _patiently(partial(act, migration), patience):
+            tell(migration.name)
+            done.append(migration.name)
     return done
+
+
+def _patiently(act: Callable[[], T], patience: float) -> T:
+    give_up = time.monotonic() + patience
+    while True:
+        try:
+            return act()
+        except StoreUnavailable:
+            if time.monotonic() > give_up:
+                raise
+            time.sleep(0.2)
 
 
 def apply(connection: Any, migration: Migration) -> bool:
     """Run one migration on a connection inside a transaction; False when it was applied before."""
-    if version_on(connection, create=True) >= migration.version:
+    if version_on(connection) >= migration.version:
         return False
-    for statement in statements(migration.sql):
+    for statement in statements_of(migration):
         connection.execute(statement)
-    connection.execute(_APPLIED.format(migration.version, migration.name))
     return True
+
+
+def statements_of(migration: Migration) -> Iterator[str]:
+    """What a migration does, down to the line in the ledger."""
+    yield from statements(migration.sql)
+    yield _APPLIED.format(migration.version, migration.name)
 
 
 def statements(sql: str) -> Iterator[str]:
@@ -93,18 +111,16 @@ def statements(sql: str) -> Iterator[str]:
             lines = []
 
 
-def version_on(connection: Any, create: bool = False) -> int:
-    if create:
-        connection.execute(_LEDGER)
-    row = connection.execute("select coalesce(max(version), 0) from duly_migration").fetchone()
-    return int(row[0])
+def version_on(connection: Any) -> int:
+    """The version of the schema on a connection inside a transaction, whose ledger is made if there is none."""
+    connection.execute(LEDGER)
+    return int(connection.execute(VERSION).fetchone()[0])
 
 
 def current(store: Store) -> int:
     """The version of the database's schema; 0 when it has none."""
     try:
-        with store.transaction() as connection:
-            return version_on(connection)
+        return int(store.read("schema_version", {})[0][0])
     except NotMigrated:
         return 0
 

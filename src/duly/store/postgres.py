@@ -63,6 +63,7 @@ from duly.store.base import (
     members_of,
     not_ours,
     notes_of,
+    one_at_a_time,
     only_moves_on,
     open_heads,
     place_of,
@@ -647,14 +648,17 @@ class PostgresStore:
         most: int,
         plan: Plan,
         connection: Connection | None = None,
+        without: Sequence[int] = (),
     ) -> int:
         with self._joining(connection) as connection:
             if which is None:
-                schedules = self._due_schedules(now, most, connection)
+                schedules = self._due_schedules(now, most, connection, without)
                 items = self._last_items(schedules, connection)
             else:
                 schedules = [Schedule(*row) for row in self._run("some_schedules", {"ids": _ints(which)}, connection)]
                 items = [Item(*row) for row in self._run("waiting_of", {"ids": _ints(which)}, connection)]
+                single = {"ids": _ints(one_at_a_time(schedules))}
+                items += [Item(*row) for row in self._run("running_of", single, connection)]
             if not schedules:
                 return 0
             revisions = plan(schedules, live_by_schedule(items))
@@ -670,11 +674,13 @@ class PostgresStore:
         self._run("lock_waiting", {"ids": replaced}, connection)
         return [Item(*row) for row in self._run("fetch", {"ids": _ints([e.last_item or 0 for e in last])}, connection)]
 
-    def _due_schedules(self, now: datetime, most: int, connection: Connection) -> list[Schedule]:
+    def _due_schedules(
+        self, now: datetime, most: int, connection: Connection, without: Sequence[int]
+    ) -> list[Schedule]:
         """The oldest, but first some of those that have just become due: a backlog must not make them late."""
         rows: list[Any] = []
         for since, part in ((now - FRESH, most // 2), (EPOCH, most)):
-            seen = _ints([row[0] for row in rows])
+            seen = _ints([*without, *(row[0] for row in rows)])
             parameters = {"since": since, "now": now, "seen": seen, "most": part - len(rows)}
             rows += self._run("due_schedules", parameters, connection)
         return [Schedule(*row) for row in rows]

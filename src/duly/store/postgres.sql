@@ -396,7 +396,7 @@ select id, task, key, queue, rank, args, rule, zone, catch_up, max_lateness, ove
        paused_at, broken_at, failures, last_at, last_item, last_success_at, last_error, fingerprint, unchanged, skipped,
        keep, created_at
   from duly_schedule
- where next_at between :since and :now and not id = any(:seen::bigint[])
+ where next_at between :since and :now and id not in (select unnest(:seen::bigint[]))
  order by next_at, id
  limit :most
    for update skip locked
@@ -449,7 +449,10 @@ select id, task, key from duly_schedule where is_declared order by id
 select rule from duly_schedule where ring = :ring order by slot, id limit 1
 
 -- name: next_schedule
-select min(next_at) as next_at from duly_schedule where next_at is not null
+-- When the next one is due, past those that are set aside.
+select min(next_at) as next_at
+  from duly_schedule
+ where next_at is not null and id not in (select value::bigint from json_array_elements_text(:without::json))
 
 -- name: close
 delete from duly_lease where fence = any(:closed::bigint[])
@@ -491,6 +494,14 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
   from duly_item
  where schedule_id = any(:ids::bigint[]) and state = 'waiting'
    for update
+
+-- name: running_of
+-- What runs of these schedules. No lock: whoever settles one holds it, and wants its schedule next.
+select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key::text, args, attempt,
+       max_attempts, failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak,
+       fingerprint, expires_at, revivals
+  from duly_item
+ where schedule_id = any(:ids::bigint[]) and state = 'running'
 
 -- name: lock_waiting
 -- Those of these items that wait: until the end of the transaction nobody can claim them.
@@ -665,10 +676,28 @@ update duly_worker set seen_at = :now, left_at = :now where name = :name
 -- name: forget_workers
 delete from duly_worker where seen_at < :before and seen_at < (select max(seen_at) from duly_worker)
 
+-- name: idle_meters
+-- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
+select name, hits[cardinality(hits)] as at
+  from duly_meter
+ where name > :after and most is null and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)
+ order by name
+ limit :most
+
 -- name: forget_meters
--- Meters that have counted nothing for long, and that nobody set.
+-- Those of these that are idle still.
 delete from duly_meter
- where most is null and name not like 'window:%' and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)
+ where name = any(array(select json_array_elements_text(:names::json))) and most is null
+   and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)
+
+-- name: oldest_note
+-- The earliest time among the first lines. Ids are in the order of time, but for what clocks do.
+select min(at) as at from (select at from duly_audit order by id limit :most) f
+
+-- name: forget_notes
+-- The next portion of the audit log that is old enough, but for what another worker is about to forget.
+delete from duly_audit
+ where id = any(array(select id from duly_audit order by id limit :most for update skip locked)) and at < :before
 
 -- name: workers
 select name, tasks, started_at, seen_at
@@ -703,3 +732,6 @@ select name, since, message, details, told_at from duly_alert order by name
 
 -- name: broken
 select count(*) from duly_schedule where broken_at is not null
+
+-- name: schema_version
+select coalesce(max(version), 0) from duly_migration

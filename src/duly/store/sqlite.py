@@ -8,14 +8,12 @@ corrupt it.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import queue
+import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby, zip_longest
@@ -65,6 +63,7 @@ from duly.store.base import (
     members_of,
     not_ours,
     notes_of,
+    one_at_a_time,
     only_moves_on,
     open_heads,
     place_of,
@@ -73,14 +72,18 @@ from duly.store.base import (
 )
 from duly.store.granting import Rations, leases_for, once, ration, under
 from duly.store.sql import sections
+from duly.store.turns import turn
+
+log = logging.getLogger("duly.store")
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 # How soon another process's put is seen: a read of one counter, no transaction.
 GLANCE = 0.02
 
+# What SQLite says of a table or column that a migration would have made.
+MISSING = ("no such table", "no such column", "has no column named")
+
 _MICROSECOND = timedelta(microseconds=1)
-# Whose turn it is to write to a file, among the threads of this process.
-_TURNS: dict[str, threading.Lock] = {}
 
 
 class SqliteStore:
@@ -127,52 +130,8 @@ class SqliteStore:
             raise StoreError(f"{self.path} is not a SQLite database: {error}") from error
         return connection
 
-    @contextmanager
-    def _queue(self) -> Iterator[None]:
-        """This thread's turn to write, then this process's: the kernel would let us wait for ourselves for ever."""
-        ours = _TURNS.setdefault(os.path.realpath(self.path), threading.Lock())
-        if not ours.acquire(timeout=self._timeout):
-            raise StoreUnavailable(
-                f"{self.path}: a transaction of this process is open for {self._timeout:g} seconds and more; "
-                "inside one, write on its own connection"
-            )
-        try:
-            turn = self._turn()
-            try:
-                yield
-            finally:
-                # Released by word, not by the close alone: a process forked meanwhile has the same lock open.
-                fcntl.flock(turn, fcntl.LOCK_UN)
-                os.close(turn)
-        finally:
-            ours.release()
-
-    def _turn(self) -> int:
-        """The lock between processes: in the kernel's queue for it, but not for ever."""
-        turn = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        with suppress(BlockingIOError):
-            fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return turn
-        # A wait in the kernel has no end of its own, so a thread waits, and keeps the file if nobody waits for it.
-        taken: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        over = threading.Lock()
-
-        def wait() -> None:
-            fcntl.flock(turn, fcntl.LOCK_EX)
-            if over.acquire(blocking=False):
-                taken.put(True)
-            else:
-                os.close(turn)
-
-        threading.Thread(target=wait, name="duly-turn", daemon=True).start()
-        try:
-            taken.get(timeout=self._timeout)
-        except queue.Empty:
-            if over.acquire(blocking=False):  # pragma: no branch - else it came at the last moment
-                raise StoreUnavailable(
-                    f"{self.path}: another process has been writing for {self._timeout:g} seconds and more"
-                ) from None
-        return turn
+    def _queue(self) -> AbstractContextManager[None]:
+        return turn(self.path, self._timeout)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -188,8 +147,8 @@ class SqliteStore:
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         with self._errors():
-            connection.execute("begin immediate")
-            try:
+            try:  # from here on: an exception from a signal may come at any moment, and must not leave it open
+                connection.execute("begin immediate")
                 yield connection
                 connection.execute("commit")
             except BaseException:
@@ -198,9 +157,15 @@ class SqliteStore:
                 raise
 
     def _checkpoint(self, writer: sqlite3.Connection) -> None:
+        """Now and then. If it fails, what was written is safe in the WAL all the same, and the next one goes on."""
         self._commits += 1
-        if self._commits % 64 == 0 and Path(f"{self.path}-wal").stat().st_size > CHECKPOINT_BYTES:
-            writer.execute("pragma wal_checkpoint(passive)")
+        if self._commits % 64:
+            return
+        try:
+            if Path(f"{self.path}-wal").stat().st_size > CHECKPOINT_BYTES:
+                writer.execute("pragma wal_checkpoint(passive)")
+        except (sqlite3.Error, OSError) as error:
+            log.warning("%s: a checkpoint failed, and will be tried again: %s", self.path, error)
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -215,7 +180,7 @@ class SqliteStore:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if "no such table" in str(error) or "no such column" in str(error):
+            if any(words in str(error) for words in MISSING):
                 raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
             raise StoreUnavailable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
@@ -518,35 +483,40 @@ class SqliteStore:
         most: int,
         plan: Plan,
         connection: sqlite3.Connection | None = None,
+        without: Sequence[int] = (),
     ) -> int:
-        if which is None and not self._is_any_due(now):
+        if which is None and not self._is_any_due(now, without):
             return 0
         with self._joining(connection) as writer:
             if which is None:
-                schedules = self._due_schedules(writer, now, most)
+                schedules = self._due_schedules(writer, now, most, without)
                 last = [each.last_item for each in schedules if each.last_item is not None]
                 rows = writer.execute(self._sql["fetch"], {"ids": _json(last)}).fetchall()
             else:
                 ids = {"ids": _json(list(which))}
                 schedules = _schedules(writer.execute(self._sql["some_schedules"], ids))
                 rows = writer.execute(self._sql["waiting_of"], ids).fetchall()
+                single = {"ids": _json(one_at_a_time(schedules))}
+                rows += writer.execute(self._sql["running_of"], single).fetchall()
             if not schedules:
                 return 0
             revisions = plan(schedules, live_by_schedule(Item(*_fetch_row(row)) for row in rows))
             self._apply_revisions(writer, {each.id: each for each in schedules}, revisions, now)
         return len(schedules)
 
-    def _is_any_due(self, now: datetime) -> bool:
+    def _is_any_due(self, now: datetime, without: Sequence[int]) -> bool:
         """A look that keeps no writer waiting."""
-        next_at = self._read("next_schedule", {})[0][0]
+        next_at = self._read("next_schedule", {"without": _json(list(without))})[0][0]
         return next_at is not None and next_at <= to_int(now)
 
-    def _due_schedules(self, writer: sqlite3.Connection, now: datetime, most: int) -> list[Schedule]:
+    def _due_schedules(
+        self, writer: sqlite3.Connection, now: datetime, most: int, without: Sequence[int]
+    ) -> list[Schedule]:
         """The oldest, but first some of those that have just become due: a backlog must not make them late."""
         found: list[Schedule] = []
         for since, part in ((now - FRESH, most // 2), (EPOCH, most)):
             parameters = {
-                "since": to_int(since), "now": to_int(now), "seen": _json([each.id for each in found]),
+                "since": to_int(since), "now": to_int(now), "seen": _json([*without, *(each.id for each in found)]),
                 "most": part - len(found),
             }  # fmt: skip
             found += _schedules(writer.execute(self._sql["due_schedules"], parameters))
@@ -664,7 +634,8 @@ class SqliteStore:
         try:
             seen = None
             while not stop.is_set():
-                version = connection.execute("pragma data_version").fetchone()[0]
+                with self._errors():
+                    version = connection.execute("pragma data_version").fetchone()[0]
                 if version != seen:
                     seen = version
                     tell(None)

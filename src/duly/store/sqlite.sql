@@ -287,7 +287,10 @@ select id, task, key from duly_schedule where is_declared order by id
 select rule from duly_schedule where ring = :ring order by slot, id limit 1
 
 -- name: next_schedule
-select min(next_at) as next_at from duly_schedule where next_at is not null
+-- When the next one is due, past those that are set aside.
+select min(next_at) as next_at
+  from duly_schedule
+ where next_at is not null and id not in (select value from json_each(:without))
 
 -- name: close
 delete from duly_lease where fence in (select value from json_each(:closed))
@@ -324,6 +327,13 @@ select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_ke
        failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals, owner
   from duly_item
  where schedule_id in (select value from json_each(:ids)) and state = 'waiting'
+
+-- name: running_of
+-- What runs of these schedules.
+select id, task, queue, lane, rank, state, planned_at, due_at, key, execution_key, args, attempt, max_attempts,
+       failures, crashes, losses, fence, claimed_by, started_at, trace, schedule_id, streak, fingerprint, expires_at, revivals
+  from duly_item
+ where schedule_id in (select value from json_each(:ids)) and state = 'running'
 
 -- name: old
 -- The next rows by id, with when they finished if they are done or cancelled.
@@ -485,10 +495,28 @@ update duly_worker set seen_at = :now, left_at = :now where name = :name
 -- name: forget_workers
 delete from duly_worker where seen_at < :before and seen_at < (select max(seen_at) from duly_worker)
 
+-- name: idle_meters
+-- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
+select name, json_extract(hits, '$[#-1]') as at
+  from duly_meter
+ where name > :after and most is null and coalesce(json_extract(hits, '$[#-1]'), 0) < :before
+ order by name
+ limit :most
+
 -- name: forget_meters
--- Meters that have counted nothing for long, and that nobody set.
+-- Those of these that are idle still.
 delete from duly_meter
- where most is null and name not like 'window:%' and coalesce(json_extract(hits, '$[#-1]'), 0) < :before
+ where name in (select value from json_each(:names)) and most is null
+   and coalesce(json_extract(hits, '$[#-1]'), 0) < :before
+
+-- name: oldest_note
+-- The earliest time among the first lines. Ids are in the order of time, but for what clocks do.
+select min(at) as at from (select at from duly_audit order by id limit :most) f
+
+-- name: forget_notes
+-- The next portion of the audit log that is old enough.
+delete from duly_audit
+ where id in (select id from duly_audit order by id limit :most) and at < :before
 
 -- name: workers
 select name, tasks, started_at, seen_at
@@ -523,3 +551,6 @@ select name, since, message, details, told_at from duly_alert order by name
 
 -- name: broken
 select count(*) from duly_schedule where broken_at is not null
+
+-- name: schema_version
+select coalesce(max(version), 0) from duly_migration

@@ -15,7 +15,7 @@ from fastapi import Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from duly import Duly
+from duly import Duly, codec
 from duly.errors import InputError, KeyConflict, UnknownTask
 from duly.model import NewItem, Placed
 from duly.people import Principal
@@ -101,11 +101,20 @@ class Desk:
 
     # -- masks
 
-    def masked(self, value: Any) -> Any:
-        """The same without what nobody should read over a shoulder: values by the names they go under."""
+    def masked(self, value: Any, is_revealed: bool = False, level: int = 0) -> Any:
+        """The same without what nobody should read over a shoulder: values by the names they go under.
+
+        Nor what lies too deep to be written out: a row may be older than the bounds of what is kept.
+        """
+        if level > codec.DEPTH and isinstance(value, dict | list):
+            return codec.TOO_DEEP
         if isinstance(value, dict):
-            return {name: MASK if self._is_secret(name, inner) else self.masked(inner) for name, inner in value.items()}
-        return [self.masked(inner) for inner in value] if isinstance(value, list) else value
+            return {
+                name: MASK if not is_revealed and self._is_secret(name, inner)
+                else self.masked(inner, is_revealed, level + 1)
+                for name, inner in value.items()
+            }  # fmt: skip
+        return [self.masked(inner, is_revealed, level + 1) for inner in value] if isinstance(value, list) else value
 
     def unmasked(self, value: Any, known: Any) -> Any:
         """What someone sends back who saw it masked: a mask stands for what is there."""

@@ -104,12 +104,13 @@ def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
     row = find(desk, principal, item_id)
     if row.state not in ("waiting", "failed"):
         raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
-    args = codec.encode(row.args)
-    if edit.args is not None:
+    if edit.args is None:
+        args = desk.app.store.fetch([item_id])[0].args
+    else:
         args = desk.task(row.task).checked_args(desk.args(desk.unmasked(edit.args, row.args), OPTIONS))
     before = {"args": row.args, "dueAt": row.due_at, "rank": row.rank}
     after = {
-        "args": codec.decode(args), "dueAt": edit.due_at or row.due_at,
+        "args": codec.shown(args), "dueAt": edit.due_at or row.due_at,
         "rank": row.rank if edit.rank is None else edit.rank,
     }  # fmt: skip
     values = {
@@ -189,6 +190,5 @@ def shown(desk: Desk, row: OwnedRow, is_masked: bool = True) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in row.__struct_fields__}
     if row.key is not None and row.owner is not None:
         values["key"] = row.key.removeprefix(f"{row.owner}/")
-    if is_masked:
-        values.update({name: desk.masked(values[name]) for name in ("args", "result", "progress")})
+    values.update({name: desk.masked(values[name], not is_masked) for name in ("args", "result", "progress")})
     return values

@@ -103,4 +103,4 @@ def list_audit(
 
 def note_out(desk: Desk, note: Note) -> dict[str, Any]:
     values = {name: getattr(note, name) for name in note.__struct_fields__}
-    return {**values, "details": desk.masked(codec.decode(note.details))}
+    return {**values, "details": desk.masked(codec.shown(note.details))}

@@ -190,8 +190,8 @@ def shown(desk: Desk, schedule: Schedule) -> dict[str, Any]:
     if schedule.owner is not None:
         values["key"] = schedule.key.removeprefix(f"{schedule.owner}/")
     values.update(
-        args=desk.masked(codec.decode(schedule.args)),
-        keep=None if schedule.keep is None else desk.masked(codec.decode(schedule.keep)),
+        args=desk.masked(codec.shown(schedule.args)),
+        keep=None if schedule.keep is None else desk.masked(codec.shown(schedule.keep)),
         describe=desk.app.schedules.describe(schedule),
         state="broken" if schedule.broken_at else "paused" if schedule.paused_at else "active",
     )
