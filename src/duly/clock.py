@@ -12,6 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from duly.forks import renew_in_children
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # A measured step larger than this is a clock that was set, not one that drifts.
@@ -46,6 +48,10 @@ class DatabaseClock:
         self._read = read
         self._offset: float | None = None
         self._steady_since = -float("inf")
+        self.renew()
+        renew_in_children(self)
+
+    def renew(self) -> None:
         self._lock = threading.Lock()
 
     def now(self) -> datetime:
