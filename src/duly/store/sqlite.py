@@ -66,7 +66,7 @@ from duly.store.base import (
     schedule_parameters,
 )
 from duly.store.sql import sections
-from duly.store.turns import mind_forks, turn_at
+from duly.store.turns import leave, mind_forks, turn_at
 
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 # How soon another process's put is seen: a read of one counter, no transaction.
@@ -113,11 +113,7 @@ class SqliteStore:
 
     def connect(self) -> sqlite3.Connection:
         """A connection with our settings."""
-        if self.turn.is_torn:
-            raise StoreError(
-                f"{self.path}: this process was forked while its parent was inside a transaction, so it must not use "
-                "the file; fork outside of transactions, or start processes by spawn"
-            )
+        self._check_fork()
         try:
             connection = sqlite3.connect(
                 self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -136,6 +132,13 @@ class SqliteStore:
             raise StoreError(f"{self.path} is not a SQLite database: {error}") from error
         return connection
 
+    def _check_fork(self) -> None:
+        if self.turn.is_torn:
+            raise StoreError(
+                f"{self.path}: this process was forked while its parent was inside a transaction, so it must not use "
+                "the file; fork outside of transactions, or start processes by spawn"
+            )
+
     @contextmanager
     def _queue(self) -> Iterator[None]:
         """This thread's turn to write, then this process's: the kernel would let us wait for ourselves for ever."""
@@ -151,10 +154,12 @@ class SqliteStore:
                 yield
             finally:
                 # Released by word, not by the close alone: a process forked meanwhile has the same lock open.
-                fcntl.flock(turn, fcntl.LOCK_UN)
-                os.close(turn)
+                if not ours.is_torn:
+                    fcntl.flock(turn, fcntl.LOCK_UN)
+                    os.close(turn)
         finally:
-            ours.release()
+            if not ours.is_torn:
+                ours.release()
 
     def _turn(self) -> int:
         """The lock between processes: in the kernel's queue for it, but not for ever."""
@@ -200,9 +205,10 @@ class SqliteStore:
             connection.execute("begin immediate")
             try:
                 yield connection
+                self._check_fork()
                 connection.execute("commit")
             except BaseException:
-                if connection.in_transaction:
+                if not self.turn.is_torn and connection.in_transaction:
                     connection.execute("rollback")
                 raise
 
@@ -642,7 +648,10 @@ class SqliteStore:
             with self._queue(), self._transaction(connection):
                 yield connection
         finally:
-            connection.close()
+            if self.turn.is_torn:
+                leave(connection)
+            else:
+                connection.close()
 
     @contextmanager
     def migrations(self) -> Iterator[sqlite3.Connection]:

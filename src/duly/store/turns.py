@@ -8,6 +8,7 @@ within one, the child must not use that file at all.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import time
@@ -52,7 +53,6 @@ class Opened(Protocol):
 _TURNS: dict[str, Turn] = {}
 _STORES: WeakSet[Opened] = WeakSet()
 _HELD: list[threading.Lock | Turn] = []  # while a fork is under way
-_LEFT: list[Any] = []  # connections of a parent: to close one here could harm the file
 
 
 def turn_at(path: str) -> Turn:
@@ -61,6 +61,11 @@ def turn_at(path: str) -> Turn:
 
 def mind_forks(store: Opened) -> None:
     _STORES.add(store)
+
+
+def leave(connection: Any) -> None:
+    """Never close this connection of a parent, not even at the end of the process: that could harm the file."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _before() -> None:
@@ -92,7 +97,8 @@ def _after_in_child() -> None:
             store.turn.is_torn = True
             if store.turn.file is not None:  # or a parent that dies would leave its lock with us
                 os.close(store.turn.file)
-        _LEFT.extend(store.let_go())
+        for connection in store.let_go():
+            leave(connection)
         store.writer_lock, store.reader_lock = threading.Lock(), threading.Lock()
     for turn in _TURNS.values():
         turn._lock, turn.holder, turn.file = threading.Lock(), None, None
