@@ -18,6 +18,7 @@ from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, load
 from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
+from duly.forks import renew_in_children
 from duly.model import Cancel, Discarded, NewItem, Outcome, Placed, Revived
 from duly.people import People
 from duly.policy.limits import Limit, parse_limit
@@ -76,7 +77,8 @@ class Duly:
         self._store = store
         self._bare: Store | None = None  # a store that nobody has used yet but to ask for the time
         self._clock = clock
-        self._opening = threading.Lock()
+        self.renew()
+        renew_in_children(self)
         self.telemetry = Telemetry(self)
         self.schedules = Schedules(self)
         self.people = People(self)
@@ -85,6 +87,10 @@ class Duly:
         # Tasks of our own, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
         self.system[acts.TASK] = acts.acts_on(self)
+
+    def renew(self) -> None:
+        """Nobody is opening the store: also not in a process that was forked while someone was."""
+        self._opening = threading.Lock()
 
     # -- tasks
 

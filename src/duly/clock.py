@@ -12,6 +12,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+from duly.forks import renew_in_children
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 # A measured step larger than this is a clock that was set, not one that drifts.
@@ -41,6 +43,10 @@ class DatabaseClock:
     def __init__(self, read: Callable[[], datetime]) -> None:
         self._read = read
         self._offset: float | None = None
+        self.renew()
+        renew_in_children(self)
+
+    def renew(self) -> None:
         self._lock = threading.Lock()
 
     def now(self) -> datetime:

@@ -89,7 +89,7 @@ def knock(url: str) -> None:
 def _versions() -> Finding:
     import sqlite3
 
-    names = ("duly", "msgspec", "click", "rich", "prometheus-client", "psycopg", "psycopg-pool")
+    names = ("duly", "msgspec", "click", "rich", "prometheus-client", "psycopg")
     found = [f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"]
     for name in names:
         try:

@@ -10,6 +10,7 @@ DulyError
 ├── LeaseLost             the item is no longer this attempt's to settle; its effects were rolled back
 └── StoreError            the database said no
     ├── StoreUnavailable  it cannot be reached now; trying again may help
+    │   └── StoreBusy     this process has all its connections in use, for too long to wait for one
     └── NotMigrated       its schema is older or newer than this code; says which command helps
 """
 
@@ -58,6 +59,10 @@ class StoreError(DulyError):
 
 
 class StoreUnavailable(StoreError):
+    pass
+
+
+class StoreBusy(StoreUnavailable):
     pass
 
 

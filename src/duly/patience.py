@@ -8,6 +8,7 @@ from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
 from duly.errors import StoreUnavailable
+from duly.forks import renew_in_children
 
 T = TypeVar("T")
 
@@ -18,6 +19,11 @@ class Patient(Generic[T]):
     def __init__(self, ask: Callable[[], T], seconds: float) -> None:
         self._ask = ask
         self._seconds = seconds
+        self.renew()
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """With no question open: one of before a fork is answered in the parent."""
         self._open: Future[T] | None = None
         self._lock = threading.Lock()
 

@@ -138,11 +138,11 @@ def test_idle_workers_are_told_at_the_callers_commit_and_not_before(scene: Scene
             marker.put(at=AT)
             head = news.get(timeout=30)
             assert head is not None
-            assert head.queue == "marker"
+            assert head.line.queue == "marker"
             await caller.commit()
             head = news.get(timeout=30)
             assert head is not None
-            assert (head.queue, head.due_at) == ("ring", AT)
+            assert (head.line.queue, head.due_at) == ("ring", AT)
 
     try:
         play(story(), scene.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
@@ -13,14 +14,17 @@ from msgspec import Struct
 from duly import codec
 from duly.attempt import Attempt
 from duly.decide import decide
-from duly.errors import DulyError, InputError, LeaseLost
-from duly.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Verdict, cut
+from duly.errors import DulyError, InputError, LeaseLost, StoreBusy
+from duly.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Released, Verdict, cut
 from duly.policy.retry import class_name, class_names
 from duly.task import Task
 from duly.telemetry import is_tracing
 
 if TYPE_CHECKING:
     from duly.app import Duly
+
+
+WAITING = 0.8  # the part of a try's deadline that it may wait for a connection
 
 
 class Settled(Struct, frozen=True):
@@ -46,7 +50,9 @@ class Caller:
         tries = item.max_attempts or task.tries
         opener: Callable[[], AbstractContextManager[Any]] | None = None
         if not task.is_async and not task.batch:
-            opener = partial(self._store.transaction, is_handlers=True)
+            # It waits for a connection while there is time left to use it: to wait too long is not the item's fault.
+            until = time.monotonic() + WAITING * task.deadline
+            opener = partial(self._store.transaction, is_handlers=True, until=until)
         return Attempt(item, tries, self._report, opener)
 
     async def acall(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
@@ -167,6 +173,8 @@ def failure(error: Exception) -> Outcome:
         return Failed("a Fingerprint is returned, not raised", ("duly.InputError",))
     if isinstance(error, Verdict):
         return error
+    if isinstance(error, StoreBusy):  # others of this process had all its connections: nobody's failure
+        return Released()
     frames = "".join(traceback.format_exception(error, limit=-8))
     return Failed(cut(f"{class_name(type(error))}: {_words(error)}\n\n{frames}".strip()), class_names(error))
 

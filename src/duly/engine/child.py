@@ -29,6 +29,7 @@ from duly.model import (
     NewItem,
     NotFound,
     Outcome,
+    Released,
     Skip,
     Snooze,
     Throttled,
@@ -90,6 +91,8 @@ def to_wire(outcome: Outcome | Settled) -> Verdict:
             return Verdict("throttled", number=outcome.delay)
         case Snooze():
             return Verdict("snooze", number=outcome.delay)
+        case Released():
+            return Verdict("released")
         case _:
             kind = next(kind for kind, reasoned in _REASONED.items() if isinstance(outcome, reasoned))
             return Verdict(kind, text=outcome.reason)  # type: ignore[union-attr]
@@ -109,6 +112,8 @@ def from_wire(verdict: Verdict) -> Outcome | Settled:
             return Throttled(verdict.number)
         case "snooze":
             return Snooze(verdict.number)
+        case "released":
+            return Released()
         case kind:
             return _REASONED[kind](verdict.text)
 

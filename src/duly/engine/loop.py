@@ -1,13 +1,15 @@
 """The one loop: calls `tick(now)`, which returns when to come back, until told to stop.
 
-A tick that finds the database away is called again after a growing pause; any other error is logged and does the same,
-so one bad moment never ends a chore. Tests and simulations call ticks themselves.
+A tick that finds the database away is called again after a growing pause, of a second at most, so that work goes on
+soon after it is back; any other error is logged and does the same, so one bad moment never ends a chore. What goes on
+failing is told now and then. Tests and simulations call ticks themselves.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 
@@ -18,7 +20,8 @@ log = logging.getLogger("duly.engine")
 
 Tick = Callable[[datetime], datetime]
 
-_PAUSES = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_PAUSES = (0.1, 0.2, 0.5, 1.0)
+TELL_EVERY = 30.0  # seconds between two lines of the log about the same trouble
 
 
 class Loop:
@@ -26,6 +29,10 @@ class Loop:
         self._tick = tick
         self._clock = clock
         self.name = name
+        self.trouble: Exception | None = None  # why the last tick failed
+        self._failing_since = 0.0
+        self._told_at = -TELL_EVERY
+        self._ticking_since: float | None = None
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"duly-{name}", daemon=True)
@@ -48,21 +55,44 @@ class Loop:
     def join(self, timeout: float | None = None) -> None:
         self._thread.join(timeout)
 
+    def stands_still_for(self) -> float:
+        """For how many seconds it has got nowhere: in one tick, or failing for another reason than the database."""
+        began = self._ticking_since
+        in_tick = 0.0 if began is None else time.monotonic() - began
+        is_broken = self.trouble is not None and not isinstance(self.trouble, StoreUnavailable)
+        return max(in_tick, time.monotonic() - self._failing_since if is_broken else 0.0)
+
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
             self._wake.clear()
+            self._ticking_since = time.monotonic()
             try:
                 pause = (self._tick(self._clock.now()) - self._clock.now()).total_seconds()
-                failures = 0
             except Exception as error:
+                self._ticking_since = None
                 pause = _PAUSES[min(failures, len(_PAUSES) - 1)]
                 failures += 1
-                if isinstance(error, StoreUnavailable):
-                    log.warning("%s waits %.1f s: %s", self.name, pause, error)
-                else:
-                    log.exception("%s failed, goes on in %.1f s", self.name, pause)
+                self._tell(error)
                 self._stop.wait(pause)
                 continue
+            self._ticking_since = None
+            if failures:
+                log.info("%s goes on after %.1f s", self.name, time.monotonic() - self._failing_since)
+                failures, self.trouble, self._told_at = 0, None, -TELL_EVERY
             if pause > 0:
                 self._wake.wait(pause)
+
+    def _tell(self, error: Exception) -> None:
+        now = time.monotonic()
+        if self.trouble is None:
+            self._failing_since = now
+        is_known = type(error) is type(self.trouble)
+        self.trouble = error
+        if is_known and now - self._told_at < TELL_EVERY:
+            return
+        self._told_at = now
+        if isinstance(error, StoreUnavailable):
+            log.warning("%s waits for the database: %s", self.name, error)
+        else:
+            log.error("%s failed and goes on", self.name, exc_info=error)

@@ -3,7 +3,8 @@
     news ─▶ claimer ─▶ pools ─▶ settler ─▶ store          keeper, rescuer, pruner and clock beside them
 
 Stopping: claim nothing more and give back what has not begun; keep beating while handlers finish; after
-`drain_seconds`, or at once when asked a second time, stop the handlers and give their attempts back.
+`drain_seconds`, or at once when asked a second time, stop the handlers and give their attempts back. What a database
+that is away does not take within a few seconds more is logged and left: it will run again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -37,6 +38,7 @@ from duly.engine.work import Hands, Work
 from duly.errors import ConfigError, StoreUnavailable
 from duly.model import Released
 from duly.outbound.http import post_json
+from duly.patience import Patient
 from duly.store import migrate
 from duly.store.base import News
 from duly.task import Task
@@ -51,6 +53,12 @@ MEASURE_EVERY = timedelta(seconds=60)
 RECUR_EVERY = 6
 # With this many verdicts unwritten, the database is the bottleneck: claim no more.
 BACKLOG = 4_000
+# Seconds that a stopping worker takes to write its last results, and to end each of its other parts.
+LAST_WRITES, LAST_PART = 2.5, 0.5
+# The same for one that was asked twice.
+IN_A_HURRY = 0.25
+# The least that a beat waits for its answer, however often it comes.
+BEAT_TIMEOUT = 2.0
 
 
 class Worker:
@@ -64,8 +72,9 @@ class Worker:
         chosen = {**app.system, **chosen}
         self._tasks = chosen
         self._hands = Hands()
-        # The keeper has a store, and so a connection, of its own.
-        self._keeper_store = app.observed(app.store.twin())
+        # The keeper has a store, and so a connection, of its own; it gives a silent one up while leases still last.
+        patience = min(settings.store_timeout_seconds, max(settings.beat_seconds, BEAT_TIMEOUT))
+        self._keeper_store = app.observed(app.store.twin(patience))
         self._store = app.observed(app.store)
         self._settler = Settler(self._store, app.all_tasks, self._hands)
         self._keeper = Keeper(self._keeper_store, self._hands, lease=settings.lease_seconds, beat=settings.beat_seconds)
@@ -121,6 +130,7 @@ class Worker:
         self._claimer.heard = self._claims.wake
         self._companions = [each for each in app.companions if each.task.name in chosen]
         self._signals = 0
+        self._is_waiting = False
         self._stop = threading.Event()
         self._hurry = threading.Event()
         self._watch_stop = threading.Event()
@@ -128,7 +138,9 @@ class Worker:
     # -- life
 
     def start(self) -> None:
+        self._is_waiting = True
         migrate.check(self.app.store)
+        self._is_waiting = False
         self._clock.now()
         self.app.schedules.reconcile()
         for companion in self._companions:  # before anything is claimed that needs them
@@ -153,6 +165,8 @@ class Worker:
     def _on_signal(self, *_: object) -> None:
         # Nothing but a count: whatever takes a lock here could wait for the very thread that it interrupted.
         self._signals += 1
+        if self._is_waiting:  # for a database that is away: nothing has begun that would have to end
+            raise SystemExit(0)
 
     def ailing(self) -> str | None:
         """What is wrong with this worker, in a few words; None when it can do its work."""
@@ -160,6 +174,10 @@ class Worker:
         dead = [loop.name for loop in loops if not loop.is_alive()]
         if dead:
             return f"not running: {', '.join(dead)}"
+        most = 2 * self.app.settings.store_timeout_seconds + LAST_WRITES
+        still = [loop.name for loop in (self._claims, self._settles, self._beats) if loop.stands_still_for() > most]
+        if still:
+            return f"the work stands still for more than {most:g} s: {', '.join(still)}"
         if any(isinstance(pool, AsyncPool) and pool.is_blocked() for pool in self._pools):
             return "an async handler blocks the event loop past its deadline"
         return None
@@ -178,35 +196,47 @@ class Worker:
         self._watch_stop.set()
         self._news.stop()
         self._claims.stop()
-        self._claims.join(5)
-        self._give_back([work for pool in self._every_pool for work in pool.unstarted()])
         give_up = time.monotonic() + self.app.settings.drain_seconds
+        self._await(lambda: not self._claims.is_alive(), 1.0)
+        self._give_back([work for pool in self._every_pool for work in pool.unstarted()])
         if len(self._hands):
             log.info("stopping: waiting up to %g s for running handlers", self.app.settings.drain_seconds)
-        while len(self._hands) and time.monotonic() < give_up and not (self._hurry.is_set() or self._signals > 1):
-            time.sleep(0.02)
+        self._await(lambda: not len(self._hands), give_up - time.monotonic())
         for companion in self._companions:
             companion.stop()  # before their work is given to others
-        settled = time.monotonic() + 1
-        while self._companions and len(self._hands) and time.monotonic() < settled:
-            time.sleep(0.02)
+        if self._companions:
+            self._await(lambda: not len(self._hands), 1.0)
         left = self._hands.works()
         if left:
             log.warning("stopping: giving back %d attempts that did not finish", sum(len(w.items) for w in left))
             self._give_back(left)
-        self._settle_rest()
-        for loop in (self._beats, self._settles, *self._chores):
+        self._settle_rest(give_up)
+        loops = (self._beats, self._settles, *self._chores)
+        for loop in loops:
             loop.stop()
         for pool in self._every_pool:
             pool.close()
-        for loop in (self._beats, self._settles, *self._chores):
-            loop.join(5)
+        self._await(lambda: not any(loop.is_alive() for loop in loops), LAST_PART)
+        self._sign_off()
+        self._keeper_store.close()
+        self._store.hasten(False)  # the app may go on without this worker
+        log.info("worker %s stopped", self.name)
+
+    def _await(self, is_over: Callable[[], bool], seconds: float) -> None:
+        """Wait for this, but not for longer, and hardly when asked to stop a second time."""
+        begun = time.monotonic()
+        while not is_over():
+            passed = time.monotonic() - begun
+            if passed >= seconds or (passed >= IN_A_HURRY and (self._hurry.is_set() or self._signals > 1)):
+                return
+            time.sleep(0.01)
+
+    def _sign_off(self) -> None:
+        """Say that this worker is gone, if that can be said in a moment."""
         try:
-            self._watcher.leave(self._clock.now())
+            Patient(lambda: self._watcher.leave(self._clock.now()), IN_A_HURRY if self._signals > 1 else LAST_PART)()
         except StoreUnavailable:
             log.warning("could not sign off: the database is away")
-        self._keeper_store.close()
-        log.info("worker %s stopped", self.name)
 
     def _listen(self, now: datetime) -> datetime:
         """Hear of what happens elsewhere until told to stop; an error ends it, and the loop begins anew."""
@@ -224,11 +254,18 @@ class Worker:
         for work in works:
             self._settler.finish(work, [Released()] * len(work.items), stop=True)
 
-    def _settle_rest(self) -> None:
-        give_up = time.monotonic() + self.app.settings.store_timeout_seconds
-        while len(self._settler) and time.monotonic() < give_up:
+    def _settle_rest(self, give_up: float) -> None:
+        """Have the last results written: a database that is away gets a moment, one that is slow the whole drain."""
+        self._store.hasten()
+        self._keeper_store.hasten()
+        begun = time.monotonic()
+
+        def is_over() -> bool:
             self._settles.wake()
-            time.sleep(0.005)
+            is_away = self._settles.trouble is not None and time.monotonic() - begun > LAST_WRITES
+            return is_away or not len(self._settler)
+
+        self._await(is_over, max(give_up - begun, 0) + LAST_WRITES)
         if len(self._settler):
             log.error(
                 "stopping with %d results unwritten: the database is away; they will run again", len(self._settler)

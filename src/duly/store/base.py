@@ -64,8 +64,15 @@ Merge = Callable[[bytes, NewItem], bytes]
 class Store(Protocol):
     url: str
 
-    def twin(self) -> Store:
-        """Another store on the same database with connections of its own."""
+    def twin(self, timeout: float | None = None) -> Store:
+        """Another store on the same database with connections of its own.
+
+        With a `timeout` it gives a silent connection up after so many seconds, where there is such a thing.
+        """
+        ...
+
+    def hasten(self, is_hasty: bool = True) -> None:
+        """Wait no longer for a database that is away, for something is about to end; with False, as ever."""
         ...
 
     def close(self) -> None: ...
@@ -205,10 +212,11 @@ class Store(Protocol):
         """The same on the connection of a `transaction`; None: by itself."""
         ...
 
-    def transaction(self, is_handlers: bool = False) -> AbstractContextManager[Any]:
+    def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> AbstractContextManager[Any]:
         """A driver connection inside a transaction that commits at the end of the block.
 
-        A handler may hold its own for long, which keeps none of the others from theirs where there can be several.
+        A handler may hold its own for long, which keeps none of the others from theirs where there can be several;
+        nobody waits for one after `until`, on the monotonic clock.
         """
         ...
 

@@ -14,6 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 from duly.clock import EPOCH
+from duly.forks import renew_in_children
 from duly.model import Head, Line, NewItem
 
 PAUSE = 0.01
@@ -25,12 +26,17 @@ class Herald:
     def __init__(self, send: Callable[[list[str]], None], pause: float = PAUSE) -> None:
         self._send = send
         self._pause = pause
+        self._closed = False
+        self.renew()
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Begin with nothing to tell: what was pending before a fork is the parent's to tell."""
         self._last = -float("inf")
         self._pending: set[str] = set()
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
-        self._closed = False
 
     def lead(self) -> bool:
         """Whether this put may carry its own news."""

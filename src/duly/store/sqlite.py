@@ -72,7 +72,7 @@ from duly.store.base import (
 )
 from duly.store.granting import Rations, leases_for, once, ration, under
 from duly.store.sql import sections
-from duly.store.turns import turn
+from duly.store.turns import leave, line_at, mind_forks, turn
 
 log = logging.getLogger("duly.store")
 
@@ -93,25 +93,38 @@ class SqliteStore:
         self._timeout = timeout
         self._synchronous = synchronous
         self._sql = sections("sqlite")
-        self._lock = threading.Lock()
+        self.turn = line_at(path)
+        self.writer_lock = threading.Lock()
         self._writer: sqlite3.Connection | None = None
         self._commits = 0
         self._is_wal = False
         self._reader: sqlite3.Connection | None = None
-        self._reader_lock = threading.Lock()
+        self.reader_lock = threading.Lock()
+        mind_forks(self)
 
-    def twin(self) -> SqliteStore:
+    def twin(self, timeout: float | None = None) -> SqliteStore:
         return SqliteStore(self.path, self._timeout, self._synchronous)
 
+    def hasten(self, is_hasty: bool = True) -> None:
+        """A file is never away."""
+
     def close(self) -> None:
-        with self._lock, self._reader_lock:
-            for connection in (self._reader, self._writer):
-                if connection is not None:
-                    connection.close()
-            self._reader = self._writer = None
+        with self.writer_lock, self.reader_lock:
+            self.let_go()
+
+    def let_go(self) -> list[sqlite3.Connection]:
+        """Close the connections; where a child of ours must not, it gets them to keep."""
+        open_ones = [each for each in (self._reader, self._writer) if each is not None]
+        self._reader = self._writer = None
+        if self.turn.is_torn:
+            return open_ones
+        for connection in open_ones:
+            connection.close()
+        return []
 
     def connect(self) -> sqlite3.Connection:
         """A connection with our settings."""
+        self._check_fork()
         try:
             connection = sqlite3.connect(
                 self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=256
@@ -130,13 +143,20 @@ class SqliteStore:
             raise StoreError(f"{self.path} is not a SQLite database: {error}") from error
         return connection
 
+    def _check_fork(self) -> None:
+        if self.turn.is_torn:
+            raise StoreError(
+                f"{self.path}: this process was forked while its parent was inside a transaction, so it must not use "
+                "the file; fork outside of transactions, or start processes by spawn"
+            )
+
     def _queue(self) -> AbstractContextManager[None]:
         return turn(self.path, self._timeout)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """The writer inside a transaction; commits at the end of the block."""
-        with self._lock:
+        with self.writer_lock:
             if self._writer is None:
                 self._writer = self.connect()
             with self._queue():
@@ -150,9 +170,10 @@ class SqliteStore:
             try:  # from here on: an exception from a signal may come at any moment, and must not leave it open
                 connection.execute("begin immediate")
                 yield connection
+                self._check_fork()
                 connection.execute("commit")
             except BaseException:
-                if connection.in_transaction:
+                if not self.turn.is_torn and connection.in_transaction:
                     connection.execute("rollback")
                 raise
 
@@ -169,7 +190,7 @@ class SqliteStore:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with self._reader_lock, self._errors():
+        with self.reader_lock, self._errors():
             if self._reader is None:
                 self._reader = self.connect()
             yield self._reader
@@ -614,14 +635,17 @@ class SqliteStore:
         return _typed(connection.execute(self._sql[name], given))
 
     @contextmanager
-    def transaction(self, is_handlers: bool = False) -> Iterator[sqlite3.Connection]:
+    def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> Iterator[sqlite3.Connection]:
         """On a connection of its own, for a handler may hold it for a while; other writers wait for it all the same."""
         connection = self.connect()
         try:
             with self._queue(), self._transaction(connection):
                 yield connection
         finally:
-            connection.close()
+            if self.turn.is_torn:
+                leave(connection)
+            else:
+                connection.close()
 
     @contextmanager
     def migrations(self) -> Iterator[sqlite3.Connection]:
@@ -630,18 +654,14 @@ class SqliteStore:
 
     def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         """SQLite counts the commits of other connections: a change of that count is the news."""
-        connection = self.connect()
-        try:
-            seen = None
-            while not stop.is_set():
-                with self._errors():
-                    version = connection.execute("pragma data_version").fetchone()[0]
-                if version != seen:
-                    seen = version
-                    tell(None)
-                stop.wait(GLANCE)
-        finally:
-            connection.close()
+        seen: tuple[sqlite3.Connection, int] | None = None
+        while not stop.is_set():
+            with self._reading() as reader:
+                version = reader, reader.execute("pragma data_version").fetchone()[0]
+            if version != seen:
+                seen = version
+                tell(None)
+            stop.wait(GLANCE)
 
 
 def put_one(connection: sqlite3.Connection, item: NewItem, now: datetime) -> Placed:

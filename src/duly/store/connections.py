@@ -1,0 +1,255 @@
+"""Connections to PostgreSQL: made by whoever needs one, kept for the next, and given up when they break.
+
+Nobody waits for somebody else's attempt to connect: the thread that needs a connection makes it, and while the server
+is away it tries again at least once a second, so that work goes on as soon as the server is back. Every wait for an
+answer ends. A connection that the server closed while nobody used it is never handed out; when one breaks in use, all
+that lie idle are given up with it, for what broke it has broken them too. After a fork the child has none of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator
+from queue import Empty, SimpleQueue
+from select import POLLIN, poll
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg.pq import ConnStatus, TransactionStatus
+
+from duly.errors import StoreBusy, StoreUnavailable
+from duly.forks import renew_in_children
+
+T = TypeVar("T")
+
+LIFETIME = 3_600.0  # seconds after which a connection is replaced: a server's sessions grow
+IDLE = 600.0  # seconds that a connection lies unused before it is closed
+PAUSES = (0.05, 0.1, 0.2, 0.4, 0.7)  # seconds between attempts to connect, somewhat shuffled
+
+_IN_ORDER = ConnStatus.OK
+_OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+
+class Overdue(psycopg.OperationalError):
+    """The server did not answer in time. What it was asked to do may be done or not."""
+
+
+class Connection(psycopg.Connection[Any]):
+    """A connection on which no wait for an answer is longer than `patience` seconds; None: as long as it takes."""
+
+    patience: float | None = None
+    born = 0.0
+    since = 0.0  # when it was last used
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._ear = poll()
+        self._ear.register(self.pgconn.socket, POLLIN)
+        renew_in_children(self)
+
+    def __del__(self, *_: Any) -> None:
+        """Nobody needs to close a pool before the process ends, so the driver's warning is left out."""
+
+    def wait(self, gen: Any, *args: Any, **more: Any) -> Any:
+        if self.patience is None:
+            return super().wait(gen, *args, **more)
+        try:
+            return super().wait(_bounded(gen, self.patience), *args, **more)
+        except Overdue:
+            self.pgconn.finish()
+            raise
+
+    def is_quiet(self) -> bool:
+        """Whether it is as it was left: a server that sends something unasked has closed it, or is about to."""
+        return self.pgconn.status == _IN_ORDER and not self._ear.poll(0)
+
+    def renew(self) -> None:
+        """Let go of the parent's socket without a word, for whatever is said on it is heard."""
+        if self.pgconn.status == _IN_ORDER:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            os.dup2(nowhere, self.pgconn.socket)
+            os.close(nowhere)
+
+
+def _bounded(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any, T]:
+    """The driver's steps, as long as the server keeps answering; while it is silent, it is asked for now and then."""
+    until = time.monotonic() + patience
+    try:
+        wanted = next(gen)
+        while True:
+            ready = yield wanted
+            if not ready and time.monotonic() > until:
+                raise Overdue(f"no answer within {patience:g} s")
+            wanted = gen.send(ready)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+
+
+class Pool:
+    """At most `size` connections at a time; who waits for one is served in the order of coming."""
+
+    def __init__(
+        self, dial: Callable[[], Connection], size: int, timeout: float, patience: float | None = None
+    ) -> None:
+        self._dial = dial
+        self._size = size
+        self._timeout = timeout
+        self._patience = patience
+        self._all: set[Connection] = set()
+        self._hurry = threading.Event()
+        self._begin()
+        renew_in_children(self)
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[Connection] = []
+        self._waiting: deque[SimpleQueue[Connection | None]] = deque()
+        self._places = 0  # connections that exist or are being made
+        self._closed = False
+        self.trouble: psycopg.Error | None = None  # why the last attempt to connect failed
+
+    def renew(self) -> None:
+        self._all = set()
+        is_hurried, self._hurry = self._hurry.is_set(), threading.Event()
+        if is_hurried:
+            self._hurry.set()
+        self._begin()
+
+    def take(self, until: float = float("inf")) -> Connection:
+        """A connection to use and `give` back, within the pool's time, nor after `until` on the monotonic clock."""
+        until = min(until, time.monotonic() + self._timeout)
+        turn: SimpleQueue[Connection | None] | None
+        with self._lock:
+            if self._closed:
+                raise StoreUnavailable("this store is closed")
+            while self._idle:
+                connection = self._idle.pop()
+                if connection.is_quiet():
+                    return connection
+                self._forget(connection)
+            if self._places < self._size:
+                self._places += 1
+                turn = None
+            else:
+                turn = SimpleQueue()
+                self._waiting.append(turn)
+        if turn is not None and (handed := self._await(turn, until)) is not None:
+            return handed
+        return self._connect(until)
+
+    def _await(self, turn: SimpleQueue[Connection | None], until: float) -> Connection | None:
+        """A connection that someone gives back, or None: a place for a new one."""
+        try:
+            return turn.get(timeout=max(until - time.monotonic(), 0))
+        except BaseException as error:
+            with self._lock:
+                is_waiting = turn in self._waiting
+                if is_waiting:
+                    self._waiting.remove(turn)
+            if not is_waiting:  # it came at the last moment
+                if isinstance(error, Empty):
+                    return turn.get_nowait()
+                self._hand_on(turn.get_nowait())
+            if not isinstance(error, Empty):
+                raise
+        if self.trouble is not None:
+            raise StoreUnavailable(f"cannot reach the database: {self.trouble}")
+        raise StoreBusy(f"all {self._size} connections of this process are busy (pool_size)")
+
+    def _connect(self, until: float) -> Connection:
+        attempt = 0
+        try:
+            while True:
+                try:
+                    connection = self._dial()
+                    break
+                except psycopg.OperationalError as error:
+                    self.trouble = error
+                    pause = PAUSES[min(attempt, len(PAUSES) - 1)] * random.uniform(0.7, 1.3)  # noqa: S311
+                    attempt += 1
+                    if time.monotonic() + pause > until or self._hurry.wait(pause):
+                        raise StoreUnavailable(f"cannot reach the database: {error}") from None
+        except BaseException:
+            self._hand_on(None)
+            raise
+        self.trouble = None
+        connection.patience = self._patience
+        connection.born = time.monotonic()
+        self._all.add(connection)
+        return connection
+
+    def give(self, connection: Connection) -> None:
+        """Take a connection back: for the next, or out of use."""
+        if connection not in self._all:  # of the process that this one was forked from
+            return
+        status = connection.pgconn.transaction_status
+        is_idle = status == TransactionStatus.IDLE and connection.pgconn.status == _IN_ORDER
+        if not is_idle and not (status in _OPEN and _is_rolled_back(connection)):
+            self._lose(connection)
+            return
+        connection.patience = self._patience
+        connection.since = time.monotonic()
+        if connection.since - connection.born > LIFETIME:
+            self._close(connection)
+            self._hand_on(None)
+        else:
+            self._hand_on(connection)
+
+    def _hand_on(self, connection: Connection | None) -> None:
+        """A connection, or with None the place of one, is free."""
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().put(connection)
+            elif connection is None:
+                self._places -= 1
+            elif self._closed:
+                self._forget(connection)
+            else:
+                if self._idle and connection.since - self._idle[0].since > IDLE:
+                    self._forget(self._idle.pop(0))
+                self._idle.append(connection)
+
+    def _lose(self, broken: Connection) -> None:
+        """One broke in use: none that lies idle is trusted any more."""
+        with self._lock:
+            while self._idle:
+                self._forget(self._idle.pop())
+        self._close(broken)
+        self._hand_on(None)
+
+    def _forget(self, connection: Connection) -> None:
+        self._close(connection)
+        self._places -= 1
+
+    def _close(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        connection.close()
+
+    def hasten(self, is_hasty: bool) -> None:
+        """From now on nobody waits for a server that is away: each tries once."""
+        if is_hasty:
+            self._hurry.set()
+        else:
+            self._hurry.clear()
+
+    def close(self) -> None:
+        """Close what is idle now, and the rest when it is given back."""
+        self._hurry.set()
+        with self._lock:
+            self._closed = True
+            while self._idle:
+                self._forget(self._idle.pop())
+
+
+def _is_rolled_back(connection: Connection) -> bool:
+    """Whether what someone left open could be undone."""
+    try:
+        connection.rollback()
+    except psycopg.Error:
+        return False
+    return True

@@ -1,0 +1,38 @@
+"""Is there a pooler between us and PostgreSQL that gives each transaction to another of the server's sessions?
+
+Then there is no LISTEN, and what is set or prepared on a session is someone else's next. A pooler answers the start of
+a connection itself, with a process id that no session of the server has. Whether it also changes sessions between
+transactions is tried out: while a second connection holds one session, the first must still have its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from duly.store.connections import Connection, Overdue
+
+LOOKS = 5
+
+
+def is_shared(dial: Callable[[], Connection]) -> bool:
+    with dial() as one:
+        first = _session(one)
+        if first == one.info.backend_pid:
+            return False
+        with dial() as other:
+            other.autocommit = False  # from its first question on it holds a session
+            try:
+                _session(other)
+            except Overdue:  # there is none left for it, for the first one keeps its own
+                return False
+            try:
+                return any(_session(one) != first for _ in range(LOOKS))
+            except Overdue:  # the other one has it now, and there is no more
+                return True
+
+
+def _session(connection: Connection) -> int:
+    row = connection.execute("select pg_backend_pid()", prepare=False).fetchone()
+    assert row is not None
+    session: int = row[0]
+    return session
