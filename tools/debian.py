@@ -29,11 +29,11 @@ class MissingError(Exception):
     """Something is not on this machine and this user may not install it; the text says what to run as root."""
 
 
-def ensure_debian(package: str, probe: str) -> Path:
+def ensure_debian(package: str, probe: str, unwanted: tuple[str, ...] = ()) -> Path:
     """The newest path that matches the pattern `probe`; if there is none, after installing `package`."""
     found = glob.glob(probe)
     if not found:
-        install(package)
+        install(package, unwanted=unwanted)
         found = glob.glob(probe)
     if not found:
         raise MissingError(f"the package {package} is installed, but it brought nothing like {probe}")

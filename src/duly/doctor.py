@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import Struct
 
@@ -22,6 +22,9 @@ from duly.errors import ConfigError, DulyError, StoreUnavailable
 from duly.read import Depth, Read
 from duly.store import Store, open_store
 from duly.store.migrate import current, latest
+
+if TYPE_CHECKING:
+    from duly.store.postgres import PostgresStore
 
 # Before this, two connections that checkpoint at once can corrupt a WAL. We checkpoint under a lock; others may not.
 SQLITE_SAFE = (3, 51, 3)
@@ -121,7 +124,7 @@ def _database(store: Store, settings: Settings) -> Iterator[Finding]:
         return
     place = settings.shown()["database_url"]
     yield Finding("ok", "database", f"{place} answers ({(time.monotonic() - began) * 1000:.0f} ms)")
-    yield from _sqlite(store) if is_sqlite else _postgres(store)
+    yield from _sqlite(store) if is_sqlite else _postgres(store, settings.listen)
     if have < need:
         yield Finding("bad", "migrations", f"at {have}, this version needs {need}", "run `duly migrate`")
         return
@@ -156,7 +159,18 @@ def _sqlite(store: Store) -> Iterator[Finding]:
         yield Finding("ok", "journal", "WAL, synchronous: a commit survives a power cut")
 
 
-def _postgres(store: Store) -> Iterator[Finding]:
+def _postgres(store: Store, listen: bool) -> Iterator[Finding]:
+    if not cast("PostgresStore", store).is_pooled(look=True):
+        yield Finding("ok", "pooler", "none that shares sessions of the server between transactions")
+    elif listen:
+        yield Finding(
+            "warn",
+            "pooler",
+            "LISTEN does not work behind this transaction pooler: new work is found by sweeps, not at once",
+            "set DULY_LISTEN=false, or give workers the address of the server itself",
+        )
+    else:
+        yield Finding("ok", "pooler", "a transaction pooler, without LISTEN, as it must be")
     with store.transaction() as connection:
         number = int(connection.execute("show server_version_num").fetchone()[0])
         off = sorted(name for name, value in connection.execute(_DURABILITY).fetchall() if value == "off")

@@ -11,6 +11,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from heapq import heapify, heapreplace
 from operator import attrgetter
@@ -44,6 +45,9 @@ T = TypeVar("T")
 # What a watcher is told: the head that a put made, or None for "something changed, look".
 News = Head | None
 
+
+# Whoever has to answer by a time waits for a connection no longer than this, on the monotonic clock.
+WAIT_UNTIL: ContextVar[float] = ContextVar("WAIT_UNTIL", default=float("inf"))
 
 # What fell due so recently is fresh: it must not wait behind a backlog.
 FRESH = timedelta(seconds=60)

@@ -23,6 +23,7 @@ from psycopg.pq import ConnStatus, TransactionStatus
 
 from duly.errors import StoreBusy, StoreUnavailable
 from duly.forks import renew_in_children
+from duly.store.base import WAIT_UNTIL
 
 T = TypeVar("T")
 
@@ -122,7 +123,7 @@ class Pool:
 
     def take(self, until: float = float("inf")) -> Connection:
         """A connection to use and `give` back, within the pool's time, nor after `until` on the monotonic clock."""
-        until = min(until, time.monotonic() + self._timeout)
+        until = min(until, time.monotonic() + self._timeout, WAIT_UNTIL.get())
         turn: SimpleQueue[Connection | None] | None
         with self._lock:
             if self._closed:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duly import Duly, __version__
 from duly.errors import ConfigError
+from duly.store.base import WAIT_UNTIL
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
@@ -28,6 +30,7 @@ from duly.web.schemas import ProblemOut
 BODY_LIMIT = 2 * 1024 * 1024
 TOO_LARGE = "a body may have at most {:,} bytes"
 TIME_LIMIT = 30.0  # seconds that a request may take, streams aside
+WAITING = 0.8  # the part of it that may be spent on waiting for a connection
 STREAM = "/api/events"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -159,6 +162,8 @@ class Guard:
         try:
             answer: ASGIApp = _refusal(Request(scope), self._is_local) or self._app
             async with asyncio.timeout(None if path == STREAM else TIME_LIMIT):
+                # What waits for a database that is away ends in time to say so: then it surely was not done.
+                WAIT_UNTIL.set(time.monotonic() + WAITING * TIME_LIMIT)
                 await answer(scope, bounded, headed)
             return
         except TimeoutError:
