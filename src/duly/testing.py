@@ -239,6 +239,9 @@ class _Inline:
     def room(self) -> int:
         return self.batch * self.free_calls()
 
+    def allowance(self, queue: str, owner: str | None) -> int:
+        return self.room()
+
     def free_calls(self) -> int:
         return min(self._world.free_calls(), 1)
 

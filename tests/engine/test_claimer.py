@@ -35,6 +35,9 @@ class Basket:
     def room(self) -> int:
         return self.size - len(self.items)
 
+    def allowance(self, queue: str, owner: str | None) -> int:
+        return self.room()
+
     def free_calls(self) -> int:
         return -(-self.room() // self.batch)
 

@@ -50,6 +50,10 @@ class Pool(Protocol):
 
     def room(self) -> int: ...
 
+    def allowance(self, queue: str, owner: str | None) -> int:
+        """Of that room, how much may go to this queue and owner."""
+        ...
+
     def free_calls(self) -> int:
         """How many calls could begin at once."""
         ...
@@ -102,11 +106,14 @@ class Outlook:
             if at <= now and group in self._heads
         }
         newest = dict.fromkeys((group for group in list(self.fresh) if self._free_at(group) <= now), now - NEWEST)
-        return [Head(*group, due_at) for group, due_at in {**newest, **known}.items()]
+        return [
+            Head(*group, due_at) for group, due_at in {**newest, **known}.items() if self.pool.allowance(group[0], None)
+        ]
 
     def next_at(self) -> datetime | None:
-        told = [self._free_at(group) for group in list(self.fresh)]
-        return min((*told, *(at for _, at in self._times())), default=None)
+        """When to ask again; a queue that may have no more slots for now is left alone until something ends."""
+        told = [(group, self._free_at(group)) for group in list(self.fresh)]
+        return min((at for group, at in (*told, *self._times()) if self.pool.allowance(group[0], None)), default=None)
 
     def _times(self) -> list[tuple[Group, datetime]]:
         """When to ask each group: when it is due, or later when it gave nothing."""
@@ -230,6 +237,8 @@ class Claimer:
         """Claim once for this pool; whether it is worth another go."""
         shares = share_out(outlook.due(now), room, self._turn, now - FRESH, outlook.pool.batch)
         self._turn += 1
+        allowances = {share.queue: outlook.pool.allowance(share.queue, None) for share in shares}
+        shares = [replace(share, limit=min(share.limit, allowances[share.queue])) for share in shares]
         plain: list[Share] = []
         is_worth = False
         for share in shares:

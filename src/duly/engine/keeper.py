@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from duly.clock import EPOCH
 from duly.engine.calls import Verdicts
 from duly.engine.work import Hands, Lease, Work
 from duly.model import Failed, Item
@@ -20,6 +21,7 @@ from duly.store.base import Store
 log = logging.getLogger("duly.engine")
 
 REPORT_EVERY = timedelta(seconds=1)
+LOOK_EVERY = timedelta(seconds=0.4)
 # With nothing in hand there is nothing to do: whoever fills the hands wakes both.
 IDLE = timedelta(hours=1)
 
@@ -31,6 +33,12 @@ class Keeper:
         self._lease = timedelta(seconds=lease)
         self._beat = timedelta(seconds=beat)
         self._reports: dict[int, tuple[Item, bytes]] = {}
+        self._is_told = False
+        self._look_at = EPOCH
+
+    def look_soon(self) -> None:
+        """Something changed elsewhere: perhaps a person cancelled what runs here."""
+        self._is_told = True
 
     def report(self, item: Item, progress: bytes) -> None:
         """Remember how far an item is; the last word counts."""
@@ -40,12 +48,27 @@ class Keeper:
         due = {fence: lease for fence, lease in self._hands.held().items() if lease.beaten_at + self._beat <= now}
         if due:
             self._prolong(due, now)
+        if self._is_told and self._look_at <= now:
+            self._look(now)
         self._write_reports()
         leases = self._hands.held()
         if not leases and not self._reports:
             return now + IDLE
         beats = (lease.beaten_at + self._beat for lease in leases.values())
-        return min(min(beats, default=now + self._beat), now + REPORT_EVERY)
+        looks = [self._look_at] if self._is_told else []
+        return min((*beats, *looks, now + REPORT_EVERY))
+
+    def _look(self, now: datetime) -> None:
+        """Find out what is not ours any more without waiting for a beat. It only reads: a write would be news again."""
+        self._is_told, self._look_at = False, now + LOOK_EVERY
+        items = [item for work in self._hands.works() for item in work.items]
+        running = set(self._store.running([item.id for item in items])) if items else set()
+        if lost := {item.id for item in items if (item.id, item.fence) not in running}:
+            self._drop(lost)
+
+    def _drop(self, lost: set[int]) -> None:
+        for fence in drop(self._hands, lost):
+            self._hands.emptied(fence)
 
     def _prolong(self, due: dict[int, Lease], now: datetime) -> None:
         lease_until = now + self._lease
@@ -54,7 +77,7 @@ class Keeper:
         for lease in due.values():
             lease.beaten_at, lease.ends = now, ends
         if lost:
-            drop(self._hands, set(lost))
+            self._drop(set(lost))
 
     def _write_reports(self) -> None:
         reports, self._reports = self._reports, {}
@@ -101,8 +124,11 @@ class Guard:
         return now + timedelta(seconds=max(min(nearest, 0.5), 0.0))
 
 
-def drop(hands: Hands, lost: set[int]) -> None:
-    """These items are not ours any more: stop the works that are about nothing else, and forget them."""
+def drop(hands: Hands, lost: set[int]) -> list[int]:
+    """These items are not ours any more: stop the works that are about nothing else, and forget them.
+
+    Returns the fences of leases that have nothing left under them here.
+    """
     gone = []
     for work in hands.works():
         ours = [item for item in work.items if item.id in lost]
@@ -111,4 +137,4 @@ def drop(hands: Hands, lost: set[int]) -> None:
             log.warning("%s %s is no longer ours: stopping it", work.task.label, ", ".join(str(i.id) for i in ours))
             if work.stop is not None:
                 work.stop(work)
-    hands.let_go(gone)
+    return hands.let_go(gone)

@@ -49,6 +49,10 @@ MEASURE_EVERY = timedelta(seconds=60)
 RECUR_EVERY = 6
 # With this many verdicts unwritten, the database is the bottleneck: claim no more.
 BACKLOG = 4_000
+# Slots for tasks of our own, which no one else's work can take.
+SYSTEM_SLOTS = 2
+# Seconds that handlers have to end at the very last.
+STOPPING = 0.3
 
 
 class Worker:
@@ -101,8 +105,9 @@ class Worker:
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
-        self._guards = Loop("guard", self._guard.tick, self._clock)
+        self._guards = Loop("guard", self._watch_works, self._clock)
         self._hands.filled = self._watch_over
+        self._hands.emptied = self._settler.close
         self._chores = [
             self._guards,
             Loop("rescuer", self._rescuer.tick, self._clock),
@@ -157,8 +162,9 @@ class Worker:
         dead = [loop.name for loop in loops if not loop.is_alive()]
         if dead:
             return f"not running: {', '.join(dead)}"
-        if any(isinstance(pool, AsyncPool) and pool.is_blocked() for pool in self._pools):
-            return "an async handler blocks the event loop past its deadline"
+        for pool in self._every_pool:
+            if trouble := pool.ailing():
+                return trouble
         return None
 
     def stop(self) -> None:
@@ -190,6 +196,9 @@ class Worker:
         if left:
             log.warning("stopping: giving back %d attempts that did not finish", sum(len(w.items) for w in left))
             self._give_back(left)
+        over = time.monotonic() + STOPPING
+        while self._hands.is_anyone_stopping() and time.monotonic() < over:
+            time.sleep(0.02)  # who ends at once takes his lease along
         self._settle_rest()
         for loop in (self._beats, self._settles, *self._chores):
             loop.stop()
@@ -207,6 +216,9 @@ class Worker:
     def _hear(self, news: News) -> None:
         """Something happened elsewhere. A new plan is told like anything else that is not one item."""
         self._claimer.hear(news)
+        if news is None:
+            self._keeper.look_soon()
+            self._beats.wake()
         if news is None and time.monotonic() - self._recur_heard > 1:
             self._recur_heard = time.monotonic()
             self._recurs.wake()
@@ -230,6 +242,11 @@ class Worker:
             if work.task.name in pool.tasks:
                 self._give_back(pool.abandon(work))
 
+    def _watch_works(self, now: datetime) -> datetime:
+        for pool in self._every_pool:
+            self._give_back(pool.take_stale())
+        return self._guard.tick(now)
+
     def _measure(self, now: datetime) -> datetime:
         moved = self._clock.measure()
         if abs(moved) > 1:
@@ -244,9 +261,10 @@ class Worker:
         queues = frozenset(task.queue for task in self.app.all_tasks.values())
         shapes: dict[Any, dict[str, Task[..., Any]]] = {}
         for name, task in tasks.items():
-            shapes.setdefault((task.kind, task.batch or 0, metering_of(task)), {})[name] = task
+            shape = (task.kind, task.batch or 0, metering_of(task), name in self.app.system)
+            shapes.setdefault(shape, {})[name] = task
         pools: list[AsyncPool | ThreadPool] = []
-        for (kind, batch, _), own in shapes.items():
+        for (kind, batch, _, is_ours), own in shapes.items():
             most = max(settings.claim_most, batch)
             if kind == "async":
                 pools.append(
@@ -256,9 +274,10 @@ class Worker:
                     )
                 )  # fmt: skip
             else:
-                pools.append(self._threads(own, queues, kind == "cpu", most))
+                size = settings.cpu_slots if kind == "cpu" else SYSTEM_SLOTS if is_ours else settings.concurrency
+                pools.append(self._threads(own, queues, kind == "cpu", size, most))
         if self.app.spec is not None:
-            apart = self._threads(tasks, frozenset(), True, settings.claim_most)
+            apart = self._threads(tasks, frozenset(), True, settings.cpu_slots, settings.claim_most)
             for pool in pools:
                 if not (isinstance(pool, ThreadPool) and pool.apart):
                     pool.isolate = apart.add
@@ -266,19 +285,22 @@ class Worker:
         self._every_pool.extend(pools)
         return pools
 
-    def _threads(self, tasks: dict[str, Task[..., Any]], queues: frozenset[str], apart: bool, most: int) -> ThreadPool:
-        settings, spec = self.app.settings, self.app.spec
+    def _threads(
+        self, tasks: dict[str, Task[..., Any]], queues: frozenset[str], apart: bool, size: int, most: int
+    ) -> ThreadPool:
+        spec = self.app.spec
         if apart and spec is None:
             names = ", ".join(sorted(tasks))
             raise ConfigError(
-                f"cpu tasks ({names}) run in processes of their own, which must be able to import this app"
+                f"cpu tasks ({names}) run in processes of their own, which must be able to import this app: bind it to a"
+                ' name in a module, outside of functions and of `if __name__ == "__main__"`'
             )
 
         def slot() -> Any:
             return ProcessSlot(spec, self._keeper.report) if apart and spec else Slot(self._caller)
 
         return ThreadPool(
-            tasks, queues, settings.cpu_slots if apart else settings.concurrency, most,
+            tasks, queues, size, most,
             slots=slot, apart=apart, hands=self._hands, finish=self._settler.finish, wants=self._more,
         )  # fmt: skip
 
