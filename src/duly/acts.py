@@ -122,8 +122,8 @@ def acts_on(app: Duly) -> Task[..., Any]:
         return {"seen": done.seen, "changed": done.changed}
 
     return Task(
-        app, carry_out, name=TASK, queue=TASK, rules=Rules(retry=Backoff(base=10, tries=100)), deadline=6 * 3600.0,
-        cpu=False, batch=None, rank=0, label=None,
+        app, carry_out, name=TASK, queue=TASK, rules=Rules(retry=Backoff(base=10, tries=100), is_trusted=True),
+        deadline=6 * 3600.0, cpu=False, batch=None, rank=0, label=None,
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import importlib
 import importlib.util
@@ -409,12 +410,37 @@ def load_app(spec: str) -> Duly:
 
 def find_spec(app: Duly) -> str | None:
     """How another process can import this app; None when it cannot (a REPL, a local variable)."""
-    for module in list(sys.modules.values()):
-        for name, value in list(getattr(module, "__dict__", {}).items()):
-            if value is app:
-                path = getattr(module, "__file__", None)
-                if module.__name__ != "__main__":
-                    return f"{module.__name__}:{name}"
-                if path:
-                    return f"{Path(path).resolve()}:{name}"
-    return None
+    for key, module in list(sys.modules.items()):
+        if key != "__main__" and (name := _name_of(app, module)):
+            return f"{key}:{name}"
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    name = _name_of(app, main)
+    if name is None or path is None or not _is_bound(name, Path(path)):
+        return None
+    started_as = getattr(main, "__spec__", None)  # with python -m
+    return f"{Path(path).resolve()}:{name}" if started_as is None else f"{started_as.name}:{name}"
+
+
+def _name_of(app: Duly, module: Any) -> str | None:
+    names = list(getattr(module, "__dict__", {}).items())
+    return next((name for name, value in names if value is app), None)
+
+
+def _is_bound(name: str, path: Path) -> bool:
+    """Whether a script gives this name a value also when it is imported, not only under `__name__ == "__main__"`."""
+    try:
+        nodes: list[ast.AST] = list(ast.parse(path.read_bytes()).body)
+    except (OSError, SyntaxError, ValueError):
+        return False
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and "__main__" in ast.dump(node.test):
+            nodes.extend(node.orelse)
+        elif (isinstance(node, ast.alias) and (node.asname or node.name) in (name, "*")) or (
+            isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name
+        ):
+            return True
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            nodes.extend(ast.iter_child_nodes(node))
+    return False

@@ -316,9 +316,9 @@ def make(app: Duly) -> Iterator[Make]:
         common: dict[str, Any] = {"hands": hands, "finish": finish, "wants": lambda: None}
         caller = Caller(app, lambda *_: None)
         pool = (
-            AsyncPool(tasks, frozenset(), size, 100, caller=caller, **common)
+            AsyncPool(tasks, size, 100, caller=caller, **common)
             if tasks[name].is_async
-            else ThreadPool(tasks, frozenset(), size, 100, slots=lambda: Slot(caller), apart=False, **common)
+            else ThreadPool(tasks, size, 100, slots=lambda: Slot(caller), apart=False, **common)
         )
         pool.start()
         pools.append(pool)

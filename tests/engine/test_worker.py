@@ -254,7 +254,7 @@ def test_an_item_that_comes_back_to_the_same_worker_is_another_work() -> None:
 
 def test_prefetched_items_go_back_untouched_when_a_worker_stops(app: Duly) -> None:
     ids = [app.put("wait").id for _ in range(25)]
-    worker = Worker(app)
+    worker = Worker(app, tasks=["wait"])  # with nobody to leave a slot for
     worker.start()
     until(lambda: len(seen["began"]) == 10)
     worker.stop()

@@ -10,7 +10,7 @@ ONLY_POSTGRES = {
     "now", "put", "put_one_and_tell", "tell", "settle_members", "note", "new_meters", "lock_meters", "open_ring",
     "lock_ring", "lock_rings", "lock_schedules", "lock_waiting", "settle_each_done", "start",
 }  # fmt: skip
-ONLY_SQLITE = {"hit", "lease", "held", "tried", "old", "settle_member"}
+ONLY_SQLITE = {"hit", "lease", "tried", "old", "settle_member"}
 
 
 def test_both_dialects_have_the_same_sections_but_for_those_listed_here() -> None:

@@ -168,7 +168,7 @@ def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
     while True:
         call = waiting.get()
         try:
-            reply(Answer([to_wire(outcome) for outcome in _run(app.tasks[call.task], call.items, caller)]))
+            reply(Answer([to_wire(outcome) for outcome in _run(app.task_named(call.task), call.items, caller)]))
         except Exception as error:
             reply(Answer([to_wire(breakdown(error))] * len(call.items)))
 

@@ -21,6 +21,7 @@ from duly.store.base import Store
 log = logging.getLogger("duly.engine")
 
 REPORT_EVERY = 1.0
+LOOK_EVERY = 0.4
 # With nothing in hand there is nothing to do: whoever fills the hands wakes both.
 IDLE = timedelta(hours=1)
 
@@ -41,6 +42,12 @@ class Keeper:
         self._beat = beat
         self._ticks = ticks
         self._reports: dict[tuple[int, int], tuple[Item, bytes]] = {}
+        self._is_told = False
+        self._look_at = -float("inf")  # on the monotonic clock
+
+    def look_soon(self) -> None:
+        """Something changed elsewhere: perhaps a person cancelled what runs here."""
+        self._is_told = True
 
     def report(self, item: Item, progress: bytes) -> None:
         """Remember how far a try is; its last word counts."""
@@ -50,16 +57,33 @@ class Keeper:
         due = {fence: lease for fence, lease in self._hands.held().items() if self._due(lease) <= self._ticks()}
         if due:
             self._prolong(due, now)
+        if self._is_told and self._look_at <= self._ticks():
+            self._look()
         self._write_reports()
         leases = self._hands.held()
         if not leases and not self._reports:
             return now + IDLE
-        nearest = min((self._due(lease) for lease in leases.values()), default=float("inf")) - self._ticks()
+        times = [self._due(lease) for lease in leases.values()]
+        if self._is_told:
+            times.append(self._look_at)
+        nearest = min(times, default=float("inf")) - self._ticks()
         return now + timedelta(seconds=max(min(nearest, REPORT_EVERY), 0.0))
 
     def _due(self, lease: Lease) -> float:
         """When it is to be prolonged: a beat after it was last, or was claimed."""
         return lease.ends - self._lease + self._beat
+
+    def _look(self) -> None:
+        """Find out what is not ours any more without waiting for a beat. It only reads: a write would be news again."""
+        self._is_told, self._look_at = False, self._ticks() + LOOK_EVERY
+        items = [item for work in self._hands.works() for item in work.items]
+        running = set(self._store.running([item.id for item in items])) if items else set()
+        if lost := {(item.id, item.fence) for item in items if (item.id, item.fence) not in running}:
+            self._drop(lost)
+
+    def _drop(self, lost: Iterable[tuple[int, int]]) -> None:
+        for fence in drop(self._hands, lost):
+            self._hands.emptied(fence)
 
     def _prolong(self, due: dict[int, Lease], now: datetime) -> None:
         ends = self._ticks() + self._lease
@@ -68,7 +92,7 @@ class Keeper:
         for lease in due.values():
             lease.ends, lease.is_ending = ends, False
         if lost:
-            drop(self._hands, lost)
+            self._drop(lost)
 
     def _write_reports(self) -> None:
         reports, self._reports = self._reports, {}
@@ -128,10 +152,11 @@ class Guard:
         return now + timedelta(seconds=max(min(nearest, 0.5), 0.0))
 
 
-def drop(hands: Hands, lost: Iterable[tuple[int, int]]) -> None:
+def drop(hands: Hands, lost: Iterable[tuple[int, int]]) -> list[int]:
     """These items, each by its id and fence, are not ours any more: stop works about nothing else, and forget them.
 
-    The same item under another fence is another try, which may be ours as well.
+    The same item under another fence is another try, which may be ours as well. Returns the fences of leases that have
+    nothing left under them here.
     """
     lost = set(lost)
     gone = []
@@ -142,4 +167,4 @@ def drop(hands: Hands, lost: Iterable[tuple[int, int]]) -> None:
             log.warning("%s %s is no longer ours: stopping it", work.task.label, ", ".join(str(i.id) for i in ours))
             if work.stop is not None:
                 work.stop(work)
-    hands.let_go(gone)
+    return hands.let_go(gone)

@@ -2,31 +2,39 @@
 
 A pool takes claimed items, cuts them into works, keeps at most `size` of them running and the rest ready, and hands
 each verdict on. It asks for more than it can run only when it empties quickly: what waits here could run elsewhere,
-and is lost with this worker, so it never holds more than a tenth of a second's worth.
+and is lost with this worker, so it never holds more than a tenth of a second's worth. Who may have a slot is up to
+`lines`.
+
+A handler that is stopped has its slot taken away at once, or after a moment in which coroutines may clean up; what it
+does after that is nobody's business, but its lease stays until it is really over.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from duly.engine.calls import Caller, Verdicts, breakdown, failure
 from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.processes import ProcessSlot
+from duly.engine.rows import AHEAD, Row, Rows
 from duly.engine.work import Hands, Work
 from duly.model import Failed, Item, Line, Released
+from duly.outbound.leash import Leash, put_on
 from duly.task import Task
 
-AHEAD = 0.1  # seconds of work that may wait here
-SOON = 0.03  # the same of work that a limit has granted: it must begin within the limit's slack
+log = logging.getLogger("duly.engine")
+
+SOON = 0.03  # seconds of work that a limit has granted and that may wait: it must begin within the limit's slack
 LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker ends
 ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers
+GRACE = 0.5  # seconds that a handler has to end after it was stopped
 TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
 
 Finish = Callable[[Work, Verdicts, float | None], bool]
@@ -38,61 +46,80 @@ class _Ready:
     _hands: Hands
     _finish: Finish
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], known_queues: frozenset[str], size: int, most: int) -> None:
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], size: int, most: int) -> None:
         self.tasks: Sequence[str] = list(tasks)
         self.isolate: Callable[[list[Work]], None] | None = None
         self._counts = threading.Lock()
         self._tasks = tasks
         self._queues = frozenset(task.queue for task in tasks.values())
-        self._known_queues = known_queues
         self.batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
         self.meters = meters_of(list(tasks.values()))
         self._prefixes = prefixes_of(tasks.values())
-        self.size = size
+        self._rows = Rows(size, has_one_queue=len(self._queues) == 1 and not self._prefixes)
         self._most = most
-        self._ready: deque[Work] = deque()
         self._begun = 0
         self._ended = 0
         self._called = 0  # works
         self._returned = 0
         self._wants: Callable[[], None] = lambda: None
-        self._seen = (time.monotonic(), 0)
-        self._ahead = 0
         self._low = 0
+        self._stuck = 0  # items that wait and may not start
 
-    def allowance(self, line: Line) -> int:
-        """How many more items of this line it would take."""
-        return self._most
+    @property
+    def size(self) -> int:
+        return self._rows.size
+
+    @size.setter
+    def size(self, size: int) -> None:
+        self._rows.size = size
 
     def free_calls(self) -> int:
         """How many calls could begin at once, or in a moment when calls end quickly."""
-        soon = int(self._ahead / self.batch * SOON / AHEAD)
-        return self.size + soon - (self._called - self._returned)
+        return self.size + self._soon() // self.batch - (self._called - self._returned)
+
+    def _soon(self) -> int:
+        """As many items as end in the moment that what a limit granted may wait."""
+        return int(self._rows.all.lookahead() * SOON / AHEAD)
 
     def room(self) -> int:
         """How many items to claim now."""
         floor = self.size * self.batch
-        target = floor + self._lookahead()
+        target = floor + min(self._rows.all.lookahead(), 2 * self._most)
         self._low = max(floor - self.batch, target // 2)
+        self._stuck = self._rows.stuck(self.batch)
         if self._is_busy():
             return 0
-        room = min(target - (self._begun - self._ended), self._most)
+        room = min(target - (self._begun - self._ended - self._stuck), self._most)
         if self.meters is not None:  # what a limit grants must begin soon
             room = min(room, self.free_calls() * self.batch)
         return room - room % self.batch if room > self.batch else room
 
+    def allowance(self, line: Line) -> int:
+        """How many items of this line, of whatever there is room for."""
+        owner = line.owner or None
+        wanted = self._rows.wanted(line.queue, owner, self.batch)
+        ahead = self._rows.lookahead(line.queue, owner)
+        return max(wanted + (ahead if self.meters is None else int(ahead * SOON / AHEAD)), 0)
+
     def _is_busy(self) -> bool:
         """More in hand than it makes sense to add to."""
-        return self._begun - self._ended > self._low
+        return self._begun - self._ended - self._stuck > self._low
 
-    def _lookahead(self) -> int:
-        """As many items as ended in the last tenth of a second."""
-        then, ended = self._seen
-        now = time.monotonic()
-        if now - then >= AHEAD / 2:
-            self._ahead = min(int((self._ended - ended) / (now - then) * AHEAD), 2 * self._most)
-            self._seen = (now, self._ended)
-        return self._ahead
+    def take_stale(self) -> list[Work]:
+        """Give up what has waited in vain."""
+        works = self._rows.take_stale()
+        for work in works:
+            self._done(work)
+        return works
+
+    def unstarted(self) -> list[Work]:
+        """Give up whatever has not begun."""
+        return self._rows.take_all()
+
+    def _leave(self, work: Work) -> None:
+        """Give back the slot that this work has."""
+        if work.row is not None:
+            self._rows.leave(work.row)
 
     def _cut(self, items: list[Item]) -> Iterator[Work]:
         """Single works, or batches of the same task. An item under suspicion is never mixed with others."""
@@ -136,6 +163,10 @@ class _Ready:
         self._finish(work, [Released()] * len(work.items), None)
         return True
 
+    def _done(self, work: Work) -> None:
+        """One work less here; whoever claimed it is told."""
+        (work.over or self._over)(work)
+
     def _over(self, work: Work) -> None:
         """One work less in hand, wherever it ran."""
         with self._counts:
@@ -155,7 +186,6 @@ class AsyncPool(_Ready):
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
-        known_queues: frozenset[str],
         size: int,
         most: int,
         *,
@@ -164,7 +194,7 @@ class AsyncPool(_Ready):
         finish: Finish,
         wants: Callable[[], None],
     ) -> None:
-        super().__init__(tasks, known_queues, size, most)
+        super().__init__(tasks, size, most)
         self._caller = caller
         self._hands = hands
         self._finish = finish
@@ -172,6 +202,7 @@ class AsyncPool(_Ready):
         self._slots: list[asyncio.Task[None]] = []
         self._current: dict[asyncio.Task[None], Work] = {}
         self._idle: list[asyncio.Future[None]] = []
+        self._deaf: set[asyncio.Task[None]] = set()  # their handlers go on although they were cancelled
         self._closed = False
         self._answered: threading.Event | None = None  # asked of a loop that did not answer in time
         self._loop = asyncio.new_event_loop()
@@ -188,7 +219,7 @@ class AsyncPool(_Ready):
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
         works = self._accept(items, calls, start_by)
         self._hands.hold(works)
-        self._ready.extend(works)
+        self._rows.add(works)
         self._loop.call_soon_threadsafe(self._start_on, len(works))
 
     def room(self) -> int:
@@ -211,21 +242,21 @@ class AsyncPool(_Ready):
             self._over(each)
         return waiting
 
-    def unstarted(self) -> list[Work]:
-        """Give up whatever has not begun."""
-        works = []
-        with suppress(IndexError):
-            while True:
-                works.append(self._ready.popleft())
-        return works
+    def ailing(self) -> str | None:
+        if self.is_blocked():
+            return "an async handler blocks the event loop past its deadline"
+        if self._deaf:
+            return f"async handlers that ignore their cancellation: {len(self._deaf)}"
+        return None
 
     def _turn(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
-        for slot in self._slots:
+        slots = [*self._slots, *self._deaf]
+        for slot in slots:
             slot.cancel()
-        if self._slots:
-            self._loop.run_until_complete(asyncio.wait(self._slots, timeout=LAST_WORDS))
+        if slots:
+            self._loop.run_until_complete(asyncio.wait(slots, timeout=LAST_WORDS))
         self._loop.close()
 
     def _start_on(self, works: int) -> None:
@@ -243,29 +274,35 @@ class AsyncPool(_Ready):
         """One slot: run work after work, and let the others have their turn."""
         me = asyncio.current_task()
         assert me is not None
-        while not self._closed:
+        while not self._closed and me not in self._deaf:
             try:
                 await self._take_turn(me)
             except asyncio.CancelledError:  # a cancellation that came too late for its work
                 while me.cancelling():
                     me.uncancel()
+        self._deaf.discard(me)
 
     async def _take_turn(self, me: asyncio.Task[None]) -> None:
         now = time.monotonic()
-        until = now + TURN
+        row = self._rows.enter(now)
+        if row is None:
+            if self._rows:  # nothing of what waits may start: there is room for something else
+                self._wants()
+            self._idle.append(nothing := self._loop.create_future())
+            await nothing
+            return
+        until, ran, works = now + TURN, 0, row.works
         while now < until and not self._closed:
             try:
-                work = self._ready.popleft()
+                work = works.popleft()
             except IndexError:
-                self._idle.append(nothing := self._loop.create_future())
-                await nothing
-                return
+                break
+            work.stop = self._stop_soon  # before the question below, so that nobody can take it away in between
             if not self._hands.holds(work) or self._is_too_late(work):  # taken away before it began
                 self._over(work)
                 continue
             self._current[me] = work
             work.deadline = now + work.task.deadline
-            work.stop = self._stop_soon
             try:
                 value = await _Apart(self._caller.begin(work.task, work.items))
                 verdicts = self._caller.judge(work.task, work.items, value)
@@ -277,19 +314,38 @@ class AsyncPool(_Ready):
                 verdicts = [breakdown(error)] * len(work.items)
             while me.cancelling():  # also when the handler swallowed it: the next work starts with a clean sheet
                 me.uncancel()
-            del self._current[me]
+            if self._current.pop(me, None) is None:  # it took so long that another has its slot
+                self._hands.ended(work)
+                return
             now = time.monotonic()
-            self._finish(work, verdicts, now)
+            ran += len(work.items)
+            if not self._finish(work, verdicts, now):
+                self._hands.ended(work)
             self._over(work)
+        self._rows.leave(row, ran)
         await asyncio.sleep(0)
 
     def _stop_soon(self, work: Work) -> None:
+        self._hands.stopped(work)
         self._loop.call_soon_threadsafe(self._stop, work)
 
     def _stop(self, work: Work) -> None:
         for slot, current in self._current.items():
             if current is work:  # else it has ended, and its slot gone on to another
                 slot.cancel()
+                self._loop.call_later(GRACE, self._replace, slot, work)
+
+    def _replace(self, slot: asyncio.Task[None], work: Work) -> None:
+        """Whatever a handler does with its cancellation, another has its slot by now."""
+        if self._current.get(slot) is not work:
+            return
+        log.warning("%s %s ignores its cancellation and runs on", work.task.label, work.items[0].id)
+        del self._current[slot]
+        self._slots.remove(slot)
+        self._deaf.add(slot)
+        self._leave(work)
+        self._over(work)
+        self._start_on(1)
 
 
 class _Apart:
@@ -320,7 +376,6 @@ class ThreadPool(_Ready):
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],
-        known_queues: frozenset[str],
         size: int,
         most: int,
         *,
@@ -330,7 +385,7 @@ class ThreadPool(_Ready):
         finish: Finish,
         wants: Callable[[], None],
     ) -> None:
-        super().__init__(tasks, known_queues, size, most)
+        super().__init__(tasks, size, most)
         self._wants = wants
         self._slots = slots
         self.apart = apart  # its slots are processes
@@ -339,6 +394,8 @@ class ThreadPool(_Ready):
         self._lock = threading.Condition()
         self._threads = 0
         self._running: set[Work] = set()
+        self._left: dict[Work, float] = {}  # stopped at this time, their threads run on
+        self._leaked: set[Work] = set()  # of these, who had time enough to end
         self._idle = 0
         self._closed = False
 
@@ -356,8 +413,8 @@ class ThreadPool(_Ready):
     def add(self, works: list[Work]) -> None:
         self._hands.hold(works)
         with self._lock:
-            self._ready.extend(works)
-            for _ in range(min(len(self._ready) - self._idle, self.size - self._threads)):
+            self._rows.add(works)
+            for _ in range(min(len(self._rows) - self._idle, self.size - self._threads)):
                 self._spawn()
             self._lock.notify(len(works))
 
@@ -365,57 +422,107 @@ class ThreadPool(_Ready):
         threading.Thread(target=self._serve, name="duly-slot", daemon=True).start()
         self._threads += 1
 
-    def unstarted(self) -> list[Work]:
-        with self._lock:
-            works = list(self._ready)
-            self._ready.clear()
-        return works
-
     def abandon(self, work: Work) -> list[Work]:
-        """A handler hangs in its thread past its deadline: let another thread have its place."""
-        with self._lock:
-            if work not in self._running or self.apart:  # ended just now, or its process was killed
-                return []
-            self._running.discard(work)
-            self._threads -= 1
-            self._spawn()
-        self._done(work)
+        """A handler is past its deadline: its place was given to another when it was stopped."""
         return []
+
+    def take_stale(self) -> list[Work]:
+        self._tell_of_leaks()
+        return super().take_stale()
+
+    def ailing(self) -> str | None:
+        if len(self._leaked) > self.size:
+            return f"threads that run on for handlers that were stopped: {len(self._leaked)}"
+        return None
+
+    def _tell_of_leaks(self) -> None:
+        with self._lock:
+            leaked = [work for work, at in self._left.items() if time.monotonic() - at > GRACE]
+            for work in leaked:
+                del self._left[work]
+                self._leaked.add(work)
+        for work in leaked:
+            log.warning(
+                "%s %s was stopped, but its thread cannot be and runs on; %d such threads",
+                work.task.label, work.items[0].id, len(self._leaked),
+            )  # fmt: skip
 
     def _serve(self) -> None:
         slot = self._slots()
+        stop = partial(self._stop, slot)
         try:
-            while (work := self._next()) is not None:
-                work.deadline = time.monotonic() + work.task.deadline
-                work.stop = slot.stop
-                try:
-                    verdicts = slot.call(work)
-                except BaseException as error:
-                    verdicts = [breakdown(error)] * len(work.items)
-                with self._lock:
-                    if work not in self._running:  # it hung, and another thread has this one's place
+            while (row := self._enter()) is not None:
+                now = time.monotonic()
+                ran, until = 0, now + TURN
+                while now < until and (work := self._next(row, stop)) is not None:
+                    try:
+                        verdicts = slot.call(work)
+                    except BaseException as error:
+                        verdicts = [breakdown(error)] * len(work.items)
+                    if not self._returns(work):
                         return
-                    self._running.discard(work)
-                self._finish(work, verdicts, time.monotonic())
-                self._done(work)
+                    now = time.monotonic()
+                    ran += len(work.items)
+                    if not self._finish(work, verdicts, now):
+                        self._hands.ended(work)
+                    self._done(work)
+                self._rows.leave(row, ran)
         finally:
             slot.close()
 
-    def _done(self, work: Work) -> None:
-        (work.over or self._over)(work)
+    def _returns(self, work: Work) -> bool:
+        """A handler is back; False when another thread has this one's place by now."""
+        with self._lock:
+            if work in self._running:
+                self._running.discard(work)
+                return True
+            self._left.pop(work, None)
+            self._leaked.discard(work)
+        self._hands.ended(work)
+        return False
 
-    def _next(self) -> Work | None:
-        """The next work that is still to be done; None when the pool is closed."""
+    def _stop(self, slot: Slot | ProcessSlot, work: Work) -> None:
+        """Stop a handler; a thread cannot be, so another has its place at once."""
+        self._hands.stopped(work)
+        if self.apart:
+            slot.stop(work)
+            return
+        with self._lock:
+            if work not in self._running:  # ended just now
+                return
+            self._running.discard(work)
+            self._left[work] = time.monotonic()
+            self._leave(work)
+            self._threads -= 1
+            self._spawn()
+        slot.stop(work)
+        self._done(work)
+
+    def _enter(self) -> Row | None:
+        """A row that may have this slot; None when the pool is closed."""
+        with self._lock:
+            while (row := self._rows.enter(time.monotonic())) is None:
+                if self._closed:
+                    return None
+                if self._rows:  # nothing of what waits may start: there is room for something else
+                    self._wants()
+                self._idle += 1
+                self._lock.wait()
+                self._idle -= 1
+        return row
+
+    def _next(self, row: Row, stop: Callable[[Work], None]) -> Work | None:
+        """The next work of this row that is still to be done."""
         while True:
             with self._lock:
-                while not self._ready:
-                    if self._closed:
-                        return None
-                    self._idle += 1
-                    self._lock.wait()
-                    self._idle -= 1
-                work = self._ready.popleft()
-                if self._hands.holds(work) and time.monotonic() <= work.start_by:
+                try:
+                    work = row.works.popleft()
+                except IndexError:
+                    return None
+                work.stop = stop  # before the next question, so that nobody can take it away in between
+                now = time.monotonic()
+                if self._hands.holds(work) and now <= work.start_by:
+                    work.deadline = now + work.task.deadline
                     self._running.add(work)
                     return work
             if self._hands.holds(work):
@@ -428,12 +535,16 @@ class Slot:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
+        self._leash = Leash()
+        self._context = contextvars.Context()
+        self._context.run(put_on, self._leash)
 
     def call(self, work: Work) -> Verdicts:
-        return contextvars.Context().run(self._caller.call, work.task, work.items)
+        return self._context.copy().run(self._caller.call, work.task, work.items)
 
     def stop(self, work: Work) -> None:
-        """A thread cannot be stopped; its late answer will be refused."""
+        """A thread cannot be stopped, but what it waits for at the network can; its late answer will be refused."""
+        self._leash.cut()
 
     def close(self) -> None:
         pass

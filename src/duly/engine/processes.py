@@ -26,6 +26,7 @@ class ProcessSlot:
         self._calls: BinaryIO | None = None
         self._replies: BinaryIO | None = None
         self._work: Work | None = None
+        self._stopped: Work | None = None
 
     def call(self, work: Work) -> Verdicts:
         self._work = work
@@ -33,7 +34,8 @@ class ProcessSlot:
             if not self._is_up():
                 error = f"cannot start a process for this: it {self._end()}"
                 return [Failed(error, ("duly.NoProcess",))] * len(work.items)
-            if time.monotonic() > work.start_by:  # it took too long to come up for what this was granted
+            # It took too long to come up for what this was granted, or was stopped before there was a child to kill.
+            if time.monotonic() > work.start_by or self._stopped is work:
                 return [Released()] * len(work.items)
             verdicts = self._ask(work)
             return verdicts or [Crashed(f"the process that ran this {self._end()}")] * len(work.items)
@@ -94,6 +96,7 @@ class ProcessSlot:
 
     def stop(self, work: Work) -> None:
         """Kill the handler of this work, from any thread; the slot starts another child when it needs one."""
+        self._stopped = work
         if self._work is work:
             self._kill()
 

@@ -38,13 +38,14 @@ class Settler:
         self._changes: list[Change] = []
         self._closed: list[int] = []
         self._over: list[Item] = []
+        self._emptied: deque[int] = deque()  # leases that are over, though no verdict is left to close them with
         self._since: datetime | None = None
         self.wants: Callable[[], None] = lambda: None
         self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
         self.freed: Callable[[list[Item]], None] = lambda _: None
 
     def __len__(self) -> int:
-        return len(self._outbox) + len(self._over)
+        return len(self._outbox) + len(self._over) + len(self._emptied)
 
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
         """Take a finished work, from any thread; False when someone else spoke for it already.
@@ -60,6 +61,11 @@ class Settler:
         if len(outbox) == 1 or len(outbox) >= ENOUGH or not len(self._hands):
             self.wants()
         return True
+
+    def close(self, fence: int) -> None:
+        """Nothing is left under this lease, from any thread."""
+        self._emptied.append(fence)
+        self.wants()
 
     def tick(self, now: datetime) -> datetime:
         if not self:
@@ -78,15 +84,20 @@ class Settler:
         # Decided once and kept until written: a database that is away for a while changes nothing about the verdict.
         if not self._over:
             self._take_out(now)
+        emptied = list(self._emptied)
         try:
-            self._store.settle(self._changes, self._closed)
+            self._store.settle(self._changes, [*self._closed, *emptied])
         except StoreUnavailable:
             raise
         except Exception:
             log.exception("a batch of results could not be written; writing them one by one")
             self._settle_one_by_one(now)
+            emptied = []
+        for _ in emptied:
+            self._emptied.popleft()
         # Their leases are kept alive until the verdicts are written, so that nobody runs again what is done.
-        self._hands.let_go(self._over)
+        ended = self._hands.let_go(self._over)
+        self._emptied.extend(fence for fence in ended if fence not in self._closed)
         self.freed(self._over)
         self._changes, self._closed, self._over = [], [], []
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duly.model import Item
 from duly.task import Task
+
+if TYPE_CHECKING:
+    from duly.engine.rows import Row
 
 
 class Work:
     """One call of a handler: one item, or a batch of them."""
 
-    __slots__ = ("deadline", "items", "key", "over", "start_by", "stop", "task")
+    __slots__ = ("deadline", "has_ended", "items", "key", "over", "row", "start_by", "stop", "task")
 
     def __init__(self, task: Task[..., Any], items: list[Item], over: Callable[[Work], None] | None = None) -> None:
         self.task = task
@@ -24,6 +27,8 @@ class Work:
         self.deadline = float("inf")  # on the monotonic clock; set when it starts
         self.start_by = float("inf")  # on the monotonic clock: what it was granted does not wait longer
         self.stop: Callable[[Work], None] | None = None  # set when it starts
+        self.row: Row | None = None  # where it waits for a slot
+        self.has_ended = False  # said of those that were stopped: now their handler is over too
 
     @property
     def can_stop(self) -> bool:
@@ -32,12 +37,13 @@ class Work:
 
 
 class Lease:
-    __slots__ = ("ends", "is_ending", "open")
+    __slots__ = ("ends", "is_ending", "open", "stopped")
 
     def __init__(self, items: Iterable[Item], ends: float) -> None:
         self.open = {item.id for item in items}
         self.ends = ends  # on the monotonic clock, which no one can set
         self.is_ending = False  # it could not be prolonged in time
+        self.stopped: set[Work] = set()  # whose handlers still run, and so hold what a limit counts
 
 
 class Hands:
@@ -50,6 +56,7 @@ class Hands:
         self._left: set[int] = set()
         self._lock = threading.Lock()
         self.filled: Callable[[], None] = lambda: None
+        self.emptied: Callable[[int], None] = lambda _: None  # a lease has nothing left under it, and is to be closed
 
     def __len__(self) -> int:
         return len(self._works)
@@ -101,17 +108,46 @@ class Hands:
         for item in items:
             ending.setdefault(item.fence, set()).add(item.id)
         with self._lock:
-            return [fence for fence, ids in ending.items() if fence in self._leases and self._leases[fence].open <= ids]
+            held = {fence: self._leases[fence] for fence in ending if fence in self._leases}
+            return [fence for fence, lease in held.items() if lease.open <= ending[fence] and not lease.stopped]
 
-    def let_go(self, items: Iterable[Item]) -> None:
-        """These items are over: their leases end with the last of them."""
+    def let_go(self, items: Iterable[Item]) -> list[int]:
+        """These items are over: their leases end with the last of them. Returns the fences of those that did."""
+        ended = []
         with self._lock:
             for item in items:
                 lease = self._leases.get(item.fence)
                 if lease is not None:
                     lease.open.discard(item.id)
-                    if not lease.open:
+                    if not lease.open and not lease.stopped:
                         del self._leases[item.fence]
+                        ended.append(item.fence)
+        return ended
+
+    def stopped(self, work: Work) -> None:
+        """Someone spoke for this work, but its handler may run on: until it ends, the lease stays."""
+        with self._lock:
+            lease = self._leases.get(work.items[0].fence)
+            if lease is not None and not work.has_ended:
+                lease.stopped.add(work)
+
+    def ended(self, work: Work) -> None:
+        """The handler of a work that someone else spoke for is over."""
+        fence = work.items[0].fence
+        with self._lock:
+            work.has_ended = True
+            lease = self._leases.get(fence)
+            if lease is None or work not in lease.stopped:
+                return
+            lease.stopped.discard(work)
+            if lease.open or lease.stopped:
+                return
+            del self._leases[fence]
+        self.emptied(fence)
+
+    def is_anyone_stopping(self) -> bool:
+        """Whether handlers that were stopped still run."""
+        return any(lease.stopped for lease in self.held().values())
 
     def held(self) -> dict[int, Lease]:
         with self._lock:

@@ -59,6 +59,10 @@ LAST_WRITES, LAST_PART = 2.5, 0.5
 IN_A_HURRY = 0.25
 # The least that a beat waits for its answer, however often it comes.
 BEAT_TIMEOUT = 2.0
+# Slots for tasks of our own, which no one else's work can take.
+SYSTEM_SLOTS = 2
+# Seconds that handlers have to end at the very last.
+STOPPING = 0.3
 
 
 class Worker:
@@ -112,9 +116,10 @@ class Worker:
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
-        self._guards = Loop("guard", self._guard.tick, self._clock)
+        self._guards = Loop("guard", self._watch_works, self._clock)
         self._news = Loop("news", self._listen, self._clock)
         self._hands.filled = self._watch_over
+        self._hands.emptied = self._settler.close
         self._chores = [
             self._guards,
             Loop("rescuer", self._rescuer.tick, self._clock),
@@ -178,8 +183,9 @@ class Worker:
         still = [loop.name for loop in (self._claims, self._settles, self._beats) if loop.stands_still_for() > most]
         if still:
             return f"the work stands still for more than {most:g} s: {', '.join(still)}"
-        if any(isinstance(pool, AsyncPool) and pool.is_blocked() for pool in self._pools):
-            return "an async handler blocks the event loop past its deadline"
+        for pool in self._every_pool:
+            if trouble := pool.ailing():
+                return trouble
         return None
 
     def stop(self) -> None:
@@ -210,6 +216,9 @@ class Worker:
         if left:
             log.warning("stopping: giving back %d attempts that did not finish", sum(len(w.items) for w in left))
             self._give_back(left)
+        over = time.monotonic() + STOPPING
+        while self._hands.is_anyone_stopping() and time.monotonic() < over:
+            time.sleep(0.02)  # who ends at once takes his lease along
         self._settle_rest(give_up)
         loops = (self._beats, self._settles, *self._chores)
         for loop in loops:
@@ -246,6 +255,9 @@ class Worker:
     def _hear(self, news: News) -> None:
         """Something happened elsewhere. A new plan is told like anything else that is not one item."""
         self._claimer.hear(news)
+        if news is None:
+            self._keeper.look_soon()
+            self._beats.wake()
         if news is None and time.monotonic() - self._recur_heard > 1:
             self._recur_heard = time.monotonic()
             self._recurs.wake()
@@ -276,6 +288,11 @@ class Worker:
             if work.task.name in pool.tasks:
                 self._give_back(pool.abandon(work))
 
+    def _watch_works(self, now: datetime) -> datetime:
+        for pool in self._every_pool:
+            self._give_back(pool.take_stale())
+        return self._guard.tick(now)
+
     def _measure(self, now: datetime) -> datetime:
         moved = self._clock.measure()
         if abs(moved) > JUMP:
@@ -290,24 +307,25 @@ class Worker:
     def _make_pools(self, tasks: dict[str, Task[..., Any]]) -> list[AsyncPool | ThreadPool]:
         """One pool per kind of handler, batch size and limits, so that one's room says nothing about another's."""
         settings = self.app.settings
-        queues = frozenset(task.queue for task in self.app.all_tasks.values())
         shapes: dict[Any, dict[str, Task[..., Any]]] = {}
         for name, task in tasks.items():
-            shapes.setdefault((task.kind, task.batch or 0, metering_of(task)), {})[name] = task
+            shape = (task.kind, task.batch or 0, metering_of(task), name in self.app.system)
+            shapes.setdefault(shape, {})[name] = task
         pools: list[AsyncPool | ThreadPool] = []
-        for (kind, batch, _), own in shapes.items():
+        for (kind, batch, _, is_ours), own in shapes.items():
             most = max(settings.claim_most, batch)
             if kind == "async":
                 pools.append(
                     AsyncPool(
-                        own, queues, settings.concurrency, most,
+                        own, settings.concurrency, most,
                         caller=self._caller, hands=self._hands, finish=self._settler.finish, wants=self._more,
                     )
                 )  # fmt: skip
             else:
-                pools.append(self._threads(own, queues, kind == "cpu", most))
+                size = settings.cpu_slots if kind == "cpu" else SYSTEM_SLOTS if is_ours else settings.concurrency
+                pools.append(self._threads(own, kind == "cpu", size, most))
         if self.app.spec is not None:
-            apart = self._threads(tasks, frozenset(), True, settings.claim_most)
+            apart = self._threads(tasks, True, settings.cpu_slots, settings.claim_most)
             for pool in pools:
                 if not (isinstance(pool, ThreadPool) and pool.apart):
                     pool.isolate = apart.add
@@ -315,19 +333,20 @@ class Worker:
         self._every_pool.extend(pools)
         return pools
 
-    def _threads(self, tasks: dict[str, Task[..., Any]], queues: frozenset[str], apart: bool, most: int) -> ThreadPool:
-        settings, spec = self.app.settings, self.app.spec
+    def _threads(self, tasks: dict[str, Task[..., Any]], apart: bool, size: int, most: int) -> ThreadPool:
+        spec = self.app.spec
         if apart and spec is None:
             names = ", ".join(sorted(tasks))
             raise ConfigError(
-                f"cpu tasks ({names}) run in processes of their own, which must be able to import this app"
+                f"cpu tasks ({names}) run in processes of their own, which must be able to import this app: bind it to "
+                'a name in a module, outside of functions and of `if __name__ == "__main__"`'
             )
 
         def slot() -> Any:
             return ProcessSlot(spec, self._keeper.report) if apart and spec else Slot(self._caller)
 
         return ThreadPool(
-            tasks, queues, settings.cpu_slots if apart else settings.concurrency, most,
+            tasks, size, most,
             slots=slot, apart=apart, hands=self._hands, finish=self._settler.finish, wants=self._more,
         )  # fmt: skip
 

@@ -43,6 +43,7 @@ from duly.errors import DulyError, InputError
 from duly.model import GiveUp, Throttled
 from duly.outbound.guard import Guard
 from duly.outbound.hide import hide
+from duly.outbound.leash import held
 
 ANSWER_LIMIT = 1024 * 1024
 EXCERPT = 500  # characters of a refusal that are worth keeping
@@ -139,7 +140,7 @@ def request(
     what = _said(method, parts)
     deadline = time.monotonic() + timeout
     try:
-        with _connect(parts, deadline, guard) as wire:
+        with _connect(parts, deadline, guard) as wire, held(wire.cut):
             status, got, answer, whole = _exchange(wire, method, parts, body, sent, max_response_bytes)
     except TimeoutError:
         raise TimedOut(f"{what}: no whole answer within {timeout:g} s") from None
@@ -171,18 +172,16 @@ def _connect(parts: SplitResult, deadline: float, guard: Guard | None) -> _Wire:
     if guard is not None:
         guard.check(host, (address[0] for *_, address in addresses))
     for place, (family, kind, protocol, _, address) in enumerate(addresses):
-        sock = socket.socket(family, kind, protocol)
+        wire = _Wire(socket.socket(family, kind, protocol), deadline)
         try:
-            # Each address gets its part of what is left: the first may be a hole that swallows everything.
-            sock.settimeout(_left(deadline) / (len(addresses) - place))
-            sock.connect(address)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if parts.scheme == "https":
-                sock.settimeout(_left(deadline))
-                sock = _tls().wrap_socket(sock, server_hostname=host)
-            return _Wire(sock, deadline)
+            with held(wire.cut):
+                # Each address gets its part of what is left: the first may be a hole that swallows everything.
+                wire.connect(address, _left(deadline) / (len(addresses) - place))
+                if parts.scheme == "https":
+                    wire.encrypt(host)
+            return wire
         except OSError as error:
-            sock.close()
+            wire.hang_up()
             last = error
     raise last
 
@@ -201,7 +200,8 @@ def _resolve(host: str, port: int, deadline: float) -> list[Any]:
 
     threading.Thread(target=ask, name="duly-resolve", daemon=True).start()
     try:
-        answer = found.get(timeout=_left(deadline))
+        with held(lambda: found.put(ConnectionAbortedError("this call was stopped"))):
+            answer = found.get(timeout=_left(deadline))
     except queue.Empty:
         raise TimeoutError from None
     if isinstance(answer, OSError):
@@ -215,6 +215,20 @@ class _Wire(io.RawIOBase):
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
         self._deadline = deadline
+
+    def connect(self, address: Any, timeout: float) -> None:
+        self._sock.settimeout(timeout)
+        self._sock.connect(address)
+        self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def encrypt(self, host: str) -> None:
+        self._sock.settimeout(_left(self._deadline))
+        self._sock = wrapped = _tls().wrap_socket(self._sock, server_hostname=host, do_handshake_on_connect=False)
+        wrapped.do_handshake()
+
+    def cut(self) -> None:
+        """End whatever waits for this socket in another thread; only that one may close it."""
+        socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def readable(self) -> bool:
         return True
@@ -235,8 +249,11 @@ class _Wire(io.RawIOBase):
     def close(self) -> None:
         """http.client closes its socket before it has read the answer: only the end of the `with` block hangs up."""
 
-    def __exit__(self, *_: object) -> None:
+    def hang_up(self) -> None:
         self._sock.close()
+
+    def __exit__(self, *_: object) -> None:
+        self.hang_up()
 
 
 def _exchange(

@@ -136,6 +136,10 @@ class Store(Protocol):
         """
         ...
 
+    def running(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Which of these items run, each with the fence that it runs under."""
+        ...
+
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         """Apply changes and drop closed leases; returns the ids whose change was refused as stale."""
         ...

@@ -512,6 +512,9 @@ class PostgresStore:
             },
         )
 
+    def running(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        return self._run("held", {"ids": _ints(ids)})
+
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Connection | None = None
     ) -> list[int]:
@@ -546,6 +549,8 @@ class PostgresStore:
             to_close.discard(fence)
         if to_close:
             self._run("close", {"closed": _ints(to_close)}, connection)
+        if any(change.was == "running" and change.state == "cancelled" for change in other):
+            self._tell_of_cancels(connection)
         if connection is not None:
             self._follow_up([change for change in other if (change.id, change.fence) in settled], connection)
         return [change.id for change in changes if (change.id, change.fence) not in settled]
@@ -562,6 +567,13 @@ class PostgresStore:
                 "closed": _ints({change.fence for change in same} & closed),
             }
             yield from self._run("settle_each_done", parameters, connection)
+
+    def _tell_of_cancels(self, connection: Connection | None) -> None:
+        """Have whoever runs what was cancelled look: in the caller's transaction when it commits, else at once."""
+        if connection is not None:
+            self._run("tell", {"news": [""]}, connection)
+        else:
+            self._herald.trail(("",))
 
     def _follow_up(self, changes: list[Change], connection: Connection) -> None:
         """What else these ends mean: for their schedules, and what is put in consequence."""

@@ -246,6 +246,10 @@ select h.id, h.fence
   left join kept k on k.fence = h.fence
  where i.id is null or k.fence is null
 
+-- name: held
+-- Which of these items still run.
+select id, fence from duly_item where id = any(:ids::bigint[]) and state = 'running'
+
 -- name: settle_done
 -- The common end, many at a time: plain successes of one claim.
 with closed as (delete from duly_lease where fence = any(:closed::bigint[]))

@@ -380,6 +380,9 @@ class SqliteStore:
             running = set(writer.execute(self._sql["held"], {"ids": _json([item_id for item_id, _ in pairs])}))
         return [pair for pair in pairs if pair[1] not in kept or pair not in running]
 
+    def running(self, ids: Sequence[int]) -> list[tuple[int, int]]:
+        return self._read("held", {"ids": _json(list(ids))})
+
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: sqlite3.Connection | None = None
     ) -> list[int]:

@@ -1,0 +1,209 @@
+"""What waits for the slots of a pool, and who may have the next one.
+
+Works stand in rows, one per queue and owner, which take turns. A queue, and likewise an owner, may use what is free
+but never the last part of it: it runs at most `SHARE` times the slots that it leaves free. So one that hangs has three
+quarters of the slots, the next one three quarters of the rest, and so on. Whoever runs nothing may have the last slot;
+a new queue of an owner who runs something else, or a new owner in a queue that runs, the last but one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from duly.engine.work import Work
+from duly.model import Item
+
+SHARE = 3  # calls for every slot that is left free
+AHEAD = 0.1  # seconds of work that may wait
+PATIENCE = 3.0  # seconds after which a row that does not move is given back
+MANY = 1_000  # rows to remember before those that are over are forgotten
+
+
+class Party:
+    """A queue, an owner, or everybody: what runs, what waits, and how fast it goes."""
+
+    __slots__ = ("_ahead", "_seen", "ran", "rows", "running")
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.running = 0  # slots
+        self.ran = 0  # items that came to their end
+        self._seen = (time.monotonic(), 0)
+        self._ahead = 0
+
+    def waiting(self) -> int:
+        return sum(len(row.works) for row in self.rows)
+
+    def lookahead(self) -> int:
+        """As many items as ended in the last tenth of a second."""
+        then, ran = self._seen
+        now = time.monotonic()
+        if now - then >= AHEAD / 2:
+            self._ahead = int((self.ran - ran) / (now - then) * AHEAD)
+            self._seen = (now, self.ran)
+        return self._ahead
+
+
+class Row:
+    """What waits of one queue and owner. Whoever has a slot for it takes from its works."""
+
+    __slots__ = ("has_turn", "is_owned", "moved_at", "owner", "queue", "works")
+
+    def __init__(self, queue: Party, owner: Party, is_owned: bool) -> None:
+        self.queue = queue
+        self.owner = owner
+        self.is_owned = is_owned
+        self.works: deque[Work] = deque()
+        self.has_turn = False
+        self.moved_at = 0.0
+
+    def waiting(self) -> int:
+        """What waits of its queue, or of its owner when that is more."""
+        return max(self.queue.waiting(), self.owner.waiting()) if self.is_owned else self.queue.waiting()
+
+    def lookahead(self) -> int:
+        return min(self.queue.lookahead(), self.owner.lookahead()) if self.is_owned else self.queue.lookahead()
+
+    def is_in_use(self) -> bool:
+        return bool(self.works or (self.queue.running and self.owner.running))
+
+
+class Rows:
+    def __init__(self, size: int, *, has_one_queue: bool) -> None:
+        self.size = size
+        self.all = Party()
+        # With one queue and no owners there is nobody to leave a slot for.
+        self._is_shared = not has_one_queue
+        self._rows: dict[tuple[str, str | None], Row] = {}
+        self._queues: dict[str, Party] = {}
+        self._owners: dict[str | None, Party] = {}
+        self._turns: deque[Row] = deque()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        with self._lock:
+            return sum(len(row.works) for row in self._turns)
+
+    def add(self, works: Iterable[Work]) -> None:
+        now = time.monotonic()
+        with self._lock:
+            for work in works:
+                row = work.row = self._row_of(work.items[0])
+                if not row.works:
+                    row.moved_at = now
+                if not row.has_turn:
+                    row.has_turn = True
+                    self._turns.append(row)
+                row.works.append(work)
+
+    def enter(self, now: float) -> Row | None:
+        """The row whose turn it is of those that may have another slot: it is theirs until whoever asks leaves."""
+        turns = self._turns
+        with self._lock:
+            for _ in range(len(turns)):
+                row = turns.popleft()
+                if not row.works:
+                    row.has_turn = False
+                    continue
+                turns.append(row)
+                if self._more(row) > 0:
+                    row.moved_at = now
+                    for party in (row.queue, row.owner, self.all):
+                        party.running += 1
+                    return row
+        return None
+
+    def leave(self, row: Row, ran: int = 0) -> None:
+        """Give a slot back, in which so many items were run to their end."""
+        with self._lock:
+            for party in (row.queue, row.owner, self.all):
+                party.running -= 1
+                party.ran += ran
+
+    def take_all(self) -> list[Work]:
+        """Take out whatever waits."""
+        with self._lock:
+            return [work for row in self._turns for work in _emptied(row)]
+
+    def take_stale(self) -> list[Work]:
+        """Take out what waits in vain: others may have a slot for it, and here nothing asks for it again so soon."""
+        before = time.monotonic() - PATIENCE
+        with self._lock:
+            return [work for row in self._turns if row.moved_at < before for work in _emptied(row)]
+
+    def wanted(self, queue: str, owner: str | None, batch: int) -> int:
+        """How many more items of this queue and owner could start, beside those that wait here already."""
+        if owner is not None:
+            self._is_shared = True
+        with self._lock:
+            row = self._rows.get((queue, owner)) or self._new(queue, owner)
+            return (self._more(row) - row.waiting()) * batch
+
+    def lookahead(self, queue: str, owner: str | None) -> int:
+        """How many items to have ahead: as many of this queue and owner as ended in the last tenth of a second.
+
+        Who has nothing here may be as quick as the others.
+        """
+        row = self._rows.get((queue, owner))
+        return row.lookahead() if row is not None and row.is_in_use() else self.all.lookahead() // (SHARE + 1)
+
+    def stuck(self, batch: int) -> int:
+        """How many items wait that may not start, however many slots are free: they must be in nobody's way."""
+        if not self._is_shared:
+            return 0
+        with self._lock:
+            surplus = [(len(row.works) - self._more(row)) * batch - row.lookahead() for row in self._turns]
+        return sum(more for more in surplus if more > 0)
+
+    def _more(self, row: Row) -> int:
+        """How many more slots this row could have now, if nobody else took any."""
+        free = self.size - self.all.running
+        if not self._is_shared:
+            return free
+        queue, owner = row.queue.running, row.owner.running
+        most = SHARE * free - (max(queue, owner) if row.is_owned else queue)
+        if most > SHARE:
+            return most // (SHARE + 1)
+        if queue and owner:
+            return 0
+        has_nothing = not queue and not (owner and row.is_owned)
+        return 1 if free >= (1 if has_nothing else 2) else 0
+
+    def _row_of(self, item: Item) -> Row:
+        owner = item.owner
+        row = self._rows.get((item.queue, owner))
+        if row is None:
+            if len(self._rows) >= MANY:
+                self._forget()
+            if owner is not None or self._queues.keys() - {item.queue}:
+                self._is_shared = True
+            row = self._rows[item.queue, owner] = self._new(item.queue, owner)
+            self._know(item.queue, owner, row)
+        return row
+
+    def _new(self, queue: str, owner: str | None) -> Row:
+        return Row(self._queues.get(queue) or Party(), self._owners.get(owner) or Party(), owner is not None)
+
+    def _know(self, queue: str, owner: str | None, row: Row) -> None:
+        self._queues[queue], self._owners[owner] = row.queue, row.owner
+        row.queue.rows.append(row)
+        row.owner.rows.append(row)
+
+    def _forget(self) -> None:
+        """Forget the rows of queues and owners that have nothing here."""
+        self._queues, self._owners = {}, {}
+        self._rows = {key: row for key, row in self._rows.items() if row.is_in_use()}
+        for row in self._rows.values():
+            row.queue.rows, row.owner.rows = [], []
+        for (queue, owner), row in self._rows.items():
+            self._know(queue, owner, row)
+
+
+def _emptied(row: Row) -> Iterator[Work]:
+    with suppress(IndexError):  # slots take from it at the same time
+        while True:
+            yield row.works.popleft()
