@@ -433,7 +433,7 @@ class PostgresStore:
 
     def _refusals(self, asks: Sequence[Ask], now: datetime | None, connection: Connection) -> list[Grant | None]:
         """What can be told without a lock: of very many asks, most may be for keys that are exhausted."""
-        rows = self._run("meters", {"names": _meter_names(asks)}, connection)
+        rows = self._run("meters", {"names": _texts(_meter_names(asks))}, connection)
         now = now or self._run("now", {}, connection)[0][0]
         rations = Rations(asks, rows, self._under_way(asks, connection), now)
         return [rations.refusal(ask) for ask in asks]
@@ -449,10 +449,11 @@ class PostgresStore:
         connection: Connection,
     ) -> list[Grant]:
         names = _meter_names(asks)
-        rows = self._run("lock_meters", {"names": names, "now": now}, connection)
+        given = {"names": _texts(names), "now": now}
+        rows = self._run("lock_meters", given, connection)
         if len(rows) < len(names):
             self._run("new_meters", {"names": names}, connection)
-            rows = self._run("lock_meters", {"names": names, "now": now}, connection)
+            rows = self._run("lock_meters", given, connection)
         # The time after the last lock, when nobody else can be granted anything: grants are in the order of their time.
         at: datetime = max((row[4] for row in rows), default=now) or self._run("now", {}, connection)[0][0]
         rations = Rations(asks, [row[:4] for row in rows], self._under_way(asks, connection), at)
@@ -468,7 +469,7 @@ class PostgresStore:
 
     def _pick(self, now: datetime, connection: Connection, shares: Sequence[Share]) -> list[list[Item]]:
         picked: list[list[Item]] = [[] for _ in shares]
-        given = {**_shares(shares), "started_sinces": [share.started_since for share in shares], "now": now}
+        given = {**_shares(shares), "started_sinces": _times(share.started_since for share in shares), "now": now}
         for place, *row in self._run("pick", given, connection):
             picked[place].append(waiting_item(row))
         return [sorted(items, key=in_order) for items in picked]
@@ -490,10 +491,10 @@ class PostgresStore:
                 "now": now,
                 "lease_until": lease_until,
                 "ids": _ints(item.id for items, _ in leases for item in items),
-                "items": [_ints(item.id for item in items) for items, _ in leases],
+                "items": _texts(_ints(item.id for item in items) for items, _ in leases),
                 "meters": [None if names is None else encode(names).decode() for _, names in leases],
-                "names": list(hits),
-                "hits": ["{" + ",".join(hit.isoformat() for hit in log) + "}" for log in hits.values()],
+                "names": _texts(hits),
+                "hits": _texts(_times(log) for log in hits.values()),
             },
             connection,
         )
@@ -911,21 +912,25 @@ _ring = attrgetter("ring")
 def _shares(shares: Sequence[Share]) -> dict[str, Any]:
     ranks = [(place, rank) for place, share in enumerate(shares) for rank in share.ranks]
     return {
-        "queues": [share.line.queue for share in shares],
-        "tasks": [share.line.task for share in shares],
-        "owners": [share.line.owner for share in shares],
-        "lanes": [share.lane for share in shares],
+        "queues": _texts(share.line.queue for share in shares),
+        "tasks": _texts(share.line.task for share in shares),
+        "owners": _texts(share.line.owner for share in shares),
+        "lanes": _texts(share.lane for share in shares),
         "limits": _ints([share.limit for share in shares]),
         "places": _ints(range(len(shares))),
         "rank_places": _ints([place for place, _ in ranks]),
         "ranks": _ints([rank for _, rank in ranks]),
-        "floors": [floor for share in shares for floor in share.floors or [EPOCH] * len(share.ranks)],
-        "families": sorted(families(shares)),
+        "floors": _times(floor for share in shares for floor in share.floors or [EPOCH] * len(share.ranks)),
+        "families": _texts(sorted(families(shares))),
     }
 
 
 def _meter_names(asks: Iterable[Ask]) -> list[str]:
     return sorted({meter.name for ask in asks for meter in ask.meters})
+
+
+def _times(values: Iterable[datetime | None]) -> str:
+    return "{" + ",".join("null" if value is None else value.isoformat() for value in values) + "}"
 
 
 def _columns(items: Sequence[NewItem]) -> dict[str, Any]:

@@ -340,13 +340,17 @@ select n.at, n.actor, n.action, n.subject, n.details::json
  where pg_current_xact_id() is not null
 
 -- name: meters
--- What was set and granted.
-select name, most, per, hits from duly_meter where name = any(:names::text[])
+-- What was set and granted. One look at the index per name, whatever the planner knows of the table.
+select m.name, m.most, m.per, m.hits
+  from unnest(:names::text[]) as n(name)
+ cross join lateral (select * from duly_meter where name = n.name limit 1) m
 
 -- name: lock_meters
--- The same, locked, always in the same order, each with the time when it was.
+-- The same, locked in this order, each with the time when it was.
 with locked as materialized (
-    select name, most, per, hits from duly_meter where name = any(:names::text[]) order by name for update)
+    select m.name, m.most, m.per, m.hits
+      from unnest(:names::text[]) as n(name)
+     cross join lateral (select * from duly_meter where name = n.name for update) m)
 select name, most, per, hits, coalesce(:now::timestamptz, clock_timestamp()) from locked
 
 -- name: new_meters
