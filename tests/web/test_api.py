@@ -504,7 +504,7 @@ def test_an_edit_that_lost_the_race_changes_nothing(house: House, monkeypatch: p
     def meanwhile(self: desk.Desk, value: Any, known: Any) -> Any:
         monkeypatch.setattr(desk.Desk, "unmasked", real)
         if rival == "worker":
-            claim(house.app.store, share("echo"), tasks=["echo"], now=START)
+            claim(house.app.store, share("echo", owner="ana"), now=START)
         else:
             assert house.root.patch(f"/api/items/{item_id}", json={"rank": 3}).status_code == 200
         return real(self, value, known)
