@@ -267,6 +267,29 @@ def test_what_nobody_can_retry_goes_to_review_with_the_reason_and_its_bytes(
     assert broker.get().body == b"hello", "the consumer goes on"
 
 
+def test_a_json_message_whose_payload_is_no_base64_goes_to_review_whole_and_is_not_published(
+    service_on_both: MessageRetry, broker: Broker
+) -> None:
+    bodies = {
+        b'{"messageId":"%s", "originalQueue": "orders","originalPayload":"%s"}' % (str(uuid4()).encode(), text)
+        for text in (b"plain", b"an order", b"%%%", b"aGVsbG8")
+    }
+    for body in bodies:
+        broker.send(body, content_type="application/json", correlation_id="c", headers={"tenant": "acme"})
+    came = [broker.get(REVIEW) for _ in bodies]
+    assert {got.body for got in came} == bodies
+    for got in came:
+        assert "original_payload: must be base64" in got.headers["x-review-reason"]
+        assert (got.properties.content_type, got.properties.correlation_id, got.headers["tenant"]) == (
+            "application/json", "c", "acme",
+        )  # fmt: skip
+    patiently(lambda: [row.state for row in rows(service_on_both)] == ["failed"] * len(bodies))
+    assert {b64decode(row.args["payload"]) for row in rows(service_on_both)} == bodies
+    right = b'{"messageId":"%s","originalQueue":"orders","originalPayload":"aGVsbG8="}' % ID.encode()
+    broker.send(right, content_type="application/json")
+    assert broker.get().body == b"hello", "and nothing else was published"
+
+
 def test_a_message_for_a_queue_that_does_not_exist_fails_alone_and_ends_in_review(
     service: MessageRetry, broker: Broker
 ) -> None:
