@@ -52,7 +52,7 @@ select id, cast(execution_key as text), cast(args as text), planned_at
 
 -- name: arm_find
 -- Whose keys these are for good, locked in the order of ids.
-select id, key, version, args
+select id, key, version, args, state, (state in ('waiting', 'running') and started_at is not null) as is_begun
   from duly_item
  where task = :task and key = any(:keys::text[]) and version is not null
  order by id
@@ -93,8 +93,8 @@ update duly_item i
    set state = 'waiting', lane = 'main', outcome = 'armed', queue = n.queue, args = n.args::json, rank = n.rank,
        planned_at = coalesce(n.due_at, statement_timestamp()), due_at = coalesce(n.due_at, statement_timestamp()),
        max_attempts = n.max_attempts, trace = n.trace, version = n.version, attempt = 0, failures = 0, crashes = 0,
-       losses = 0, revivals = 0, result = null, progress = null, finished_at = null, last_error = null,
-       error_class = null, error_group = null, updated_at = statement_timestamp()
+       losses = 0, revivals = 0, result = null, progress = null, started_at = null, finished_at = null,
+       last_error = null, error_class = null, error_group = null, updated_at = statement_timestamp()
   from unnest(:ids::bigint[], :queues::text[], :args::text[], :due_ats::timestamptz[], :ranks::smallint[],
               :max_attempts::int[], :traces::text[], :versions::bigint[])
        as n(id, queue, args, due_at, rank, max_attempts, trace, version)

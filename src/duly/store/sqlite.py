@@ -273,7 +273,9 @@ class SqliteStore:
 
         with self._writing() as writer:
             found = writer.execute(self._sql["arm_find"], {"task": task, "keys": _json(arming.keys)}).fetchall()
-            again = arming.again((item_id, key, version, args.encode()) for item_id, key, version, args in found)
+            again = arming.again(
+                (one, key, version, args.encode(), *stands) for one, key, version, args, *stands in found
+            )
             writer.execute(self._sql["arm_leave"], {"ids": _json([item_id for item_id, _ in again]), "now": now})
             for item_id, item in again:
                 writer.execute(self._sql["arm_again"], {**parameters(item), "id": item_id})

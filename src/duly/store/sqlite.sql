@@ -20,7 +20,7 @@ select id, execution_key, args, planned_at
 
 -- name: arm_find
 -- Whose keys these are for good.
-select id, key, version, args
+select id, key, version, args, state, (state in ('waiting', 'running') and started_at is not null) as is_begun
   from duly_item
  where task = :task and key in (select value from json_each(:keys)) and version is not null
 
@@ -52,7 +52,7 @@ update duly_item
    set state = 'waiting', lane = 'main', outcome = 'armed', queue = :queue, args = :args, rank = :rank,
        planned_at = :due_at, due_at = :due_at, max_attempts = :max_attempts, trace = :trace, version = :version,
        attempt = 0, failures = 0, crashes = 0, losses = 0, revivals = 0, result = null, progress = null,
-       finished_at = null, last_error = null, error_class = null, error_group = null, updated_at = :now
+       started_at = null, finished_at = null, last_error = null, error_class = null, error_group = null, updated_at = :now
  where id = :id
 
 -- name: survey
