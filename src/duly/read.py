@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from duly import codec
 from duly.clock import Clock
+from duly.depths import Depth
 from duly.errors import ItemNotFound
 from duly.model import Lane, State
 from duly.store.base import Store
@@ -72,16 +73,6 @@ class Story(Struct, frozen=True):
     item: Row
     lease_until: datetime | None
     tries: list[Try]
-
-
-class Depth(Struct, frozen=True):
-    queue: str
-    lane: Lane
-    state: State
-    items: int
-    due: int
-    oldest: datetime | None
-    paused: bool
 
 
 class Signs(Struct, frozen=True):
@@ -206,14 +197,15 @@ class Read:
         return Story(_row(rows[0][:-1]), _utc(rows[0][-1]), tries)
 
     def depths(self) -> list[Depth]:
+        """How much there is, by queue, lane and state."""
         rows = self._store.read("depth", {"now": self._clock.now()})
         return sorted((_depth(*row) for row in rows), key=lambda d: (d.queue, d.lane, d.state))
 
-    def queues(self) -> list[dict[str, Any]]:
-        """One row per queue, by name: what waits, is due, runs and is in review."""
+    def queues(self, depths: Sequence[Depth] | None = None) -> list[dict[str, Any]]:
+        """One row per queue, by name: what waits, is due, runs and is in review; now, or by depths that are known."""
         now = self._clock.now()
         found: dict[str, dict[str, Any]] = {}
-        for depth in self.depths():
+        for depth in self.depths() if depths is None else depths:
             empty = {"waiting": 0, "retrying": 0, "due": 0, "oldest": None, "running": 0, "failed": 0, "paused": False}
             queue = found.setdefault(depth.queue, {"queue": depth.queue, **empty})
             queue[depth.state] += depth.items

@@ -53,7 +53,6 @@ from duly.config import Settings
 from duly.decide import decide
 from duly.errors import ConfigError, DulyError, ItemNotFound, StoreUnavailable, WrongState
 from duly.model import Armed, NewItem, Revived, State, Verdict
-from duly.patience import Patient
 from duly.read import OwnedRow
 from duly.task import NAME
 from duly.telemetry import is_tracing
@@ -73,7 +72,6 @@ LOOK_AGAIN = 1.0
 # Redeliveries after which the broker itself sets a message aside: it takes its consumer down each time.
 DELIVERY_LIMIT = 100
 DRIFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
-PATIENCE = 5.0
 
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -533,15 +531,15 @@ class MessageRetry:
 
 
 class _Depth:
-    """The gauge of waiting messages, read at a scrape."""
+    """The gauge of waiting messages."""
 
     def __init__(self, app: Duly) -> None:
-        self._ask = Patient(lambda: app.read.depths(), PATIENCE)
+        self._depths = app.telemetry.depths
 
     def collect(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily("retry_queue_depth", "Pending retry tasks.")
         try:
-            depths = self._ask()
+            depths = self._depths()
         except DulyError:
             return
         mine = (QUEUE, f"{QUEUE}/")

@@ -464,7 +464,8 @@ select w.queue, w.lane, w.state, w.items, w.due, w.oldest, (q.paused_at is not n
         union all
         select i.queue, i.lane, i.state, count(*), 0, min(i.started_at)
           from duly_lease l
-          join duly_item i on i.id = any(l.items) and i.fence = l.fence and i.state = 'running'
+         cross join lateral unnest(l.items) as e(id)
+          join duly_item i on i.id = e.id and i.fence = l.fence and i.state = 'running'
          group by i.queue, i.lane, i.state
         union all
         select queue, 'main', state, count(*), 0, min(finished_at)
@@ -553,11 +554,48 @@ select id, task, queue, lane, state, planned_at, due_at, attempt, last_error,
  order by planned_at
  limit :most
 
+-- name: overdue
+-- The first so many items that are due since before then, whatever their queue: how many there are, how many of them are of
+-- the main lane of an open queue, and the oldest of an open queue.
+select count(*), count(*) filter (where p.name is null and s.lane = 'main') as late,
+       min(s.due_at) filter (where p.name is null) as oldest
+  from (select queue, lane, due_at
+          from duly_item
+         where is_waiting and due_at < :before
+         order by due_at
+         limit :most) s
+  left join duly_queue p on p.name = s.queue and p.paused_at is not null
+
+-- name: heads_after
+-- The groups behind this one, so many at most: the earliest waiting item of each, and whether its queue is paused.
+with recursive head as (
+    (select queue, lane, rank, due_at
+       from duly_item
+      where is_waiting and (queue, lane, rank) > (:queue, :lane, :rank::smallint)
+      order by queue, lane, rank, due_at
+      limit 1)
+    union all
+    select n.queue, n.lane, n.rank, n.due_at
+      from head h
+     cross join lateral (
+           select i.queue, i.lane, i.rank, i.due_at
+             from duly_item i
+            where i.is_waiting and (i.queue, i.lane, i.rank) > (h.queue, h.lane, h.rank)
+            order by i.queue, i.lane, i.rank, i.due_at
+            limit 1) n)
+select h.queue, h.lane, h.rank, h.due_at, (q.paused_at is not null) as paused
+  from (select * from head limit :most) h
+  left join duly_queue q on q.name = h.queue
+
 -- name: backlog
--- How much of a group is due since before then: counts so many at most.
+-- How much of these groups is due since before then: counts so many at most.
 select count(*)
-  from (select 1 from duly_item
-         where is_waiting and queue = :queue and lane = :lane and rank = :rank and due_at < :before
+  from (select 1
+          from json_to_recordset(:groups::json) as g(queue text, lane text, rank smallint)
+         cross join lateral (
+               select from duly_item i
+                where i.is_waiting and i.queue = g.queue and i.lane = g.lane and i.rank = g.rank and i.due_at < :before
+                limit :most) late
          limit :most) d
 
 -- name: alive

@@ -15,7 +15,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from itertools import groupby, zip_longest
 from operator import attrgetter
@@ -70,6 +70,9 @@ from duly.store.sql import sections
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 # How soon another process's put is seen: a read of one counter, no transaction.
 GLANCE = 0.02
+
+# Reads whose cost grows with what waits.
+LONG = frozenset({"depth"})
 
 _MICROSECOND = timedelta(microseconds=1)
 # Whose turn it is to write to a file, among the threads of this process.
@@ -201,6 +204,12 @@ class SqliteStore:
             if self._reader is None:
                 self._reader = self.connect()
             yield self._reader
+
+    @contextmanager
+    def _reading_long(self) -> Iterator[sqlite3.Connection]:
+        """On a connection of its own, for the engine must not wait until everything that waits is counted."""
+        with self._errors(), closing(self.connect()) as reader:
+            yield reader
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -604,7 +613,7 @@ class SqliteStore:
         if connection is not None:
             return self.run(connection, name, parameters)
         given = {key: to_int(value) if isinstance(value, datetime) else value for key, value in parameters.items()}
-        with self._reading() as reader:
+        with self._reading_long() if name in LONG else self._reading() as reader:
             return _typed(reader.execute(self._sql[name], given))
 
     def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:

@@ -419,11 +419,53 @@ select id, task, queue, lane, state, planned_at, due_at, attempt, last_error,
  order by planned_at
  limit :most
 
+-- name: overdue
+-- The first so many items that are due since before then, whatever their queue: how many there are, how many of them are of
+-- the main lane of an open queue, and the oldest of an open queue.
+select count(*), count(*) filter (where p.name is null and s.lane = 'main') as late,
+       min(s.due_at) filter (where p.name is null) as oldest
+  from (select queue, lane, due_at
+          from duly_item
+         where state = 'waiting' and due_at < :before
+         order by due_at
+         limit :most) s
+  left join duly_queue p on p.name = s.queue and p.paused_at is not null
+
+-- name: heads_after
+-- The groups behind this one, so many at most: the earliest waiting item of each, and whether its queue is paused.
+with recursive head (id) as (
+    select * from (
+        select id from duly_item
+         where state = 'waiting' and (queue, lane, rank) > (:queue, :lane, :rank)
+         order by queue, lane, rank, due_at
+         limit 1)
+    union all
+    select coalesce(
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue = i.queue and n.lane = i.lane and n.rank > i.rank
+               order by n.rank, n.due_at limit 1),
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue = i.queue and n.lane > i.lane
+               order by n.lane, n.rank, n.due_at limit 1),
+             (select n.id from duly_item n
+               where n.state = 'waiting' and n.queue > i.queue
+               order by n.queue, n.lane, n.rank, n.due_at limit 1))
+      from head h
+      join duly_item i on i.id = h.id
+     where h.id is not null)
+select i.queue, i.lane, i.rank, i.due_at, (q.paused_at is not null) as paused
+  from (select id from head limit :most) h
+  join duly_item i on i.id = h.id
+  left join duly_queue q on q.name = i.queue
+
 -- name: backlog
--- How much of a group is due since before then: counts so many at most.
+-- How much of these groups is due since before then: counts so many at most.
 select count(*)
-  from (select 1 from duly_item
-         where state = 'waiting' and queue = :queue and lane = :lane and rank = :rank and due_at < :before
+  from (select 1
+          from json_each(:groups) g
+          join duly_item i on i.queue = json_extract(g.value, '$.queue') and i.lane = json_extract(g.value, '$.lane')
+                          and i.rank = json_extract(g.value, '$.rank')
+         where i.state = 'waiting' and i.due_at < :before
          limit :most) d
 
 -- name: alive
