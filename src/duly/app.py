@@ -261,9 +261,11 @@ class Duly:
     def pause(self, queue: str, connection: Any = None) -> None:
         """Start nothing more of this queue until it is resumed; what runs goes on."""
         self.store.pause(checked_name("queue", queue), self.clock.now(), connection)
+        self.telemetry.depths.forget()
 
     def resume(self, queue: str, connection: Any = None) -> None:
         self.store.resume(checked_name("queue", queue), connection)
+        self.telemetry.depths.forget()
 
     # -- the rooms behind
 

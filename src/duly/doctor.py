@@ -18,8 +18,9 @@ from msgspec import Struct
 
 from duly.clock import DatabaseClock
 from duly.config import Settings, load, sources
+from duly.depths import Depth
 from duly.errors import ConfigError, DulyError, StoreUnavailable
-from duly.read import Depth, Read
+from duly.read import Read
 from duly.store import Store, open_store
 from duly.store.migrate import current, latest
 

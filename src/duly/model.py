@@ -95,10 +95,12 @@ class NewItem(Struct, frozen=True, gc=False):
 
 
 class Armed(Struct, frozen=True, gc=False):
-    """What an arm answers: the item, and whether it is new, armed again by a higher version, or known already."""
+    """What an arm answers: the item, and whether it is new, armed again, or known already."""
 
     id: int
     how: Literal["new", "again", "known"]
+    # Of what is known: its row was claimed since it was armed and has not ended, so its effect may be out already.
+    is_begun: bool = False
 
 
 class Placed(Struct, frozen=True, gc=False):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from duly import codec
 from duly.clock import Clock
+from duly.depths import Depth
 from duly.errors import ItemNotFound
 from duly.model import Lane, State
 from duly.store.base import Store
@@ -72,16 +74,6 @@ class Story(Struct, frozen=True):
     item: Row
     lease_until: datetime | None
     tries: list[Try]
-
-
-class Depth(Struct, frozen=True):
-    queue: str
-    lane: Lane
-    state: State
-    items: int
-    due: int
-    oldest: datetime | None
-    paused: bool
 
 
 class Signs(Struct, frozen=True):
@@ -206,14 +198,17 @@ class Read:
         return Story(_row(rows[0][:-1]), _utc(rows[0][-1]), tries)
 
     def depths(self) -> list[Depth]:
-        rows = self._store.read("depth", {"now": self._clock.now()})
-        return sorted((_depth(*row) for row in rows), key=lambda d: (d.queue, d.lane, d.state))
+        """How much there is, by queue, lane and state."""
+        depths = [_depth(*row) for row in self._store.read("depth", {"now": self._clock.now()})]
+        are_open = self._store.open_queues(depth.queue for depth in depths)
+        paused = (replace(depth, paused=depth.queue not in are_open) for depth in depths)
+        return sorted(paused, key=lambda d: (d.queue, d.lane, d.state))
 
-    def queues(self) -> list[dict[str, Any]]:
-        """One row per queue, by name: what waits, is due, runs and is in review."""
+    def queues(self, depths: Sequence[Depth] | None = None) -> list[dict[str, Any]]:
+        """One row per queue, by name: what waits, is due, runs and is in review; now, or by depths that are known."""
         now = self._clock.now()
         found: dict[str, dict[str, Any]] = {}
-        for depth in self.depths():
+        for depth in self.depths() if depths is None else depths:
             empty = {"waiting": 0, "retrying": 0, "due": 0, "oldest": None, "running": 0, "failed": 0, "paused": False}
             queue = found.setdefault(depth.queue, {"queue": depth.queue, **empty})
             queue[depth.state] += depth.items

@@ -1,7 +1,7 @@
 """What the outside sees: metrics, logs and spans, taken at one seam around the store and the caller of handlers.
 
 The hot path only counts into plain dictionaries, a batch at a time; a scrape turns them into metric families, and reads
-queue depths from the database at that moment.
+queue depths from the database, as often as their cost allows. A metric tells so many names at most: users make them up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, cast
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from duly.depths import NAMES, OTHERS, Depth, family_of, labels
 from duly.errors import DulyError
 from duly.model import Ask, Change, Grant, Item, Share
-from duly.patience import Patient
+from duly.patience import Patient, Thrifty
 from duly.store.base import Store
 
 try:
@@ -41,6 +42,8 @@ DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_8
 
 # Seconds that a scrape waits for the database: less than what a scraper waits for us.
 PATIENCE = 5.0
+# And for how deep queues are, where the last answer is as good.
+DEPTHS_PATIENCE = 2.0
 
 
 class Histogram:
@@ -57,14 +60,22 @@ class Histogram:
             counts[task][bisect_left(bounds, value)] += 1
             sums[task] += value
 
-    def family(self, name: str, doc: str, label: str = "task") -> HistogramMetricFamily:
-        family = HistogramMetricFamily(name, doc, labels=[label])
-        for task, counts in list(self.counts.items()):
+    def family(self, metric: str, doc: str, label: str = "task") -> HistogramMetricFamily:
+        family = HistogramMetricFamily(metric, doc, labels=[label])
+        items = list(self.counts.items())
+        names = _names(task for task, _ in items)
+        told: dict[str, list[int]] = {}
+        sums: dict[str, float] = defaultdict(float)
+        for task, counts in items:
+            name = names[task]
+            told[name] = [sum(both) for both in zip(told.get(name, [0] * len(counts)), counts, strict=True)]
+            sums[name] += self.sums[task]
+        for name, counts in told.items():
             total, buckets = 0, []
             for bound, count in zip((*map(str, self.bounds), "+Inf"), counts, strict=True):
                 total += count
                 buckets.append((bound, total))
-            family.add_metric([task], buckets, self.sums[task])
+            family.add_metric([name], buckets, sums[name])
         return family
 
 
@@ -85,7 +96,9 @@ class Telemetry:
         self._told: dict[str, float] = {}
         self._lateness = Histogram(LATENESS)
         self._duration = Histogram(DURATION)
-        self._ask = Patient(lambda: (app.read.depths(), app.read.signs(), app.clock.now()), PATIENCE)
+        self._ask = Patient(lambda: (app.read.signs(), app.clock.now()), PATIENCE)
+        # How deep queues are, for all who look at them again and again: scrapes, dashboards.
+        self.depths = Thrifty(lambda: app.read.depths(), DEPTHS_PATIENCE)
 
     def observe(self, store: Store) -> Store:
         return cast(Store, Observed(store, self))
@@ -111,7 +124,11 @@ class Telemetry:
                     self._log_late(item, lateness)
 
     def limited(self, share: Share) -> None:
-        self._limited[share.queue] += 1
+        self._limited[family_of(share.queue, self._families())] += 1
+
+    def _families(self) -> set[str]:
+        """Queues that have one below them for each value of an argument."""
+        return {task.queue for task in list(self._app.tasks.values()) if any(limit.by for limit in task.limits)}
 
     def _log_late(self, item: Item, lateness: float) -> None:
         log.warning(
@@ -265,32 +282,15 @@ class Telemetry:
         yield from self._depths()
 
     def _depths(self) -> Iterable[Metric]:
-        items = GaugeMetricFamily("duly_queue_items", "Items in the queue.", labels=["queue", "lane", "state"])
-        due = GaugeMetricFamily("duly_queue_due_items", "Waiting items that are due.", labels=["queue", "lane"])
-        oldest = GaugeMetricFamily("duly_queue_oldest_due_seconds", "Age of the oldest due item.", labels=["queue"])
-        paused = GaugeMetricFamily("duly_queue_paused", "1 when the queue is paused.", labels=["queue"])
         up = GaugeMetricFamily("duly_store_up", "1 when the database answered this scrape.")
         try:
-            depths, signs, now = self._ask()
+            signs, now = self._ask()
         except DulyError:
             up.add_metric([], 0)
             yield up
             return
         up.add_metric([], 1)
-        ages: dict[str, float] = {}
-        for depth in depths:
-            items.add_metric([depth.queue, depth.lane, depth.state], depth.items)
-            if depth.state == "waiting":
-                due.add_metric([depth.queue, depth.lane], depth.due)
-                if depth.oldest is not None:
-                    age = max((now - depth.oldest).total_seconds(), 0.0)
-                    ages[depth.queue] = max(age, ages.get(depth.queue, 0.0))
-        for queue, age in ages.items():
-            oldest.add_metric([queue], age)
-        recovering = GaugeMetricFamily("duly_recovery_mode", "1 while something is due for longer than it may be.")
-        grace = self._app.settings.alert_late_seconds
-        recovering.add_metric([], float(any(d.due and ages.get(d.queue, 0) > grace for d in depths)))
-        yield recovering
+        yield up
         silence = GaugeMetricFamily("duly_silence_seconds", "Age of the last sign of life of any worker.")
         if signs.seen_at is not None:
             silence.add_metric([], max((now - signs.seen_at).total_seconds(), 0.0))
@@ -300,9 +300,39 @@ class Telemetry:
         broken = GaugeMetricFamily("duly_broken_schedules", "Schedules deactivated after failures in a row.")
         broken.add_metric([], signs.broken)
         yield from (silence, standing, broken)
-        for queue in {depth.queue: depth.paused for depth in depths}:
-            paused.add_metric([queue], float(any(d.paused for d in depths if d.queue == queue)))
-        yield from (items, due, oldest, paused, up)
+        try:
+            depths = self.depths()
+        except DulyError:  # they take longer than this scrape has; the next one has them
+            return
+        yield from self._queues(depths, now)
+
+    def _queues(self, depths: Sequence[Depth], now: datetime) -> Iterable[Metric]:
+        """By the names that queues have here; what has none of its own is added up."""
+        names = labels(depths, {task.queue for task in list(self._app.tasks.values())}, self._families())
+        counts: Counter[tuple[str, str, str]] = Counter()
+        dues: Counter[tuple[str, str]] = Counter()
+        ages: dict[str, float] = {}
+        closed: dict[str, set[str]] = {name: set() for name in names.values()}
+        recovering = GaugeMetricFamily("duly_recovery_mode", "1 while something is due for longer than it may be.")
+        oldest = 0.0
+        for depth in depths:
+            name = names[depth.queue]
+            counts[name, depth.lane, depth.state] += depth.items
+            if depth.paused:
+                closed[name].add(depth.queue)
+            if depth.state == "waiting":
+                dues[name, depth.lane] += depth.due
+                if depth.oldest is not None:
+                    age = max((now - depth.oldest).total_seconds(), 0.0)
+                    ages[name] = max(age, ages.get(name, 0.0))
+                    oldest = max(age if depth.due else 0.0, oldest)
+        recovering.add_metric([], float(oldest > self._app.settings.alert_late_seconds))
+        yield recovering
+        yield _gauge("duly_queue_items", "Items in the queue.", ["queue", "lane", "state"], counts)
+        yield _gauge("duly_queue_due_items", "Waiting items that are due.", ["queue", "lane"], dues)
+        yield _gauge("duly_queue_oldest_due_seconds", "Age of the oldest due item.", ["queue"], ages)
+        paused = {name: len(queues) for name, queues in closed.items()}
+        yield _gauge("duly_queue_paused", "1 when the queue is paused; of several, how many are.", ["queue"], paused)
 
 
 class Observed:
@@ -348,9 +378,26 @@ def is_tracing() -> bool:
 
 def _counter(name: str, doc: str, labels: list[str], counts: Counter[Any]) -> CounterMetricFamily:
     family = CounterMetricFamily(name, doc, labels=labels)
-    for key, count in list(counts.items()):
-        family.add_metric([key] if isinstance(key, str) else list(key), count)
+    given = {key if isinstance(key, tuple) else (key,): count for key, count in list(counts.items())}
+    names = _names(key[0] for key in given if key)
+    told: Counter[tuple[str, ...]] = Counter()
+    for key, count in given.items():
+        told[(names[key[0]], *key[1:]) if key else key] += count
+    for key, count in told.items():
+        family.add_metric(list(key), count)
     return family
+
+
+def _gauge(name: str, doc: str, labels: list[str], values: Mapping[Any, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, doc, labels=labels)
+    for key, value in values.items():
+        family.add_metric([key] if isinstance(key, str) else list(key), value)
+    return family
+
+
+def _names(seen: Iterable[str]) -> dict[str, str]:
+    """The name under which each is told. The first ones keep their own, so that no count ever goes down."""
+    return {name: name if place < NAMES else OTHERS for place, name in enumerate(dict.fromkeys(seen))}
 
 
 def _iso(time: datetime) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from base64 import b64encode
 from uuid import uuid4
@@ -91,6 +92,84 @@ def test_what_is_wrong_is_said_by_name(fields: dict[str, object], problem: str) 
 )  # fmt: skip
 def test_json_that_is_none_of_ours_is_invalid(body: bytes) -> None:
     assert isinstance(read(body, "application/json"), Invalid)
+
+
+def as_json(**fields: object) -> bytes:
+    given = {"messageId": ID, "originalPayload": "AP8=", "originalQueue": "orders", **fields}
+    return json.dumps(given).encode()
+
+
+@pytest.mark.parametrize("text", [
+    "plain text", "%%%", "hello", "abc", "AP8", "AP9=", "A P8=", "AP8=\n", "AP8==", "AP8=AP8=", "=", "é+/8=", "-/8=",
+    None, 7, ["AP8="], {"a": 1}, True,
+])  # fmt: skip
+def test_a_payload_that_is_no_base64_is_refused_and_never_guessed_at(text: object) -> None:
+    asked = read(as_json(originalPayload=text), "application/json")
+    assert isinstance(asked, Invalid)
+    assert "original_payload: must be base64 with its padding" in asked.problem
+
+
+@pytest.mark.parametrize(
+    ("text", "payload"), [("", b""), ("AP8=", b"\x00\xff"), ("+/8=", b"\xfb\xff"), ("-_8=", b"\xfb\xff")]
+)
+def test_a_payload_in_base64_of_either_alphabet_is_taken_byte_for_byte(text: str, payload: bytes) -> None:
+    asked = read(as_json(originalPayload=text), "application/json")
+    assert isinstance(asked, RetryRequest)
+    assert asked.payload == payload
+
+
+@pytest.mark.parametrize("value", [True, "1_0", "\t2", "٢", "1e1", " 2", "", 1.5, 2**40, [1], {}])
+@pytest.mark.parametrize("name", ["retryCount", "max_retries"])
+def test_a_count_that_is_no_integer_is_refused(name: str, value: object) -> None:
+    assert isinstance(read(as_json(**{name: value}), "application/json"), Invalid)
+
+
+@pytest.mark.parametrize("value", [2, "2", 2.0])
+def test_a_count_is_a_number_or_its_digits(value: object) -> None:
+    asked = read(as_json(retryCount=value, maxRetries=None, errorReason=None, newer={"a": 1}), "application/json")
+    assert isinstance(asked, RetryRequest)
+    assert (asked.retry_count, asked.max_retries, asked.reason) == (2, None, "")
+
+
+@pytest.mark.parametrize("body", [
+    as_json(message_id=ID), as_json(original_payload="AP8="), as_json(errorReason=7), as_json(originalQueue=["orders"]),
+    as_json(nextRetryAtMs="soon"), as_json() + b"{}", as_json() + as_json(), as_json()[:-1] + b',"messageId":"x"}',
+    as_json()[:-1] + b',"newer":{"a":1,"a":2}}',
+])  # fmt: skip
+def test_json_that_says_two_things_or_another_kind_of_thing_is_refused(body: bytes) -> None:
+    assert isinstance(read(body, "application/json"), Invalid)
+
+
+WHOLE = message(retry_count=1).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("body", "problem"),
+    [
+        (WHOLE + WHOLE, "message_id: is there twice"),
+        (WHOLE + message(message_id="", original_queue="").SerializeToString(), "original_payload: is there twice"),
+        (message(original_payload=b"").SerializeToString() + b"\x10\x05", "original_payload: has the type of another"),
+        (message().SerializeToString() + b"\x2a\x01\x05", "retry_count: has the type of another"),
+        (message().SerializeToString() + b"\x28\x80\x80\x80\x80\x10", "retry_count: 4294967296 is no 32-bit integer"),
+        (WHOLE[:-1], "not a RetryMessage in protobuf"),
+        (WHOLE + b"\x00", "not a RetryMessage in protobuf"),
+        (WHOLE + b"{}", "not a RetryMessage in protobuf"),
+    ],
+)
+def test_protobuf_that_says_two_things_or_half_of_one_is_refused(body: bytes, problem: str) -> None:
+    asked = read(body, None)
+    assert isinstance(asked, Invalid)
+    assert problem in asked.problem
+
+
+def test_fields_of_a_newer_contract_are_left_alone() -> None:
+    group = b"\x4b\x28\x07\x53\x28\x08\x54\x4c"  # two of them, one in the other, with fields of their own
+    others = b"\x40\x01" + b"\x41" + b"\x07" * 8 + b"\x45" + b"\x07" * 4 + group + b"\x52\x02hi"
+    asked = read(others + WHOLE, None)
+    assert isinstance(asked, RetryRequest)
+    assert (asked.payload, asked.retry_count) == (b"\x00\xff", 1)
+    explicit = read(message().SerializeToString() + b"\x28\x00", None)  # as encoders of other languages write a zero
+    assert isinstance(explicit, RetryRequest)
 
 
 def test_a_reason_is_cut_and_cleaned() -> None:

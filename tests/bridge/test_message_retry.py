@@ -108,21 +108,20 @@ def test_header_values_that_libraries_change_come_back_as_they_were(service: Mes
     assert kept == values
 
 
-def test_the_same_id_is_retried_again_only_with_a_higher_count(service_on_both: MessageRetry, broker: Broker) -> None:
-    service = service_on_both
-    for count, reason in ((0, "first"), (0, "again"), (1, "second")):
-        broker.send(retry_message(message_id=ID, retry_count=count, error_reason=reason))
-        if count == 0 and reason == "first":
-            assert broker.get().headers["x-retry-count"] == 1
-    second = broker.get()
-    assert (second.headers["x-retry-count"], second.headers["x-retry-reason"]) == (2, "second")
-    broker.send(retry_message(message_id=ID, retry_count=1))
-    broker.send(retry_message(message_id=ID, retry_count=0))
-    patiently(lambda: metrics(service)["retry_repeated_messages_total"] == 3)
-    assert broker.look("orders") is None
-    (row,) = rows(service)
-    assert (row.state, [each["reason"] for each in row.args["story"]]) == ("done", ["first", "second"])
-    assert [each.outcome for each in service.app.read.story(row.id).tries] == ["done"], "the first retry is its story"
+def test_a_repeated_delivery_changes_nothing_while_its_message_waits(
+    database_url: str, vhost_url: str, broker: Broker
+) -> None:
+    with service_at(database_url, vhost_url, message_base_delay_ms=600_000, message_max_delay_ms=600_000) as service:
+        for count, reason in ((1, "first"), (1, "again"), (0, "long ago"), (2, "second"), (1, "again")):
+            broker.send(retry_message(message_id=ID, retry_count=count, error_reason=reason))
+        patiently(lambda: metrics(service)["retry_repeated_messages_total"] == 3)
+        (row,) = rows(service)
+        assert (row.state, row.args["retry_count"]) == ("waiting", 2)
+        assert [each["reason"] for each in row.args["story"]] == ["first", "second"]
+        service.app.retry(row.id)
+        assert broker.get().headers["x-retry-count"] == 3
+        row_of(service, "done")
+        assert broker.look("orders") is None
 
 
 def test_a_message_that_failed_in_two_queues_is_retried_in_both(service: MessageRetry, broker: Broker) -> None:
@@ -265,6 +264,29 @@ def test_what_nobody_can_retry_goes_to_review_with_the_reason_and_its_bytes(
     assert broker.depth(INCOMING) == 0
     broker.send(retry_message())
     assert broker.get().body == b"hello", "the consumer goes on"
+
+
+def test_a_json_message_whose_payload_is_no_base64_goes_to_review_whole_and_is_not_published(
+    service_on_both: MessageRetry, broker: Broker
+) -> None:
+    bodies = {
+        b'{"messageId":"%s", "originalQueue": "orders","originalPayload":"%s"}' % (str(uuid4()).encode(), text)
+        for text in (b"plain", b"an order", b"%%%", b"aGVsbG8")
+    }
+    for body in bodies:
+        broker.send(body, content_type="application/json", correlation_id="c", headers={"tenant": "acme"})
+    came = [broker.get(REVIEW) for _ in bodies]
+    assert {got.body for got in came} == bodies
+    for got in came:
+        assert "original_payload: must be base64" in got.headers["x-review-reason"]
+        assert (got.properties.content_type, got.properties.correlation_id, got.headers["tenant"]) == (
+            "application/json", "c", "acme",
+        )  # fmt: skip
+    patiently(lambda: [row.state for row in rows(service_on_both)] == ["failed"] * len(bodies))
+    assert {b64decode(row.args["payload"]) for row in rows(service_on_both)} == bodies
+    right = b'{"messageId":"%s","originalQueue":"orders","originalPayload":"aGVsbG8="}' % ID.encode()
+    broker.send(right, content_type="application/json")
+    assert broker.get().body == b"hello", "and nothing else was published"
 
 
 def test_a_message_for_a_queue_that_does_not_exist_fails_alone_and_ends_in_review(

@@ -1,13 +1,14 @@
-"""Items whose key is theirs for good: newer versions arm their row again, others change nothing."""
+"""Items whose key is theirs for good: newer versions arm their row again, and so does any once it is done."""
 
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from duly.errors import KeyConflict
-from duly.model import Armed, Cancel, Done, Failed, GiveUp, NewItem, Revived
+from duly.model import Armed, Cancel, Done, Failed, GiveUp, NewItem, Revived, Snooze
 from duly.store import Store
-from tests.support import NOW, after, claim, claim_one, new, put, settle, share, together
+from tests.support import NOW, after, claim, claim_one, new, put, query, settle, share, together
 
 
 def version(number: int, key: str = "k", **more: object) -> NewItem:
@@ -15,24 +16,66 @@ def version(number: int, key: str = "k", **more: object) -> NewItem:
 
 
 def arm(store: Store, *items: NewItem) -> list[str]:
-    return [each.how for each in store.arm(items, lambda _, item: item.args)]
+    return [each.how for each in store.arm(items, lambda _, item: item)]
 
 
 def test_a_key_is_new_then_known_then_armed_again_by_a_higher_version(store: Store) -> None:
-    (first,) = store.arm([version(0)], lambda _, item: item.args)
+    (first,) = store.arm([version(0)], lambda _, item: item)
     assert first.how == "new"
     assert arm(store, version(0)) == ["known"]
     item = claim_one(store)
     assert item.id == first.id
-    settle(store, item, Done(b"1"))
-    assert arm(store, version(0)) == ["known"], "a version that was done already came again"
-    assert claim(store) == []
-    assert store.arm([version(1, due_at=after(5))], lambda _, item: item.args) == [Armed(first.id, "again")]
+    settle(store, item, Failed("busy"))
+    assert arm(store, version(0)) == ["known"], "it waits for its next try"
+    assert store.arm([version(1, due_at=after(5))], lambda _, item: item) == [Armed(first.id, "again")]
     (row,) = store.fetch([first.id])
     assert (row.state, row.attempt, row.args, row.planned_at, row.due_at) == (
         "waiting", 0, b'{"n":1}', after(5), after(5),
     )  # fmt: skip
     assert row.execution_key == item.execution_key
+
+
+@pytest.mark.parametrize("held", [0, 7])
+def test_what_comes_again_once_its_row_is_done_is_the_next_version(store: Store, held: int) -> None:
+    (first,) = store.arm([version(held)], lambda _, item: item)
+    for after_it in (1, 2):
+        settle(store, claim(store, share(ranks=(0, 2))), Done(b"1"))
+        came = version(0, due_at=after(5))
+        assert store.arm([came], lambda _, item: replace(item, due_at=NOW, rank=2)) == [Armed(first.id, "again")]
+        assert query(store, "select version, state, rank from duly_item") == [(held + after_it, "waiting", 2)]
+        assert arm(store, version(held + after_it)) == ["known"], "while it waits"
+    (item,) = claim(store, share(ranks=(0, 2)))
+    assert arm(store, version(held + 2)) == ["known"], "while it runs"
+    settle(store, item, Done(b"1"))
+    assert arm(store, version(held + 9)) == ["again"]
+    assert query(store, "select version from duly_item") == [(held + 9,)], "the highest holds"
+    assert len(store.read("attempts", {"id": first.id})) == 3, "the story forgot a try"
+
+
+def test_what_is_known_says_whether_its_row_has_begun(store: Store) -> None:
+    def come() -> Armed:
+        (armed,) = store.arm([version(0)], lambda _, item: item)
+        return armed
+
+    first = come()
+    known, begun = Armed(first.id, "known"), Armed(first.id, "known", is_begun=True)
+    assert come() == known, "nobody claimed it yet"
+    item = claim_one(store)
+    assert come() == begun, "it runs"
+    settle(store, item, Snooze(0.0))
+    assert come() == begun, "its effect may be out"
+    settle(store, claim_one(store), Done())
+    assert come().how == "again"
+    assert come() == known, "armed again, it has not begun"
+    settle(store, claim_one(store), GiveUp("no"))
+    assert come() == known, "it waits for a person"
+
+
+def test_what_comes_twice_in_a_breath_after_its_row_is_done_comes_once(store: Store) -> None:
+    arm(store, version(4))
+    settle(store, claim_one(store), Done())
+    assert arm(store, version(3), version(4)) == ["known", "again"]
+    assert query(store, "select version from duly_item") == [(5,)]
 
 
 @pytest.mark.parametrize("end", [GiveUp("no"), Cancel("no"), Failed("no")], ids=lambda end: type(end).__name__)
@@ -58,7 +101,7 @@ def test_a_try_under_way_is_superseded_and_its_result_refused(store: Store) -> N
 
 
 def test_nothing_armed_is_nothing_done(store: Store) -> None:
-    assert store.arm([], lambda _, item: item.args) == []
+    assert store.arm([], lambda _, item: item) == []
 
 
 def test_rows_are_found_by_how_their_key_begins(store: Store) -> None:
@@ -79,7 +122,7 @@ def test_items_without_a_version_are_put_beside(store: Store) -> None:
 
 def test_the_arguments_are_what_merge_makes_of_old_and_new(store: Store) -> None:
     arm(store, version(0))
-    store.arm([version(1)], lambda old, item: b"[" + old + b"," + item.args + b"]")
+    store.arm([version(1)], lambda old, item: replace(item, args=b"[" + old + b"," + item.args + b"]"))
     assert claim_one(store).args == b'[{"n":0},{"n":1}]'
 
 

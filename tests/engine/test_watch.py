@@ -12,12 +12,14 @@ import pytest
 from duly import Duly
 from duly.clock import ManualClock
 from duly.config import Settings
+from duly.engine import watch as watching
 from duly.engine.watch import EVERY, Watch
+from duly.model import Failed
 from duly.outbound.http import post_json
 from duly.read import Read
 from duly.store import Store
 from tests.outbound.provider import Provider, answer, ok
-from tests.support import NOW, after, claim, put
+from tests.support import NOW, after, claim, new, put, settle, share
 
 LATE = Settings(alert_late_seconds=60, alert_late_items=10, alert_oldest_seconds=3_600, alert_webhook_url="http://x")
 
@@ -86,6 +88,93 @@ def test_ten_late_items_are_no_alert(store: Store) -> None:
     put(store, 10)
     watch(store).tick(after(70))
     assert alerts(store) == []
+
+
+class Asked:
+    """A store that remembers which reads it was asked for."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.reads: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def read(self, name: str, *more: Any) -> Any:
+        self.reads.append(name)
+        return self._store.read(name, *more)
+
+
+def test_a_tick_asks_the_same_few_questions_however_many_queues_are_late(store: Store) -> None:
+    put(store, 20)
+    few, many = Asked(store), Asked(store)
+    watch(few).tick(after(70))  # type: ignore[arg-type]
+    store.put([new(queue=f"q{n}", rank=n % 3) for n in range(300)])
+    ear = Ear()
+    watch(many, ear, "w2").tick(after(500))  # type: ignore[arg-type]
+    assert sorted(many.reads) == sorted(few.reads)
+    assert len(many.reads) <= 4
+    assert Read(store, ManualClock(NOW)).alerts()[0].message.endswith("320 items are late")
+
+
+def test_late_items_are_counted_up_to_so_many_in_all(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "COUNTED", 15)
+    store.put([new(queue=f"q{n}") for n in range(40)])
+    watch(store).tick(after(70))
+    (alert,) = Read(store, ManualClock(NOW)).alerts()
+    assert "15 items or more are late" in alert.message
+    assert alert.details["lateEvents"] == 15
+
+
+def test_only_open_queues_and_the_main_lane_count_for_the_number(store: Store) -> None:
+    store.put([new(queue="closed") for _ in range(11)])
+    store.pause("closed", NOW)
+    put(store, 11)
+    settle(store, claim(store), Failed("busy"))
+    watch(store).tick(after(400))
+    assert alerts(store) == [], "retries and what is paused are not late"
+
+
+@pytest.mark.parametrize("closed", [1, 9])
+def test_a_backlog_of_paused_queues_hides_nothing_of_the_others(
+    store: Store, monkeypatch: pytest.MonkeyPatch, closed: int
+) -> None:
+    monkeypatch.setattr(watching, "COUNTED", 12)
+    monkeypatch.setattr(watching, "LINES", 4)
+    for n in range(90):
+        store.put([new(queue=f"closed {n % closed}")])
+    for n in range(closed):
+        store.pause(f"closed {n}", NOW)
+    one = watch(store)
+    one.tick(after(100))
+    assert alerts(store) == [], "nobody waits for what is paused"
+    for n in range(11):
+        store.put([new(queue=f"q{n}", due_at=after(10), rank=n % 2)])
+    ticks = 0
+    while alerts(store) != ["late_items"]:
+        ticks += 1
+        one.tick(after(100 + ticks))
+        assert ticks < 10, "it is not seen"
+    (alert,) = Read(store, ManualClock(NOW)).alerts()
+    assert alert.details == {"lateEvents": 11, "oldestEventAge": 1}
+    for more in range(8):
+        one.tick(after(200 + more))
+        assert alerts(store) == ["late_items"], "seen once, it stands until a whole walk says otherwise"
+    for n in range(11):
+        assert claim(store, share(f"q{n}", ranks=(0, 1), task="ring"), now=after(300))
+    for more in range(12):
+        one.tick(after(300 + more))
+    assert alerts(store) == []
+
+
+def test_the_oldest_of_an_open_queue_is_seen_behind_paused_ones(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "COUNTED", 12)
+    put(store, 50)
+    store.pause("ring", NOW)
+    store.put([new(queue="open", due_at=after(5))])
+    ear = Ear()
+    watch(store, ear).tick(after(3_700))
+    assert [told["alert"] for told in ear.heard] == ["oldest_due"]
 
 
 def test_an_alert_is_over_when_its_reason_is(store: Store, caplog: pytest.LogCaptureFixture) -> None:

@@ -28,6 +28,7 @@ from duly.decide import Rules, decide
 from duly.errors import KeyConflict, WrongState
 from duly.model import (
     LIVE,
+    Armed,
     Cancel,
     Change,
     Crashed,
@@ -138,22 +139,25 @@ class Life(RuleBasedStateMachine):
 
     @rule(task=tasks, key=st.sampled_from(["x", "y"]), version=st.integers(0, 4), delay=seconds)
     def arm(self, task: str, key: str, version: int, delay: int) -> None:
-        """A key for good: the row, if there is one, begins anew for a higher version only."""
+        """A key for good: the row, if there is one, begins anew for a higher version, and for any once it is done."""
         due_at = self.now + timedelta(seconds=delay)
         item_id, held = self.versions.get((task, key), (0, -1))
         before = self.items.get(item_id)
         item = new(task, key=key, args={"v": version}, due_at=due_at, version=version)
-        (armed,) = self.store.arm([item], lambda _, newer: newer.args)
+        (armed,) = self.store.arm([item], lambda _, newer: newer)
         if before is None:
             assert armed.how == "new"
             (self.items[armed.id],) = self.store.fetch([armed.id])
         else:
-            assert (armed.id, armed.how) == (item_id, "again" if version > held else "known")
-            if version <= held:
+            is_again = version > held or before.state == "done"
+            is_begun = before.state in LIVE and before.started_at is not None
+            assert armed == Armed(item_id, "again" if is_again else "known", is_begun and not is_again)
+            if not is_again:
                 return
+            version = max(version, held + 1)
             self.items[item_id] = replace(
                 before, state="waiting", lane="main", rank=0, planned_at=due_at, due_at=due_at, args=item.args,
-                attempt=0, failures=0, crashes=0, losses=0, revivals=0, max_attempts=None,
+                attempt=0, failures=0, crashes=0, losses=0, revivals=0, max_attempts=None, started_at=None,
             )  # fmt: skip
             self.tries[item_id] += before.state in ("running", "done")
             self.ended.pop(item_id, None)

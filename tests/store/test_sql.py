@@ -38,7 +38,8 @@ def test_reads_of_both_dialects_take_the_same_parameters() -> None:
         return set(re.findall(r"%\((\w+)\)s", to_psycopg(text)))
 
     work = ("survey", "expired", "live", "pause", "resume", "page", "show", "attempts", "depth", "late", "stuck")
-    time = ("schedules", "schedule", "schedules_with_ids", "slots", "occurrences", "audit", "next_schedule", "backlog")
+    time = ("schedules", "schedule", "schedules_with_ids", "slots", "occurrences", "audit", "next_schedule", "backlog",
+            "overdue")  # fmt: skip
     others = (
         "set_meter",
         "all_meters",

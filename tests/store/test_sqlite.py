@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from duly.clock import ManualClock
 from duly.errors import StoreError, StoreUnavailable
 from duly.model import NewItem
+from duly.read import Read
 from duly.store.migrate import migrate
-from tests.support import claim, counts, new, opened, put, query
+from tests.support import NOW, claim, counts, new, opened, put, query
 
 
 def test_the_wal_does_not_grow_for_ever(sqlite_url: str) -> None:
@@ -40,6 +42,21 @@ def test_a_small_wal_is_not_checkpointed_at_every_turn(sqlite_url: str) -> None:
 def counts_of(url: str) -> dict[str, int]:
     with opened(url) as store:
         return counts(store)
+
+
+def test_counting_all_that_waits_and_the_engines_reads_do_not_wait_for_each_other(sqlite_url: str) -> None:
+    with opened(sqlite_url) as store:
+        put(store, 3)
+        counted: list[int] = []
+
+        def count() -> None:
+            counted.extend(depth.items for depth in Read(store, ManualClock(NOW)).depths())
+
+        with store._reading():  # type: ignore[attr-defined] # the engine is at it
+            counter = threading.Thread(target=count)
+            counter.start()
+            counter.join(30)
+            assert counted == [3]
 
 
 def test_processes_queue_up_for_their_turn_to_write(sqlite_url: str) -> None:

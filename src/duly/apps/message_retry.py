@@ -5,8 +5,10 @@
     retry.scheduled ─▶ kept in the database ─▶ acknowledged ─▶ due ─▶ published to its queue ─▶ confirmed ─▶ done
                                                                 └─▶ retries used up ─▶ manual-review.pending + review
 
-A message is one row for good, found by its id: the same id with a higher count arms it again, with the same or a lower
-one it is a repetition and changes nothing. Delays double: 2, 4, 8 … 60 seconds and up to one second of jitter.
+A message is one row for good, found by its id: the same id with a higher count arms it again. With the same or a lower
+one it is a repetition and changes nothing while the row waits or runs; once its retry is out and confirmed it has
+failed again, whatever it says: its count is then the next one, so that a consumer that does not count loses nothing.
+Delays double: 2, 4, 8 … 60 seconds and up to one second of jitter.
 `message_retry_on(app)` puts the same on an app of your own.
 """
 
@@ -33,14 +35,24 @@ from duly.bridge import contract
 from duly.bridge.consumer import Consumer, Delivery, Queue
 from duly.bridge.contract import Invalid, RetryRequest, clean, queue_problem
 from duly.bridge.decode import Decoder
-from duly.bridge.message import Failure, Message, changed, fitting, key_of, merged, original, prepared, preview
+from duly.bridge.message import (
+    Failure,
+    Message,
+    changed,
+    fitting,
+    key_of,
+    merged,
+    original,
+    prepared,
+    preview,
+    told_count,
+)
 from duly.bridge.properties import BadProperties, parse
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher, Receipt
 from duly.config import Settings
 from duly.decide import decide
 from duly.errors import ConfigError, DulyError, ItemNotFound, StoreUnavailable, WrongState
-from duly.model import NewItem, Revived, State, Verdict
-from duly.patience import Patient
+from duly.model import Armed, NewItem, Revived, State, Verdict
 from duly.read import OwnedRow
 from duly.task import NAME
 from duly.telemetry import is_tracing
@@ -55,10 +67,11 @@ TASK_RANK, REVIEW_RANK = 0, 10
 # Names of queues that have a queue and a label of their own; a stranger may send any number of others.
 OWN_NAMES = 500
 OTHERS = "others"
+# Seconds after which a message that came while its row was under way is looked at again.
+LOOK_AGAIN = 1.0
 # Redeliveries after which the broker itself sets a message aside: it takes its consumer down each time.
 DELIVERY_LIMIT = 100
 DRIFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
-PATIENCE = 5.0
 
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -179,13 +192,52 @@ class MessageRetry:
                     self._arm([self._invalid_item(delivery, str(problem))])
 
     def _arm(self, items: Sequence[NewItem]) -> None:
-        for item, armed in zip(items, self.app.store.arm(items, lambda old, item: merged(old, item.args)), strict=True):
-            if armed.how == "known":
+        undecided = []
+        for item, armed in zip(items, self._armed(items), strict=True):
+            if armed.is_begun:
+                undecided.append(self._look_later(item))
+            elif armed.how == "known":
                 self._repeated.inc()
-            elif item.version is None:
+        if undecided:
+            self.app.store.put(undecided)
+
+    def _armed(self, items: Sequence[NewItem]) -> list[Armed]:
+        rows: dict[str | None, NewItem] = {item.key: item for item in items}
+
+        def again(old: bytes, item: NewItem) -> NewItem:
+            assert item.version is not None
+            message = merged(old, item.args, item.version)
+            rows[item.key] = replace(self._row(message, self.app.clock.now()), trace=item.trace)
+            return rows[item.key]
+
+        armed = self.app.store.arm(items, again)
+        for item, answer in zip(items, armed, strict=True):
+            if answer.how == "known":
+                continue
+            if item.version is None:
                 self._invalid.inc()
-            elif item.rank == TASK_RANK:
+            elif rows[item.key].rank == TASK_RANK:
                 self._scheduled.labels(self._label(item.queue)).inc()
+        return armed
+
+    def _look_later(self, item: NewItem) -> NewItem:
+        """It may have failed again before we noted that its retry was out: whoever runs this finds out."""
+        message = replace(msgspec.json.decode(item.args, type=Message), is_undecided=True)
+        later = self.app.clock.now() + timedelta(seconds=LOOK_AGAIN)
+        return replace(item, args=codec.encode(message), key=None, version=None, rank=TASK_RANK, due_at=later)
+
+    def _decide(self, row: Message, attempt: Attempt) -> Verdict | None:
+        item = self._row(replace(row, is_undecided=False), self.app.clock.now())
+        try:
+            (armed,) = self._armed([replace(item, trace=attempt.item.trace)])
+        except DulyError as error:
+            log.info("message %s waits: %s", attempt.id, error)
+            return Snooze(LOOK_AGAIN)
+        if armed.is_begun:
+            return Snooze(LOOK_AGAIN)
+        if armed.how == "known":
+            self._repeated.inc()
+        return None
 
     def _item_of(self, delivery: Delivery) -> NewItem:
         try:
@@ -208,27 +260,32 @@ class MessageRetry:
         now = self.app.clock.now()
         properties = original(delivery.properties, delivery.body)
         most = self.app.settings.message_max_retries if asked.max_retries is None else asked.max_retries
+        count = max(asked.retry_count, told_count(properties, asked.message_id))
         message = Message(
             payload=b64encode(asked.payload).decode(),
             queue=asked.queue,
             message_id=asked.message_id,
-            retry_count=asked.retry_count,
+            retry_count=count,
             max_retries=most,
             reason=asked.reason,
             properties=b64encode(properties.raw()).decode(),
-            story=[Failure(asked.retry_count, now, asked.reason[:500])],
+            story=[Failure(count, now, asked.reason[:500])],
         )
-        delay = 0.0 if message.is_exhausted else self.delay(asked.retry_count)
         trace = properties.header("traceparent")
+        is_trace = isinstance(trace, str) and _TRACE.fullmatch(trace)
+        return replace(self._row(message, now), trace=trace if is_trace else None)
+
+    def _row(self, message: Message, now: datetime) -> NewItem:
+        assert message.message_id is not None
+        delay = 0.0 if message.is_exhausted else self.delay(message.retry_count)
         return NewItem(
             task=TASK,
-            queue=self._queue(asked.queue),
+            queue=self._queue(message.queue),
             args=codec.encode(message),
             due_at=now + timedelta(seconds=delay),
-            key=key_of(asked.message_id, asked.queue),
-            version=asked.retry_count,
+            key=key_of(message.message_id, message.queue),
+            version=message.retry_count,
             rank=REVIEW_RANK if message.is_exhausted else TASK_RANK,
-            trace=trace if isinstance(trace, str) and _TRACE.fullmatch(trace) else None,
         )
 
     def delay(self, retry_count: int) -> float:
@@ -275,6 +332,9 @@ class MessageRetry:
         out: list[tuple[int, Outgoing]] = []
         is_traced = is_tracing()  # asked once: OpenTelemetry takes its time to say no
         for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
+            if row.is_undecided and not row.is_sent_back:
+                verdicts[place] = self._decide(row, attempt)
+                continue
             try:
                 if reason := _why_review(row, attempt):
                     if row.is_in_review:
@@ -471,15 +531,15 @@ class MessageRetry:
 
 
 class _Depth:
-    """The gauge of waiting messages, read at a scrape."""
+    """The gauge of waiting messages."""
 
     def __init__(self, app: Duly) -> None:
-        self._ask = Patient(lambda: app.read.depths(), PATIENCE)
+        self._depths = app.telemetry.depths
 
     def collect(self) -> Iterator[Metric]:
         depth = GaugeMetricFamily("retry_queue_depth", "Pending retry tasks.")
         try:
-            depths = self._ask()
+            depths = self._depths()
         except DulyError:
             return
         mine = (QUEUE, f"{QUEUE}/")

@@ -1,15 +1,19 @@
 """What a message in the retry queue says, and what is wrong with it if anything is.
 
 Protobuf by default, the same as JSON when the content type says so. Whatever the bytes are, the answer is a
-`RetryRequest` or `Invalid` with a reason: nothing that a stranger sends may raise.
+`RetryRequest` or `Invalid` with a reason: nothing that a stranger sends may raise. Nothing is guessed either: the
+library's decoders take plain text for base64, the last of two values, a part of a number; here a person looks at it.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
-from google.protobuf import json_format
 from msgspec import Struct
 
 from duly.bridge.retry_message_pb2 import RetryMessage
@@ -19,6 +23,7 @@ QUEUE_LIMIT = 255  # bytes that a queue's name has at most
 REASON_LIMIT = 4_000
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 _JSON = re.compile(r"\s*(application|text)/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)
 
 
@@ -50,17 +55,122 @@ def looks_like_json(body: bytes) -> bool:
 
 def read(body: bytes, content_type: str | None) -> RetryRequest | Invalid:
     """What this message asks for."""
-    message = RetryMessage()
     as_json = is_json(content_type) and looks_like_json(body)
     try:
-        if as_json:
-            json_format.Parse(body, message, ignore_unknown_fields=True, max_recursion_depth=20)
-        else:
-            message.ParseFromString(body)
+        message = _from_json(body) if as_json else _from_protobuf(body)
     except Exception as error:  # whatever a decoder makes of a stranger's bytes is the message's fault
         form = "JSON" if as_json else "protobuf"
         return Invalid(clean(f"not a RetryMessage in {form}: {error}", 500))
     return _checked(message)
+
+
+# -- JSON: protobuf's own mapping, without what it lets pass
+
+_FIELDS = {name: field for field in RetryMessage.DESCRIPTOR.fields for name in (field.name, field.json_name)}
+
+
+def _from_json(body: bytes) -> RetryMessage:
+    values: dict[str, Any] = {}
+    for given, value in json.loads(body.decode(), object_pairs_hook=_once).items():
+        if (field := _FIELDS.get(given)) is None:  # of a newer contract
+            continue
+        if field.name in values:
+            raise ValueError(f"{field.name}: is there twice")
+        values[field.name] = _value(field, value)
+    return RetryMessage(**values)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in names:
+            raise ValueError(f"{name[:80]!r}: is there twice")
+        names[name] = value
+    return names
+
+
+def _value(field: Any, value: Any) -> str | bytes | int:
+    if field.type == field.TYPE_BYTES:
+        return _from_base64(field.name, value)
+    if value is None:
+        value = field.default_value
+    if field.type == field.TYPE_STRING:
+        if not isinstance(value, str):
+            raise ValueError(f"{field.name}: must be a string, got {value!r:.80}")
+        return value
+    if isinstance(value, str) and _INTEGER.fullmatch(value):
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{field.name}: must be an integer, got {value!r:.80}")
+    return value
+
+
+def _from_base64(name: str, value: Any) -> bytes:
+    """What these characters are for, and nothing else: of either alphabet, padded, no bit too many."""
+    if isinstance(value, str):
+        text = value if "+" in value or "/" in value else value.replace("-", "+").replace("_", "/")
+        try:
+            data = b64decode(text, validate=True)
+        except ValueError:
+            data = None
+        if data is not None and b64encode(data).decode() == text:
+            return data
+    raise ValueError(f"{name}: must be base64 with its padding, got {value!r:.80}")
+
+
+# -- protobuf
+
+_VARINT, _FIXED64, _BYTES, _BEGIN, _END, _FIXED32 = range(6)
+_NAMES = {field.number: field.name for field in RetryMessage.DESCRIPTOR.fields}
+_COUNTS = [field.number for field in RetryMessage.DESCRIPTOR.fields if field.type == field.TYPE_INT32]
+_INTEGERS = [*_COUNTS, RetryMessage.NEXT_RETRY_AT_MS_FIELD_NUMBER]
+
+
+def _from_protobuf(body: bytes) -> RetryMessage:
+    message = RetryMessage()
+    message.ParseFromString(body)
+    seen: set[int] = set()
+    for number, kind, value in _fields(body):
+        if (name := _NAMES.get(number)) is None:  # of a newer contract
+            continue
+        if kind != (_VARINT if number in _INTEGERS else _BYTES):
+            raise ValueError(f"{name}: has the type of another field")
+        if number in seen:
+            raise ValueError(f"{name}: is there twice")
+        seen.add(number)
+        if number in _COUNTS and value % 2**32 != value and value < 2**64 - 2**31:
+            raise ValueError(f"{name}: {value} is no 32-bit integer")
+    return message
+
+
+def _fields(body: bytes) -> Iterator[tuple[int, int, int]]:
+    """Number, kind and integer of each field of a well-formed message; what is inside groups is theirs."""
+    place = depth = 0
+    while place < len(body):
+        tag, place = _varint(body, place)
+        kind, value = tag & 7, 0
+        is_outside = depth == 0
+        if kind == _VARINT:
+            value, place = _varint(body, place)
+        elif kind == _BYTES:
+            size, place = _varint(body, place)
+            place += size
+        elif kind in (_FIXED64, _FIXED32):
+            place += 8 if kind == _FIXED64 else 4
+        else:
+            depth += 1 if kind == _BEGIN else -1
+        if is_outside:
+            yield tag >> 3, kind, value
+
+
+def _varint(body: bytes, place: int) -> tuple[int, int]:
+    value = shift = 0
+    while (byte := body[place]) & 0x80:
+        value |= (byte & 0x7F) << shift
+        shift, place = shift + 7, place + 1
+    return (value | byte << shift) & 0xFFFF_FFFF_FFFF_FFFF, place + 1
 
 
 def _checked(message: RetryMessage) -> RetryRequest | Invalid:

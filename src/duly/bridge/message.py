@@ -43,6 +43,8 @@ class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tr
     problem: str | None = None  # why it can never be retried as it is
     is_in_review: bool = False  # the broker's review queue has all of it, and this row has not
     is_sent_back: bool = False  # a person wants it published, whatever its count
+    # It came while its row was under way: a repetition, or failed again already. That shows when the row has ended.
+    is_undecided: bool = False
 
     @property
     def body(self) -> bytes:
@@ -96,8 +98,16 @@ def original(properties: Properties, envelope: bytes) -> Properties:
     return properties
 
 
-def merged(old: bytes, newer: bytes) -> bytes:
-    """The newer message with the story of the older one."""
+def told_count(properties: Properties, message_id: str) -> int:
+    """Which retry this was by the headers it left us with; 0 when they do not say, or speak of another message."""
+    count, of = properties.header("x-retry-count"), properties.header("x-retry-message-id")
+    is_its_own = of is None or (isinstance(of, str) and of.lower() == message_id)
+    is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= contract.MOST_RETRIES
+    return count if is_its_own and is_count else 0
+
+
+def merged(old: bytes, newer: bytes, count: int) -> Message:
+    """The newer message with the story of the older one, and the count that it comes to."""
     message = msgspec.json.decode(newer, type=Message)
     try:
         story = msgspec.json.decode(old, type=Message).story
@@ -105,7 +115,8 @@ def merged(old: bytes, newer: bytes) -> bytes:
         story = []
     if len(story) >= STORY:  # the first tells when it began
         story = [story[0], *story[-(STORY - 2) :]]
-    return codec.encode(replace(message, story=[*story, *message.story]))
+    latest = [replace(each, retry=count) for each in message.story]
+    return replace(message, retry_count=count, story=[*story, *latest])
 
 
 def changed(row: Message, queue: str | None, payload: bytes | None, headers: Mapping[str, str] | None) -> Message:

@@ -16,7 +16,8 @@ from msgspec.json import decode, encode
 
 from duly.clock import EPOCH
 from duly.config import Settings
-from duly.store.base import Store
+from duly.model import Head
+from duly.store.base import START, Store
 
 log = logging.getLogger("duly.engine")
 
@@ -26,13 +27,32 @@ TELLING = timedelta(seconds=60)
 # Rows of workers that have been silent for so long are forgotten.
 FORGOTTEN = timedelta(days=1)
 TIDY_EVERY = timedelta(hours=1)
+# Late items are counted up to so many, in twice as many rows: some may be of queues that are paused.
 COUNTED = 10_000
+# Where those hide the others, so many lines are looked at in a tick.
+LINES = 10_000
 
 
 class Alarm(Struct, frozen=True):
     name: str
     message: str
     details: dict[str, Any]
+
+
+class Late(Struct, frozen=True):
+    """How many items are late, and since when the oldest is."""
+
+    items: int = 0
+    oldest: datetime | None = None
+
+    def and_also(self, more: Late, most: int) -> Late:
+        return Late(min(self.items + more.items, most), self._older(more))
+
+    def or_else(self, other: Late) -> Late:
+        return Late(max(self.items, other.items), self._older(other))
+
+    def _older(self, other: Late) -> datetime | None:
+        return min((time for time in (self.oldest, other.oldest) if time is not None), default=None)
 
 
 class Watch:
@@ -54,6 +74,9 @@ class Watch:
         self._summary = summary
         self._started_at: datetime | None = None
         self._tidy_at = EPOCH
+        # A walk over the lines: where it is, what it has found, and what the one before found.
+        self._place = START
+        self._walk, self._last_walk = Late(), Late()
 
     def tick(self, now: datetime) -> datetime:
         alarms = {alarm.name: alarm for alarm in self._alarms(now)}
@@ -85,24 +108,53 @@ class Watch:
         if self._started_at is None:
             yield from self._was_nobody_here(now)
         before = now - timedelta(seconds=settings.alert_late_seconds)
-        heads = [head for head in self._store.survey()[0] if head.due_at < before]
-        if not heads:
+        most = max(COUNTED, settings.alert_late_items + 1)
+        late = self._late(before, most)
+        if late.oldest is None:
             return
-        oldest = (now - min(head.due_at for head in heads)).total_seconds()
-        late = sum(
-            self._store.read(
-                "backlog",
-                {"queue": head.line.queue, "lane": head.lane, "rank": head.rank, "before": before, "most": COUNTED},
-            )[0][0]
-            for head in heads
-            if head.lane == "main"
-        )
+        oldest = (now - late.oldest).total_seconds()
         minutes = int(oldest // 60)
-        if late > settings.alert_late_items:
-            details = {"lateEvents": late, "oldestEventAge": minutes}
-            yield Alarm("late_items", f"Recovery mode detected: {late:,} items are late", details)
+        if late.items > settings.alert_late_items:
+            details = {"lateEvents": late.items, "oldestEventAge": minutes}
+            many = f"{late.items:,} items" if late.items < most else f"{most:,} items or more"
+            yield Alarm("late_items", f"Recovery mode detected: {many} are late", details)
         if settings.alert_oldest_seconds and oldest > settings.alert_oldest_seconds:
             yield Alarm("oldest_due", f"the oldest due item waits for {minutes:,} minutes", {"oldestEventAge": minutes})
+
+    def _late(self, before: datetime, most: int) -> Late:
+        """What is due since before then and not paused: one look along the time at so many rows.
+
+        Where paused queues fill that look, a walk from line to line passes over theirs, some in this tick.
+        """
+        rows = self._store.read("overdue", {"before": before, "most": 2 * most})
+        are_open = self._store.open_queues(row[0] for row in rows)
+        items = sum(main for queue, _, main, _ in rows if queue in are_open)
+        if sum(row[1] for row in rows) < 2 * most or items >= most:
+            self._place, self._walk, self._last_walk = START, Late(), Late()
+            return Late(min(items, most), min((row[3] for row in rows if row[0] in are_open), default=None))
+        heads, place = self._store.survey(self._place, LINES)
+        self._walk = self._walk.and_also(
+            self._counted([head for head in heads if head.due_at < before], before, most), most
+        )
+        self._place = place or START
+        if place is None:
+            self._walk, self._last_walk = Late(), self._walk
+        return self._walk.or_else(self._last_walk)
+
+    def _counted(self, heads: list[Head], before: datetime, most: int) -> Late:
+        main = [
+            {
+                "queue": head.line.queue,
+                "lane": "main",
+                "rank": head.rank,
+                "task": head.line.task,
+                "owner": head.line.owner,
+            }
+            for head in heads
+            if head.lane == "main"
+        ]
+        given = {"groups": encode(main).decode(), "before": before, "most": most}
+        return Late(self._store.read("backlog", given)[0][0], min((head.due_at for head in heads), default=None))
 
     def _was_nobody_here(self, now: datetime) -> Iterator[Alarm]:
         """At the start: for how long no worker gave a sign of life. The alert stands until the first whole round."""

@@ -61,8 +61,8 @@ Place = tuple[str, str, int, str, str]
 START: Place = ("", "", -32_768, "", "")
 
 
-# The arguments of a row that is armed again: given its old ones and the newer item.
-Merge = Callable[[bytes, NewItem], bytes]
+# What a row becomes that is armed again: given its old arguments and the newer item with the version it gets.
+Merge = Callable[[bytes, NewItem], NewItem]
 
 
 class Store(Protocol):
@@ -96,8 +96,9 @@ class Store(Protocol):
     def arm(self, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
         """Put items of one task whose key is theirs for good; all or none.
 
-        A higher version of a key arms its row again, whatever became of it, with the arguments that `merge` makes of
-        the old ones and the newer item; an equal or lower one changes nothing. An item without a version is just put.
+        A higher version of a key arms its row again, whatever became of it, as what `merge` makes of the old arguments
+        and the newer item. An equal or lower one changes nothing, unless the row is done: then it has come back, and
+        its version is the next one. An item without a version is just put.
         """
         ...
 
@@ -110,6 +111,10 @@ class Store(Protocol):
 
     def glance(self, now: datetime, most: int) -> tuple[list[Head], datetime | None]:
         """What fell due last and what has been due for longest, `most` items each, and when the next one falls due."""
+        ...
+
+    def open_queues(self, names: Iterable[str]) -> set[str]:
+        """Those of these queues that are neither paused nor below one that is."""
         ...
 
     def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
@@ -278,17 +283,20 @@ class Arming:
         """Keys that nothing was decided for yet."""
         return list(self._open)
 
-    def again(self, found: Iterable[tuple[int, str, int, bytes]]) -> list[tuple[int, NewItem]]:
-        """Those of these rows (id, key, version, args) that a higher version arms again; the others are known."""
-        higher = []
-        for item_id, key, version, args in found:
+    def again(self, found: Iterable[tuple[int, str, int, bytes, str, bool]]) -> list[tuple[int, NewItem]]:
+        """Those of these rows (id, key, version, args, state, is_begun) that are armed again; the others are known."""
+        armed = []
+        for item_id, key, version, args, state, is_begun in found:
             place = self._open.pop(key)
             item = self._new[place]
             assert item.version is not None
-            if item.version > version:
-                higher.append((item_id, replace(item, args=self._merge(args, item))))
-            self._answers[place] = Armed(item_id, "again" if item.version > version else "known")
-        return higher
+            if item.version > version or state == "done":
+                newer = replace(item, version=max(item.version, version + 1))
+                armed.append((item_id, self._merge(args, newer)))
+                self._answers[place] = Armed(item_id, "again")
+            else:
+                self._answers[place] = Armed(item_id, "known", bool(is_begun))
+        return armed
 
     def fresh(self) -> list[NewItem]:
         """What is to be inserted: in this order, those without a version first."""
@@ -397,10 +405,9 @@ def place_of(heads: Sequence[Head], most: int) -> Place | None:
     return (last.line.queue, last.lane, last.rank, last.line.task, last.line.owner)
 
 
-def open_heads(heads: list[Head], paused: Iterable[str]) -> list[Head]:
-    """Without those of paused queues."""
-    closed = set(paused)
-    return [head for head in heads if closed.isdisjoint(family(head.line.queue))] if closed else heads
+def are_open(queues: set[str], paused: set[str]) -> set[str]:
+    """Without the paused ones and those below them."""
+    return {queue for queue in queues if paused.isdisjoint(family(queue))} if paused else queues
 
 
 def items_under(rows: Iterable[tuple[Any, ...]]) -> tuple[list[Item], list[int]]:

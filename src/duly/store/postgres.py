@@ -55,6 +55,7 @@ from duly.store.base import (
     Place,
     Plan,
     Seats,
+    are_open,
     chunks,
     claimed_items,
     conflict,
@@ -71,7 +72,6 @@ from duly.store.base import (
     notes_of,
     one_at_a_time,
     only_moves_on,
-    open_heads,
     place_of,
     rounds_of,
     schedule_parameters,
@@ -414,8 +414,15 @@ class PostgresStore:
         return self._open([*newest, *oldest]), self._run("next_due", {"now": now})[0][0]
 
     def _open(self, heads: list[Head]) -> list[Head]:
-        names = sorted({name for head in heads for name in family(head.line.queue)})
-        return open_heads(heads, (row[0] for row in self._run("paused", {"names": names}))) if names else heads
+        queues = self.open_queues(head.line.queue for head in heads)
+        return [head for head in heads if head.line.queue in queues]
+
+    def open_queues(self, names: Iterable[str]) -> set[str]:
+        queues = set(names)
+        if not queues:
+            return queues
+        wanted = _texts({name for queue in queues for name in family(queue)})
+        return are_open(queues, {row[0] for row in self._run("paused", {"names": wanted})})
 
     def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
         rows = self._run("claim", {**_shares(shares), "worker": worker, "now": now, "lease": lease})

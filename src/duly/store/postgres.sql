@@ -52,7 +52,7 @@ select id, cast(execution_key as text), cast(args as text), planned_at
 
 -- name: arm_find
 -- Whose keys these are for good, locked in the order of ids.
-select id, key, version, args
+select id, key, version, args, state, (state in ('waiting', 'running') and started_at is not null) as is_begun
   from duly_item
  where task = :task and key = any(:keys::text[]) and version is not null
  order by id
@@ -93,8 +93,8 @@ update duly_item i
    set state = 'waiting', lane = 'main', outcome = 'armed', queue = n.queue, args = n.args::json, rank = n.rank,
        planned_at = coalesce(n.due_at, statement_timestamp()), due_at = coalesce(n.due_at, statement_timestamp()),
        max_attempts = n.max_attempts, trace = n.trace, version = n.version, attempt = 0, failures = 0, crashes = 0,
-       losses = 0, revivals = 0, result = null, progress = null, finished_at = null, last_error = null,
-       error_class = null, error_group = null, updated_at = statement_timestamp()
+       losses = 0, revivals = 0, result = null, progress = null, started_at = null, finished_at = null,
+       last_error = null, error_class = null, error_group = null, updated_at = statement_timestamp()
   from unnest(:ids::bigint[], :queues::text[], :args::text[], :due_ats::timestamptz[], :ranks::smallint[],
               :max_attempts::int[], :traces::text[], :versions::bigint[])
        as n(id, queue, args, due_at, rank, max_attempts, trace, version)
@@ -578,7 +578,8 @@ select w.queue, w.lane, w.state, w.items, w.due, w.oldest, (q.paused_at is not n
         union all
         select i.queue, i.lane, i.state, count(*), 0, min(i.started_at)
           from duly_lease l
-          join duly_item i on i.id = any(l.items) and i.fence = l.fence and i.state = 'running'
+         cross join lateral unnest(l.items) as e(id)
+          join duly_item i on i.id = e.id and i.fence = l.fence and i.state = 'running'
          group by i.queue, i.lane, i.state
         union all
         select queue, 'main', state, count(*), 0, min(finished_at)
@@ -667,11 +668,26 @@ select id, task, queue, lane, state, planned_at, due_at, attempt, last_error,
  order by planned_at
  limit :most
 
+-- name: overdue
+-- Of the first so many items that are due since before then: by queue, how many, how many of the main lane, and the oldest.
+select queue, count(*), count(*) filter (where lane = 'main'), min(due_at) as oldest
+  from (select queue, lane, due_at
+          from duly_item
+         where is_waiting and due_at < :before
+         order by due_at
+         limit :most) s
+ group by queue
+
 -- name: backlog
--- How much of a group is due since before then: counts so many at most.
+-- How much of these lines is due since before then: counts so many at most.
 select count(*)
-  from (select 1 from duly_item
-         where is_waiting and queue = :queue and lane = :lane and rank = :rank and due_at < :before
+  from (select 1
+          from json_to_recordset(:groups::json) as g(queue text, lane text, rank smallint, task text, owner text)
+         cross join lateral (
+               select from duly_item i
+                where i.is_waiting and i.queue = g.queue and i.lane = g.lane and i.rank = g.rank and i.task = g.task
+                  and coalesce(i.owner, '') = g.owner and i.due_at < :before
+                limit :most) late
          limit :most) d
 
 -- name: alive

@@ -13,7 +13,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import groupby, zip_longest
@@ -50,6 +50,7 @@ from duly.store.base import (
     Place,
     Plan,
     Seats,
+    are_open,
     chunks,
     conflict,
     families,
@@ -65,7 +66,6 @@ from duly.store.base import (
     notes_of,
     one_at_a_time,
     only_moves_on,
-    open_heads,
     place_of,
     schedule_parameters,
     waiting_item,
@@ -82,6 +82,8 @@ GLANCE = 0.02
 
 # What SQLite says of a table or column that a migration would have made.
 MISSING = ("no such table", "no such column", "has no column named")
+# Reads whose cost grows with what waits.
+LONG = frozenset({"depth"})
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -196,6 +198,12 @@ class SqliteStore:
             yield self._reader
 
     @contextmanager
+    def _reading_long(self) -> Iterator[sqlite3.Connection]:
+        """On a connection of its own, for the engine must not wait until everything that waits is counted."""
+        with self._errors(), closing(self.connect()) as reader:
+            yield reader
+
+    @contextmanager
     def _errors(self) -> Iterator[None]:
         """The driver's errors leave as ours."""
         try:
@@ -266,7 +274,9 @@ class SqliteStore:
 
         with self._writing() as writer:
             found = writer.execute(self._sql["arm_find"], {"task": task, "keys": _json(arming.keys)}).fetchall()
-            again = arming.again((item_id, key, version, args.encode()) for item_id, key, version, args in found)
+            again = arming.again(
+                (one, key, version, args.encode(), *stands) for one, key, version, args, *stands in found
+            )
             writer.execute(self._sql["arm_leave"], {"ids": _json([item_id for item_id, _ in again]), "now": now})
             for item_id, item in again:
                 writer.execute(self._sql["arm_again"], {**parameters(item), "id": item_id})
@@ -293,8 +303,13 @@ class SqliteStore:
         return heads_of((*row[:5], to_time(row[5])) for row in self._read(name, parameters))
 
     def _open(self, heads: list[Head]) -> list[Head]:
-        names = {name for head in heads for name in family(head.line.queue)}
-        return open_heads(heads, (row[0] for row in self._read("paused", {"names": _json(sorted(names))})))
+        queues = self.open_queues(head.line.queue for head in heads)
+        return [head for head in heads if head.line.queue in queues]
+
+    def open_queues(self, names: Iterable[str]) -> set[str]:
+        queues = set(names)
+        wanted = sorted({name for queue in queues for name in family(queue)})
+        return are_open(queues, {row[0] for row in self._read("paused", {"names": _json(wanted)})})
 
     def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
         with self._writing() as writer:
@@ -621,7 +636,7 @@ class SqliteStore:
         if connection is not None:
             return self.run(connection, name, parameters)
         given = {key: to_int(value) if isinstance(value, datetime) else value for key, value in parameters.items()}
-        with self._reading() as reader:
+        with self._reading_long() if name in LONG else self._reading() as reader:
             return _typed(reader.execute(self._sql[name], given))
 
     def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:

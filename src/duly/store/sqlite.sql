@@ -20,7 +20,7 @@ select id, execution_key, args, planned_at
 
 -- name: arm_find
 -- Whose keys these are for good.
-select id, key, version, args
+select id, key, version, args, state, (state in ('waiting', 'running') and started_at is not null) as is_begun
   from duly_item
  where task = :task and key in (select value from json_each(:keys)) and version is not null
 
@@ -52,7 +52,7 @@ update duly_item
    set state = 'waiting', lane = 'main', outcome = 'armed', queue = :queue, args = :args, rank = :rank,
        planned_at = :due_at, due_at = :due_at, max_attempts = :max_attempts, trace = :trace, version = :version,
        attempt = 0, failures = 0, crashes = 0, losses = 0, revivals = 0, result = null, progress = null,
-       finished_at = null, last_error = null, error_class = null, error_group = null, updated_at = :now
+       started_at = null, finished_at = null, last_error = null, error_class = null, error_group = null, updated_at = :now
  where id = :id
 
 -- name: survey
@@ -478,11 +478,25 @@ select id, task, queue, lane, state, planned_at, due_at, attempt, last_error,
  order by planned_at
  limit :most
 
+-- name: overdue
+-- Of the first so many items that are due since before then: by queue, how many, how many of the main lane, and the oldest.
+select queue, count(*), count(*) filter (where lane = 'main'), min(due_at) as oldest
+  from (select queue, lane, due_at
+          from duly_item
+         where state = 'waiting' and due_at < :before
+         order by due_at
+         limit :most) s
+ group by queue
+
 -- name: backlog
--- How much of a group is due since before then: counts so many at most.
+-- How much of these lines is due since before then: counts so many at most.
 select count(*)
-  from (select 1 from duly_item
-         where state = 'waiting' and queue = :queue and lane = :lane and rank = :rank and due_at < :before
+  from (select 1
+          from json_each(:groups) g
+          join duly_item i on i.queue = json_extract(g.value, '$.queue') and i.lane = json_extract(g.value, '$.lane')
+                          and i.rank = json_extract(g.value, '$.rank') and i.task = json_extract(g.value, '$.task')
+                          and coalesce(i.owner, '') = json_extract(g.value, '$.owner')
+         where i.state = 'waiting' and i.due_at < :before
          limit :most) d
 
 -- name: alive

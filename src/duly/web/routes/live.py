@@ -95,7 +95,7 @@ def _who(request: Request) -> Principal | None:
 
 def _look(desk: Desk, principal: Principal, tail: Tail) -> tuple[list[tuple[int, Any]], list[Any]]:
     notes = [(place, note_out(desk, note)) for place, note in tail.look()]
-    return notes, desk.app.read.queues() if principal.is_admin else []
+    return notes, desk.app.read.queues(desk.app.telemetry.depths()) if principal.is_admin else []
 
 
 def _event(name: str, value: Any, place: int) -> str:

@@ -32,7 +32,7 @@ router = APIRouter(tags=["queues"])
 def list_queues(desk: At, principal: Admin, page_size: PageSize = 50, after: After = None) -> Any:
     """What waits, is due, runs and is in review, of all owners, by queue."""
     last = desk.cursors.read(after, ["queues"]) or ""
-    rows = [queue for queue in desk.app.read.queues() if queue["queue"] > last]
+    rows = [queue for queue in desk.app.read.queues(desk.app.telemetry.depths()) if queue["queue"] > last]
     return desk.page(rows, page_size, lambda row: row["queue"], ["queues"], lambda row: row)
 
 
