@@ -158,6 +158,24 @@ def test_a_dead_worker_is_found_although_the_clock_was_set_back(store: Store) ->
     assert fetch(store, item.id).state == "waiting"
 
 
+def test_a_lease_that_is_dead_just_after_a_sweep_does_not_wait_for_the_next(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    one = Sweeps(store)
+    real = store.leases
+
+    def slowly() -> list[tuple[int, str, datetime]]:
+        one.now += timedelta(seconds=0.1)
+        return real()
+
+    store.leases = slowly  # type: ignore[method-assign]
+    one.at(0)
+    store.leases = real  # type: ignore[method-assign]
+    one.to(20)
+    assert fetch(store, item.id).state == "running", "seen for 19.9 s only"
+    one.to(20.2)
+    assert fetch(store, item.id).state == "waiting"
+
+
 def test_while_writers_wait_nobody_is_judged(store: Store) -> None:
     (item,) = put_and_claim(store)
     one = Sweeps(store)
