@@ -224,8 +224,8 @@ def test_what_a_hanging_queue_left_waiting_here_goes_back_to_others(sqlite_url: 
     one = tasks_on(Duly(sqlite_url, **SETTINGS))
     with at_work(one, "hang_async", "tick_async") as worker:
         (pool,) = [each for each in worker._pools if "hang_async" in each.tasks]
-        pool._lines.all.ran += 1_000_000  # as if it had gone fast until now
-        pool.allowance = lambda queue, owner: 30  # type: ignore[method-assign]
+        pool._rows.all.ran += 1_000_000  # as if it had gone fast until now
+        pool.allowance = lambda line: 30  # type: ignore[method-assign]
         ids = [one.put("hang_async").id for _ in range(20)]
         until(lambda: pool._begun - pool._ended > 7, 20)
         del pool.allowance
