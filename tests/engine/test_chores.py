@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from duly.engine.rescuer import Rescuer
 from duly.errors import StoreUnavailable
 from duly.model import Done, GiveUp, NewSchedule
 from duly.store import Store
+from tests.process.fleet import until
 from tests.support import (
     NOW,
     after,
@@ -151,6 +154,52 @@ def test_a_loop_goes_on_after_errors_and_stops_when_told(caplog: pytest.LogCaptu
     assert len(ticks) == 4
     assert "away" in caplog.text
     assert "a bug" in caplog.text
+
+
+def test_a_loop_that_goes_on_failing_tells_now_and_then_and_tries_at_least_every_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ticks: list[float] = []
+    is_back = threading.Event()
+
+    def tick(now: datetime) -> datetime:
+        ticks.append(time.monotonic())
+        if not is_back.is_set():
+            raise StoreUnavailable("away")
+        return now + timedelta(hours=1)
+
+    loop = Loop("test", tick, ManualClock())
+    with caplog.at_level(logging.INFO):
+        loop.start()
+        until(lambda: len(ticks) == 6)
+        assert loop.trouble is not None
+        assert loop.stands_still_for() < 1, "an absent database is not its fault"
+        is_back.set()
+        until(lambda: loop.trouble is None)
+        loop.stop()
+        loop.join(10)
+    assert caplog.text.count("waits for the database: away") == 1
+    assert caplog.text.count("test goes on after") == 1
+    pauses = [later - earlier for earlier, later in pairwise(ticks)]
+    assert max(pauses) < 2.5
+
+
+def test_a_loop_says_for_how_long_it_has_got_nowhere() -> None:
+    gate = threading.Event()
+
+    def tick(now: datetime) -> datetime:
+        gate.wait(60)
+        raise ValueError("a bug")
+
+    loop = Loop("test", tick, ManualClock())
+    assert loop.stands_still_for() == 0
+    loop.start()
+    until(lambda: loop.stands_still_for() > 0.2)
+    gate.set()
+    until(lambda: loop.trouble is not None)
+    until(lambda: loop.stands_still_for() > 0.4)  # with one failure after the other
+    loop.stop()
+    loop.join(10)
 
 
 # -- schedules

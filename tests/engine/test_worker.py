@@ -335,10 +335,10 @@ def test_a_child_that_cannot_start_is_a_failure_with_a_reason_and_no_crash(
 def test_every_outcome_survives_the_pipe_to_a_child() -> None:
     from duly.engine.calls import SETTLED
     from duly.engine.child import from_wire, to_wire
-    from duly.model import Cancel, Done, Failed, GiveUp, NotFound, Skip, Snooze, Throttled
+    from duly.model import Cancel, Done, Failed, GiveUp, NotFound, Released, Skip, Snooze, Throttled
 
     outcomes: list[Any] = [
         Done(), Done(b"1"), Failed("x", ("A", "B")), Snooze(3), Throttled(4), Skip("a"), NotFound("b"), Cancel("c"),
-        GiveUp("d"), SETTLED,
+        GiveUp("d"), Released(), SETTLED,
     ]  # fmt: skip
     assert [from_wire(to_wire(outcome)) for outcome in outcomes] == outcomes

@@ -22,6 +22,7 @@ from tests.process.test_crashes import item, put
 from tests.process.test_service import server as service
 from tests.process.workload import app as workload
 from tests.proxy import proxied
+from tests.support import leases
 
 SOON = 3.0  # seconds after the server's return within which everything works again
 STOPPED = 5.0  # seconds beyond the drain that a worker takes to stop, whatever the database does
@@ -108,7 +109,8 @@ def test_everything_works_again_within_seconds_of_the_servers_return(database: S
 
 
 def test_a_worker_whose_connections_fall_silent_goes_on_with_new_ones(postgres_url: str, tmp_path: Path) -> None:
-    with proxied(postgres_url) as proxy, fleet(postgres_url, tmp_path, store_timeout_seconds=2) as ours:
+    settings = {"store_timeout_seconds": 2, "pool_size": 1}
+    with proxied(postgres_url) as proxy, fleet(postgres_url, tmp_path, **settings) as ours:
         ours.start(DULY_DATABASE_URL=proxy.url)
         first = put(ours, "mark", n=1)
         until(lambda: item(ours, first).state == "done", 60, ours.logs)
@@ -126,6 +128,8 @@ def test_a_handler_keeps_its_lease_though_the_keepers_connection_falls_silent(
         ours.start(DULY_DATABASE_URL=proxy.url)
         long = put(ours, "linger", seconds=20.0)
         until(lambda: ours.lines("began"), 60, ours.logs)
+        begun = leases(ours.app.store)
+        until(lambda: leases(ours.app.store) != begun, 60)  # the keeper has a connection now
         proxy.swallow()
         until(lambda: item(ours, long).state == "done", 90, ours.logs)
         assert item(ours, long).attempt == 1

@@ -19,6 +19,7 @@ from duly.model import Done, Failed, Head, Item, Lost, NewSchedule, Revision, Sc
 from duly.store import Store, open_store
 from duly.store.base import News
 from duly.store.postgres import PostgresStore
+from tests.proxy import proxied
 from tests.support import (
     NOW,
     after,
@@ -409,3 +410,151 @@ def test_a_source_of_rows_may_be_slower_than_a_transaction_of_ours_may_idle(
                 yield new(key=f"k{n}")
 
         assert slow.load(rows()) == 2_000
+
+
+# -- silence, and what surely was not done
+
+
+def idle(store: Store, count: int) -> None:
+    """Have so many connections lie idle."""
+    with ExitStack() as together:
+        for _ in range(count):
+            together.enter_context(store._connection())
+
+
+def test_a_statement_on_a_silent_connection_is_given_up_and_all_idle_ones_with_it(postgres_url: str) -> None:
+    with proxied(postgres_url) as proxy, opened(proxy.url, timeout=0.5) as store:
+        idle(store, 5)
+        proxy.swallow()
+        with pytest.raises(StoreUnavailable, match="silent, so it is not known"):
+            put(store)
+        for _ in range(5):
+            assert put(store), "no other connection of that time is tried"
+
+
+def test_a_commit_on_a_silent_connection_is_given_up(postgres_url: str) -> None:
+    with proxied(postgres_url) as proxy, opened(proxy.url, timeout=0.5) as store:
+        for is_handlers in (True, False):
+            with pytest.raises(StoreUnavailable, match="silent"), store.transaction(is_handlers=is_handlers):
+                proxy.swallow()
+        (item,) = put_and_claim(store)
+
+        def settle_inside() -> None:
+            with store.transaction(is_handlers=True) as connection:
+                proxy.swallow()
+                settle(store, item, Done(), connection=connection)
+
+        with pytest.raises(StoreUnavailable, match="silent"):
+            settle_inside()
+
+
+def test_a_handlers_own_statement_may_take_longer_than_ours(postgres_url: str) -> None:
+    with opened(postgres_url, timeout=0.1) as store, store.transaction(is_handlers=True) as connection:
+        connection.execute("select pg_sleep(1.5)")
+    with opened(postgres_url, timeout=0.1) as store, store.migrations() as connection:
+        connection.execute("select pg_sleep(1.5)")
+
+
+def test_a_statement_that_the_server_gave_up_was_not_done_and_says_so(postgres_url: str) -> None:
+    with opened(postgres_url, timeout=0.5) as store:
+        with psycopg.connect(postgres_url) as holder:
+            holder.execute("lock table duly_item")
+            with pytest.raises(StoreUnavailable, match=r"not now, but it may be tried again: .*timeout"):
+                put(store)
+        assert counts(store) == {}
+
+
+def test_a_listener_whose_connection_falls_silent_listens_again(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("duly.store.postgres.PULSE", 0.0)
+    monkeypatch.setattr("duly.store.postgres.PULSE_PATIENCE", 0.5)
+    with proxied(f"{postgres_url}") as proxy, opened(proxy.url) as store:
+        told, stop, thread = listen(store)
+        assert told.get(timeout=PATIENCE) is None
+        query(store, "select pg_notify('duly', 'hello')")
+        assert told.get(timeout=PATIENCE) is None
+        proxy.swallow()
+        assert told.get(timeout=PATIENCE) is None, "it looks again"
+        stop.set()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+class Broken(PostgresStore):
+    """The server ends the connection while, or before, a statement of this name runs on it; once."""
+
+    at = ""
+
+    def _rows(self, connection, name, parameters):
+        if name == self.at:
+            self.at = ""
+            with psycopg.connect(self.url, autocommit=True) as killer:
+                killer.execute("select pg_terminate_backend(%s, 10000)", (connection.info.backend_pid,))
+        return super()._rows(connection, name, parameters)
+
+
+@pytest.fixture
+def broken(postgres_url: str) -> Iterator[Broken]:
+    store = Broken(postgres_url, timeout=2)
+    yield store
+    store.close()
+
+
+def test_a_read_and_a_put_with_a_key_are_repeated_when_their_connection_breaks(broken: Broken) -> None:
+    for name in ("put_one", "put_one_and_tell"):
+        broken._herald._last = -float("inf") if name == "put_one_and_tell" else time.monotonic() + 60
+        broken.at = name
+        assert put(broken, key=name)
+        assert broken.at == ""
+    broken.at = "survey"
+    assert len(broken.survey()) == 1
+    assert counts(broken) == {"waiting": 2}
+
+
+def test_a_put_without_a_key_that_may_have_been_done_is_not_repeated(broken: Broken) -> None:
+    broken._herald._last = time.monotonic() + 60
+    broken.at = "put_one"
+    with pytest.raises(StoreUnavailable, match="connection to the database broke, so it is not known"):
+        put(broken)
+
+
+def test_a_put_of_many_that_broke_before_its_commit_is_repeated(broken: Broken) -> None:
+    broken.at = "put"
+    assert len(put(broken, 3)) == 3
+    broken.at = "arm_find"
+    assert [each.how for each in broken.arm([new(key="a", version=1)], lambda _, item: item.args)] == ["new"]
+    assert counts(broken) == {"waiting": 4}
+
+
+def test_a_put_of_many_whose_commit_was_never_answered_is_not_repeated(postgres_url: str) -> None:
+    with proxied(postgres_url) as proxy, opened(proxy.url, timeout=0.5) as store:
+        silent = store._put_many
+
+        def then_silence(*given: Any) -> Any:
+            placed = silent(*given)
+            proxy.swallow()
+            return placed
+
+        store._put_many = then_silence
+        with pytest.raises(StoreUnavailable, match="silent"):
+            put(store, 2)
+        store._put_many = silent
+    with opened(postgres_url) as store:
+        assert counts(store) == {}
+
+
+def test_a_put_to_a_server_that_takes_no_writes_for_the_moment_is_repeated(postgres_url: str) -> None:
+    with opened(postgres_url) as store:
+        idle(store, 1)
+        with store._connection() as connection:
+            connection.execute("set default_transaction_read_only = on")
+        assert put(store), "on a new connection, which may lead to another server"
+
+
+def test_a_full_disk_is_not_called_an_absent_database(store: Store) -> None:
+    with (
+        pytest.raises(StoreUnavailable, match=r"^the database cannot do this now: "),
+        store.transaction() as connection,
+    ):
+        connection.execute("do $$ begin raise exception 'could not extend file' using errcode = '53100'; end $$")
