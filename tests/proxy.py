@@ -31,10 +31,11 @@ class Proxy:
         self._silent = threading.Event()
 
     def close(self) -> None:
-        self._server.close()
-        for each in self._open:
+        """As a server that went away: whoever is there is cut off, whoever comes is refused."""
+        for each in (self._server, *self._open):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)
+        self._server.close()
 
     def _accept(self) -> None:
         with suppress(OSError):

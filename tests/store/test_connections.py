@@ -59,20 +59,19 @@ def test_a_place_that_a_broken_connection_leaves_is_given_to_who_waits(postgres_
 
 def test_a_connection_that_comes_at_the_last_moment_is_taken(postgres_url: str) -> None:
     pool = pool_of(postgres_url)
-    turn: Any = queue.SimpleQueue()
-    turn.put(mine := pool.take())
-    turn.get = lambda timeout: (_ for _ in ()).throw(queue.Empty)
-    assert pool._await(turn, 0) is mine
+    mine = pool.take()
+    assert pool._await(Interrupted(mine, queue.Empty), 0) is mine
 
 
-class Interrupting:
-    """A turn whose wait is interrupted, as by Ctrl-C."""
+class Interrupted:
+    """A turn whose wait ends without a connection, which comes all the same."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: Any, by: type[BaseException] = KeyboardInterrupt) -> None:
         self._connection = connection
+        self._by = by
 
     def get(self, timeout: float) -> None:
-        raise KeyboardInterrupt
+        raise self._by
 
     def get_nowait(self) -> Any:
         return self._connection
@@ -82,9 +81,9 @@ def test_an_interrupted_wait_loses_no_connection(postgres_url: str) -> None:
     pool = pool_of(postgres_url)
     held = pool.take()
     with pytest.raises(KeyboardInterrupt):
-        pool._await(Interrupting(held), 0)
+        pool._await(Interrupted(held), 0)
     assert pool.take() is held, "it came while the wait was interrupted, and is handed on"
-    pool._waiting.append(turn := Interrupting(None))
+    pool._waiting.append(turn := Interrupted(None))
     with pytest.raises(KeyboardInterrupt):
         pool._await(turn, 0)
     assert not pool._waiting
