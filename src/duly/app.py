@@ -250,10 +250,18 @@ class Duly:
         """What keeps companions of a worker in this process from their work."""
         return next((trouble for each in self.companions if (trouble := each.ailing())), None)
 
-    def pause(self, queue: str, connection: Any = None) -> None:
-        """Start nothing more of this queue until it is resumed; what runs goes on."""
-        self.store.pause(checked_name("queue", queue), self.clock.now(), connection)
+    def pause(self, queue: str, connection: Any = None) -> str | None:
+        """Start nothing more of this queue until it is resumed; what runs goes on.
+
+        Returns a note when nothing has this name yet: it is paused all the same, for what comes.
+        """
+        name = checked_name("queue", queue)
+        self.store.pause(name, self.clock.now(), connection)
         self.telemetry.depths.forget()
+        if any(task.queue == name for task in self.tasks.values()):
+            return None
+        is_there = self.store.read("is_queue", {"queue": name}, connection)[0][0]
+        return None if is_there else f"nothing has the name {name} yet: what comes under it will wait"
 
     def resume(self, queue: str, connection: Any = None) -> None:
         self.store.resume(checked_name("queue", queue), connection)

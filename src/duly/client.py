@@ -160,6 +160,14 @@ class Client:
     def queues(self) -> list[dict[str, Any]]:
         return list(self.pages("/api/queues", {"page_size": 500}))
 
+    def pause(self, queue: str) -> str | None:
+        """Start nothing more of this queue until it is resumed; a note when nothing has this name yet."""
+        answer = self.request("POST", f"/api/queues/{quote(queue, safe='')}/pause")
+        return answer["note"] if answer else None
+
+    def resume(self, queue: str) -> None:
+        self.request("POST", f"/api/queues/{quote(queue, safe='')}/resume")
+
     def me(self) -> dict[str, Any]:
         found: dict[str, Any] = self.request("GET", "/api/me")
         return found

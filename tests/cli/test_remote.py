@@ -180,6 +180,9 @@ def test_queues_are_shown_paused_and_resumed(remote: Remote, local: Remote) -> N
     assert here.keys() - there.keys() == {"oldest"}
     assert "remind is paused" in remote("queues", "pause", "remind").stdout
     assert "paused" in remote("queues").stdout
+    assert remote("queues", "pause", "nosuch").stdout == local("queues", "pause", "nosuch").stdout
+    assert "nothing has the name nosuch yet" in remote("queues", "pause", "nosuch").stdout
+    remote("queues", "resume", "nosuch")
     assert remote("queues", "resume", "remind").stdout == "remind is open\n"
     assert told(local("queues", "--json"))[0]["paused"] is False
 

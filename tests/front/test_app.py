@@ -12,7 +12,7 @@ from duly.app import find_spec, load_app
 from duly.decide import Rules, decide
 from duly.errors import ConfigError, ItemNotFound, WrongState
 from duly.model import GiveUp
-from tests.support import claim, counts
+from tests.support import claim, counts, new, settle, share
 
 here = Duly("sqlite:///unused.db")
 
@@ -118,3 +118,22 @@ def test_a_bug_in_the_users_module_is_shown_as_it_is(tmp_path: Path, monkeypatch
 def test_another_process_is_told_where_the_app_is() -> None:
     assert find_spec(here) == f"{__name__}:here"
     assert find_spec(Duly("sqlite:///x.db")) is None
+
+
+def test_pausing_says_when_nothing_has_this_name_yet_and_pauses_all_the_same(app: Duly, database_url: str) -> None:
+    note = "nothing has the name {} yet: what comes under it will wait"
+    assert app.pause("ring") is None, "a task of ours"
+    assert app.pause("nosuch") == note.format("nosuch")
+    assert app.pause("nosuch") == note.format("nosuch"), "that it is paused is no name"
+    app.store.put([new("ring", queue=name, due_at=app.clock.now()) for name in ("waits", "mail/ana", "runs", "failed")])
+    settle(app.store, claim(app.store, share("failed"), now=app.clock.now()), GiveUp("no"))
+    claim(app.store, share("runs"), now=app.clock.now())
+    app.schedules.create("ring", "every 1h", key="k")
+    stranger = Duly(database_url)
+    assert [stranger.pause(name) for name in ("waits", "mail", "mail/ana", "runs", "failed", "ring")] == [None] * 6
+    assert stranger.pause("mai") == note.format("mai")
+    with stranger.store.transaction() as connection:
+        assert stranger.pause("ail", connection) == note.format("ail")
+    stranger.close()
+    assert {depth.queue for depth in app.read.depths() if depth.paused} >= {"nosuch", "mai", "ail", "ring"}
+    assert app.store.survey() == []

@@ -586,6 +586,15 @@ def test_an_admin_pauses_a_queue_and_sets_a_limit_and_both_are_audited(house: Ho
     assert done[:4] == ["limit.set", "limit.set", "queue.resumed", "queue.paused"]
 
 
+def test_a_queue_that_nothing_has_the_name_of_is_paused_and_told_so(house: House) -> None:
+    answer = house.root.post("/api/queues/nosuch/pause")
+    assert (answer.status_code, answer.json()) == (
+        200, {"note": "nothing has the name nosuch yet: what comes under it will wait"},
+    )  # fmt: skip
+    assert [queue["paused"] for queue in house.root.get("/api/queues").json()["items"]] == [True]
+    assert house.root.post("/api/queues/nosuch/resume").status_code == 204
+
+
 # -- review
 
 

@@ -162,7 +162,7 @@ RECIPES: dict[str, Recipe] = {
     "preview_rebalance": Recipe(path(ring=fixed("catalog.sync")), **ADMINS),
     # queues
     "list_queues": Recipe(everything, **ADMINS),
-    "act_on_queue": Recipe(path(name=fixed("http/acme"), act=fixed("pause")), **ADMINS, admin=204),
+    "act_on_queue": Recipe(path(name=fixed("http/acme"), act=fixed("pause")), **ADMINS, admin=200),
     "list_limits": Recipe(everything, **ADMINS),
     "set_limit": Recipe(body({"limit": "2/1m"}, name=fixed("boeing")), **ADMINS, admin=204),
     "clear_limit": Recipe(path(name=fixed("boeing")), **ADMINS, admin=204),

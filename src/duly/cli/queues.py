@@ -51,8 +51,10 @@ def pause(name: str) -> None:
     from duly.cli.sides import side
 
     with side() as there:
-        there.act_on_queue("pause", name)
+        note = there.act_on_queue("pause", name)
     click.echo(f"{name} is paused: `duly queues resume {name}` opens it again")
+    if note:
+        click.echo(note)
 
 
 @queues.command()

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
-from urllib.parse import quote
 
 from duly.cli import options
 from duly.errors import ConfigError, InputError, ItemNotFound, WrongState
@@ -135,10 +134,12 @@ class Here:
     def queues(self) -> list[dict[str, Any]]:
         return self._app.read.queues()
 
-    def act_on_queue(self, act: str, name: str) -> None:
+    def act_on_queue(self, act: str, name: str) -> str | None:
+        """Returns what to know about it, if anything."""
         with self._app.store.transaction() as connection:
-            (self._app.pause if act == "pause" else self._app.resume)(name, connection)
+            note = (self._app.pause if act == "pause" else self._app.resume)(name, connection)
             self._note(f"queue.{act}d", f"queue:{name}", {}, connection)
+        return note
 
 
 class There:
@@ -218,8 +219,8 @@ class There:
     def queues(self) -> list[dict[str, Any]]:
         return [snake(each) for each in self._client.queues()]
 
-    def act_on_queue(self, act: str, name: str) -> None:
-        self._client.request("POST", f"/api/queues/{quote(name, safe='')}/{act}")
+    def act_on_queue(self, act: str, name: str) -> str | None:
+        return (self._client.pause if act == "pause" else self._client.resume)(name)
 
 
 def plain(app: Duly, schedule: Schedule) -> dict[str, Any]:

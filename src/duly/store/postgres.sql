@@ -421,6 +421,22 @@ select (select count(*) from gone),
 insert into duly_queue (name, paused_at) values (:queue, :now)
     on conflict (name) do update set paused_at = coalesce(duly_queue.paused_at, excluded.paused_at)
 
+-- name: is_queue
+-- Whether anything has this name, or one below it: what waits, runs, is in review or comes again, or was put lately.
+select case
+         when exists (select 1 from duly_item where is_waiting and queue = :queue) then true
+         when exists (select 1 from duly_item
+                       where is_waiting and queue > :queue::text || '/' and queue < :queue::text || '0') then true
+         when exists (select 1 from (select queue from duly_item order by id desc limit 10000) i
+                       where i.queue = :queue) then true
+         when exists (select 1 from duly_schedule where queue = :queue) then true
+         when exists (select 1 from duly_lease l
+                      cross join lateral unnest(l.items) as e(id)
+                       join duly_item i on i.id = e.id
+                       where i.queue = :queue) then true
+         else exists (select 1 from duly_item where in_review and queue = :queue)
+       end as is_there
+
 -- name: resume
 update duly_queue set paused_at = null where name = :queue
 

@@ -293,6 +293,22 @@ delete from duly_item
 insert into duly_queue (name, paused_at) values (:queue, :now)
     on conflict (name) do update set paused_at = coalesce(duly_queue.paused_at, excluded.paused_at)
 
+-- name: is_queue
+-- Whether anything has this name, or one below it: what waits, runs, is in review or comes again, or was put lately.
+select case
+         when exists (select 1 from duly_item where state = 'waiting' and queue = :queue) then 1
+         when exists (select 1 from duly_item
+                       where state = 'waiting' and queue > :queue || '/' and queue < :queue || '0') then 1
+         when exists (select 1 from (select queue from duly_item order by id desc limit 10000) i
+                       where i.queue = :queue) then 1
+         when exists (select 1 from duly_schedule where queue = :queue) then 1
+         when exists (select 1 from duly_lease l
+                       join json_each(l.items) e
+                       join duly_item i on i.id = e.value
+                       where i.queue = :queue) then 1
+         else exists (select 1 from duly_item where state = 'failed' and queue = :queue)
+       end as is_there
+
 -- name: resume
 update duly_queue set paused_at = null where name = :queue
 

@@ -329,6 +329,10 @@ class QueueOut(Out):
     paused: bool
 
 
+class QueueNote(Out):
+    note: str
+
+
 class LimitOut(Out):
     name: str
     most: int | None

@@ -20,6 +20,7 @@ from duly.web.schemas import (
     NoteOut,
     Page,
     PageSize,
+    QueueNote,
     QueueOut,
     WordFilter,
     WorkerOut,
@@ -36,7 +37,11 @@ def list_queues(desk: At, principal: Admin, page_size: PageSize = 50, after: Aft
     return desk.page(rows, page_size, lambda row: row["queue"], ["queues"], lambda row: row)
 
 
-@router.post("/api/queues/{name:path}/{act}", status_code=204)
+@router.post(
+    "/api/queues/{name:path}/{act}",
+    status_code=204,
+    responses={200: {"model": QueueNote, "description": "Paused, but nothing has this name yet."}},
+)
 def act_on_queue(
     name: Name, act: Literal["pause", "resume"], request: Request, desk: At, principal: Admin,
     idempotency_key: IdempotencyKey = None,
@@ -44,9 +49,9 @@ def act_on_queue(
     """Start nothing more of this queue until it is resumed; or open it again."""
 
     def carry_out(connection: Any) -> tuple[int, Any]:
-        (desk.app.pause if act == "pause" else desk.app.resume)(name, connection)
+        note = (desk.app.pause if act == "pause" else desk.app.resume)(name, connection)
         desk.note(principal, f"queue.{act}d", f"queue:{name}", {}, connection)
-        return 204, None
+        return (200, {"note": note}) if note else (204, None)
 
     return desk.once(principal, idempotency_key, request, None, carry_out)
 
