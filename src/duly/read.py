@@ -14,7 +14,7 @@ from duly.clock import Clock
 from duly.depths import Depth
 from duly.errors import ItemNotFound
 from duly.model import Lane, State
-from duly.store.base import Store
+from duly.store.base import Store, are_open
 
 PAGE_MOST = 1_000
 ALL = 2**31 - 1  # of what there are few
@@ -200,9 +200,9 @@ class Read:
     def depths(self) -> list[Depth]:
         """How much there is, by queue, lane and state."""
         depths = [_depth(*row) for row in self._store.read("depth", {"now": self._clock.now()})]
-        are_open = self._store.open_queues(depth.queue for depth in depths)
-        paused = (replace(depth, paused=depth.queue not in are_open) for depth in depths)
-        return sorted(paused, key=lambda d: (d.queue, d.lane, d.state))
+        open_ones = are_open({depth.queue for depth in depths}, {depth.queue for depth in depths if depth.paused})
+        told = (replace(depth, paused=depth.queue not in open_ones) for depth in depths)
+        return sorted(told, key=lambda d: (d.queue, d.lane, d.state))
 
     def queues(self, depths: Sequence[Depth] | None = None) -> list[dict[str, Any]]:
         """One row per queue, by name: what waits, is due, runs and is in review; now, or by depths that are known."""

@@ -228,10 +228,10 @@ def test_nobody_there_is_told_after_some_tries(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_pausing_a_queue_tells_what_the_service_notes(server: Server, client: Client) -> None:
-    server.answers += [says(200, {"note": "nothing has the name a/b yet"}), says(204), says(204)]
+    server.answers = [says(200, {"note": "nothing has the name a/b yet"}), says(204), says(204)]
     assert client.pause("a/b") == "nothing has the name a/b yet"
     assert client.pause("c") is None
     client.resume("c")
-    assert [request.path for request in server.seen] == [
+    assert [request.target for request in server.requests] == [
         "/api/queues/a%2Fb/pause", "/api/queues/c/pause", "/api/queues/c/resume",
     ]  # fmt: skip

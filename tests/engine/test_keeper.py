@@ -103,18 +103,22 @@ def test_a_keeper_that_is_told_of_something_looks_before_the_next_beat_but_not_a
     hands, (one, two, three) = holding(store, 3)
     closed: list[int] = []
     hands.emptied = closed.append
-    keeper = Keeper(store, hands, lease=20, beat=5)
+    begun = time.monotonic()
+    seconds = 0.0
+    keeper = Keeper(store, hands, lease=20, beat=5, ticks=lambda: begun + seconds)
     settle(store, one.items, Cancel())
-    keeper.tick(after(0.1))
+    keeper.tick(NOW)
     assert len(hands.works()) == 3, "nobody told it"
     keeper.look_soon()
-    keeper.tick(after(0.2))
+    keeper.tick(NOW)
     assert hands.works() == [two, three]
     settle(store, [*two.items, *three.items], Cancel())
     keeper.look_soon()
-    assert after(0.3) < keeper.tick(after(0.3)) <= after(0.7)
+    seconds = 0.1
+    assert NOW < keeper.tick(NOW) <= after(0.4)
     assert hands.works() == [two, three], "it looked a moment ago"
-    keeper.tick(after(0.7))
+    seconds = 0.5
+    keeper.tick(NOW)
     assert hands.works() == []
     assert closed == [one.items[0].fence], "what is left of the lease is nothing"
     assert leases(store)[one.items[0].fence][1] == after(20), "a look prolongs nothing"

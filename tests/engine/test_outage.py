@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -73,9 +74,9 @@ def test_a_worker_whose_claimer_gets_nowhere_says_so(database_url: str, monkeypa
         assert worker.ailing() is None
         survey = app.store.survey
 
-        def hang() -> object:
+        def hang(*given: Any) -> object:
             gate.wait(60)
-            return survey()
+            return survey(*given)
 
         monkeypatch.setattr(app.store, "survey", hang)
         assert until(worker.ailing, 30).endswith("claimer")

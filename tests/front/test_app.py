@@ -12,7 +12,7 @@ from duly.app import find_spec, load_app
 from duly.decide import Rules, decide
 from duly.errors import ConfigError, ItemNotFound, WrongState
 from duly.model import GiveUp
-from tests.support import claim, counts, new, settle, share
+from tests.support import claim, counts, heads, new, settle, share
 
 here = Duly("sqlite:///unused.db")
 
@@ -136,4 +136,4 @@ def test_pausing_says_when_nothing_has_this_name_yet_and_pauses_all_the_same(app
         assert stranger.pause("ail", connection) == note.format("ail")
     stranger.close()
     assert {depth.queue for depth in app.read.depths() if depth.paused} >= {"nosuch", "mai", "ail", "ring"}
-    assert app.store.survey() == []
+    assert heads(app.store) == []
