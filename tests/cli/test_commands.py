@@ -391,13 +391,6 @@ def test_pausing_what_nothing_has_the_name_of_says_so(duly: Duly) -> None:
     assert parsed(duly("queues", "--json"))[0]["paused"]
 
 
-def test_pausing_what_nothing_has_the_name_of_says_so(duly: Duly) -> None:
-    said = printed(duly("queues", "pause", "nosuch"))
-    assert "nosuch is paused" in said
-    assert "nothing has the name nosuch yet: what comes under it will wait" in said
-    assert parsed(duly("queues", "--json"))[0]["paused"]
-
-
 def test_no_queue_is_no_error(duly: Duly) -> None:
     assert parsed(duly("queues", "--json")) == []
     assert "no queue" in printed(duly("queues"))
