@@ -173,9 +173,12 @@ def test_a_lease_that_is_dead_just_after_a_sweep_does_not_wait_for_the_next(stor
     store.leases = slowly  # type: ignore[method-assign]
     one.at(0)
     store.leases = real  # type: ignore[method-assign]
-    one.to(20)
+    for seconds in (5, 10, 15):
+        one.at(seconds)
+    again = one.at(20)
     assert fetch(store, item.id).state == "running", "seen for 19.9 s only"
-    one.to(20.2)
+    assert after(20.1) < again < after(20.2)
+    one.at((again - NOW).total_seconds())
     assert fetch(store, item.id).state == "waiting"
 
 

@@ -76,7 +76,8 @@ class Watch:
         self._tidy_at = EPOCH
         # A walk over the lines: where it is, what it has found, and what the one before found.
         self._place = START
-        self._walk, self._last_walk = Late(), Late()
+        self._walk = Late()
+        self._last_walk: Late | None = None
 
     def tick(self, now: datetime) -> datetime:
         alarms = {alarm.name: alarm for alarm in self._alarms(now)}
@@ -88,6 +89,8 @@ class Watch:
             self._raise(alarm, now)
         # An alert may be another worker's, who died before it was over. One of a silence is over once it is told.
         kept = {"no_tick"} if self._settings.alert_webhook_url else set()
+        if self._place != START and self._last_walk is None:  # of what is late we have seen a part only
+            kept |= {"late_items", "oldest_due"}
         for name in {row[0] for row in self._store.read("alerts", {})} - alarms.keys() - kept:
             self._clear(name)
         if self._settings.alert_webhook_url:
@@ -130,7 +133,7 @@ class Watch:
         are_open = self._store.open_queues(row[0] for row in rows)
         items = sum(main for queue, _, main, _ in rows if queue in are_open)
         if sum(row[1] for row in rows) < 2 * most or items >= most:
-            self._place, self._walk, self._last_walk = START, Late(), Late()
+            self._place, self._walk, self._last_walk = START, Late(), None
             return Late(min(items, most), min((row[3] for row in rows if row[0] in are_open), default=None))
         heads, place = self._store.survey(self._place, LINES)
         self._walk = self._walk.and_also(
@@ -139,7 +142,7 @@ class Watch:
         self._place = place or START
         if place is None:
             self._walk, self._last_walk = Late(), self._walk
-        return self._walk.or_else(self._last_walk)
+        return self._walk if self._last_walk is None else self._walk.or_else(self._last_walk)
 
     def _counted(self, heads: list[Head], before: datetime, most: int) -> Late:
         main = [
