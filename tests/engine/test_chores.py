@@ -155,6 +155,27 @@ def test_a_dead_worker_is_found_although_the_clock_was_set_back(store: Store) ->
     assert fetch(store, item.id).state == "waiting"
 
 
+def test_a_lease_that_is_dead_just_after_a_sweep_does_not_wait_for_the_next(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    one = Sweeps(store)
+    real = store.leases
+
+    def slowly() -> list[tuple[int, str, datetime]]:
+        one.now += timedelta(seconds=0.1)
+        return real()
+
+    store.leases = slowly  # type: ignore[method-assign]
+    one.at(0)
+    store.leases = real  # type: ignore[method-assign]
+    for seconds in (5, 10, 15):
+        one.at(seconds)
+    again = one.at(20)
+    assert fetch(store, item.id).state == "running", "seen for 19.9 s only"
+    assert after(20.1) < again < after(20.2)
+    one.at((again - NOW).total_seconds())
+    assert fetch(store, item.id).state == "waiting"
+
+
 def test_while_writers_wait_nobody_is_judged(store: Store) -> None:
     (item,) = put_and_claim(store)
     one = Sweeps(store)

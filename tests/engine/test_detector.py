@@ -111,6 +111,15 @@ def test_after_an_outage_short_leases_leave_time_to_reconnect() -> None:
     assert watch.looks_until_dead(0.5) <= 5, "who was there all along does not wait for that"
 
 
+def test_it_says_when_the_next_look_is_worth_while(watch: Watch) -> None:
+    assert watch.detector.next_after(watch.at) == float("inf")
+    watch.look()
+    watch.beat()
+    watch.look()
+    assert watch.detector.next_after(watch.at) == watch.at + LEASE
+    assert watch.detector.next_after(watch.at + LEASE) == float("inf"), "what is dead already needs no look"
+
+
 def test_a_short_hitch_is_no_outage(watch: Watch) -> None:
     watch.look()
     watch.beat()

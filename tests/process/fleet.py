@@ -47,8 +47,9 @@ class Fleet:
                 subprocess.Popen(command, env={**self._environment, **environment}, stderr=log, stdout=log, cwd=ROOT)
             )
 
-    def kill_one(self, choose: random.Random) -> None:
-        victim = choose.choice(self.workers)
+    def kill_one(self, choose: random.Random, spare: int = 0) -> None:
+        """Kill any worker but so many of the oldest."""
+        victim = choose.choice(self.workers[spare:])
         victim.send_signal(signal.SIGKILL)
         victim.wait()
         self.workers.remove(victim)

@@ -52,7 +52,11 @@ class Detector:
             self._steady_since = answered + max(min(gap, RECONNECT) - self._lease, 0.0)
         self._looked = answered
         self._seen = {fence: self._follow(fence, until, now, answered) for fence, until in leases}
-        return [fence for fence, seen in self._seen.items() if self._is_dead(seen, asked)]
+        return [fence for fence, seen in self._seen.items() if self._dead_from(seen) <= asked]
+
+    def next_after(self, at: float) -> float:
+        """When the next lease will be dead if it stays as it is."""
+        return min((end for seen in self._seen.values() if (end := self._dead_from(seen)) > at), default=float("inf"))
 
     def _follow(self, fence: int, until: datetime, now: datetime, at: float) -> _Seen:
         seen = self._seen.get(fence)
@@ -61,5 +65,5 @@ class Detector:
         left = min((until - now).total_seconds(), MOST_LEFT * self._lease)
         return _Seen(until, at, at + left)
 
-    def _is_dead(self, seen: _Seen, at: float) -> bool:
-        return at >= max(seen.ends, max(seen.since, self._steady_since) + self._lease)
+    def _dead_from(self, seen: _Seen) -> float:
+        return max(seen.ends, max(seen.since, self._steady_since) + self._lease)

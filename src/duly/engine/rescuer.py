@@ -27,6 +27,7 @@ log = logging.getLogger("duly.engine")
 # Leases rescued per sweep, so that a mass crash comes back in portions.
 PORTION = 20
 INSTANT = timedelta(microseconds=1)
+MOMENT = 0.001
 
 
 class Rescuer:
@@ -45,7 +46,7 @@ class Rescuer:
         self._store = store
         self._tasks = tasks
         self._detector = detector
-        self._sweep = timedelta(seconds=sweep)
+        self._sweep = sweep
         self._worker = worker
         self._hands = hands if hands is not None else Hands()
         self._swept = swept
@@ -55,13 +56,16 @@ class Rescuer:
         self._strange: dict[int, datetime] = {}  # dead ones with tasks unknown here; what was looked at last is last
 
     def tick(self, now: datetime) -> datetime:
+        begun = self._ticks()
         try:
             has_more = self._rescue_some(self._look(now), now)
         except BaseException:
             self._detector.interrupt()
             raise
         self._swept()
-        return now if has_more else now + self._sweep
+        # Not a whole sweep late for what is dead a moment after the next one.
+        pause = min(self._sweep, self._detector.next_after(begun) - begun + MOMENT)
+        return now if has_more else now + timedelta(seconds=pause)
 
     def _look(self, now: datetime) -> list[int]:
         """Read the leases; returns the dead ones."""
