@@ -18,7 +18,7 @@ MINUTE = 60.0
 def test_twenty_kills_with_default_leases_lose_nothing(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path) as ours:
         stuck, repeats = kill_while_draining(ours, random.Random(11), items=5_000, kills=20)
-        assert stuck < timedelta(seconds=5), "a row stayed without a lease for longer than a sweep"
+        assert stuck < timedelta(seconds=6), "a row stayed without a lease for longer than a sweep and a look"
         print(f"longest without a lease {stuck.total_seconds():.1f} s; effects that ran again {repeats}")
 
 
