@@ -414,3 +414,12 @@ def test_without_a_time_of_its_own_nothing_starts_before_the_databases_clock_say
     while not pool.items and clock.now() < give_up:
         one.tick(clock.now())
     assert [item.due_at < soon for item in pool.items] == [True]
+
+
+def test_after_the_clock_was_set_back_nobody_waits_for_a_time_of_the_old_one(store: Store) -> None:
+    pool = Basket()
+    one = claimer(store, pool)
+    assert one.tick(after(3_600)) == after(3_600 + POLL)
+    (item_id,) = put(store)
+    assert one.tick(after(1)) <= after(1 + POLL)
+    assert [item.id for item in pool.items] == [item_id]

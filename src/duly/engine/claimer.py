@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
-from duly.clock import EPOCH, Clock
+from duly.clock import EPOCH, JUMP, Clock
 from duly.decide import UNKNOWN, decide
 from duly.engine.metering import Meters
 from duly.engine.outlook import BARREN, SOON, Outlook, Rota
@@ -33,6 +33,8 @@ START_WITHIN = 0.8
 # Lines looked at in one go, and items in a glance at what has just fallen due.
 PORTION = 1_000
 GLANCED = 200
+# A clock that is earlier than it was by more than this was set back.
+SET_BACK = timedelta(seconds=JUMP)
 # Claims of one tick, after which whoever wants us to stop or to listen has their turn.
 ROUNDS = 1_000
 
@@ -74,19 +76,26 @@ class Claimer:
         is_swamped: Callable[[], bool] = lambda: False,
         rota: Rota | None = None,
     ) -> None:
-        rota = rota or Rota()
         self._store = store
         self._sweep = timedelta(seconds=sweep)
         self._poll = timedelta(seconds=poll)
         self._lease = timedelta(seconds=lease)
-        self._rota = rota
-        self._outlooks = [(pool, Outlook(self._sweep, self._poll, rota)) for pool in pools]
-        self._by_task = {task: outlook for pool, outlook in self._outlooks for task in pool.tasks}
+        self._rota = rota or Rota()
+        self._pools = pools
+        self._expect_anew()
         self._hands = hands
         self._worker = worker
         self._clock = clock
         self._is_swamped = is_swamped
         self._inbox: deque[Head | Line] = deque()  # filled by other threads
+        self._stopped = False
+        self.heard: Callable[[], None] = lambda: None
+
+    def _expect_anew(self) -> None:
+        """Know nothing, and look."""
+        self._outlooks = [(pool, Outlook(self._sweep, self._poll, self._rota)) for pool in self._pools]
+        self._by_task = {task: outlook for pool, outlook in self._outlooks for task in pool.tasks}
+        self._latest = EPOCH
         self._look = True
         self._look_at = EPOCH
         self._rested_at = EPOCH  # among very many lines, no news is a reason to look before then
@@ -95,8 +104,6 @@ class Claimer:
         self._is_walking = False  # whether there are more lines than one look sees
         self._walk_at = EPOCH
         self._walked = 0.0  # seconds that this walk has cost
-        self._stopped = False
-        self.heard: Callable[[], None] = lambda: None
 
     # -- what others tell
 
@@ -135,6 +142,9 @@ class Claimer:
             return now + self._poll
         if self._is_swamped():
             return now + BREATH
+        if now < self._latest - SET_BACK:  # or whoever waits for a time of the old clock would wait too long
+            self._expect_anew()
+        self._latest = now
         if (self._look and self._rested_at <= now) or self._look_at <= now:
             self._look_around(now)
         for _ in range(ROUNDS):
