@@ -78,9 +78,12 @@ class Settings:
     max_args_bytes: int = _setting(1_048_576, "The largest arguments of one item, as JSON text.", least=2)
     max_result_bytes: int = _setting(1_048_576, "The largest result of one item, as JSON text.", least=2)
     pool_size: int = _setting(10, "PostgreSQL connections that one process keeps for its puts and reads.", least=1)
-    store_timeout_seconds: float = _setting(30.0, "How long a call waits for a busy or absent database.", least=0.1)
+    store_timeout_seconds: float = _setting(
+        30.0, "How long a call waits for a busy or absent database, and a statement for its answer.", least=0.1
+    )
     listen: bool = _setting(
-        True, "Use LISTEN on PostgreSQL to wake at once; turn off behind a transaction pooler and rely on sweeps."
+        True,
+        "Use LISTEN on PostgreSQL to wake at once; behind a transaction pooler turn it off, and sweeps find new work.",
     )
     masked: str = _setting(
         "password,secret,token,authorization,api_key,apikey",
