@@ -24,7 +24,7 @@ log = logging.getLogger("duly.bridge")
 
 # Each rest is another delivery of what was not kept, and brokers count those: so the pauses grow until one was kept.
 FIRST_REST, LONGEST_REST = 0.2, 60.0
-PROBE_EVERY = 5.0
+PROBE_EVERY = 1.0
 BATCH_BYTES = 16 * 1024 * 1024
 
 
