@@ -167,6 +167,22 @@ def test_a_backlog_of_paused_queues_hides_nothing_of_the_others(
     assert alerts(store) == []
 
 
+def test_a_worker_that_has_seen_a_part_only_does_not_call_off_what_another_saw(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "COUNTED", 12)
+    put(store, 90, queue="closed")
+    store.pause("closed", NOW)
+    store.put([new(queue=f"q{n}", due_at=after(10)) for n in range(11)])
+    watch(store).tick(after(100))
+    assert alerts(store) == ["late_items"]
+    monkeypatch.setattr(watching, "GROUPS", 4)
+    other = watch(store, name="w2")
+    for n in range(6):
+        other.tick(after(101 + n))
+        assert alerts(store) == ["late_items"]
+
+
 def test_the_oldest_of_an_open_queue_is_seen_behind_paused_ones(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "COUNTED", 12)
     put(store, 50)

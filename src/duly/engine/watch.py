@@ -78,7 +78,8 @@ class Watch:
         self._tidy_at = EPOCH
         # A walk over the groups: where it is, what it has found, and what the one before found.
         self._place: tuple[str, str, int] = FIRST
-        self._walk, self._last_walk = Late(), Late()
+        self._walk = Late()
+        self._last_walk: Late | None = None
 
     def tick(self, now: datetime) -> datetime:
         alarms = {alarm.name: alarm for alarm in self._alarms(now)}
@@ -90,6 +91,8 @@ class Watch:
             self._raise(alarm, now)
         # An alert may be another worker's, who died before it was over. One of a silence is over once it is told.
         kept = {"no_tick"} if self._settings.alert_webhook_url else set()
+        if self._place != FIRST and self._last_walk is None:  # of what is late we have seen a part only
+            kept |= {"late_items", "oldest_due"}
         for name in {row[0] for row in self._store.read("alerts", {})} - alarms.keys() - kept:
             self._clear(name)
         if self._settings.alert_webhook_url:
@@ -131,7 +134,7 @@ class Watch:
         """
         seen, items, oldest = self._store.read("overdue", {"before": before, "most": 2 * most})[0]
         if seen < 2 * most or items >= most:
-            self._place, self._walk, self._last_walk = FIRST, Late(), Late()
+            self._place, self._walk, self._last_walk = FIRST, Late(), None
             return Late(min(items, most), oldest)
         queue, lane, rank = self._place
         groups = self._store.read("heads_after", {"queue": queue, "lane": lane, "rank": rank, "most": GROUPS})
@@ -144,7 +147,7 @@ class Watch:
             self._place, self._walk, self._last_walk = FIRST, Late(), self._walk
         else:
             self._place = groups[-1][:3]
-        return self._walk.or_else(self._last_walk)
+        return self._walk if self._last_walk is None else self._walk.or_else(self._last_walk)
 
     def _was_nobody_here(self, now: datetime) -> Iterator[Alarm]:
         """At the start: for how long no worker gave a sign of life. The alert stands until the first whole round."""
