@@ -33,6 +33,7 @@ bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m bench.schedules
 	@$(VENV)/python -m bench.pages
+	@$(VENV)/python -m bench.hung
 	@$(VENV)/python -m bench.messages
 
 chaos: setup postgres rabbitmq  ## set up, then run the long crash tests: default leases, minutes of silence (some 25 minutes)

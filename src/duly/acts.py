@@ -121,9 +121,10 @@ def acts_on(app: Duly) -> Task[..., Any]:
         done = Acts(app).get(act_id)
         return {"seen": done.seen, "changed": done.changed}
 
+    rules = Rules(retry=Backoff(base=10, tries=100), is_trusted=True)
     return Task(
-        app, carry_out, name=TASK, queue=TASK, rules=Rules(retry=Backoff(base=10, tries=100), is_trusted=True), deadline=6 * 3600.0,
-        cpu=False, batch=None, rank=0, label=None,
+        app, carry_out, name=TASK, queue=TASK, rules=rules, deadline=6 * 3600.0, cpu=False, batch=None, rank=0,
+        label=None,
     )  # fmt: skip
 
 

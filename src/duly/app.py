@@ -401,8 +401,8 @@ def find_spec(app: Duly) -> str | None:
     name = _name_of(app, main)
     if name is None or path is None or not _is_bound(name, Path(path)):
         return None
-    started_as = getattr(main, "__spec__", None)  # with python -m
-    return f"{Path(path).resolve()}:{name}" if started_as is None else f"{started_as.name}:{name}"
+    started_as = getattr(getattr(main, "__spec__", None), "name", "__main__")  # with python -m, its name
+    return f"{Path(path).resolve() if started_as == '__main__' else started_as}:{name}"
 
 
 def _name_of(app: Duly, module: Any) -> str | None:
@@ -420,10 +420,17 @@ def _is_bound(name: str, path: Path) -> bool:
         node = nodes.pop()
         if isinstance(node, ast.If) and "__main__" in ast.dump(node.test):
             nodes.extend(node.orelse)
-        elif isinstance(node, ast.alias) and (node.asname or node.name) in (name, "*"):
-            return True
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name:
+        elif _binds(node, name):
             return True
         elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             nodes.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.alias():
+            return (node.asname or node.name) in (name, "*")
+        case ast.Name(id=bound, ctx=ast.Store()):
+            return bound == name
     return False

@@ -109,3 +109,11 @@ def test_heartbeats_write_the_lease_and_never_the_item(store: Store) -> None:
     before = fetch(store, item.id)
     store.extend({item.fence: [item.id]}, after(5), after(25))
     assert fetch(store, item.id) == before
+
+
+def test_what_runs_is_told_with_the_fence_that_it_runs_under(store: Store) -> None:
+    one, two, three = put_and_claim(store, 3)
+    settle(store, [two], Cancel())
+    settle(store, [three], Done())
+    assert store.running([one.id, two.id, three.id, 10**9]) == [(one.id, one.fence)]
+    assert store.running([]) == []

@@ -47,6 +47,27 @@ def test_a_cancelled_item_has_its_handler_stopped_at_the_next_beat(store: Store)
     assert hands.works() == [two]
 
 
+def test_a_keeper_that_is_told_of_something_looks_before_the_next_beat_but_not_all_the_time(store: Store) -> None:
+    hands, (one, two, three) = holding(store, 3)
+    closed: list[int] = []
+    hands.emptied = closed.append
+    keeper = Keeper(store, hands, lease=20, beat=5)
+    settle(store, one.items, Cancel())
+    keeper.tick(after(0.1))
+    assert len(hands.works()) == 3, "nobody told it"
+    keeper.look_soon()
+    keeper.tick(after(0.2))
+    assert hands.works() == [two, three]
+    settle(store, [*two.items, *three.items], Cancel())
+    keeper.look_soon()
+    assert after(0.3) < keeper.tick(after(0.3)) <= after(0.7)
+    assert hands.works() == [two, three], "it looked a moment ago"
+    keeper.tick(after(0.7))
+    assert hands.works() == []
+    assert closed == [one.items[0].fence], "what is left of the lease is nothing"
+    assert leases(store)[one.items[0].fence][1] == after(20), "a look prolongs nothing"
+
+
 def test_progress_is_shown_with_the_last_word_only(store: Store) -> None:
     hands, (work,) = holding(store)
     keeper = Keeper(store, hands, lease=20, beat=5)

@@ -15,7 +15,7 @@ import pytest
 from duly.advance import advance_all, removed
 from duly.decide import Rules
 from duly.errors import StoreUnavailable
-from duly.model import Done, Failed, Head, Item, Lost, NewSchedule, Revision, Schedule
+from duly.model import Cancel, Done, Failed, Head, Item, Lost, NewSchedule, Revision, Schedule
 from duly.store import Store, open_store
 from duly.store.base import News
 from duly.store.postgres import PostgresStore
@@ -241,6 +241,26 @@ def test_strangers_news_is_told_as_something_changed(store: Store) -> None:
     news = told.get(timeout=PATIENCE)
     assert isinstance(news, Head)
     assert (news.queue, news.rank) == ("my queue", 3)
+    stop.set()
+    put(store, due_at=None)
+    thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize("is_borrowed", [True, False])
+def test_a_cancel_of_what_runs_is_told_and_no_other_end(store: Store, is_borrowed: bool) -> None:
+    put(store, 3, due_at=NOW)
+    items = claim(store)
+    told, stop, thread = listen(store)
+    assert told.get(timeout=PATIENCE) is None
+    settle(store, items[0], Done())
+    settle(store, items[1], Failed("no", ()))
+    if is_borrowed:
+        with store.transaction() as connection:
+            settle(store, items[2], Cancel(), connection=connection)
+            assert told.empty(), "nobody knows whether it commits"
+    else:
+        settle(store, items[2], Cancel())
+    assert told.get(timeout=PATIENCE) is None
     stop.set()
     put(store, due_at=None)
     thread.join(PATIENCE)

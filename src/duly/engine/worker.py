@@ -292,8 +292,8 @@ class Worker:
         if apart and spec is None:
             names = ", ".join(sorted(tasks))
             raise ConfigError(
-                f"cpu tasks ({names}) run in processes of their own, which must be able to import this app: bind it to a"
-                ' name in a module, outside of functions and of `if __name__ == "__main__"`'
+                f"cpu tasks ({names}) run in processes of their own, which must be able to import this app: bind it"
+                ' to a name in a module, outside of functions and of `if __name__ == "__main__"`'
             )
 
         def slot() -> Any:
