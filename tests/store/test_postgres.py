@@ -268,26 +268,6 @@ def test_a_cancel_of_what_runs_is_told_and_no_other_end(store: Store, is_borrowe
     thread.join(PATIENCE)
 
 
-@pytest.mark.parametrize("is_borrowed", [True, False])
-def test_a_cancel_of_what_runs_is_told_and_no_other_end(store: Store, is_borrowed: bool) -> None:
-    put(store, 3, due_at=NOW)
-    items = claim(store)
-    told, stop, thread = listen(store)
-    assert told.get(timeout=PATIENCE) is None
-    settle(store, items[0], Done())
-    settle(store, items[1], Failed("no", ()))
-    if is_borrowed:
-        with store.transaction() as connection:
-            settle(store, items[2], Cancel(), connection=connection)
-            assert told.empty(), "nobody knows whether it commits"
-    else:
-        settle(store, items[2], Cancel())
-    assert told.get(timeout=PATIENCE) is None
-    stop.set()
-    put(store, due_at=None)
-    thread.join(PATIENCE)
-
-
 def test_what_is_due_much_later_wakes_nobody(store: Store) -> None:
     told, stop, thread = listen(store)
     told.get(timeout=PATIENCE)
