@@ -71,7 +71,7 @@ def test_a_server_that_dies_during_a_call_is_relieved_by_another_under_the_same_
     database_url: str, reminders: Reminders, call_desk: CallDesk
 ) -> None:
     provider = call_desk(accept_and_hang)
-    hasty = {"DULY_LEASE_SECONDS": "1", "DULY_BEAT_SECONDS": "0.3", "DULY_SWEEP_SECONDS": "0.1"}
+    hasty = {"DULY_LEASE_SECONDS": "4", "DULY_BEAT_SECONDS": "0.5", "DULY_SWEEP_SECONDS": "0.3"}
     env = environment(database_url, provider, **hasty)
     reminder = reminders.schedule("+385 1 234", "Dentist at 9", PAST)
     with process(SERVER, env) as first:

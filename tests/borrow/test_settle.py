@@ -18,7 +18,7 @@ from tests.borrow.ledger import ledger_on
 
 ROOT = Path(__file__).parents[2]
 WORKER = "from tests.borrow.ledger import app; app.run()"
-HASTY = {"lease_seconds": 1.0, "beat_seconds": 0.3, "sweep_seconds": 0.1}
+HASTY = {"lease_seconds": 4.0, "beat_seconds": 0.5, "sweep_seconds": 0.3}
 
 
 @pytest.fixture

@@ -63,7 +63,9 @@ def survive(
         assert broker.look(REVIEW) is None
     node.delete_vhost(vhost)
     assert set(sender.confirmed) == {message_id for message_id, _ in consumer.came}, "a message is lost"
-    assert {retry for _, retry in consumer.came} == {1}
+    assert {message_id for message_id, retry in consumer.came if retry == 1} == set(sender.confirmed)
+    # One that is delivered again after its retry was out, because a kill took its acknowledgement, has failed again.
+    assert {retry for _, retry in consumer.came} <= {1, 2}
     assert all(len(items) == 1 for items in consumer.items.values()), "two rows had the same message"
     return sum(consumer.came.values()) - count, max(consumer.came.values())
 
