@@ -88,7 +88,7 @@ def handle_on(api: FastAPI) -> None:
                 continue
             if status == 503:  # where the database is, and what it said, is for the log
                 log.warning("a request failed: %s", error)
-                return problem(503, f"{title.lower()}; try again in a little while", title, **{"Retry-After": "5"})
+                return problem(503, f"{title.lower()}; try again in a little while", title, **{"Retry-After": "1"})
             return problem(status, str(error), title, error.field if isinstance(error, InputError) else None)
         return unexpected(error)
 
