@@ -66,7 +66,7 @@ def recovery(database: Server, folder: Path, away: float) -> dict[str, float]:
         times: dict[str, float] = {}
         threads = [
             threading.Thread(target=lambda: times.update(plain=timed(plain.store.now, Exception))),
-            threading.Thread(target=lambda: times.update(service=timed(lambda: _put(client), ServiceError))),
+            threading.Thread(target=lambda: times.update(service=timed(lambda: _put(one.port), OSError))),
         ]
         for thread in threads:
             thread.start()
@@ -91,8 +91,15 @@ def _is_up(client: Client) -> bool:
     return True
 
 
-def _put(client: Client) -> None:
-    client.put("mark", {"n": 1}, delay=86_400)
+def _put(port: int) -> None:
+    """One request and no repetition: a client that waits as it was asked to measures its own wait."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    body = json.dumps({"task": "mark", "args": {"n": 1}, "delay": 86_400})
+    connection.request("POST", "/api/items", body, {"Content-Type": "application/json"})
+    status = connection.getresponse().status
+    connection.close()
+    if status != 201:
+        raise ConnectionError(f"status {status}")
 
 
 @pytest.fixture
