@@ -221,7 +221,7 @@ class Duly:
     # -- care
 
     def cancel(self, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
-        """Cancel waiting and running items; a running handler is stopped within a heartbeat. Returns the ids."""
+        """Cancel waiting and running items; a running handler is stopped within a second. Returns the ids."""
         return self._decide_all(ids, lambda _: Cancel(reason), connection)
 
     def retry(

@@ -32,7 +32,10 @@ class Settings:
         "sqlite:///duly.db", "Where due work is kept: sqlite:///file.db or postgresql://user@host/name.", secret=True
     )
     concurrency: int = _setting(
-        10, "Items of each kind (async, thread) that a worker runs at once.", "SCHEDULER_BATCH_SIZE", least=1
+        10,
+        "Items of each kind (async, thread) that a worker runs at once; one of several queues leaves a quarter free.",
+        "SCHEDULER_BATCH_SIZE",
+        least=1,
     )
     cpu_slots: int = _setting(
         os.cpu_count() or 1, "Processes that a worker keeps for cpu=True tasks; default: one per core.", least=1

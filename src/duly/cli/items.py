@@ -195,7 +195,7 @@ def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool
 @options.service
 @options.as_json
 def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
-    """Cancel waiting and running items; a running handler is stopped within a heartbeat."""
+    """Cancel waiting and running items; a running handler is stopped within a second."""
     from duly.cli import words
     from duly.cli.sides import side
 
