@@ -3,7 +3,7 @@
 A pool takes claimed items, cuts them into works, keeps at most `size` of them running and the rest ready, and hands
 each verdict on. It asks for more than it can run only when it empties quickly: what waits here could run elsewhere,
 and is lost with this worker, so it never holds more than a tenth of a second's worth. Who may have a slot is up to
-`lines`.
+`rows`.
 
 A handler that is stopped has its slot taken away at once, or after a moment in which coroutines may clean up; what it
 does after that is nobody's business, but its lease stays until it is really over.
