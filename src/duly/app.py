@@ -420,10 +420,10 @@ def load_app(spec: str) -> Duly:
 
 def find_spec(app: Duly) -> str | None:
     """How another process can import this app; None when it cannot (a REPL, a local variable)."""
-    for key, module in list(sys.modules.items()):
-        if key != "__main__" and (name := _name_of(app, module)):
-            return f"{key}:{name}"
     main = sys.modules["__main__"]
+    for key, module in list(sys.modules.items()):
+        if module is not main and (name := _name_of(app, module)):  # multiprocessing has another key for main
+            return f"{key}:{name}"
     path = getattr(main, "__file__", None)
     name = _name_of(app, main)
     if name is None or path is None or not _is_bound(name, Path(path)):

@@ -179,7 +179,10 @@ def test_a_second_signal_ends_a_worker_though_the_database_is_away(database: Ser
         assert took < 2, ours.logs()
 
 
-def test_a_worker_that_waits_for_its_database_to_start_can_be_stopped(database: Server, tmp_path: Path) -> None:
+def test_a_worker_that_waits_for_its_database_to_start_can_be_stopped(
+    database: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COVERAGE_PROCESS_START", raising=False)  # it brings a handler of its own for this signal
     database.go_away()
     with fleet(database.url, tmp_path, log_level="DEBUG") as ours:
         ours.start()

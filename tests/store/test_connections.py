@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -167,3 +168,24 @@ def test_settings_that_cannot_be_made_leave_no_connection_behind(postgres_url: s
         with pytest.raises(psycopg.DataError), store.transaction():
             raise AssertionError("it was configured")
         assert dialled[0].closed
+
+
+def test_who_waits_in_vain_while_the_server_is_away_is_told_so(postgres_url: str) -> None:
+    pool = pool_of(postgres_url)
+    held = pool.take()
+    pool.trouble = psycopg.OperationalError("gone for lunch")
+    with pytest.raises(StoreUnavailable, match="cannot reach the database: gone for lunch"):
+        pool.take(time.monotonic() + 0.05)
+    pool.give(held)
+
+
+def test_a_child_begins_with_nothing_but_its_haste(postgres_url: str) -> None:
+    pool = pool_of(postgres_url)
+    pool.give(pool.take())
+    pool.hasten(True)
+    pool.renew()
+    assert (pool._places, pool._hurry.is_set()) == (0, True)
+    closed = pool.take()
+    closed.close()
+    closed.renew()
+    assert closed.closed

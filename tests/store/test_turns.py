@@ -229,3 +229,16 @@ def test_a_lock_that_came_at_the_last_moment_is_given_back_too(tmp_path: Path) -
     second.free()
     with turn(path.removesuffix("-lock"), PATIENCE):
         pass
+
+
+def test_who_holds_several_lines_takes_a_place_like_anybody_else() -> None:
+    line, place = Line(), Place()
+    assert line.lock() is None
+    assert line.join(place, 1)
+    assert line.is_own()
+    assert not line.acquire(0.01), "it is another's turn"
+    line.leave(place)
+    assert line.acquire(1)
+    line.release()
+    line.release()
+    assert not line.is_own()
