@@ -168,7 +168,7 @@ class Guard:
             return
         except TimeoutError:
             said = f"this took longer than {TIME_LIMIT:g} s; it may have been done"
-            answer = problem(503, said, **{"Retry-After": "1"})
+            answer = problem(503, said, **{"Retry-After": "5"})
         except Exception as error:
             answer = unexpected(error)
         if not is_begun:
