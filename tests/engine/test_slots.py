@@ -119,7 +119,7 @@ def test_a_queue_whose_handlers_hang_keeps_no_other_from_its_slots(database_url:
 
 @pytest.mark.parametrize("kind", ["async", "thread", "cpu"])
 def test_a_cancel_frees_the_slot_long_before_the_next_beat(database_url: str, kind: str) -> None:
-    one = tasks_on(Duly(database_url, **SETTINGS))
+    one = tasks_on(Duly(database_url, **SETTINGS | {"lease_seconds": 150, "beat_seconds": 60}))
     hung = [one.put(f"hang_{kind}").id for _ in range(30)]
     with at_work(one, f"hang_{kind}", f"tick_{kind}"):
         until(lambda: "running" in states(one, hung), 20)
@@ -131,7 +131,7 @@ def test_a_cancel_frees_the_slot_long_before_the_next_beat(database_url: str, ki
         again = one.put(f"hang_{kind}").id
         until(lambda: states(one, after) == {"done"}, 30)
         until(lambda: states(one, [again]) == {"running"}, 30)
-        assert time.monotonic() - begun < 4, "it was noticed at a beat"
+        assert time.monotonic() - begun < 50, "it was noticed at a beat"
         gate.set()
         if kind != "thread":  # whose threads end now
             one.cancel(again)
