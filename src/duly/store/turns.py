@@ -4,6 +4,8 @@ Threads queue in a line of their own, for the kernel would let a process wait fo
 lock file beside the database, which the kernel hands over and frees at death. An exception from a signal may end a wait
 at any moment, also in the one in which its turn comes or is being given back. So nothing here depends on what a wait
 returned, and nothing is held but by objects: what is no longer referred to has left the line and let go of the file.
+And nothing is used but locks, queues and threads that are written in C: those of `threading` that are written in Python
+(`Event`, `Thread`) can themselves be interrupted half-way, and then hold a lock of the interpreter's for ever.
 
 SQLite cannot be carried into a child: its connections, and what it remembers about its locks, are true in the parent
 only. So a fork waits until none of our threads is inside a file, and every connection of ours is closed while it
@@ -13,6 +15,7 @@ within one, the child must not use that file at all.
 
 from __future__ import annotations
 
+import _thread
 import ctypes
 import fcntl
 import os
@@ -22,7 +25,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 from duly.errors import StoreUnavailable
@@ -60,7 +63,7 @@ class Place:
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
-        self.called = threading.Event()
+        self.calls: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.has_left = False
 
 
@@ -106,14 +109,15 @@ class Line:
             if left <= 0:
                 return False
             # To be called only hurries: whoever was interrupted while leaving has called nobody.
-            place.called.wait(min(left, LOOK_AGAIN))
+            with suppress(queue.Empty):
+                place.calls.get(timeout=min(left, LOOK_AGAIN))
         return True
 
     def leave(self, place: Place) -> None:
         """Step out, from wherever in the line this is; the turn, if it was this one's, is the next one's."""
         place.has_left = True
         if (following := self._first()) is not None:
-            following.called.set()
+            following.calls.put(None)
 
     def _first(self) -> Place | None:
         """Whose turn it is, past those who are gone."""
@@ -148,20 +152,19 @@ class FileLock:
     def _wait(self, timeout: float) -> bool:
         # A wait in the kernel has no end of its own, so a thread waits, and gives back what nobody waits for any more.
         came: queue.SimpleQueue[bool] = queue.SimpleQueue()
-
-        def wait() -> None:
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            if self._settled.acquire(blocking=False):
-                came.put(True)
-            else:
-                self._give_back()
-
         self._is_awaited = True
-        threading.Thread(target=wait, name="duly-turn", daemon=True).start()
+        _thread.start_new_thread(self._obtain, (came,))
         try:
             return came.get(timeout=timeout)
         except queue.Empty:
             return False
+
+    def _obtain(self, came: queue.SimpleQueue[bool]) -> None:
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        if self._settled.acquire(blocking=False):
+            came.put(True)
+        else:
+            self._give_back()
 
     def free(self) -> None:
         is_still_awaited = self._is_awaited and self._settled.acquire(blocking=False)
