@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
+from math import inf
 from typing import Any
 
 from msgspec.structs import replace
 
 from duly.model import Meter, Share
-from duly.policy.limits import Limit
+from duly.policy.limits import Limit, slack
 from duly.policy.retry import SPREAD, Windows, windows_of
 from duly.store.base import FRESH
 from duly.task import Task
+
+# The part of a limit's slack that a call may spend waiting.
+PART = 0.6
+# Queues whose meters are remembered.
+MANY = 20_000
 
 Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None]
 
@@ -28,16 +35,22 @@ class Meters:
     def __init__(self, metering: Metering, prefixes: tuple[str, ...] = ()) -> None:
         self._limits, self._backlog, self._windows = metering
         self._prefixes = prefixes
+        self._by_queue = lru_cache(MANY)(self._of_queue)
 
     @property
     def are_concurrent(self) -> bool:
         """Whether the end of a call makes room for another."""
         return any(limit.per is None for limit in self._limits)
 
+    def patience(self) -> float:
+        """Seconds that what was granted may wait before it begins, leaving time for whatever else makes it late."""
+        rates = [limit.seconds for limit in (*self._limits, self._backlog) if limit is not None]
+        return min((PART * slack(rate).total_seconds() for rate in rates if rate is not None), default=inf)
+
     def of(self, share: Share, now: datetime, with_torn: bool = False) -> Iterator[tuple[Share, tuple[Meter, ...]]]:
         """The share with its meters; before retries in a window, if wanted, what the window has counted already."""
         queue = share.line.queue
-        meters = [limit.meter(self._key(queue) if limit.by else "") for limit in self._limits]
+        meters = self._by_queue(queue)
         if share.lane == "retry" and self._windows is not None:
             opened, opens = self._windows.around(now)
             all_due = opened + SPREAD
@@ -45,11 +58,15 @@ class Meters:
             # What waited for the window was due by then: what is due since was torn from its worker, or throttled.
             if with_torn and now > all_due:
                 floors = tuple(max(floor, all_due + timedelta(microseconds=1)) for floor in share.floors)
-                yield replace(share, floors=floors, started_since=opened), tuple(meters)
-            meters.append(Meter(f"window:{queue} {self._windows.rule}", cap, since=opened, until=until))
-        if self.is_paced(share, now) and self._backlog is not None:
-            meters.append(self._backlog.meter(queue))
-        yield share, tuple(meters)
+                yield replace(share, floors=floors, started_since=opened), meters
+            meters += (Meter(f"window:{queue} {self._windows.rule}", cap, since=opened, until=until),)
+        if self._backlog is not None and self.is_paced(share, now):
+            meters += (self._backlog.meter(queue),)
+        yield share, meters
+
+    def _of_queue(self, queue: str) -> tuple[Meter, ...]:
+        """The meters of the tasks' own limits, for what waits in this queue."""
+        return tuple(limit.meter(self._key(queue) if limit.by else "") for limit in self._limits)
 
     def is_paced(self, share: Share, now: datetime) -> bool:
         """Whether this is the part of a line that is for its backlog, which has a pace of its own."""

@@ -47,9 +47,11 @@ class Rota:
         self._count = 0
 
     def turns(self, line: Line) -> LineTurns:
-        turns = self._turns.setdefault(line, LineTurns())
-        if len(self._turns) > REMEMBERED:
-            del self._turns[next(iter(self._turns))]
+        turns = self._turns.get(line)
+        if turns is None:
+            turns = self._turns[line] = LineTurns()
+            if len(self._turns) > REMEMBERED:
+                del self._turns[next(iter(self._turns))]
         return turns
 
     def serve(self, queue: str) -> None:
@@ -167,26 +169,32 @@ class Outlook:
         """
         calls = -(-room // batch)
         width = min(max(calls, 1) * self._surplus + FEW, WINDOW) if is_metered else min(calls, WINDOW)
-        ready = (queue for queue in islice(self._ready, 4 * WINDOW) if self._is_allowed(queue, allowance))
-        queues = sorted(islice(ready, width), key=self._rota.last)
+        queues = sorted(islice(self._allowed(allowance), width), key=lambda each: self._rota.last(each[0]))
         shares: list[Share] = []
-        for queue, quota in zip(queues, evenly(calls, len(queues)) if queues else (), strict=True):
-            shares.extend(self._of_queue(queue, max(quota, 1), batch, now, allowance))
+        for (_, lines), quota in zip(queues, evenly(calls, len(queues)) if queues else (), strict=True):
+            shares.extend(self._of_queue(lines, max(quota, 1), batch, now))
         return shares
 
-    def _is_allowed(self, queue: str, allowance: Allowance) -> bool:
-        return any(allowance(line) > 0 for line in islice(self._ready[queue], WINDOW))
+    def _allowed(self, allowance: Allowance) -> Iterator[tuple[str, list[tuple[Line, int]]]]:
+        """The queues of which the pool would take something, each with its lines and how much it would take of them."""
+        for queue in islice(self._ready, 4 * WINDOW):
+            lines = [(line, room) for line in islice(self._ready[queue], WINDOW) if (room := allowance(line)) > 0]
+            if lines:
+                yield queue, lines
 
     def refused(self, count: int, asked: int) -> None:
         """So many of those asked were exhausted: where nearly all are, more are asked at once."""
         self._surplus = min(self._surplus * 4, WINDOW) if count > asked // 2 else 1
 
-    def _of_queue(self, queue: str, calls: int, batch: int, now: datetime, allowance: Allowance) -> Iterator[Share]:
-        lines = [line for line in islice(self._ready[queue], WINDOW) if allowance(line) > 0][:calls]
-        for line, quota in zip(lines, evenly(calls, len(lines)), strict=True):
-            room = min(quota * batch, allowance(line))
+    def _of_queue(self, lines: Sequence[tuple[Line, int]], calls: int, batch: int, now: datetime) -> Iterator[Share]:
+        chosen = lines[:calls]
+        for (line, room), quota in zip(chosen, evenly(calls, len(chosen)), strict=True):
             yield from share_out(
-                self._heads(line, now), room, self._rota.turns(line), self._fresh_since(line, now), batch
+                self._heads(line, now),
+                min(quota * batch, room),
+                self._rota.turns(line),
+                self._fresh_since(line, now),
+                batch,
             )
 
     def _heads(self, line: Line, now: datetime) -> Iterator[Head]:

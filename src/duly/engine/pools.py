@@ -31,7 +31,6 @@ from duly.task import Task
 
 log = logging.getLogger("duly.engine")
 
-SOON = 0.03  # seconds of work that a limit has granted and that may wait: it must begin within the limit's slack
 LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker ends
 ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers
 GRACE = 0.5  # seconds that a handler has to end after it was stopped
@@ -54,6 +53,8 @@ class _Ready:
         self._queues = frozenset(task.queue for task in tasks.values())
         self.batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
         self.meters = meters_of(list(tasks.values()))
+        # Seconds of work that may wait here: what a limit has granted must begin within the limit's slack.
+        self._patience = AHEAD if self.meters is None else min(self.meters.patience(), AHEAD)
         self._prefixes = prefixes_of(tasks.values())
         self._rows = Rows(size, has_one_queue=len(self._queues) == 1 and not self._prefixes)
         self._most = most
@@ -79,7 +80,7 @@ class _Ready:
 
     def _soon(self) -> int:
         """As many items as end in the moment that what a limit granted may wait."""
-        return int(self._rows.all.lookahead() * SOON / AHEAD)
+        return int(self._rows.all.lookahead() * self._patience / AHEAD)
 
     def room(self) -> int:
         """How many items to claim now."""
@@ -99,7 +100,7 @@ class _Ready:
         owner = line.owner or None
         wanted = self._rows.wanted(line.queue, owner, self.batch)
         ahead = self._rows.lookahead(line.queue, owner)
-        return max(wanted + (ahead if self.meters is None else int(ahead * SOON / AHEAD)), 0)
+        return max(wanted + int(ahead * self._patience / AHEAD), 0)
 
     def _is_busy(self) -> bool:
         """More in hand than it makes sense to add to."""

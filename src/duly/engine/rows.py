@@ -82,6 +82,7 @@ class Rows:
         self._queues: dict[str, Party] = {}
         self._owners: dict[str | None, Party] = {}
         self._turns: deque[Row] = deque()
+        self._nobody = Row(Party(), Party(), is_owned=False)  # as whoever is not known here
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -140,7 +141,10 @@ class Rows:
         if owner is not None:
             self._is_shared = True
         with self._lock:
-            row = self._rows.get((queue, owner)) or self._new(queue, owner)
+            row = self._rows.get((queue, owner))
+            if row is None:
+                is_new = queue not in self._queues and (owner is None or owner not in self._owners)
+                row = self._nobody if is_new else self._new(queue, owner)
             return (self._more(row) - row.waiting()) * batch
 
     def lookahead(self, queue: str, owner: str | None) -> int:
@@ -179,7 +183,7 @@ class Rows:
         if row is None:
             if len(self._rows) >= MANY:
                 self._forget()
-            if owner is not None or self._queues.keys() - {item.queue}:
+            if owner is not None or len(self._queues) > (item.queue in self._queues):
                 self._is_shared = True
             row = self._rows[item.queue, owner] = self._new(item.queue, owner)
             self._know(item.queue, owner, row)

@@ -96,8 +96,7 @@ class Settler:
         for _ in emptied:
             self._emptied.popleft()
         # Their leases are kept alive until the verdicts are written, so that nobody runs again what is done.
-        ended = self._hands.let_go(self._over)
-        self._emptied.extend(fence for fence in ended if fence not in self._closed)
+        self._emptied.extend(set(self._hands.let_go(self._over)).difference(self._closed))
         self.freed(self._over)
         self._changes, self._closed, self._over = [], [], []
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import cache
 from math import prod
 from operator import attrgetter
 from typing import Generic, Literal, TypeVar
@@ -34,11 +35,14 @@ class Turns(Generic[T]):
 
     def __init__(self, weights: Mapping[T, int]) -> None:
         self._weights = weights
-        self._costs = {name: prod(weights.values()) // weight for name, weight in weights.items()}
+        self._costs = _costs(tuple(weights.items()))
         self._had: dict[T, int] = {}
 
     def split(self, names: Sequence[T], calls: int) -> dict[T, int]:
         """So many calls over those who are there, the one whose turn it is first."""
+        if len(names) == 1:
+            self._had = {names[0]: self._had.get(names[0], 0)}
+            return {names[0]: calls}
         # Who was not there has no claim to what the others had meanwhile.
         level = min((self._had[name] for name in names if name in self._had), default=0)
         self._had = {name: self._had.get(name, level) for name in names}
@@ -58,6 +62,12 @@ class Turns(Generic[T]):
         """This one was really given so many."""
         if name in self._had:
             self._had[name] += calls * self._costs[name]
+
+
+@cache
+def _costs(weights: tuple[tuple[T, int], ...]) -> dict[T, int]:
+    """What one call of each counts, so that all have had the same when each has had its part."""
+    return {name: prod(weight for _, weight in weights) // weight for name, weight in weights}
 
 
 class LineTurns:

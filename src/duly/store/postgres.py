@@ -100,6 +100,14 @@ IDLE_SECONDS = 60
 FEW = 20
 # The server gives up first, where it can be told to: then it is known that nothing was done.
 GRACE = 1.0
+# Statements that join rows with an array, by the parameter that is as long as it. A plan that is kept for any length is
+# made for ten elements: at a thousand it compares each with each. So a long array is planned for, every time.
+JOINED = {
+    **dict.fromkeys(("start", "extend", "settle", "settle_each_done", "settle_members", "move_on", "arm_again"), "ids"),
+    "occur": "made_ids",
+    "under_way": "names",
+}
+LONG_ARRAY = 500  # characters
 # Rows may come slowly into a load; each wait for the server is bounded all the same.
 LOAD_SECONDS = 600.0
 # How often a listener makes sure that it is still heard, and how long it waits for that.
@@ -256,7 +264,9 @@ class PostgresStore:
 
     def _rows(self, connection: Connection, name: str, parameters: Mapping[str, Any]) -> list[Any]:
         if getattr(connection, "patience", 0) is not None:
-            cursor = connection.execute(self._sql[name], parameters, prepare=self._prepare, binary=True)
+            is_long = name in JOINED and len(parameters[JOINED[name]]) > LONG_ARRAY
+            prepare = False if is_long else self._prepare
+            cursor = connection.execute(self._sql[name], parameters, prepare=prepare, binary=True)
             return cursor.fetchall() if cursor.description else []
         # A handler's own statements may take as long as they like; ours on its connection may not.
         connection.patience = self._patience
@@ -472,7 +482,7 @@ class PostgresStore:
 
     def _under_way(self, asks: Sequence[Ask], connection: Connection) -> dict[str, int]:
         names = sorted({meter.name for ask in asks for meter in ask.meters if meter.is_concurrency})
-        return dict(self._run("under_way", {"names": names}, connection)) if names else {}
+        return dict(self._run("under_way", {"names": _texts(names)}, connection)) if names else {}
 
     def _pick(self, now: datetime, connection: Connection, shares: Sequence[Share]) -> list[list[Item]]:
         picked: list[list[Item]] = [[] for _ in shares]
