@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 
 from msgspec import Struct
 
@@ -74,6 +75,7 @@ def parse_limit(text: str) -> tuple[int, float | None]:
     return most, per
 
 
+@lru_cache(1_000)
 def slack(per: float) -> timedelta:
     """How much later than it must a token comes back; a call has half of it to begin."""
     return timedelta(seconds=max(per * SLACK, LEAST_SLACK))

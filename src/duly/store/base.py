@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from heapq import heapify, heapreplace
 from operator import attrgetter
 from typing import Any, Protocol, TypeVar
@@ -387,10 +388,11 @@ def families(shares: Iterable[Share]) -> set[str]:
     return {name for queue in {share.line.queue for share in shares} for name in family(queue)}
 
 
-def family(queue: str) -> Iterator[str]:
+@lru_cache(20_000)
+def family(queue: str) -> tuple[str, ...]:
     """`a`, `a/b` and `a/b/c` for `a/b/c`: a pause holds for all queues below."""
     parts = queue.split("/")
-    return ("/".join(parts[: n + 1]) for n in range(len(parts)))
+    return tuple("/".join(parts[: n + 1]) for n in range(len(parts)))
 
 
 def heads_of(rows: Iterable[tuple[Any, ...]]) -> list[Head]:

@@ -73,8 +73,8 @@ class Rations:
         logs: dict[str, list[datetime]] = {}
         for meter, as_set in self._as_set.items():
             if not as_set.is_concurrency and self._spent[meter.name]:
-                kept = [worth_keeping(each, self._hits(meter.name), self._now) for each in (meter, as_set)]
-                logs[meter.name] = max(*kept, logs.get(meter.name, []), key=len)
+                kept = [worth_keeping(each, self._hits(meter.name), self._now) for each in {meter, as_set}]
+                logs[meter.name] = max((*kept, logs.get(meter.name, [])), key=len)
         return ((name, [*kept, *[self._now] * self._spent[name]]) for name, kept in logs.items())
 
     def _hits(self, name: str) -> Sequence[datetime]:

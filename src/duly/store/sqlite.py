@@ -343,7 +343,8 @@ class SqliteStore:
         names = {"names": _json(sorted(families(shares)))}
         closed = {row[0] for row in writer.execute(self._sql["paused"], names)}
         return [
-            self._picked(writer, now, share) if closed.isdisjoint(family(share.line.queue)) else [] for share in shares
+            self._picked(writer, now, share) if not closed or closed.isdisjoint(family(share.line.queue)) else []
+            for share in shares
         ]
 
     def _picked(self, writer: sqlite3.Connection, now: datetime, share: Share) -> list[Item]:
@@ -371,15 +372,20 @@ class SqliteStore:
         lease: timedelta,
     ) -> list[Grant]:
         """Take what was picked, each item under its fence."""
-        fences: dict[int, int] = {}
-        for items, names in leases:
-            ids = _json([item.id for item in items])
-            parameters = {"worker": worker, "lease_until": to_int(now + lease), "items": ids}
-            meters = None if names is None else _json(names)
-            fence = writer.execute(self._sql["lease"], {**parameters, "meters": meters}).lastrowid
-            assert fence is not None
-            writer.execute(self._sql["claim"], {"ids": ids, "fence": fence, "worker": worker, "now": to_int(now)})
-            fences.update((item.id, fence) for item in items)
+        (last,) = writer.execute(self._sql["last_fence"]).fetchone()
+        common = {"worker": worker, "now": to_int(now), "lease_until": to_int(now + lease)}
+        rows = [
+            {
+                **common,
+                "fence": fence,
+                "items": _json([item.id for item in items]),
+                "meters": None if names is None else _json(names),
+            }
+            for fence, (items, names) in enumerate(leases, last + 1)
+        ]
+        writer.executemany(self._sql["lease"], rows)
+        writer.executemany(self._sql["claim"], rows)
+        fences = {item.id: fence for fence, (items, _) in enumerate(leases, last + 1) for item in items}
         return under(fences, grants, claimed_by=worker, started_at=now)
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:

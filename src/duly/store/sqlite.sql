@@ -137,14 +137,19 @@ select id, task, queue, lane, rank, planned_at, due_at, key, execution_key, args
 -- Which of these queues are paused.
 select name from duly_queue where paused_at is not null and name in (select value from json_each(:names))
 
+-- name: last_fence
+-- The last one that was ever given: none is given twice, also when its lease is long gone.
+select coalesce((select seq from sqlite_sequence where name = 'duly_lease'), 0)
+
 -- name: lease
-insert into duly_lease (worker, lease_until, items, meters) values (:worker, :lease_until, :items, :meters)
+insert into duly_lease (fence, worker, lease_until, items, meters)
+values (:fence, :worker, :lease_until, :items, :meters)
 
 -- name: claim
 update duly_item
    set state = 'running', attempt = attempt + 1, fence = :fence, claimed_by = :worker, started_at = :now,
        progress = null
- where id in (select value from json_each(:ids))
+ where id in (select value from json_each(:items))
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over.
