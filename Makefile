@@ -1,9 +1,9 @@
 # Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
 PYTHON ?= python3
 VENV := .venv/bin
-SCRIPTS := tools/bootstrap tools/postgres tools/rabbitmq tools/test
+SCRIPTS := tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/test
 
-.PHONY: help setup postgres rabbitmq run test lint bench chaos fuzz clean
+.PHONY: help setup postgres rabbitmq run check test lint bench chaos fuzz clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -19,6 +19,9 @@ rabbitmq:  ## make sure that RabbitMQ's programs are on this machine
 
 run: setup  ## set up, then start duly with demo data
 	@$(VENV)/duly up --demo
+
+check: setup postgres  ## set up, then lint, types and the fast suites: for every change, in under a minute
+	@$(PYTHON) tools/check
 
 test: setup postgres rabbitmq  ## set up, then run the whole suite on a private PostgreSQL and RabbitMQ, under coverage
 	@$(PYTHON) tools/test
