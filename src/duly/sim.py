@@ -278,14 +278,22 @@ class Simulation(World):
         times = [time for time in (super()._next(), *self._lost[:1]) if time is not None]
         if self._slow:
             times.append(self._slow[0][0])
+        if self._down(self.clock.now()) is not None:  # what waits now runs when it is over
+            times.append(self.clock.now())
         next_at = min(times, default=None)
         if next_at is None:
             return None
-        down = next((each for each in self._model.downtimes if next_at in each), None)
+        down = self._down(next_at)
         return next_at if down is None else down.end
+
+    def _down(self, moment: datetime) -> Span | None:
+        """The downtime that this moment is in."""
+        return next((each for each in self._model.downtimes if moment in each), None)
 
     def run(self) -> int:
         now = self.clock.now()
+        if self._down(now) is not None:
+            return 0
         while self._slow and self._slow[0][0] <= now:
             _, _, work, verdicts = heappop(self._slow)
             self._finish(work, verdicts)

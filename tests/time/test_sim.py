@@ -101,6 +101,21 @@ def test_simulate_draws_a_chart(what: str) -> None:
     assert "lateness" in result.output
 
 
+def test_nothing_runs_while_no_worker_does_however_often_one_looks() -> None:
+    app = Duly("sqlite:///unused.db")
+
+    @app.task
+    def once() -> None: ...
+
+    with stage(app, START) as (clock, runner):
+        down = span("down", "2026-01-01T01:00/5h")
+        world = Simulation(app, clock, runner, Model(downtimes=(down,)))
+        once.put(at=START + timedelta(hours=2))
+        for hour in range(1, 9):
+            world.run_until(START + timedelta(hours=hour))
+        assert [at for at, _ in world.ledger.attempts] == [down.end]
+
+
 def test_birthdays_missed_in_a_day_of_downtime_are_all_had() -> None:
     command = "simulate birthdays --people 3000 --days 4 --down 2026-01-02T00:00/24h --json"
     story = json.loads(CliRunner().invoke(main, command.split(), catch_exceptions=False).stdout)
@@ -120,6 +135,7 @@ def test_after_a_day_of_downtime_every_window_takes_its_cap_or_all_that_wait(bat
         main, command.split(), catch_exceptions=False
     )
     windows = json.loads(result.stdout)["windows"]
+    assert {window["dispatched"] for window in windows if "2026-01-01T06:00" < window["at"] < "2026-01-02T06:00"} == {0}
     after_restart = [window for window in windows if window["at"] >= "2026-01-02T06:00"]
     assert len(after_restart) == 11
     for window in after_restart:
