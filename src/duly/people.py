@@ -6,13 +6,12 @@ import hashlib
 import hmac
 import re
 import secrets
-from base64 import b64decode, b64encode
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
-from duly import codec
+from duly import codec, passwords
 from duly.errors import InputError, ItemNotFound, WrongState
 
 if TYPE_CHECKING:
@@ -29,7 +28,6 @@ PASSWORD = range(8, 1_025)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 _TAKEN = ("me", "all", "local", "code", "duly")  # words of ours for others than users
 _KEY = re.compile(r"duly_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
-_COST = {"n": 2**14, "r": 8, "p": 1}
 
 
 class User(Struct, frozen=True):
@@ -100,7 +98,7 @@ class People:
         if not isinstance(user_id, str) or not _ID.fullmatch(user_id) or user_id in _TAKEN:
             taken = ", ".join(_TAKEN)
             raise InputError("id", f"must be 1 to 100 letters, digits or . _ @ + -, and none of {taken}")
-        hashed = None if password is None else _hash(_checked_password(password))
+        hashed = None if password is None else passwords.hashed(_checked_password(password))
         row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._app.clock.now()}
         with self._app.joining(connection) as connection:
             if not self._app.store.run(connection, "user_create", row):
@@ -129,7 +127,7 @@ class People:
         """Another role or password, or shut out. A new password and a shut door end all sessions."""
         self.get(user_id)
         now = self._app.clock.now()
-        hashed = None if password is None else _hash(_checked_password(password))
+        hashed = None if password is None else passwords.hashed(_checked_password(password))
         given = {
             "id": user_id, "role": None if role is None else _checked_role(role), "password": hashed,
             "is_disabled": is_disabled, "now": now,
@@ -221,17 +219,19 @@ class People:
     def sign_in(self, user_id: str, password: str) -> str | None:
         """A token for a browser's cookie; None when this is not the password."""
         rows = self._app.store.read("password", {"id": user_id})
-        hashed = rows[0][0] if rows and rows[0][0] else _NOBODY
-        is_right = _matches(password, hashed)
-        if not is_right or not rows or rows[0][0] is None or rows[0][1] is not None:
+        known, disabled_at = rows[0] if rows else (None, None)
+        if not passwords.matches(password, known) or known is None or disabled_at is not None:
             return None
+        anew = passwords.hashed(password) if passwords.is_dated(known) else None
         token = secrets.token_urlsafe(32)
         now = self._app.clock.now()
-        row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION, "was": hashed}
+        row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION, "was": known}
         with self._app.store.transaction() as connection:
             # Not for one who was shut out, or whose password was changed, while we compared.
             if not self._app.store.run(connection, "session_create", row):
                 return None
+            if anew is not None:
+                self._app.store.run(connection, "password_anew", {"id": user_id, "was": known, "password": anew})
             self._app.store.run(connection, "sessions_prune", {"now": now})
             self._app.note(user_id, "user.signed_in", f"user:{user_id}", {}, connection)
         return token
@@ -252,24 +252,6 @@ class People:
 def _digest(secret: str) -> str:
     """For secrets that are long and random: a plain hash is enough, and quick."""
     return hashlib.sha256(secret.encode("utf8", "replace")).hexdigest()
-
-
-def _hash(password: str) -> str:
-    salt = secrets.token_bytes(16)
-    return f"scrypt${b64encode(salt).decode()}${b64encode(_stretch(password, salt)).decode()}"
-
-
-def _matches(password: str, hashed: str) -> bool:
-    _, salt, known = hashed.split("$")
-    return hmac.compare_digest(_stretch(password, b64decode(salt)), b64decode(known))
-
-
-def _stretch(password: str, salt: bytes) -> bytes:
-    return hashlib.scrypt(password.encode("utf8", "replace"), salt=salt, **_COST)
-
-
-# What a password is compared with when there is no such user.
-_NOBODY = f"scrypt${b64encode(b'0' * 16).decode()}${b64encode(b'0' * 64).decode()}"
 
 
 def _checked_password(password: Any) -> str:

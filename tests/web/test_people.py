@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import sys
+from base64 import b64encode
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from duly import Duly, InputError, people
-from duly.errors import ItemNotFound, WrongState
+from duly import Duly, InputError, passwords
+from duly.errors import ConfigError, ItemNotFound, WrongState
 from duly.people import LOCAL, Principal
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem
@@ -80,7 +83,7 @@ def test_passwords_are_kept_as_slow_hashes_and_tokens_as_hashes(app: Duly) -> No
     assert app.people.sign_in("ana", "\ud800") is None
     assert app.people.sign_in("nobody", PASSWORD) is None
     ((kept,),) = query(app.store, "select password from duly_user")
-    assert kept.startswith("scrypt$")
+    assert kept.startswith("$argon2id$")
     assert PASSWORD not in kept
     assert token not in str(query(app.store, "select * from duly_session"))
     assert app.people.by_session(token) == Principal("ana", "user", frozenset(("read", "write", "admin")), "session")
@@ -90,18 +93,43 @@ def test_passwords_are_kept_as_slow_hashes_and_tokens_as_hashes(app: Duly) -> No
     assert app.people.by_session(token) is None
 
 
+def test_a_hash_of_an_older_version_is_recognized_and_replaced_at_the_next_sign_in(app: Duly) -> None:
+    app.people.create("ana", password=PASSWORD)
+    salt, old = b"0" * 16, "scrypt${}${}"
+    stretched = hashlib.scrypt(PASSWORD.encode(), salt=salt, n=2**14, r=8, p=1)
+    with app.store.transaction() as connection:
+        kept = old.format(b64encode(salt).decode(), b64encode(stretched).decode())
+        connection.execute(f"update duly_user set password = '{kept}'")
+    assert app.people.sign_in("ana", "another horse") is None
+    assert query(app.store, "select password from duly_user") == [(kept,)]
+    assert app.people.sign_in("ana", PASSWORD) is not None
+    ((anew,),) = query(app.store, "select password from duly_user")
+    assert anew.startswith("$argon2id$")
+    assert app.people.sign_in("ana", PASSWORD) is not None
+    assert query(app.store, "select password from duly_user") == [(anew,)], "once is enough"
+
+
+def test_without_argon2_a_password_says_what_to_install(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    passwords._hasher.cache_clear()
+    monkeypatch.setitem(sys.modules, "argon2", None)
+    with pytest.raises(ConfigError, match=r"duly\[server\]"):
+        app.people.create("ana", password=PASSWORD)
+    app.people.create("robot")
+    assert app.people.get("robot").has_password is False
+
+
 @pytest.mark.parametrize("change", [{"password": "another horse"}, {"is_disabled": True}])
 def test_nobody_gets_a_session_whose_door_was_shut_while_they_knocked(
     app: Duly, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
 ) -> None:
     app.people.create("ana", password=PASSWORD)
-    real = people._matches
+    real = passwords.matches
 
-    def meanwhile(password: str, hashed: str) -> bool:
+    def meanwhile(password: str, known: str | None) -> bool:
         app.people.change("ana", **change)
-        return real(password, hashed)
+        return real(password, known)
 
-    monkeypatch.setattr(people, "_matches", meanwhile)
+    monkeypatch.setattr(passwords, "matches", meanwhile)
     assert app.people.sign_in("ana", PASSWORD) is None
     assert query(app.store, "select * from duly_session") == []
 

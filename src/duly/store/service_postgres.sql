@@ -23,6 +23,10 @@ update duly_user
        disabled_at = case when :is_disabled::boolean is null then disabled_at when :is_disabled::boolean then :now::timestamptz end
  where id = :id
 
+-- name: password_anew
+-- The same password by another hash, unless it was changed meanwhile.
+update duly_user set password = :password where id = :id and password = :was
+
 -- name: password
 select password, disabled_at from duly_user where id = :id
 
