@@ -137,7 +137,9 @@ def idle(worker: int) -> float:
 def steady(app: Duly, log: Path, count: int) -> list[float]:
     """Put another task ten times a second; the milliseconds until each started."""
     other = app.tasks["other"]
-    before = len(log.read_text().splitlines())
+    other.put(put_at=time.time())
+    while not (before := len(log.read_text().splitlines())):  # the worker is up
+        time.sleep(0.01)
     for _ in range(count):
         other.put(put_at=time.time())
         time.sleep(0.1)

@@ -15,11 +15,12 @@ import pytest
 
 from duly.advance import advance_all
 from duly.model import Ask, Done, Failed, Fingerprint, Item, Meter
+from duly.store.base import START
 from duly.store.migrate import migrate
 from duly.store.sql import sections
 from duly.store.sqlite import SqliteStore, to_int
 from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES
-from tests.support import LEASE, NOW, after, decided, opened, share
+from tests.support import LEASE, NOW, after, decided, new, opened, share
 
 pytestmark = pytest.mark.xdist_group("plans-sqlite")
 
@@ -31,7 +32,7 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "oldest": {"now": to_int(NOW), "most": 10},
     "next_due": {"now": to_int(NOW)},
     "pick": {**PLACE, "since": 0, "now": to_int(NOW), "started_since": None, "most": 10},
-    "claim": {"ids": "[1,2]", "fence": 7, "worker": "w1", "now": to_int(NOW)},
+    "claim": {"items": "[1,2]", "fence": 7, "worker": "w1", "now": to_int(NOW)},
     "held": {"ids": "[1,2]"},
     "settle_done": {"ids": "[1,2]", "fence": 7, "finished_at": to_int(NOW)},
     "settle": dict.fromkeys(
@@ -124,25 +125,28 @@ def test_hundreds_of_thousands_of_other_rows_do_not_slow_a_worker_on_sqlite(seed
     assert set(steps) == set(STEPS)
 
 
+def test_a_look_at_some_lines_costs_the_same_among_any_number_of_them(sqlite_url: str) -> None:
+    counts = []
+    with opened(sqlite_url) as store:
+        for first, last in ((0, 100), (100, 10_000)):
+            store.load(new(queue=f"q{number:05}") for number in range(first, last))
+            counts.append(steps_of(store, partial(store.survey, START, 50)))
+    assert counts[1] <= counts[0] + 1_000
+
+
 STEPS = {
     "claim": 10_000, "extend": 2_000, "settle": 10_000, "expired": 20_000, "survey": 3_000, "prune": 10_000,
     "next schedule": 200, "recur": 20_000, "claim metered": 10_000, "settle members": 15_000,
 }  # fmt: skip
 
 
-def count_steps(store: SqliteStore) -> Iterator[tuple[str, int]]:
-    """How many steps SQLite's virtual machine takes for each verb."""
+def steps_of(store: SqliteStore, act: Callable[[], object]) -> int:
+    """How many steps SQLite's virtual machine takes, in hundreds."""
     steps = 0
 
     def step() -> None:
         nonlocal steps
         steps += 100
-
-    def counted(act: Callable[[], object]) -> int:
-        nonlocal steps
-        steps = 0
-        act()
-        return steps
 
     connect = store.connect
 
@@ -151,7 +155,17 @@ def count_steps(store: SqliteStore) -> Iterator[tuple[str, int]]:
         connection.set_progress_handler(step, 100)
         return connection
 
+    store.close()  # so that it connects anew
     store.connect = watched  # type: ignore[method-assign]
+    act()
+    store.close()
+    store.connect = connect  # type: ignore[method-assign]
+    return steps
+
+
+def count_steps(store: SqliteStore) -> Iterator[tuple[str, int]]:
+    """The steps of each verb."""
+    counted = partial(steps_of, store)
     items = []
     yield "claim", counted(lambda: items.extend(store.claim(SHARES, "w1", NOW, LEASE)))
     held = {items[0].fence: [item.id for item in items]}

@@ -184,6 +184,7 @@ class Claimer:
             heads = self._survey(now) if not self._is_walking or self._walk_at <= now else []
             self._look_at = min(self._look_at, self._walk_at) if self._is_walking else now + self._poll
             if self._is_walking:
+                begun = time.monotonic()  # the walk has a pace of its own
                 heads += self._glance(now)
         except BaseException:
             self._look = True

@@ -57,7 +57,7 @@ update duly_item
 
 -- name: survey
 -- The earliest waiting item of each line, lane and rank after this one: hops along the index, so its cost is the number
--- of answers, not of rows.
+-- of answers, not of rows. The limit is inside, for all that is recursive is computed before anything is answered.
 with recursive head (id) as (
     select coalesce(
              (select n.id from duly_item n
@@ -97,11 +97,11 @@ with recursive head (id) as (
                order by n.queue, n.lane, n.rank, n.task, coalesce(n.owner, ''), n.due_at limit 1))
       from head h
       join duly_item i on i.id = h.id
-     where h.id is not null)
+     where h.id is not null
+     limit :most)
 select i.queue, i.task, coalesce(i.owner, ''), i.lane, i.rank, i.due_at
   from head h
   join duly_item i on i.id = h.id
- limit :most
 
 -- name: newest
 -- What fell due last.
