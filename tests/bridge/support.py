@@ -11,7 +11,8 @@ from uuid import uuid4
 import pika
 
 from duly import Duly
-from duly.apps.message_retry import MessageRetry, message_retry_on
+from duly.apps.messages import message_retry_on
+from duly.apps.messages.service import MessageRetry
 from duly.bridge.retry_message_pb2 import RetryMessage
 
 QUICK = {"lease_seconds": 2.0, "beat_seconds": 0.5, "sweep_seconds": 0.5, "message_base_delay_ms": 50}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from duly.apps.message_retry import MessageRetry
+from duly.apps.messages.service import MessageRetry
 from duly.bridge.publisher import Outgoing, Receipt
 from duly.read import Row
 from tests.bridge.fleet import Client, fresh_ids

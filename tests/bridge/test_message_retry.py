@@ -14,7 +14,7 @@ import pika
 import pytest
 from prometheus_client import generate_latest
 
-from duly.apps.message_retry import MessageRetry
+from duly.apps.messages.service import MessageRetry
 from duly.bridge.properties import parse
 from duly.errors import InputError, ItemNotFound, WrongState
 from duly.read import Row

@@ -44,7 +44,7 @@ def run_demo(seconds: float | None) -> None:
         app = load_app(REMINDERS)
         stack.callback(app.close)
         if broker:
-            from duly.apps.message_retry import message_retry_on
+            from duly.apps.messages import message_retry_on
 
             message_retry_on(app)
             stack.enter_context(shop.Shop(app, broker))

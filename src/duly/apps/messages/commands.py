@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import click
 
+from duly.app import load_app
+from duly.apps.messages import message_retry_on
 from duly.cli import options
 from duly.cli.run import ending, lifetime, probing
 from duly.cli.serve import serving, set_up_logs
@@ -21,7 +23,7 @@ from duly.model import STATES
 
 log = logging.getLogger("duly.cli")
 
-APP = "duly.apps.message_retry:app"
+APP = "duly.apps.messages:app"
 # The drift of a retry is seconds at most, also of one whose service was killed: leases are short.
 PROMPT = {"lease_seconds": 2.5, "beat_seconds": 0.5, "sweep_seconds": 1.0}
 
@@ -58,7 +60,7 @@ def retry_service(seconds: float | None) -> None:
     with ExitStack() as stack:
         known = sources()
         stack.enter_context(imposed(**{name: value for name, value in PROMPT.items() if name not in known}))
-        app = load_messages()
+        app = load_app(APP)
         set_up_logs(app)
         stack.callback(app.close)
         app.migrate(lambda name: log.info("applied migration %s", name))
@@ -71,24 +73,6 @@ def retry_service(seconds: float | None) -> None:
             stack.enter_context(probing(app, worker))
         with ending(worker, seconds):
             worker.run()
-
-
-def load_messages() -> Any:
-    """The app of the retry service; an error that says what to install when its extra is missing."""
-    from duly.app import load_app
-
-    try:
-        return load_app(APP)
-    except ModuleNotFoundError as error:
-        raise _extra(error) from None
-    except ConfigError as error:
-        if isinstance(error.__cause__, ModuleNotFoundError):
-            raise _extra(error.__cause__) from None
-        raise
-
-
-def _extra(error: ModuleNotFoundError) -> ConfigError:
-    return ConfigError(f"the retry service needs {error.name}, which is not installed: pip install 'duly[rabbitmq]'")
 
 
 class Side(Protocol):
@@ -105,8 +89,6 @@ class Side(Protocol):
 
 class _Here:
     def __init__(self, app: Any) -> None:
-        from duly.apps.message_retry import message_retry_on
-
         self._app = app
         self._messages = message_retry_on(app)
 

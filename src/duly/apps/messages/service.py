@@ -1,16 +1,4 @@
-"""Messages that failed are published again to the queue they came from, later and later, until a person must look.
-
-    RABBITMQ_URL=amqp://broker duly retry-service        # as many as you like on PostgreSQL, one on SQLite
-
-    retry.scheduled ─▶ kept in the database ─▶ acknowledged ─▶ due ─▶ published to its queue ─▶ confirmed ─▶ done
-                                                                └─▶ retries used up ─▶ manual-review.pending + review
-
-A message is one row for good, found by its id: the same id with a higher count arms it again. With the same or a lower
-one it is a repetition and changes nothing while the row waits or runs; once its retry is out and confirmed it has
-failed again, whatever it says: its count is then the next one, so that a consumer that does not count loses nothing.
-Delays double: 2, 4, 8 … 60 seconds and up to one second of jitter.
-`message_retry_on(app)` puts the same on an app of your own.
-"""
+"""The retry service on one app."""
 
 from __future__ import annotations
 
@@ -31,6 +19,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from duly import Attempt, Backoff, Duly, GiveUp, InputError, Snooze, codec
+from duly.apps.messages.settings import Settings
 from duly.bridge import contract
 from duly.bridge.consumer import Consumer, Delivery, Queue
 from duly.bridge.contract import Invalid, RetryRequest, clean, queue_problem
@@ -49,7 +38,6 @@ from duly.bridge.message import (
 )
 from duly.bridge.properties import BadProperties, parse
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher, Receipt
-from duly.config import Settings
 from duly.decide import decide
 from duly.errors import ConfigError, DulyError, ItemNotFound, StoreUnavailable, WrongState
 from duly.model import Armed, NewItem, Revived, State, Verdict
@@ -83,9 +71,9 @@ class RetryFailed(DulyError):
 class MessageRetry:
     """The retry service on one app. `start` and `stop` are the worker's to call."""
 
-    def __init__(self, app: Duly) -> None:
+    def __init__(self, app: Duly, settings: Settings) -> None:
         self.app = app
-        settings = app.settings
+        self.settings = settings
         if settings.retry_queue == settings.manual_review_queue:
             raise ConfigError("manual_review_queue: must not be the retry queue")
         self._base = settings.message_base_delay_ms / 1000
@@ -129,7 +117,7 @@ class MessageRetry:
     def start(self) -> None:
         """Connect, and go on connecting; returns at once."""
         logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it says of broken connections we say in one line
-        settings = self.app.settings
+        settings = self.settings
         self._publisher = Publisher(settings.rabbitmq_url, f"{settings.service_name} publisher")
         self._consumer = Consumer(
             settings.rabbitmq_url,
@@ -251,15 +239,15 @@ class MessageRetry:
     def _item(self, delivery: Delivery) -> NewItem:
         content_type = delivery.properties.text("content_type")
         asked = Invalid(delivery.problem) if delivery.problem else contract.read(delivery.body, content_type)
-        if isinstance(asked, RetryRequest) and asked.queue == self.app.settings.retry_queue:
+        if isinstance(asked, RetryRequest) and asked.queue == self.settings.retry_queue:
             asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself")
         if isinstance(asked, Invalid):
             return self._invalid_item(delivery, asked.problem)
-        if len(delivery.body) > self.app.settings.message_max_bytes:
+        if len(delivery.body) > self.settings.message_max_bytes:
             return self._invalid_item(delivery, f"it has {len(delivery.body):,} bytes, more than is kept of a message")
         now = self.app.clock.now()
         properties = original(delivery.properties, delivery.body)
-        most = self.app.settings.message_max_retries if asked.max_retries is None else asked.max_retries
+        most = self.settings.message_max_retries if asked.max_retries is None else asked.max_retries
         count = max(asked.retry_count, told_count(properties, asked.message_id))
         message = Message(
             payload=b64encode(asked.payload).decode(),
@@ -295,7 +283,7 @@ class MessageRetry:
     def _invalid_item(self, delivery: Delivery, problem: str) -> NewItem:
         """A row for what nobody can retry: it goes to review, here and at the broker, with its bytes."""
         problem = clean(problem, 1_000)
-        if len(delivery.body) > self.app.settings.message_max_bytes:
+        if len(delivery.body) > self.settings.message_max_bytes:
             # More than a row holds: the broker's review queue has all of it, the row only tells.
             self._send_aside(delivery, problem)
             message = Message(payload="", problem=problem, is_in_review=True)
@@ -308,7 +296,7 @@ class MessageRetry:
     def _send_aside(self, delivery: Delivery, problem: str) -> None:
         properties = fitting(prepared(delivery.properties), {"x-review-reason": problem})
         mark = -next(self._marks)
-        outgoing = Outgoing(mark, self.app.settings.manual_review_queue, properties, delivery.body)
+        outgoing = Outgoing(mark, self.settings.manual_review_queue, properties, delivery.body)
         (receipt,) = self._publish([outgoing])
         if receipt is not CONFIRMED:
             raise StoreUnavailable(f"a message too large to keep could not be set aside: {receipt.why}")
@@ -402,7 +390,7 @@ class MessageRetry:
         return Outgoing(attempt.id, row.queue, properties, row.body)
 
     def _for_review(self, row: Message, attempt: Attempt, reason: str) -> Outgoing:
-        return Outgoing(attempt.id, self.app.settings.manual_review_queue, row.for_review(reason), row.body)
+        return Outgoing(attempt.id, self.settings.manual_review_queue, row.for_review(reason), row.body)
 
     # -- care
 
@@ -461,9 +449,9 @@ class MessageRetry:
             row = replace(row, is_sent_back=True)
             if not row.queue:
                 raise InputError("queue", "say where to: this message came without a queue")
-        if row.queue == self.app.settings.retry_queue:
+        if row.queue == self.settings.retry_queue:
             raise InputError("queue", "is the retry queue itself")
-        if payload is not None and len(payload) > self.app.settings.message_max_bytes:
+        if payload is not None and len(payload) > self.settings.message_max_bytes:
             raise InputError("payload", "is larger than is kept of a message")
         args = codec.encode(row)
         values = {
@@ -554,10 +542,9 @@ class _Depth:
         return ()
 
 
-def message_retry_on(app: Duly) -> MessageRetry:
+def install(app: Duly, settings: Settings) -> MessageRetry:
     """Register the task `message_retry` on this app; its workers connect to the broker."""
-    service = MessageRetry(app)
-    app.apps["messages"] = service
+    service = MessageRetry(app, settings)
     app.companions.append(service)
     return service
 
@@ -606,7 +593,3 @@ def _why_review(row: Message, attempt: Attempt) -> str | None:
     if row.is_exhausted and not row.is_sent_back and not attempt.revivals:
         return f"retries exhausted ({row.retry_count} of {row.max_retries}): {row.reason}"
     return None
-
-
-app = Duly()
-messages = message_retry_on(app)
