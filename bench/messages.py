@@ -29,8 +29,10 @@ from bench.usage import cpu_seconds
 from duly import Attempt, Duly
 from duly.apps.messages import Settings
 from duly.apps.messages.commands import PROMPT
-from duly.apps.messages.service import WINDOW, Message, MessageRetry, queues
+from duly.apps.messages.service import WINDOW, MessageRetry
+from duly.apps.messages.wire import queues
 from duly.bridge.consumer import Delivery, Queue
+from duly.bridge.message import Message
 from duly.bridge.properties import Properties
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher
 from duly.bridge.retry_message_pb2 import RetryMessage

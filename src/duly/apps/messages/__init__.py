@@ -64,6 +64,7 @@ plugin = Plugin(
     install=_install,
     router=_router,
     commands=_commands,
+    metrics=lambda service: service.metrics.collectors(),
     checks=checks,
     views=("duly_retry_queue",),
     is_default=is_broker_named,

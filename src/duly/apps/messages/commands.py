@@ -93,7 +93,10 @@ class _Here:
         self._messages = message_retry_on(app)
 
     def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]:
-        return [self._messages.shown(row, is_brief=True) for row in self._messages.page(None, most=most, **filters)]
+        return [
+            self._messages.queries.shown(row, is_brief=True)
+            for row in self._messages.queries.page(None, most=most, **filters)
+        ]
 
     def show(self, item_id: int) -> dict[str, Any]:
         from duly.errors import ItemNotFound
@@ -101,10 +104,10 @@ class _Here:
         row = self._app.read.owned_item(item_id, None)
         if row is None or row.task != self._messages.task.name:
             raise ItemNotFound(f"there is no message {item_id}")
-        return dict(self._messages.shown(row))
+        return dict(self._messages.queries.shown(row))
 
     def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
-        act = self._messages.resend if is_sent else self._messages.edit
+        act = self._messages.review.resend if is_sent else self._messages.review.edit
         act(item_id, **changes, actor=options.actor())
 
     def act(self, act: str, item_id: int) -> None:

@@ -38,14 +38,18 @@ def list_messages(
     owner = owner_for(principal, None)
     bound = ["messages", owner, state, queue, message_id]
     before = desk.cursors.read(after, bound)
-    rows = messages.page(owner, message_id=message_id, queue=queue, state=state, before=before, most=page_size + 1)
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(messages.shown(row, True)))
+    rows = messages.queries.page(
+        owner, message_id=message_id, queue=queue, state=state, before=before, most=page_size + 1
+    )
+    return desk.page(
+        rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(messages.queries.shown(row, True))
+    )
 
 
 @router.get("/{item_id}", response_model=MessageStoryOut)
 def show_message(item_id: Id, desk: At, messages: Here, principal: Reader) -> Any:
     """One message with its story, its properties and a look at its payload."""
-    shown = messages.shown(_find(desk, messages, principal, item_id))
+    shown = messages.queries.shown(_find(desk, messages, principal, item_id))
     return {**desk.masked(shown), "tries": desk.app.read.story(item_id).tries}
 
 
@@ -53,7 +57,7 @@ def show_message(item_id: Id, desk: At, messages: Here, principal: Reader) -> An
 def edit_message(item_id: Id, edit: MessageEdit, desk: At, messages: Here, principal: Writer) -> Any:
     """Another queue, payload or headers, for a message that waits or is in review."""
     _find(desk, messages, principal, item_id)
-    messages.edit(item_id, **_changes(edit), actor=principal.user_id)
+    messages.review.edit(item_id, **_changes(edit), actor=principal.user_id)
     return show_message(item_id, desk, messages, principal)
 
 
@@ -67,7 +71,7 @@ def send_message(
     def act(connection: Any) -> tuple[int, Any]:
         _find(desk, messages, principal, item_id)
         changes = _changes(edit) if edit else {}
-        messages.resend(item_id, **changes, actor=principal.user_id, connection=connection)
+        messages.review.resend(item_id, **changes, actor=principal.user_id, connection=connection)
         return 200, {"ids": [item_id]}
 
     return desk.once(principal, idempotency_key, request, edit, act)
