@@ -22,7 +22,6 @@ from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, Wron
 from duly.forks import renew_in_children
 from duly.model import Cancel, Discarded, NewItem, Outcome, Placed, Revived
 from duly.people import People
-from duly.plugin import Plugin
 from duly.policy.limits import Limit, parse_limit
 from duly.policy.retry import Backoff, Retry
 from duly.read import Read
@@ -85,7 +84,7 @@ class Duly:
         self.telemetry = Telemetry(self)
         self.schedules = Schedules(self)
         self.people = People(self)
-        self.plugins: dict[str, Plugin[Any, Any]] = {}  # what is installed on this app, by name
+        self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # Tasks of our own, which every worker runs beside the app's.

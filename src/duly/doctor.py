@@ -10,16 +10,17 @@ import platform
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from duly.clock import DatabaseClock
 from duly.config import Settings, load, section, sources
 from duly.depths import Depth
 from duly.errors import ConfigError, DulyError, StoreUnavailable
-from duly.plugin import Finding, chosen, plugins
+from duly.plugin import Finding, Plugin, chosen, plugins
 from duly.read import Read
 from duly.store import Store, open_store
 from duly.store.migrate import current, latest
@@ -99,12 +100,12 @@ def _versions() -> Finding:
 def _settings(settings: Settings) -> Iterator[Finding]:
     """Where values come from that are not defaults, and what cannot be understood of the apps' own."""
     shown, where = settings.shown(), sources()
-    try:
-        for plugin in plugins().values():
+    for plugin in _plugins():
+        try:
             shown |= section(plugin.settings).shown()
             where |= sources(kind=plugin.settings)
-    except ConfigError as error:
-        yield Finding("bad", "settings", str(error), "`duly settings` lists them all")
+        except ConfigError as error:
+            yield Finding("bad", plugin.name, _line(error), "docs/reference.md lists its settings")
     text = ", ".join(f"{name} = {shown[name]} ({source})" for name, source in where.items())
     yield Finding("ok", "settings", text or "all defaults: no duly.toml, nothing in the environment")
 
@@ -264,10 +265,21 @@ def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
         if depth.state == "waiting":
             waiting[depth.queue] += depth.items
     try:
-        for plugin in chosen(settings.apps):
-            yield from plugin.checks(section(plugin.settings), waiting)
+        wanted = chosen(settings.apps)
     except ConfigError as error:
-        yield Finding("bad", "apps", _line(error), "correct DULY_APPS, or what it names")
+        yield Finding("bad", "apps", _line(error), "correct DULY_APPS, or the package that it speaks of")
+        return
+    for plugin in wanted:
+        with suppress(ConfigError):  # that was told already
+            yield from plugin.checks(section(plugin.settings), waiting)
+
+
+def _plugins() -> list[Plugin[Any, Any]]:
+    """Those that can be loaded; that one cannot be is told where the apps are asked."""
+    try:
+        return [*plugins().values()]
+    except ConfigError:
+        return []
 
 
 def _items(ids: list[int]) -> str:

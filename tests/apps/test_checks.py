@@ -73,7 +73,7 @@ def test_the_doctor_asks_the_apps_that_are_on(database_url: str) -> None:
     ("env", "subject", "text"),
     [
         ({"DULY_APPS": "katalog"}, "apps", "apps: there is no app 'katalog' here"),
-        ({"DULY_CATALOG_BATCH_SIZE": "few"}, "apps", "DULY_CATALOG_BATCH_SIZE: must be a whole number, got 'few'"),
+        ({"DULY_CATALOG_BATCH_SIZE": "few"}, "catalog", "DULY_CATALOG_BATCH_SIZE: must be a whole number, got 'few'"),
     ],
 )
 def test_what_cannot_be_understood_of_the_apps_is_bad(

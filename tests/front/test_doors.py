@@ -32,7 +32,7 @@ BELOW: dict[str, set[str]] = {
     "patience": {"errors", "forks"},
     "telemetry": {"depths", "errors", "model", "patience", "store"},
     "app": {
-        "acts", "clock", "codec", "config", "decide", "errors", "forks", "model", "people", "plugin", "policy",
+        "acts", "clock", "codec", "config", "decide", "errors", "forks", "model", "people", "policy",
         "read", "schedules", "section", "store", "task", "telemetry",
     },
     "engine": {

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from duly.app import load_app
-from duly.cli.demo import shop
-from duly.cli.demo.provider import Provider
-from duly.cli.demo.scene import Scene
-from duly.cli.demo.view import view
+from duly.apps.demo import shop
+from duly.apps.demo.provider import Provider
+from duly.apps.demo.scene import Scene
+from duly.apps.demo.view import view
 from duly.cli.run import ending
 from duly.cli.serve import serving
 from duly.config import imposed
