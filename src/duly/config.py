@@ -142,7 +142,12 @@ def section(kind: type[S], given: Mapping[str, Any] | None = None, env: Mapping[
 
 def sections() -> list[type[Section]]:
     """The core's settings, and those of all apps that are installed."""
-    return [Settings, *(plugin.settings for plugin in plugins().values())]
+    found: list[type[Section]] = [Settings]
+    for plugin in plugins().values():
+        if taken := {name for kind in found for name in kind.known()} & set(plugin.settings.known()):
+            raise ConfigError(f"apps: {plugin.name} has a setting {min(taken)!r}, as something else has; use a PREFIX")
+        found.append(plugin.settings)
+    return found
 
 
 def check_names(names: Iterable[str], source: str) -> None:

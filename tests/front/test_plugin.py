@@ -13,9 +13,10 @@ import pytest
 
 from duly import Duly, plugin
 from duly.apps import catalog, reminders
-from duly.config import load, section, sources
+from duly.config import load, section, sections, sources
 from duly.errors import ConfigError, ItemNotFound
 from duly.plugin import Plugin, Section, chosen, plugins, setting
+from tests.cli.conftest import call
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
 OURS = ["birthdays", "catalog", "deliver", "messages", "reminders"]
@@ -100,6 +101,26 @@ def test_an_apps_settings_come_from_where_the_cores_do(announce: Any, tmp_path: 
         Tea(minutes=0)
     with pytest.raises(ConfigError, match="'tea_sugar' is not a setting; known are alert_late_items"):
         Duly(tea_sugar=2)
+
+
+def test_two_settings_of_one_name_are_refused(announce: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Greedy(Section):
+        concurrency: int = setting(1, "Somebody else's.")
+
+    greedy = Plugin(name="greedy", doc="Takes what is not its own.", settings=Greedy, install=lambda _, __: None)
+    monkeypatch.setattr(f"{__name__}.GREEDY", greedy, raising=False)
+    announce("GREEDY")
+    with pytest.raises(ConfigError, match="greedy has a setting 'concurrency', as something else has"):
+        sections()
+
+
+def test_a_package_that_cannot_be_loaded_is_told_on_the_command_line(announce: Any) -> None:
+    announce("MISSING")
+    for words in (["--help"], ["brew"]):
+        result = call(*words)
+        assert (result.exit_code, "MISSING cannot be loaded" in result.stderr) == (2, True)
+    assert call("settings", "--help").exit_code == 0
 
 
 def test_an_app_is_installed_once_and_found_by_who_knows_its_plugin(announce: Any) -> None:

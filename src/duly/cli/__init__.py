@@ -61,7 +61,10 @@ class Commands(click.Group):
 
     def _plugged(self) -> dict[str, click.Command]:
         """The commands of the apps; looked for only when a word is none of the core's, for that costs time."""
-        found = [command for plugin in plugins().values() for command in plugin.commands()]
+        try:
+            found = [command for plugin in plugins().values() for command in plugin.commands()]
+        except ConfigError as error:  # --help asks before there is a command to invoke
+            raise Misuse(error) from error
         return {str(command.name): command for command in found if command.name not in self.commands}
 
 
