@@ -83,7 +83,7 @@ def _leave() -> None:
 def up(spec: str | None, demo: bool, seconds: float | None) -> None:
     """Everything in one process: migrate, work, and serve the API, /metrics, /healthz and /readyz on port 8086.
 
-    Without MODULE:APP it runs the built-in apps.
+    Without MODULE:APP it runs the apps that are installed, or those that DULY_APPS names.
     """
     if demo:
         resolve_name(DEMO)(seconds)
