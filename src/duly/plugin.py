@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
@@ -21,6 +20,8 @@ from duly.errors import ConfigError, ItemNotFound
 from duly.section import Section, setting
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     import click
     from fastapi import APIRouter
     from prometheus_client.registry import Collector
@@ -109,6 +110,8 @@ class Plugin(Generic[S, T]):
 @cache
 def plugins() -> dict[str, Plugin[Any, Any]]:
     """The plug-ins of all installed packages, by name."""
+    from importlib.metadata import entry_points  # slow to import, and most commands do without
+
     known: dict[str, Plugin[Any, Any]] = {}
     for entry in entry_points(group=GROUP):
         plugin = _loaded(entry)

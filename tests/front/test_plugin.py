@@ -40,7 +40,7 @@ def announce(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
     def announce(*names: str) -> None:
         points = EntryPoints(EntryPoint(name, f"{__name__}:{name}", plugin.GROUP) for name in names)
-        monkeypatch.setattr(plugin, "entry_points", lambda group: points)
+        monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
         plugins.cache_clear()
 
     yield announce
