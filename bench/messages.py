@@ -28,7 +28,7 @@ from bench.report import table
 from bench.usage import cpu_seconds
 from duly import Attempt, Duly
 from duly.apps.messages import Settings
-from duly.apps.messages.commands import PROMPT
+from duly.apps.messages.process import PROMPT
 from duly.apps.messages.service import WINDOW, MessageRetry
 from duly.apps.messages.wire import queues
 from duly.bridge.consumer import Delivery, Queue

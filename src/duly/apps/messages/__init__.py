@@ -52,7 +52,8 @@ def _router() -> APIRouter:
 
 
 def _commands() -> Sequence[click.Command]:
-    from duly.apps.messages.commands import messages, retry_service
+    from duly.apps.messages.commands import messages
+    from duly.apps.messages.process import retry_service
 
     return (retry_service, messages)
 

@@ -1,163 +1,18 @@
-"""`duly retry-service`, and `duly messages`: what it keeps, looked at and looked after."""
+"""`duly messages`: what the retry service keeps, looked at and looked after."""
 
 from __future__ import annotations
 
-import logging
-from base64 import b64encode
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import click
 
-from duly.app import load_app
-from duly.apps.messages import message_retry_on
+from duly.apps.messages.sides import side
 from duly.cli import options
-from duly.cli.run import ending, lifetime, probing
-from duly.cli.serve import serving, set_up_logs
-from duly.config import imposed, sources
-from duly.errors import ConfigError, InputError
+from duly.errors import InputError
 from duly.model import STATES
-
-log = logging.getLogger("duly.cli")
-
-APP = "duly.apps.messages:app"
-# The drift of a retry is seconds at most, also of one whose service was killed: leases are short.
-PROMPT = {"lease_seconds": 2.5, "beat_seconds": 0.5, "sweep_seconds": 1.0}
-
-
-def _impose_poll(ctx: click.Context, _: click.Parameter, value: int) -> None:
-    if "poll_seconds" not in sources():
-        ctx.with_resource(imposed(poll_seconds=value / 1000))
-
-
-@click.command("retry-service", short_help="Retry messages between RabbitMQ queues.")
-@lifetime
-@options.setting(
-    "--database-url", "The database; or DATABASE_URL.", metavar="URL", envvar=["DULY_DATABASE_URL", "DATABASE_URL"]
-)
-@options.setting("--rabbitmq-url", "The broker; or RABBITMQ_URL.", metavar="URL")
-@options.http_host
-@options.setting(
-    "--http-port", "The port of the service; or HTTP_PORT; 0: none.", type=int, metavar="N",
-    envvar=["DULY_HTTP_PORT", "HTTP_PORT"],
-)  # fmt: skip
-@click.option(
-    "--poll-interval-ms", type=click.IntRange(min=10), default=10_000, envvar="RETRY_POLL_INTERVAL_MS", metavar="N",
-    expose_value=False, callback=_impose_poll, help="The longest sleep when nothing is known to be due.",
-)  # fmt: skip
-@options.concurrency
-@options.log_level
-@options.log_format
-def retry_service(seconds: float | None) -> None:
-    """Consume the retry queue, keep what comes, publish it again when it is due; serve the API and /metrics.
-
-    All of it by environment: RABBITMQ_URL, RETRY_QUEUE, MANUAL_REVIEW_QUEUE, DEFAULT_MAX_RETRIES, BASE_DELAY_MS,
-    MAX_DELAY_MS, RETRY_POLL_INTERVAL_MS, DATABASE_URL, HTTP_PORT, SERVICE_NAME. The database is migrated on the way.
-    """
-    with ExitStack() as stack:
-        known = sources()
-        stack.enter_context(imposed(**{name: value for name, value in PROMPT.items() if name not in known}))
-        app = load_app(APP)
-        set_up_logs(app)
-        stack.callback(app.close)
-        app.migrate(lambda name: log.info("applied migration %s", name))
-        worker = app.worker()
-        try:
-            stack.enter_context(serving(app, worker.ailing))
-        except ConfigError as error:
-            # Probes must be reachable also where nobody has made a key yet.
-            log.warning("no API, only /metrics, /healthz and /readyz: %s", error)
-            stack.enter_context(probing(app, worker))
-        with ending(worker, seconds):
-            worker.run()
-
-
-class Side(Protocol):
-    """Where messages are looked after: here, or through a service."""
-
-    def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]: ...
-
-    def show(self, item_id: int) -> dict[str, Any]: ...
-
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None: ...
-
-    def act(self, act: str, item_id: int) -> None: ...
-
-
-class _Here:
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._messages = message_retry_on(app)
-
-    def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]:
-        return [
-            self._messages.queries.shown(row, is_brief=True)
-            for row in self._messages.queries.page(None, most=most, **filters)
-        ]
-
-    def show(self, item_id: int) -> dict[str, Any]:
-        from duly.errors import ItemNotFound
-
-        row = self._app.read.owned_item(item_id, None)
-        if row is None or row.task != self._messages.task.name:
-            raise ItemNotFound(f"there is no message {item_id}")
-        return dict(self._messages.queries.shown(row))
-
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
-        act = self._messages.review.resend if is_sent else self._messages.review.edit
-        act(item_id, **changes, actor=options.actor())
-
-    def act(self, act: str, item_id: int) -> None:
-        self.show(item_id)
-        {"cancel": self._app.cancel, "expedite": self._app.retry, "discard": self._app.discard}[act](item_id)
-        self._app.note(options.actor(), f"message.{act}", f"item:{item_id}", {})
-
-
-class _There:
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]:
-        from itertools import islice
-
-        from duly.cli.sides import snake
-
-        said = {"pageSize": min(most, 500), "messageId": filters.pop("message_id"), **filters}
-        return [snake(each) for each in islice(self._client.pages("/api/messages", said), most)]
-
-    def show(self, item_id: int) -> dict[str, Any]:
-        from duly.cli.sides import snake
-
-        return snake(self._client.request("GET", f"/api/messages/{item_id}"))
-
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
-        payload = changes.pop("payload")
-        text = None if payload is None else b64encode(payload).decode()
-        body = {name: value for name, value in {**changes, "payloadBase64": text}.items() if value is not None}
-        if is_sent:
-            self._client.request("POST", f"/api/messages/{item_id}/send", body)
-        else:
-            self._client.request("PATCH", f"/api/messages/{item_id}", body)
-
-    def act(self, act: str, item_id: int) -> None:
-        self.show(item_id)
-        self._client.request("POST", f"/api/items/{item_id}/{'retry' if act == 'expedite' else act}")
-
-
-@contextmanager
-def _side() -> Iterator[Side]:
-    client = options.remote()
-    if client is None:
-        with options.opened() as app:
-            yield _Here(app)
-        return
-    from duly.cli.sides import translating
-
-    with client, translating():
-        yield _There(client)
 
 
 @click.group()
@@ -190,8 +45,8 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
     """List messages, newest first."""
     from duly.cli import words
 
-    with _side() as side:
-        found = side.pages(limit, filters)
+    with side() as place:
+        found = place.pages(limit, filters)
     if as_json:
         words.print_json(found)
         return
@@ -226,8 +81,8 @@ def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
     from duly import codec
     from duly.cli import words
 
-    with _side() as side:
-        told = side.show(item_id)
+    with side() as place:
+        told = place.show(item_id)
     if as_json:
         words.print_json(told)
         return
@@ -255,8 +110,8 @@ def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
 @options.service
 def send(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
     """Publish a message now, whatever its count: to its queue or another, as it is or changed."""
-    with _side() as side:
-        side.change(item_id, True, _changes(queue, path, pairs))
+    with side() as place:
+        place.change(item_id, True, _changes(queue, path, pairs))
     click.echo(f"message {item_id} is on its way")
 
 
@@ -269,8 +124,8 @@ def send(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, .
 @options.service
 def edit(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
     """Change a message that waits or is in review."""
-    with _side() as side:
-        side.change(item_id, False, _changes(queue, path, pairs))
+    with side() as place:
+        place.change(item_id, False, _changes(queue, path, pairs))
     click.echo(f"message {item_id} is changed")
 
 
@@ -280,8 +135,8 @@ def _acts(name: str, doc: str, done: str) -> Callable[..., Any]:
     @options.database_url
     @options.service
     def act(item_id: int) -> None:
-        with _side() as side:
-            side.act(name, item_id)
+        with side() as place:
+            place.act(name, item_id)
         click.echo(f"message {item_id} {done}")
 
     return act
