@@ -27,13 +27,16 @@ from bench.contenders import REPOSITORY
 from bench.report import table
 from bench.usage import cpu_seconds
 from duly import Attempt, Duly
-from duly.apps.message_retry import WINDOW, Message, MessageRetry, queues
+from duly.apps.messages import Settings
+from duly.apps.messages.process import PROMPT
+from duly.apps.messages.service import WINDOW, MessageRetry
+from duly.apps.messages.wire import queues
 from duly.bridge.consumer import Delivery, Queue
+from duly.bridge.message import Message
 from duly.bridge.properties import Properties
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher
 from duly.bridge.retry_message_pb2 import RetryMessage
-from duly.cli.messages import PROMPT
-from duly.config import Settings
+from duly.config import load
 from duly.model import Verdict
 from duly.store.migrate import migrate
 
@@ -51,7 +54,7 @@ class Counted(MessageRetry):
     """The real service; tells when so many messages were kept or sent. If it `is_bare` it does not keep them."""
 
     def __init__(self, app: Duly, messages: int, is_bare: bool = False) -> None:
-        super().__init__(app)
+        super().__init__(app, app.section(Settings))
         app.companions.append(self)
         self.is_done = threading.Event()
         self._left = messages
@@ -246,7 +249,7 @@ def send_out(stage: Stage, kind: str) -> dict[str, float]:
 
 def publish(publisher: Publisher, messages: Sequence[Outgoing]) -> None:
     windows = [messages[at : at + WINDOW] for at in range(0, len(messages), WINDOW)]
-    with ThreadPoolExecutor(Settings().concurrency) as threads:
+    with ThreadPoolExecutor(load({}).concurrency) as threads:
         for receipts in threads.map(publisher.publish, windows):
             if any(receipt is not CONFIRMED for receipt in receipts):
                 raise RuntimeError(f"not confirmed: {receipts[0]}")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
 from duly import acts, codec
 from duly.clock import Clock, DatabaseClock
-from duly.config import Settings, load
+from duly.config import Settings, check_names, load, section
 from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
 from duly.forks import renew_in_children
@@ -26,6 +26,7 @@ from duly.policy.limits import Limit, parse_limit
 from duly.policy.retry import Backoff, Retry
 from duly.read import Read
 from duly.schedules import Schedules
+from duly.section import Section
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound=Section)
 
 
 class Companion(Protocol):
@@ -69,10 +71,9 @@ class Duly:
     def __init__(
         self, database_url: str | None = None, *, clock: Clock | None = None, store: Store | None = None, **given: Any
     ) -> None:
-        try:
-            self.settings: Settings = load(database_url=database_url, **given)
-        except TypeError as error:
-            raise ConfigError(f"not a setting: {error}") from None
+        check_names(given, "Duly")
+        self.settings: Settings = load(database_url=database_url, **given)
+        self._given = given
         self.tasks: dict[str, Task[..., Any]] = {}
         self.spec: str | None = None
         self._store = store
@@ -83,7 +84,8 @@ class Duly:
         self.telemetry = Telemetry(self)
         self.schedules = Schedules(self)
         self.people = People(self)
-        self.apps: dict[str, Any] = {}  # what is built on this app, by name, for the service
+        self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
+        self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # Tasks of our own, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
@@ -92,6 +94,10 @@ class Duly:
     def renew(self) -> None:
         """Nobody is opening the store: also not in a process that was forked while someone was."""
         self._opening = threading.Lock()
+
+    def section(self, kind: type[S]) -> S:
+        """The settings of an app that is installed on this one, as they are in force here."""
+        return section(kind, self._given)
 
     # -- tasks
 

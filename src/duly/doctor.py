@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any, cast
 
 from duly.clock import DatabaseClock
-from duly.config import Settings, load, sources
+from duly.config import Settings, load, section, sources
 from duly.depths import Depth
 from duly.errors import ConfigError, DulyError, StoreUnavailable
+from duly.plugin import Finding, Plugin, chosen, plugins
 from duly.read import Read
 from duly.store import Store, open_store
 from duly.store.migrate import current, latest
@@ -39,13 +40,6 @@ select i.id from duly_item i
 _DURABILITY = "select name, setting from pg_settings where name in ('fsync', 'synchronous_commit', 'full_page_writes')"
 
 
-class Finding(Struct, frozen=True):
-    level: Literal["ok", "warn", "bad"]
-    subject: str
-    text: str
-    advice: str = ""
-
-
 def examine() -> Iterator[Finding]:
     """Everything worth saying about the installation that the settings describe."""
     yield _versions()
@@ -54,7 +48,7 @@ def examine() -> Iterator[Finding]:
     except ConfigError as error:
         yield Finding("bad", "settings", str(error), "`duly settings` lists them all")
         return
-    yield _settings(settings)
+    yield from _settings(settings)
     try:
         missing = missing_file(settings.database_url)
         store = open_store(settings.database_url, timeout=PATIENCE, pool_size=1, listen=False)
@@ -103,10 +97,17 @@ def _versions() -> Finding:
     return Finding("ok", "versions", ", ".join(found))
 
 
-def _settings(settings: Settings) -> Finding:
+def _settings(settings: Settings) -> Iterator[Finding]:
+    """Where values come from that are not defaults, and what cannot be understood of the apps' own."""
     shown, where = settings.shown(), sources()
+    for plugin in _plugins():
+        try:
+            shown |= section(plugin.settings).shown()
+            where |= sources(kind=plugin.settings)
+        except ConfigError as error:
+            yield Finding("bad", plugin.name, _line(error), "docs/reference.md lists its settings")
     text = ", ".join(f"{name} = {shown[name]} ({source})" for name, source in where.items())
-    return Finding("ok", "settings", text or "all defaults: no duly.toml, nothing in the environment")
+    yield Finding("ok", "settings", text or "all defaults: no duly.toml, nothing in the environment")
 
 
 # -- the database
@@ -207,7 +208,9 @@ def _clock(store: Store) -> Finding:
 def _work(store: Store, settings: Settings) -> Iterator[Finding]:
     clock = DatabaseClock(store.now)
     yield from _leases(store, clock.now(), timedelta(seconds=settings.lease_seconds))
-    yield from _queues(Read(store, clock).depths(), clock.now())
+    depths = Read(store, clock).depths()
+    yield from _queues(depths, clock.now())
+    yield from _apps(settings, depths)
 
 
 def _leases(store: Store, now: datetime, lease: timedelta) -> Iterator[Finding]:
@@ -253,6 +256,30 @@ def _queues(depths: list[Depth], now: datetime) -> Iterator[Finding]:
         yield Finding(
             "ok", "review", f"{failed} items were given up and wait for a person: `duly items --state failed`"
         )
+
+
+def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
+    """What the apps that are on have to say."""
+    waiting: Counter[str] = Counter()
+    for depth in depths:
+        if depth.state == "waiting":
+            waiting[depth.queue] += depth.items
+    try:
+        wanted = chosen(settings.apps)
+    except ConfigError as error:
+        yield Finding("bad", "apps", _line(error), "correct DULY_APPS, or the package that it speaks of")
+        return
+    for plugin in wanted:
+        with suppress(ConfigError):  # that was told already
+            yield from plugin.checks(section(plugin.settings), waiting)
+
+
+def _plugins() -> list[Plugin[Any, Any]]:
+    """Those that can be loaded; that one cannot be is told where the apps are asked."""
+    try:
+        return [*plugins().values()]
+    except ConfigError:
+        return []
 
 
 def _items(ids: list[int]) -> str:

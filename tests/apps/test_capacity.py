@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duly import InputError
-from duly.apps.capacity import CatalogSettings, plan, recommend
+from duly.apps.catalog.capacity import CatalogSettings, plan, recommend
 
 
 def test_five_thousand_products_as_the_seed_counts_them() -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.deliver import ANSWER_LIMIT, EXCERPT, RETRIED, http_on
+from duly.apps.deliver import http_on
+from duly.apps.deliver.requests import ANSWER_LIMIT, EXCERPT, RETRIED
 from duly.clock import ManualClock
 from duly.outbound.signature import verify
 from duly.read import Row

@@ -11,7 +11,8 @@ from uuid import uuid4
 import pika
 
 from duly import Duly
-from duly.apps.message_retry import MessageRetry, message_retry_on
+from duly.apps.messages import message_retry_on
+from duly.apps.messages.service import MessageRetry
 from duly.bridge.retry_message_pb2 import RetryMessage
 
 QUICK = {"lease_seconds": 2.0, "beat_seconds": 0.5, "sweep_seconds": 0.5, "message_base_delay_ms": 50}
@@ -99,7 +100,7 @@ def service_at(database_url: str, rabbitmq_url: str, **settings: Any) -> Iterato
     worker = app.worker()
     worker.start()
     try:
-        patiently(lambda: service.is_consuming, 60, "the service")
+        patiently(lambda: service.wire.is_consuming, 60, "the service")
         yield service
     finally:
         worker.stop()

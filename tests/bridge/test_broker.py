@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from duly.apps.message_retry import MessageRetry
+from duly.apps.messages.service import MessageRetry
 from duly.bridge import publisher
 from duly.bridge.link import Link
 from duly.bridge.properties import Properties, short

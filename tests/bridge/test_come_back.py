@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from duly.apps.message_retry import MessageRetry
+from duly.apps.messages.service import MessageRetry
 from duly.bridge.publisher import Outgoing, Receipt
 from duly.read import Row
 from tests.bridge.fleet import Client, fresh_ids
@@ -113,7 +113,7 @@ def test_none_of_many_messages_that_fail_faster_than_we_commit_is_lost(
 def test_a_message_that_comes_back_before_its_retry_is_noted_waits_for_that_and_is_retried(
     service: MessageRetry, broker: Broker, monkeypatch: pytest.MonkeyPatch, vhost_url: str
 ) -> None:
-    publish = service._publish
+    publish = service.wire.publish
 
     def out_and_back(messages: Sequence[Outgoing]) -> list[Receipt]:
         """The consumer has it, fails and sends it back before the try that published it ends."""
@@ -126,7 +126,7 @@ def test_a_message_that_comes_back_before_its_retry_is_noted_waits_for_that_and_
                 patiently(lambda: len(rows(service)) == 2)
         return receipts
 
-    monkeypatch.setattr(service, "_publish", out_and_back)
+    monkeypatch.setattr(service.wire, "publish", out_and_back)
     broker.send(retry_message(message_id=ID, error_reason="first"))
     patiently(lambda: len(rows(service)) == 2)
     got = broker.get()
@@ -152,7 +152,7 @@ def test_a_message_in_review_that_comes_again_stays_there_once(service: MessageR
 def test_what_a_person_sent_back_and_failed_again_is_in_review_again(service: MessageRetry, broker: Broker) -> None:
     broker.send(retry_message(message_id=ID, retry_count=3))
     broker.get(REVIEW)
-    service.resend(row_in(service, "failed").id)
+    service.review.resend(row_in(service, "failed").id)
     assert broker.get().headers["x-retry-count"] == 4
     broker.send(retry_message(message_id=ID, retry_count=0))
     assert broker.get(REVIEW).headers["x-retry-count"] == 4

@@ -14,7 +14,7 @@ import pika
 import pytest
 from prometheus_client import generate_latest
 
-from duly.apps.message_retry import MessageRetry
+from duly.apps.messages.service import MessageRetry
 from duly.bridge.properties import parse
 from duly.errors import InputError, ItemNotFound, WrongState
 from duly.read import Row
@@ -130,8 +130,10 @@ def test_a_message_that_failed_in_two_queues_is_retried_in_both(service: Message
         broker.send(retry_message(message_id=ID, original_queue=queue))
     assert [broker.get(queue).headers["x-retry-message-id"] for queue in ("orders", "mails")] == [ID, ID]
     assert broker.look("mails") is None
-    assert len(service.page(None, message_id=ID.upper())) == 2
-    assert [row.args["queue"] for row in service.page(None, message_id=ID, queue="mails", state="done")] == ["mails"]
+    assert len(service.queries.page(None, message_id=ID.upper())) == 2
+    assert [row.args["queue"] for row in service.queries.page(None, message_id=ID, queue="mails", state="done")] == [
+        "mails"
+    ]
 
 
 def test_nothing_expires_in_review(service: MessageRetry, broker: Broker) -> None:
@@ -148,7 +150,7 @@ def test_a_message_that_waits_for_review_is_sent_when_a_person_says_so(
         service.app.pause("message_retry/orders")
         broker.send(retry_message(message_id=ID, retry_count=3))
         row = row_of(service, "waiting")
-        service.resend(row.id)
+        service.review.resend(row.id)
         service.app.resume("message_retry/orders")
         assert broker.get().headers["x-retry-count"] == 4
 
@@ -202,12 +204,12 @@ def test_a_person_sends_a_message_back_or_elsewhere_or_changed(service_on_both: 
     broker.send(retry_message(message_id=ID, retry_count=4))
     broker.get(REVIEW)
     row_of(service, "failed")
-    service.resend(row.id, queue="repair", payload=b"mended", headers={"by": "ana"}, actor="ana")
+    service.review.resend(row.id, queue="repair", payload=b"mended", headers={"by": "ana"}, actor="ana")
     got = broker.get("repair")
     assert (got.body, got.headers["by"]) == (b"mended", "ana")
     row_of(service, "done")
     with pytest.raises(WrongState, match="is done"):
-        service.resend(row.id)
+        service.review.resend(row.id)
     notes = [note.action for note in service.app.schedules.audit()]
     assert "message.sent" in notes
 
@@ -216,7 +218,7 @@ def test_a_waiting_message_is_edited_and_hurried(database_url: str, vhost_url: s
     with service_at(database_url, vhost_url, message_base_delay_ms=600_000, message_max_delay_ms=600_000) as service:
         broker.send(retry_message())
         row = row_of(service, "waiting")
-        service.edit(row.id, payload=b"other")
+        service.review.edit(row.id, payload=b"other")
         assert row_of(service, "waiting").due_at == row.due_at
         service.app.retry(row.id)
         assert broker.get().body == b"other"
@@ -224,9 +226,9 @@ def test_a_waiting_message_is_edited_and_hurried(database_url: str, vhost_url: s
         late = patiently(lambda: next((each for each in rows(service) if each.state == "waiting"), None))
         service.app.cancel(late.id)
         with pytest.raises(WrongState):
-            service.edit(late.id, payload=b"too late")
+            service.review.edit(late.id, payload=b"too late")
     with pytest.raises(ItemNotFound):
-        service.edit(999_999, payload=b"")
+        service.review.edit(999_999, payload=b"")
 
 
 def test_changes_that_no_message_can_have_are_refused(service: MessageRetry, broker: Broker) -> None:
@@ -234,7 +236,7 @@ def test_changes_that_no_message_can_have_are_refused(service: MessageRetry, bro
     row = row_of(service, "failed")
     for wrong in ({"queue": ""}, {"queue": "q" * 300}, {"headers": {"": "x"}}, {"queue": INCOMING}, {}):
         with pytest.raises(InputError):
-            service.resend(row.id, **wrong)  # type: ignore[arg-type]
+            service.review.resend(row.id, **wrong)  # type: ignore[arg-type]
 
 
 INVALID = {
@@ -338,10 +340,10 @@ def test_a_message_larger_than_a_row_holds_is_set_aside_whole(sqlite_url: str, v
         assert row.args["is_in_review"] is True
         assert broker.look(REVIEW) is None
         with pytest.raises(InputError, match="too large to be kept"):
-            service.resend(row.id, queue="orders")
+            service.review.resend(row.id, queue="orders")
         with pytest.raises(InputError, match="larger than is kept"):
-            service.resend(row.id, queue="orders", payload=payload)
-        service.resend(row.id, queue="orders", payload=b"the heart of it")
+            service.review.resend(row.id, queue="orders", payload=payload)
+        service.review.resend(row.id, queue="orders", payload=b"the heart of it")
         assert broker.get().body == b"the heart of it"
 
 
@@ -416,7 +418,7 @@ def test_people_see_what_a_message_holds(service: MessageRetry, broker: Broker) 
     broker.send(retry_message(message_id=ID, original_payload="grüße".encode()), headers={"tenant": "acme"})
     row_of(service, "done")
     (row,) = service.app.read.owned(None)
-    shown = service.shown(row)
+    shown = service.queries.shown(row)
     assert (shown["message_id"], shown["queue"], shown["payload"]["text"]) == (ID, "orders", "grüße")
     assert shown["payload"]["hex"].startswith("67 72 c3")
     assert shown["properties"]["headers"] == {"tenant": "acme"}

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pika
 from prometheus_client import generate_latest
 
-from duly.apps.message_retry import MessageRetry
+from duly.apps.messages.service import MessageRetry
 from tests.bridge.support import INCOMING, REVIEW, broker_at, patiently, retry_message, service_at
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from duly import Backoff, Duly, GiveUp, Throttled, testing
-from duly.cli.demo.chronicle import Chronicle
-from duly.cli.demo.provider import Provider
-from duly.cli.demo.scene import CAST, LENGTH, Scene
+from duly.apps.demo.chronicle import Chronicle
+from duly.apps.demo.provider import Provider
+from duly.apps.demo.scene import CAST, LENGTH, Scene
 from duly.outbound.http import BadStatus, post_json
 
 BUSY = 'POST http://127.0.0.1/call answered 503: {"statusCode": 503, "message": "all lines busy"}'

@@ -14,7 +14,8 @@ from click.testing import Result
 from google.protobuf import descriptor_pb2
 
 from duly import Duly
-from duly.apps.message_retry import MessageRetry, message_retry_on
+from duly.apps.messages import message_retry_on
+from duly.apps.messages.service import MessageRetry
 from duly.bridge.consumer import Delivery
 from duly.bridge.properties import Properties
 from duly.bridge.retry_message_pb2 import DESCRIPTOR, RetryMessage

@@ -45,7 +45,7 @@ def test_spans_are_said_in_one_unit(seconds: float, text: str) -> None:
 
 
 def test_the_command_line_is_light_until_it_has_to_show_something() -> None:
-    heavy = "{'rich', 'psycopg', 'duly.engine.worker', 'duly.apps.reminders', 'duly.cli.demo'}"
+    heavy = "{'rich', 'psycopg', 'duly.engine.worker', 'duly.apps.reminders', 'duly.apps.demo'}"
     code = f"import sys, duly.cli; sys.exit(sorted({heavy} & set(sys.modules)) or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

@@ -30,8 +30,11 @@ def blocks(page: Path) -> list[str]:
 
 
 def definitions(page: Path) -> str:
-    """What a reader of this page would save as his app: the blocks that have an app or its tasks."""
-    return "\n\n".join(block for block in blocks(page) if DEFINES.search(block))
+    """What a reader of this page would save as his app: the blocks with an app or its tasks, and what they need."""
+    known = blocks(page)
+    wanted = {place for place, block in enumerate(known) if DEFINES.search(block)}
+    needed = {place for number in wanted for place in _foundation(known, number)}
+    return "\n\n".join(known[place] for place in sorted(wanted | needed))
 
 
 def examples() -> list[Example]:

@@ -6,13 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 import duly
-from duly.config import Settings
+from duly.config import sections
 from tests.docs.pages import PAGES, ROOT, Example, blocks, definitions, examples
 from tests.process.fleet import until
 from tests.support import counts, opened
@@ -113,9 +112,12 @@ def reference() -> str:
     return (ROOT / "docs" / "reference.md").read_text(encoding="utf8")
 
 
-@pytest.mark.parametrize("name", [each.name for each in fields(Settings)])
+SETTINGS = {name: setting for kind in sections() for name, setting in kind.known().items()}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
 def test_every_setting_is_documented_with_its_default_and_alias(name: str) -> None:
-    (setting,) = [each for each in fields(Settings) if each.name == name]
+    setting = SETTINGS[name]
     row = re.search(rf"^\| `{name}` .*$", reference(), re.MULTILINE)
     assert row, f"docs/reference.md does not tell of {name}"
     if name != "cpu_slots":
@@ -145,12 +147,13 @@ def test_every_command_and_option_is_documented() -> None:
     def walk(command: click.Command, path: str) -> None:
         assert path in text, f"docs/reference.md does not tell of `{path}`"
         if isinstance(command, click.Group):
-            for name, inner in command.commands.items():
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                assert inner is not None
                 walk(inner, f"{path} {name}")
 
-    assert isinstance(main, click.Group)
-    for name, command in main.commands.items():
-        walk(command, f"duly {name}")
+    walk(main, "duly")
 
 
 def test_the_readme_stays_one_page() -> None:

@@ -149,7 +149,7 @@ def test_a_file_that_is_damaged_among_its_rows_is_told_as_such(tmp_path: Path) -
     path = tmp_path / "duly.db"
     with opened(f"sqlite:///{path}") as store:
         migrate(store)
-        put(store, 500, args={"a": "x" * 200})
+        put(store, 2_000, args={"a": "x" * 200})
     text = bytearray(path.read_bytes())
     half = len(text) // 2
     text[half:] = b"\xff" * (len(text) - half)

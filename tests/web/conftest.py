@@ -17,7 +17,7 @@ from duly import Backoff, Duly, GiveUp
 from duly.apps.birthdays import birthdays_on
 from duly.apps.catalog import catalog_on
 from duly.apps.deliver import http_on
-from duly.apps.message_retry import message_retry_on
+from duly.apps.messages import message_retry_on
 from duly.apps.reminders import reminders_on
 from duly.clock import ManualClock
 from duly.testing import World
@@ -57,7 +57,7 @@ routes = cache(rooms.build)
 def api_on(app: Duly, host: str = "127.0.0.1") -> FastAPI:
     """The API over this app; the one before it over the same kind of address speaks of this app from here on."""
     is_local = rooms.is_loopback(host)
-    return rooms.furnish(routes(is_local), app, is_local)
+    return rooms.furnish(routes(is_local, tuple(app.plugins.values())), app, is_local)
 
 
 def client_of(api: FastAPI, portal: BlockingPortal, **more: Any) -> TestClient:

@@ -14,16 +14,16 @@ from duly import __version__
 from duly.cli.care import migrate, settings
 from duly.cli.doctor import doctor
 from duly.cli.items import cancel, items, retry, show
-from duly.cli.messages import messages, retry_service
 from duly.cli.put import put
 from duly.cli.queues import queues
 from duly.cli.reports import alerts, alive, late, stuck
 from duly.cli.run import up, worker
 from duly.cli.schedules import limits, schedules, slots
 from duly.cli.serve import serve
-from duly.cli.simulate import plan, simulate
+from duly.cli.simulate import simulate
 from duly.cli.users import keys, users
 from duly.errors import ConfigError, DulyError, InputError, KeyConflict
+from duly.plugin import plugins
 
 
 class Refusal(click.ClickException):
@@ -53,7 +53,19 @@ class Commands(click.Group):
             raise Refusal(error) from error
 
     def list_commands(self, _: click.Context) -> list[str]:
-        return list(self.commands)  # in the order of a day's work, not of the alphabet
+        """The core's in the order of a day's work, not of the alphabet; then those of the apps that are installed."""
+        return [*self.commands, *self._plugged()]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        return super().get_command(ctx, name) or self._plugged().get(name)
+
+    def _plugged(self) -> dict[str, click.Command]:
+        """The commands of the apps; looked for only when a word is none of the core's, for that costs time."""
+        try:
+            found = [command for plugin in plugins().values() for command in plugin.commands()]
+        except ConfigError as error:  # --help asks before there is a command to invoke
+            raise Misuse(error) from error
+        return {str(command.name): command for command in found if command.name not in self.commands}
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -63,7 +75,7 @@ def main() -> None:
 
 
 for command in (
-    up, worker, serve, retry_service, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits,
-    messages, late, stuck, alerts, alive, plan, simulate, users, keys, doctor, settings,
+    up, worker, serve, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits, late, stuck, alerts,
+    alive, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

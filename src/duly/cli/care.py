@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from duly.cli import options
+
+if TYPE_CHECKING:
+    from duly.section import Section
 
 
 @click.command()
@@ -38,7 +41,11 @@ def settings(as_json: bool) -> None:
     from rich.text import Text
 
     console = words.console()
+    group = ""
     for each in known:
+        if each["app"] != group:
+            group = each["app"]
+            console.print(Text(f"\n{group}", style="bold underline"))
         names = " or ".join(name for name in (each["variable"], each["alias"]) if name)
         line = Text(each["name"], style="bold")
         line.append(f" = {each['value']}", style="" if each["source"] == "default" else "green")
@@ -48,20 +55,29 @@ def settings(as_json: bool) -> None:
 
 
 def _settings() -> list[dict[str, Any]]:
-    from dataclasses import fields
+    """The core's settings, then those of each app."""
+    from duly.config import Settings
+    from duly.plugin import plugins
 
-    from duly.config import Settings, load, sources
+    known = [_section("", Settings)]
+    known += [_section(plugin.name, plugin.settings) for plugin in plugins().values()]
+    return [each for section in known for each in section]
 
-    shown, found = load().shown(), sources()
+
+def _section(app: str, kind: type[Section]) -> list[dict[str, Any]]:
+    from duly.config import section, sources
+
+    shown, found = section(kind).shown(), sources(kind=kind)
     return [
         {
-            "name": each.name,
-            "value": shown[each.name],
-            "source": found.get(each.name, "default"),
-            "variable": f"DULY_{each.name.upper()}",
+            "name": name,
+            "value": shown[name],
+            "source": found.get(name, "default"),
+            "variable": f"DULY_{name.upper()}",
             "alias": each.metadata["alias"],
             "default": each.default,
             "doc": each.metadata["doc"],
+            "app": app,
         }
-        for each in fields(Settings)
+        for name, each in kind.known().items()
     ]

@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from duly.engine.worker import Worker
 
 log = logging.getLogger("duly.cli")
+
+DEMO = "duly.apps.demo:run_demo"  # by name, as the apps are: the command line knows none of them
 
 lifetime = click.option(
     "--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after this time."
@@ -65,7 +68,11 @@ def _leave() -> None:
 
 @click.command(short_help="Migrate, work and serve, in one process.")
 @click.argument("spec", metavar="[MODULE:APP]", required=False, envvar="DULY_APP")
-@click.option("--demo", is_flag=True, help="Reminders on a scratch database that fire, fail, retry and end in review.")
+@click.option(
+    "--demo",
+    is_flag=True,
+    help="Made-up work on a scratch database that falls due, fails, is retried and ends in review.",
+)
 @lifetime
 @options.concurrency
 @options.database_url
@@ -76,12 +83,10 @@ def _leave() -> None:
 def up(spec: str | None, demo: bool, seconds: float | None) -> None:
     """Everything in one process: migrate, work, and serve the API, /metrics, /healthz and /readyz on port 8086.
 
-    Without MODULE:APP it runs the built-in apps.
+    Without MODULE:APP it runs the apps that are installed, or those that DULY_APPS names.
     """
     if demo:
-        from duly.cli.demo import run_demo
-
-        run_demo(seconds)
+        resolve_name(DEMO)(seconds)
         return
     from duly.app import load_app
 

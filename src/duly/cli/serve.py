@@ -35,7 +35,8 @@ EXTRA = frozenset(("fastapi", "pydantic", "starlette", "uvicorn"))
 def serve(spec: str | None) -> None:
     """Serve the HTTP API, /metrics, /healthz and /readyz on port 8086 until SIGTERM or Ctrl-C; workers run elsewhere.
 
-    Without MODULE:APP it serves the built-in apps. SQLite is migrated on the way; PostgreSQL by `duly migrate`.
+    Without MODULE:APP it serves the apps that are installed, or those that DULY_APPS names. SQLite is migrated on the
+    way; PostgreSQL by `duly migrate`.
     """
     from duly.app import load_app
 

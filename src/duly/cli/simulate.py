@@ -1,4 +1,4 @@
-"""`duly plan` and `duly simulate`: what a catalog costs, and what the next days bring."""
+"""`duly simulate`: what the next days bring."""
 
 from __future__ import annotations
 
@@ -10,50 +10,39 @@ import click
 
 from duly.cli import options
 from duly.errors import InputError
+from duly.plugin import Simulated, plugins
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from duly.apps.capacity import Plan
     from duly.sim import Model, Simulation, Story
 
 
-@click.command(short_help="What a catalog of so many products costs in calls and minutes.")
-@click.option("--products", type=click.IntRange(0, 10_000_000), default=5_000, show_default=True)
-@click.option("--batch", type=click.IntRange(1), default=10, show_default=True, help="SKUs per call.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), default=2, show_default=True, help="Calls a minute.")
-@click.option("--slots", type=click.IntRange(1), default=24, show_default=True, help="Slots a day.")
-@click.option("--windows", type=click.IntRange(0), default=6, show_default=True, help="Retry windows a day.")
-@click.option("--cap", type=click.IntRange(0), default=50, show_default=True, help="Products per retry window.")
-@options.as_json
-def plan(as_json: bool, **given: Any) -> None:
-    """Hourly load, minutes per slot, API budget and utilisation; and what breaks first as the catalog grows."""
-    from duly.apps.capacity import plan as planned
-    from duly.cli import words
+class _Simulate(click.Command):
+    """Each app that can be simulated has an option that says how many of its rows there are."""
 
-    made = planned(**given)
-    if as_json:
-        words.print_json(made)
-    else:
-        _print_plan(made)
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        return [*super().get_params(ctx), *_sizes()]
 
 
-def _print_plan(made: Plan) -> None:
-    from duly.cli import words
+def _sizes() -> list[click.Parameter]:
+    return [
+        click.Option(
+            [f"--{simulation.noun}"], type=click.IntRange(0, 1_000_000), default=simulation.count, show_default=True,
+            help=f"For {name}.",
+        )
+        for name, simulation in _simulations().items()
+    ]  # fmt: skip
 
-    for name in made.__struct_fields__:
-        value = getattr(made, name)
-        if isinstance(value, float):
-            value = f"{value:,.1f}"
-        click.echo(f"{name.replace('_', ' '):28} {words.cut(str(value), 90)}")
+
+def _simulations() -> dict[str, Simulated[Any]]:
+    return {name: plugin.simulation for name, plugin in plugins().items() if plugin.simulation is not None}
 
 
-@click.command(short_help="The next days in virtual time, with failures, outages and crashes.")
-@click.argument("what", metavar="catalog|birthdays|MODULE:APP")
+@click.command(cls=_Simulate, short_help="The next days in virtual time, with failures, outages and crashes.")
+@click.argument("what", metavar="NAME|MODULE:APP")
 @click.option("--days", type=click.FloatRange(0, 3_660, min_open=True), default=7, show_default=True)
 @click.option("--start", default="2026-01-01T00:00+00:00", show_default=True, metavar="TIME", help="Or: now.")
-@click.option("--products", type=click.IntRange(0, 1_000_000), default=5_000, show_default=True, help="For catalog.")
-@click.option("--people", type=click.IntRange(0, 1_000_000), default=10_000, show_default=True, help="For birthdays.")
 @click.option("--failure-rate", type=click.FloatRange(0, 1), default=0.0, show_default=True, help="Share of items.")
 @click.option("--outage", "outages", multiple=True, metavar="AT/LONG", help="Every call fails: 2026-01-03T10:00/6h.")
 @click.option("--burst", "bursts", multiple=True, metavar="AT/LONG@RATE", help="Another failure rate for a while.")
@@ -63,12 +52,14 @@ def _print_plan(made: Plan) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="The same seed gives the same days.")
 @options.as_json
 def simulate(
-    what: str, days: float, start: str, products: int, people: int, outages: tuple[str, ...],
-    bursts: tuple[str, ...], downtimes: tuple[str, ...], as_json: bool, **rates: Any,
+    what: str, days: float, start: str, outages: tuple[str, ...], bursts: tuple[str, ...],
+    downtimes: tuple[str, ...], failure_rate: float, slow: float, crash_rate: float, seed: int, as_json: bool,
+    **sizes: int,
 ) -> None:  # fmt: skip
     """Run the real engine over days in seconds: schedules, slots, windows, limits and retries as they would be.
 
-    Handlers are not called, and nothing outside is touched: a model says how each call ends.
+    NAME is that of an installed app for which an option below says how many rows it has. Handlers are not called, and
+    nothing outside is touched: a model says how each call ends.
     """
     from duly.cli import words
     from duly.sim import Model, span
@@ -77,13 +68,16 @@ def simulate(
         outages=tuple(span("outage", text) for text in outages),
         bursts=tuple(span("burst", text) for text in bursts),
         downtimes=tuple(span("down", text) for text in downtimes),
-        **rates,
+        failure_rate=failure_rate,
+        slow=slow,
+        crash_rate=crash_rate,
+        seed=seed,
     )
     if days != days:  # not a number
         raise InputError("days", "must be a number of days")
     begin = _begin(start)
     end = begin + timedelta(days=days)
-    with _quiet(), _world(what, model, begin, products, people) as world:
+    with _quiet(), _world(what, model, begin, sizes) as world:
         _run(world, begin, end, shows=not as_json)
         story = world.story(begin, end)
     if as_json:
@@ -117,26 +111,17 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _world(what: str, model: Model, begin: datetime, products: int, people: int) -> Iterator[Simulation]:
+def _world(what: str, model: Model, begin: datetime, sizes: Mapping[str, int]) -> Iterator[Simulation]:
     from duly import Duly
     from duly.app import load_app
     from duly.sim import Simulation
     from duly.testing import stage
 
     fill: Callable[[Simulation], None] = lambda _: None  # noqa: E731
-    if what == "catalog":
-        from duly.apps.catalog import catalog_on, simulated
-
+    if (simulation := _simulations().get(what)) is not None:
         app = Duly()
-        catalog = catalog_on(app)
-        fill = lambda world: simulated(catalog, world, products)  # noqa: E731
-    elif what == "birthdays":
-        from duly.apps.birthdays import birthdays_on
-        from duly.apps.birthdays import simulated as simulated_birthdays
-
-        app = Duly()
-        birthdays = birthdays_on(app)
-        fill = lambda world: simulated_birthdays(birthdays, world, people)  # noqa: E731
+        made = plugins()[what].on(app)
+        fill = lambda world: simulation.fill(made, world, sizes[simulation.noun])  # noqa: E731
     else:
         app = load_app(what)
     # What joins does so a minute before, so that the first hour is a whole one.

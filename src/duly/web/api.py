@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -20,11 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duly import Duly, __version__
 from duly.errors import ConfigError
+from duly.plugin import Plugin
 from duly.store.base import WAIT_UNTIL
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
-from duly.web.routes import apps, items, live, messages, people, queues, review, schedules
+from duly.web.routes import items, live, people, queues, review, schedules
 from duly.web.schemas import ProblemOut
 
 BODY_LIMIT = 2 * 1024 * 1024
@@ -63,7 +64,7 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
             f"http_host: will not listen on {host} while nobody could sign in; "
             "make a user first: `duly users add NAME --admin`, or listen on 127.0.0.1"
         )
-    return furnish(build(is_local), app, is_local, ailing)
+    return furnish(build(is_local, tuple(app.plugins.values())), app, is_local, ailing)
 
 
 def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
@@ -76,8 +77,8 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
     return api
 
 
-def build(is_local: bool) -> FastAPI:
-    """The routes with what is around them; they speak of no app yet."""
+def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
+    """The core's routes and those of these plug-ins, with what is around them; they speak of no app yet."""
     api = FastAPI(
         title="duly",
         version=__version__,
@@ -89,10 +90,8 @@ def build(is_local: bool) -> FastAPI:
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
-    for router in (
-        items.router, schedules.router, queues.router, review.router, apps.router, messages.router, people.router,
-        live.router,
-    ):  # fmt: skip
+    core = (items.router, schedules.router, queues.router, review.router, people.router, live.router)
+    for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
     handle_on(api)
     _describe(api)

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
@@ -19,9 +19,12 @@ from duly import Duly, codec
 from duly.errors import InputError, KeyConflict, UnknownTask
 from duly.model import NewItem, Placed
 from duly.people import Principal
+from duly.plugin import Plugin
 from duly.task import Task
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem, problem
+
+T = TypeVar("T")
 
 MASK = "***"
 KEPT = timedelta(days=1)  # how long an answer can be repeated
@@ -213,3 +216,17 @@ def _desk(request: Request) -> Desk:
 
 
 At = Annotated[Desk, Depends(_desk)]
+
+
+def serving(plugin: Plugin[Any, T]) -> Callable[[Request], Awaitable[T]]:
+    """For the routes of a plug-in: the object that it is on the app behind this service."""
+
+    async def found(request: Request) -> T:  # without a thread, for it only looks
+        return plugin.of(_desk(request).app)
+
+    return found
+
+
+def values(struct: Any) -> dict[str, Any]:
+    """The fields of a struct by their names."""
+    return {name: getattr(struct, name) for name in struct.__struct_fields__}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import date, datetime
+from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Path, Query
@@ -55,7 +55,6 @@ Key = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValid
 Args = Annotated[dict[str, Any], AfterValidator(_shallow)]
 Rule = Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(clean)]
 Password = Annotated[str, StringConstraints(min_length=8, max_length=1_024), AfterValidator(clean)]
-Birthday = Annotated[str, StringConstraints(min_length=5, max_length=10), AfterValidator(clean)]
 Moment = Annotated[AwareDatetime, AfterValidator(_sane)]
 Seconds = Annotated[float, Field(ge=0, le=3e9)]
 Rank = Annotated[int, Field(ge=-100, le=100)]
@@ -80,14 +79,15 @@ class Out(BaseModel):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True)
 
 
-def _example(**values: Any) -> ConfigDict:
+def example(**values: Any) -> ConfigDict:
+    """The part of a model's configuration that shows readers of the API a body."""
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 class ProblemOut(BaseModel):
     """RFC 9457."""
 
-    model_config = _example(
+    model_config = example(
         type="about:blank", title="Not found", status=404, detail="there is no item 7"
     )  # fmt: skip
 
@@ -107,7 +107,7 @@ class Page(Out, Generic[T]):
 
 
 class ItemIn(Model):
-    model_config = _example(task="http", args={"url": "https://example.com/hook", "body": {"n": 1}}, key="hook-1")
+    model_config = example(task="http", args={"url": "https://example.com/hook", "body": {"n": 1}}, key="hook-1")
     task: Word
     args: Args = Field(default_factory=dict)
     at: Moment | None = None
@@ -172,7 +172,7 @@ class ItemStoryOut(ItemOut):
 
 
 class ItemEdit(Model):
-    model_config = _example(args={"url": "https://example.com/hook"}, rank=-1)
+    model_config = example(args={"url": "https://example.com/hook"}, rank=-1)
 
     args: Args | None = None
     due_at: Moment | None = None
@@ -180,13 +180,13 @@ class ItemEdit(Model):
 
 
 class Reason(Model):
-    model_config = _example(reason="ordered twice")
+    model_config = example(reason="ordered twice")
 
     reason: Sentence = ""
 
 
 class RetryIn(Model):
-    model_config = _example(at="2026-12-01T09:00:00+01:00")
+    model_config = example(at="2026-12-01T09:00:00+01:00")
 
     at: Moment | None = None
 
@@ -199,7 +199,7 @@ class Changed(Out):
 
 
 class ScheduleIn(Model):
-    model_config = _example(
+    model_config = example(
         task="http", key="nightly", rule="daily 02:30", zone="Europe/Zagreb", args={"url": "https://example.com/hook"}
     )
     task: Word
@@ -216,7 +216,7 @@ class ScheduleIn(Model):
 
 
 class ScheduleEdit(Model):
-    model_config = _example(rule="daily 03:30", overlap="skip")
+    model_config = example(rule="daily 03:30", overlap="skip")
 
     rule: Rule | None = None
     zone: Word | None = None
@@ -289,7 +289,7 @@ class ScheduleStoryOut(ScheduleOut):
 
 
 class PreviewIn(Model):
-    model_config = _example(rule="weekly mon,fri 08:00", zone="Europe/Zagreb", n=3)
+    model_config = example(rule="weekly mon,fri 08:00", zone="Europe/Zagreb", n=3)
 
     rule: Rule
     zone: Word = "UTC"
@@ -342,7 +342,7 @@ class LimitOut(Out):
 
 
 class LimitIn(Model):
-    model_config = _example(limit="2/1m")
+    model_config = example(limit="2/1m")
 
     limit: Annotated[str, StringConstraints(min_length=1, max_length=40), AfterValidator(clean)] = Field(
         description="`2/1m`: calls in any minute; `4`: at the same time."
@@ -378,7 +378,7 @@ class GroupOut(Out):
 
 
 class ReviewNoteIn(Model):
-    model_config = _example(text="The supplier changed its certificate.")
+    model_config = example(text="The supplier changed its certificate.")
 
     text: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
 
@@ -399,7 +399,7 @@ class GroupStoryOut(GroupOut):
 
 
 class Filter(Model):
-    model_config = _example(state="failed", task="http")
+    model_config = example(state="failed", task="http")
 
     state: State | None = None
     task: Word | None = None
@@ -408,7 +408,7 @@ class Filter(Model):
 
 
 class BulkIn(Model):
-    model_config = _example(
+    model_config = example(
         action="retry", filter={"state": "failed", "task": "http"}, rate=10, reason="the receiver is back"
     )
 
@@ -421,7 +421,7 @@ class BulkIn(Model):
 
 
 class CountIn(Model):
-    model_config = _example(action="retry", filter={"state": "failed", "task": "http"})
+    model_config = example(action="retry", filter={"state": "failed", "task": "http"})
 
     action: Literal["cancel", "retry", "discard"]
     filter: Filter
@@ -457,7 +457,7 @@ class BulkOut(Out):
 
 
 class SignIn(Model):
-    model_config = _example(userId="ana", password="correct horse battery")  # noqa: S106 - an example
+    model_config = example(userId="ana", password="correct horse battery")  # noqa: S106 - an example
 
     user_id: Word
     password: Annotated[str, StringConstraints(max_length=1_024)]
@@ -471,7 +471,7 @@ class MeOut(Out):
 
 
 class UserIn(Model):
-    model_config = _example(id="ana", role="user", password="correct horse battery")  # noqa: S106 - an example
+    model_config = example(id="ana", role="user", password="correct horse battery")  # noqa: S106 - an example
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
     role: Literal["user", "admin"] = "user"
@@ -479,7 +479,7 @@ class UserIn(Model):
 
 
 class UserEdit(Model):
-    model_config = _example(role="admin")
+    model_config = example(role="admin")
 
     role: Literal["user", "admin"] | None = None
     password: Password | None = None
@@ -495,7 +495,7 @@ class UserOut(Out):
 
 
 class KeyIn(Model):
-    model_config = _example(name="shop", scopes=["read", "write"], expiresAt="2027-12-01T00:00:00Z")
+    model_config = example(name="shop", scopes=["read", "write"], expiresAt="2027-12-01T00:00:00Z")
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"\S"), AfterValidator(clean)]
     scopes: list[Literal["read", "write", "admin"]] = Field(default=["read", "write"], min_length=1, max_length=3)
@@ -516,150 +516,3 @@ class KeyOut(Out):
 
 class NewKeyOut(KeyOut):
     secret: str = Field(description="Shown this once.")
-
-
-# -- the apps' own
-
-
-class ReminderIn(Model):
-    model_config = _example(phone="+385 1 234 567", message="Dentist at 9", at="2026-12-01T09:00:00+01:00")
-
-    phone: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
-    message: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
-    at: Moment
-    key: Key | None = None
-
-
-class ReminderOut(Out):
-    id: int
-    phone: str
-    message: str
-    name: str
-    status: Literal["scheduled", "processing", "completed", "pending_retry", "failed", "cancelled"]
-    date_time_utc: datetime
-    attempt_count: int
-    max_attempts: int
-    next_retry_at: datetime | None
-    last_error: str | None
-    idempotency_key: str | None = Field(description="Of the latest try.")
-    execution_key: str = Field(description="Of all of them.")
-    vapi_call_id: str | None
-    attempts: list[TryOut]
-
-
-HeaderName = Annotated[str, StringConstraints(min_length=1, max_length=127), AfterValidator(clean)]
-HeaderValue = Annotated[str, StringConstraints(max_length=4_000), AfterValidator(clean)]
-
-
-class MessageEdit(Model):
-    model_config = _example(queue="orders.repair", payloadText='{"order": 7}', headers={"x-repaired-by": "ana"})
-
-    queue: Annotated[str, StringConstraints(min_length=1, max_length=255), AfterValidator(clean)] | None = None
-    payload_text: Annotated[str, StringConstraints(max_length=1_000_000), AfterValidator(clean)] | None = None
-    payload_base64: Annotated[str, StringConstraints(max_length=1_400_000)] | None = None
-    headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=50)] | None = None
-
-
-class PayloadOut(Out):
-    bytes: int
-    text: str | None = Field(description="Its beginning, if it is text.")
-    hex: str = Field(description="Its beginning.")
-    decoded: dict[str, Any] | None = Field(description="As JSON, where the service knows its protobuf type.")
-
-
-class FailureOut(Out):
-    retry: int
-    at: datetime
-    reason: str = ""
-
-
-class MessageOut(Out):
-    id: int
-    message_id: str | None
-    queue: str
-    state: State
-    due_at: datetime
-    retry_count: int
-    max_retries: int
-    reason: str
-    error: str | None
-    first_failed_at: datetime | None
-    payload: PayloadOut
-
-
-class MessageStoryOut(MessageOut):
-    story: list[FailureOut]
-    properties: dict[str, Any]
-    tries: list[TryOut]
-
-
-class ProductIn(Model):
-    model_config = _example(sku="65-12345-1")
-
-    user_id: Word | None = Field(default=None, description="Whose product; others than yourself are for admins.")
-    sku: Word
-
-
-class ProductOut(Out):
-    id: int
-    user_id: str
-    sku: str
-    hour_bucket: int
-    sync_status: Literal["pending", "syncing", "success", "failed"]
-    last_sync_at: datetime | None
-    last_successful_sync: date | None
-    consecutive_failures: int
-    last_error: str | None
-    is_active: bool
-    last_boeing_hash: str | None
-    last_price: float | None
-    last_quantity: int | None
-    created_at: datetime
-
-
-class PersonIn(Model):
-    model_config = _example(
-        id="user-456", firstName="Ana", lastName="Horvat", birthday="1990-03-15", zone="Europe/Zagreb"
-    )
-
-    id: Word
-    first_name: Word
-    last_name: Word
-    birthday: Birthday
-    zone: Word
-    leap: Literal["feb28", "mar1", "skip"] = "feb28"
-
-
-class PersonEdit(Model):
-    model_config = _example(zone="America/New_York")
-
-    first_name: Word | None = None
-    last_name: Word | None = None
-    birthday: Birthday | None = None
-    zone: Word | None = None
-    leap: Literal["feb28", "mar1", "skip"] | None = None
-
-
-class PersonOut(Out):
-    id: str
-    first_name: str
-    last_name: str
-    birthday: str = Field(description="MM-DD.")
-    zone: str
-    leap: Literal["feb28", "mar1", "skip"]
-    next_at: datetime | None
-
-
-class EventOut(Out):
-    id: int | None = Field(description="None until it is due.")
-    person_id: str
-    status: Literal["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"]
-    target: datetime
-    attempts: int
-    executed_at: datetime | None
-    next_try_at: datetime | None
-    last_error: str | None
-
-
-class PersonStoryOut(PersonOut):
-    events: list[EventOut]

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from itertools import count
 
 from duly.app import Duly
-from duly.cli.demo.provider import Provider
+from duly.apps.demo.provider import Provider
 
 LENGTH = timedelta(seconds=30)
 

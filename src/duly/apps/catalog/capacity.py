@@ -14,8 +14,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from duly.apps.catalog.settings import Settings
 from duly.clock import EPOCH
-from duly.config import Settings
 from duly.errors import InputError
 from duly.policy.recur import between, parse, zone_named
 
@@ -223,10 +223,8 @@ class CatalogSettings(Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, settings: Settings) -> CatalogSettings:
         """What DULY_CATALOG_… says."""
-        said = {
-            name: getattr(settings, f"catalog_{name}") for name in cls.__struct_fields__ if name != "stuck_threshold"
-        }
-        return cls(**said, stuck_threshold=timedelta(seconds=settings.catalog_stuck_threshold_seconds))
+        said = {name: getattr(settings, name) for name in cls.__struct_fields__ if name != "stuck_threshold"}
+        return cls(**said, stuck_threshold=timedelta(seconds=settings.stuck_threshold_seconds))
 
     @property
     def windows_per_day(self) -> int:

@@ -1,27 +1,4 @@
-"""Reminders that become phone calls: a page over the core.
-
-    from duly.apps.reminders import reminders
-    reminders.schedule("+385 1 234", "Dentist at 9", at="2026-12-01T09:00+01:00")
-
-    duly worker duly.apps.reminders:app        # on as many servers as you like
-
-`reminders_on(app)` puts the same on an app of your own. A reminder is an item; its states and fields are read from it:
-
-    scheduled ──▶ processing ──▶ completed
-                    │    ▲  └──▶ failed           tries used up, or the provider says that asking again cannot help
-                    ▼    │
-                  pending_retry                   after 60, 120, 240, … seconds; also when the provider is busy
-
-This is the scheduler of "Advanced Scheduler Patterns", better in four ways:
-
-- One execution key for all tries of a reminder goes out as `Idempotency-Key` and in the call's metadata. A key per
-  attempt defeats deduplication exactly when a call timed out but went through. The attempt's own key
-  (`{id}-{attempt}-{suffix}`, unique) goes along for the audit trail.
-- A worker wakes when a reminder is due. It neither polls ahead by the interval, which calls early, nor waits for the
-  next poll, which calls late; SCHEDULER_POLL_INTERVAL_SECONDS is only the safety net.
-- A claim is a lease: the reminders of a server that died are called by another within seconds, not left `processing`.
-- Due is what the database's clock says, so no server needs the right time.
-"""
+"""Reminders as people see them, and the task that places their calls."""
 
 from __future__ import annotations
 
@@ -35,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, InputError
+from duly.apps.reminders.settings import QUEUE, Settings
 from duly.errors import ItemNotFound
 from duly.model import NewItem, State
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
@@ -189,19 +167,18 @@ def latest_key(row: Row) -> str | None:
     return f"{row.id}-{number}-{row.fence:08x}" if number and row.fence else None
 
 
-def reminders_on(app: Duly) -> Reminders:
-    """Register the task `remind` on this app. Retries are the app's settings: 3 tries, 60 s and doubling by default."""
+def install(app: Duly, settings: Settings) -> Reminders:
+    """Register the task `remind` on this app."""
 
-    @app.task(queue="reminders", label="reminder")
+    @app.task(queue=QUEUE, label="reminder")
     def remind(phone: Phone, message: Message, attempt: Attempt, name: Name = "") -> dict[str, str]:
         """Place the call. Returns the provider's id of it."""
-        settings = app.settings
-        secret = {"Authorization": f"Bearer {settings.vapi_api_key}"} if settings.vapi_api_key else {}
+        secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         answer = post_json(
-            f"{settings.vapi_base_url.rstrip('/')}/call",
+            f"{settings.base_url.rstrip('/')}/call",
             {
-                "assistantId": settings.vapi_assistant_id,
-                "phoneNumberId": settings.vapi_phone_number_id,
+                "assistantId": settings.assistant_id,
+                "phoneNumberId": settings.phone_number_id,
                 "customer": {"number": phone.replace(" ", ""), **({"name": name} if name else {})},
                 "assistantOverrides": {"variableValues": {"message": message, "name": name}},
                 "metadata": {
@@ -212,7 +189,7 @@ def reminders_on(app: Duly) -> Reminders:
                 },
             },
             headers={**attempt_headers(attempt), **secret},
-            timeout=settings.vapi_timeout_seconds,
+            timeout=settings.timeout_seconds,
         ).json()
         call_id = answer.get("id") if isinstance(answer, dict) else None
         if not isinstance(call_id, str) or not 0 < len(call_id) <= CALL_ID_LIMIT:
@@ -220,10 +197,4 @@ def reminders_on(app: Duly) -> Reminders:
         log.info("Call initiated for reminder %s", attempt.id, extra={"itemId": attempt.id, "vapiCallId": call_id})
         return {"vapi_call_id": call_id}
 
-    app.apps["reminders"] = reminders = Reminders(app, remind)
-    return reminders
-
-
-app = Duly()
-reminders = reminders_on(app)
-remind = reminders.task
+    return Reminders(app, remind)

@@ -17,9 +17,9 @@ from rich.table import Table
 from rich.text import Text
 
 from duly.app import Duly
+from duly.apps.demo.chronicle import Chronicle, Event
+from duly.apps.demo.scene import Scene
 from duly.cli import words
-from duly.cli.demo.chronicle import Chronicle, Event
-from duly.cli.demo.scene import Scene
 from duly.errors import DulyError
 from duly.read import Row
 

@@ -1,30 +1,4 @@
-"""Birthday messages at nine in the morning of each person's own time, which survive a day of downtime.
-
-    from duly.apps.birthdays import birthdays
-    birthdays.add("user-456", "Ana", "Horvat", birthday="1990-03-15", zone="Europe/Zagreb")
-
-    WEBHOOK_URL=https://… duly worker duly.apps.birthdays:app      # on as many servers as you like
-
-`birthdays_on(app)` puts the same on an app of your own. A person is a yearly schedule; an event is its next time, and
-then an item:
-
-    PENDING ──▶ PROCESSING ──▶ COMPLETED
-                  │    ▲
-                  ▼    │  a minute later, twice
-                 FAILED                      after the third it stays there, in review
-
-This is "Failure Recovery", better in five ways:
-
-- Next year's event is not made after this year's has succeeded, which forgets a person when a process dies in between:
-  the schedule moves on in the transaction that makes the item, and exists whatever becomes of it.
-- FAILED events are really tried again, and those of a process that died while PROCESSING run elsewhere in seconds.
-- Recovery is no run at start-up: whatever is due is due, after five minutes and after five days.
-- A person's zone and the 29th of February are rules, not a timestamp that was computed a year ahead with the daylight
-  saving rules of that day.
-- Due is what the database's clock says.
-
-The year of birth is not kept: nothing needs it.
-"""
+"""People, their events, and the task that greets them."""
 
 from __future__ import annotations
 
@@ -37,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
+from duly.apps.birthdays.settings import QUEUE, Settings
 from duly.codec import decode
 from duly.errors import ConfigError, ItemNotFound
 from duly.model import LIVE, Item, Schedule
@@ -80,9 +55,10 @@ class Event(Struct, frozen=True, kw_only=True):
 
 
 class Birthdays:
-    def __init__(self, app: Duly, task: Task[..., Any]) -> None:
+    def __init__(self, app: Duly, task: Task[..., Any], settings: Settings) -> None:
         self.app = app
         self.task = task
+        self.settings = settings
 
     def add(
         self,
@@ -194,23 +170,23 @@ class Birthdays:
             zone_named(zone)
         except ValueError as error:
             raise InputError("zone", str(error).removeprefix("zone: ")) from None
-        rule = Yearly(_day(birthday), self.app.settings.birthdays_at, leap=_leap(leap))
+        rule = Yearly(_day(birthday), self.settings.at, leap=_leap(leap))
         return {"key": _key(checked_key(person_id), owner), "rule": rule, "zone": zone, "catch_up": "all", **args}
 
 
-def birthdays_on(app: Duly) -> Birthdays:
+def install(app: Duly, settings: Settings) -> Birthdays:
     """Register the task `birthday` on this app."""
     try:
-        Yearly("01-01", app.settings.birthdays_at)
+        Yearly("01-01", settings.at)
     except ValueError as error:
         raise ConfigError(f"birthdays_{error}") from None
 
-    @app.task(queue="birthdays", retry=Backoff(base=60, factor=1, tries=3), label="event")
+    @app.task(queue=QUEUE, retry=Backoff(base=60, factor=1, tries=3), label="event")
     def birthday(person_id: PersonId, first_name: Name, last_name: Name, attempt: Attempt) -> None:
         """Tell the webhook."""
         about = {"eventId": attempt.id, "userId": person_id}
         try:
-            _send(app, person_id, f"Hey, {first_name} {last_name} it's your birthday", attempt)
+            _send(settings, person_id, f"Hey, {first_name} {last_name} it's your birthday", attempt)
         except Throttled:
             raise
         except Exception as error:
@@ -220,19 +196,17 @@ def birthdays_on(app: Duly) -> Birthdays:
         minutes = int((app.clock.now() - attempt.planned_at).total_seconds() // 60)
         log.info("Event processed successfully", extra={**about, "latenessMinutes": minutes})
 
-    app.apps["birthdays"] = birthdays = Birthdays(app, birthday)
-    return birthdays
+    return Birthdays(app, birthday, settings)
 
 
-def _send(app: Duly, person_id: str, message: str, attempt: Attempt) -> None:
-    settings = app.settings
-    if not settings.birthdays_webhook_url:
+def _send(settings: Settings, person_id: str, message: str, attempt: Attempt) -> None:
+    if not settings.webhook_url:
         raise ConfigError("birthdays_webhook_url: say where greetings go, such as WEBHOOK_URL=https://example.com/hook")
     post_json(
-        settings.birthdays_webhook_url,
+        settings.webhook_url,
         {"message": message, "idempotencyKey": attempt.key, "eventId": attempt.id, "userId": person_id},
         headers=attempt_headers(attempt),
-        timeout=settings.birthdays_timeout_seconds,
+        timeout=settings.timeout_seconds,
     )
 
 
@@ -309,8 +283,3 @@ def simulated(birthdays: Birthdays, _: Simulation, people: int) -> None:
         }
         for n in range(people)
     )
-
-
-app = Duly()
-birthdays = birthdays_on(app)
-birthday = birthdays.task

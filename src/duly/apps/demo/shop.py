@@ -10,7 +10,9 @@ from typing import Any
 from uuid import uuid4
 
 from duly.app import Duly
-from duly.config import load
+from duly.apps.messages import Settings
+from duly.apps.messages.broker import trouble
+from duly.config import section
 
 log = logging.getLogger("duly.demo")
 
@@ -27,24 +29,15 @@ def queues() -> dict[str, str]:
 
 def reachable() -> str | None:
     """The broker that the settings name, if it is there; None without one, or without a client for it."""
-    url = load().rabbitmq_url
-    try:
-        import pika
-
-        parameters = pika.URLParameters(url)
-        parameters.socket_timeout = parameters.stack_timeout = 2
-        logging.getLogger("pika").setLevel(logging.CRITICAL)
-        pika.BlockingConnection(parameters).close()
-    except Exception:  # whatever keeps us from it, the demo goes on without
-        return None
-    return url
+    url = section(Settings).rabbitmq_url
+    return url if trouble(url) is None else None
 
 
 class Shop:
     """Takes orders, and sends those that it cannot handle to the retry service."""
 
     def __init__(self, app: Duly, url: str) -> None:
-        self._settings = app.settings
+        self._settings = app.section(Settings)
         self._url = url
         self._orders = f"duly-demo-{os.getpid()}.orders"
         self._over = threading.Event()

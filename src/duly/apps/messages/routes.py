@@ -5,34 +5,28 @@ from __future__ import annotations
 from base64 import b64decode
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
+from duly.apps.messages import plugin
+from duly.apps.messages.schemas import MessageEdit, MessageOut, MessageStoryOut
+from duly.apps.messages.service import MessageRetry
 from duly.errors import InputError, ItemNotFound
 from duly.people import Principal
 from duly.read import OwnedRow
 from duly.web.auth import Reader, Writer, owner_for
-from duly.web.desk import At, Desk, IdempotencyKey
-from duly.web.routes.apps import app_named
+from duly.web.desk import At, Desk, IdempotencyKey, serving
 from duly.web.routes.items import find as find_item
-from duly.web.schemas import (
-    After,
-    Changed,
-    Id,
-    MessageEdit,
-    MessageOut,
-    MessageStoryOut,
-    Page,
-    PageSize,
-    State,
-    WordFilter,
-)
+from duly.web.schemas import After, Changed, Id, Page, PageSize, State, WordFilter
 
 router = APIRouter(prefix="/api/messages", tags=["messages"])
+
+Here = Annotated[MessageRetry, Depends(serving(plugin))]
 
 
 @router.get("", response_model=Page[MessageOut])
 def list_messages(
     desk: At,
+    messages: Here,
     principal: Reader,
     state: Annotated[State | None, Query()] = None,
     queue: WordFilter = None,
@@ -41,50 +35,51 @@ def list_messages(
     after: After = None,
 ) -> Any:
     """Messages that wait, were sent back or are in review, newest first."""
-    messages, owner = app_named(desk, "messages"), owner_for(principal, None)
+    owner = owner_for(principal, None)
     bound = ["messages", owner, state, queue, message_id]
     before = desk.cursors.read(after, bound)
-    rows = messages.page(owner, message_id=message_id, queue=queue, state=state, before=before, most=page_size + 1)
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(messages.shown(row, True)))
+    rows = messages.queries.page(
+        owner, message_id=message_id, queue=queue, state=state, before=before, most=page_size + 1
+    )
+    return desk.page(
+        rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(messages.queries.shown(row, True))
+    )
 
 
 @router.get("/{item_id}", response_model=MessageStoryOut)
-def show_message(item_id: Id, desk: At, principal: Reader) -> Any:
+def show_message(item_id: Id, desk: At, messages: Here, principal: Reader) -> Any:
     """One message with its story, its properties and a look at its payload."""
-    messages = app_named(desk, "messages")
-    shown = messages.shown(_find(desk, principal, item_id))
+    shown = messages.queries.shown(_find(desk, messages, principal, item_id))
     return {**desk.masked(shown), "tries": desk.app.read.story(item_id).tries}
 
 
 @router.patch("/{item_id}", response_model=MessageStoryOut)
-def edit_message(item_id: Id, edit: MessageEdit, desk: At, principal: Writer) -> Any:
+def edit_message(item_id: Id, edit: MessageEdit, desk: At, messages: Here, principal: Writer) -> Any:
     """Another queue, payload or headers, for a message that waits or is in review."""
-    messages = app_named(desk, "messages")
-    _find(desk, principal, item_id)
-    messages.edit(item_id, **_changes(edit), actor=principal.user_id)
-    return show_message(item_id, desk, principal)
+    _find(desk, messages, principal, item_id)
+    messages.review.edit(item_id, **_changes(edit), actor=principal.user_id)
+    return show_message(item_id, desk, messages, principal)
 
 
 @router.post("/{item_id}/send", response_model=Changed)
 def send_message(
-    item_id: Id, request: Request, desk: At, principal: Writer, edit: MessageEdit | None = None,
+    item_id: Id, request: Request, desk: At, messages: Here, principal: Writer, edit: MessageEdit | None = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:  # fmt: skip
     """Publish it now, whatever its count: to its queue or another, as it is or changed."""
-    messages = app_named(desk, "messages")
 
     def act(connection: Any) -> tuple[int, Any]:
-        _find(desk, principal, item_id)
+        _find(desk, messages, principal, item_id)
         changes = _changes(edit) if edit else {}
-        messages.resend(item_id, **changes, actor=principal.user_id, connection=connection)
+        messages.review.resend(item_id, **changes, actor=principal.user_id, connection=connection)
         return 200, {"ids": [item_id]}
 
     return desk.once(principal, idempotency_key, request, edit, act)
 
 
-def _find(desk: Desk, principal: Principal, item_id: int) -> OwnedRow:
+def _find(desk: Desk, messages: MessageRetry, principal: Principal, item_id: int) -> OwnedRow:
     row = find_item(desk, principal, item_id)
-    if row.task != app_named(desk, "messages").task.name:
+    if row.task != messages.task.name:
         raise ItemNotFound(f"there is no message {item_id}")
     return row
 

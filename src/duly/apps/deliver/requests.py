@@ -1,23 +1,4 @@
-"""HTTP requests that fall due: any program in any language has its endpoint called, later and until it works.
-
-    from duly.apps.deliver import http
-    http.put(url="https://shop.example/hooks/renew", body={"order": 7}, at="2026-12-01T09:00+01:00")
-
-    duly worker duly.apps.deliver:app          # on as many servers as you like
-
-`http_on(app)` puts the same task on an app of your own. How a try ends:
-
-    2xx                                 done; the status and the answer are the item's result
-    429, 503 with Retry-After           again when the server says; not a failure
-    the rest of `retry_statuses`        a failure: again after 60, 120, 240, 480 seconds, five tries in all
-    time-out, broken connection         the same
-    any other status, redirects too     to review at once
-    an address that is not public       to review at once, unless DULY_OUTBOUND_ALLOW allows it
-
-Every try carries the same `Idempotency-Key`, so a receiver can tell a retry from a second request. URLs are arguments,
-written by who knows whom: the guard refuses at put what can be told without a resolver, and looks again at the very
-address that is connected to. Values of headers are kept with the item and are in no error and no log.
-"""
+"""The task `http`: what it may be asked to send, and how a try ends."""
 
 from __future__ import annotations
 
@@ -27,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from duly import Attempt, Backoff, Duly, GiveUp, InputError, codec
-from duly.config import Settings
+from duly.apps.deliver.settings import Settings
 from duly.outbound import signature
 from duly.outbound.guard import Guard
 from duly.outbound.http import BadAnswer, Response, attempt_headers, check_header, checked_url, request
@@ -56,9 +37,8 @@ Timeout = Annotated[float, Meta(ge=0.1, le=LONGEST)]
 Statuses = Annotated[tuple[Annotated[int, Meta(ge=300, le=599)], ...], Meta(max_length=100)]
 
 
-def http_on(app: Duly) -> Task[..., Any]:
+def install(app: Duly, settings: Settings) -> Task[..., Any]:
     """Register the task `http` on this app."""
-    settings = app.settings
     guard = Guard(settings.outbound_allow.split(","))
 
     def check(args: dict[str, Any]) -> None:
@@ -82,7 +62,7 @@ def http_on(app: Duly) -> Task[..., Any]:
         """Send the request. A body of None is none at all."""
         text = None if body is None else codec.encode(body)
         try:
-            signed = {signature.HEADER: _signature(app, text or b"")} if sign else {}
+            signed = {signature.HEADER: _signature(app, settings, text or b"")} if sign else {}
             response = request(
                 method,
                 url,
@@ -95,7 +75,7 @@ def http_on(app: Duly) -> Task[..., Any]:
             )
         except InputError as error:  # a worker with other settings than whoever put this
             raise GiveUp(str(error)) from None
-        return {"status": response.status, "body": _told(response, settings.max_result_bytes // 2)}
+        return {"status": response.status, "body": _told(response, app.settings.max_result_bytes // 2)}
 
     return http
 
@@ -127,8 +107,8 @@ def _secret(settings: Settings) -> str:
     return settings.signing_secret
 
 
-def _signature(app: Duly, text: bytes) -> str:
-    return signature.sign(_secret(app.settings), text, app.clock.now().timestamp())
+def _signature(app: Duly, settings: Settings, text: bytes) -> str:
+    return signature.sign(_secret(settings), text, app.clock.now().timestamp())
 
 
 def _told(response: Response, most: int) -> Any:
@@ -143,7 +123,3 @@ def _told(response: Response, most: int) -> Any:
     except (BadAnswer, ValueError, RecursionError):
         pass
     return response.body.decode("utf8", "replace")[: min(EXCERPT, most // 8)]
-
-
-app = Duly()
-http = http_on(app)

@@ -10,8 +10,8 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta, Struct
 
 from duly import GiveUp, InputError
+from duly.apps.catalog.settings import Settings
 from duly.codec import convert
-from duly.config import Settings
 from duly.outbound.http import BadAnswer, OutboundError, post_json
 
 
@@ -37,13 +37,13 @@ class CallRefused(OutboundError):
 
 def ask(settings: Settings, skus: Sequence[str]) -> Found:
     """What the API says about these, by SKU; the same trouble for all of them when it says nothing."""
-    secret = {"Authorization": f"Bearer {settings.catalog_api_key}"} if settings.catalog_api_key else {}
+    secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
     try:
         answer = post_json(
-            f"{settings.catalog_base_url.rstrip('/')}/catalog/batch",
+            f"{settings.base_url.rstrip('/')}/catalog/batch",
             {"skus": skus},
             headers=secret,
-            timeout=settings.catalog_timeout_seconds,
+            timeout=settings.timeout_seconds,
         ).json()
         products = answer.get("products") if isinstance(answer, dict) else None
         if not isinstance(products, list):

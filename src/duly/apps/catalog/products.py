@@ -1,33 +1,4 @@
-"""A catalog kept in step with its supplier: every product once a day, evenly over 24 hours, failures apart.
-
-    from duly.apps.catalog import catalog
-    catalog.publish("user-1", "65-12345-1")
-
-    DULY_CATALOG_BASE_URL=https://… duly worker duly.apps.catalog:app        # on as many servers as you like
-
-`catalog_on(app)` puts the same on an app of your own. A product is a schedule that got the emptiest of 24 slots when it
-was published, for good; at its hour it becomes an item:
-
-    :00  main lane    all active products of the slot, whatever failed before: always as many
-    :30  retry lane   six times a day, at most 50 of those that failed: fewest failures first, then oldest
-
-    pending ──▶ syncing ──▶ success             unchanged ones are counted, and nothing follows from them
-                  │    ▲
-                  ▼    │ next window
-                 failed ──▶ deactivated         five in a row, over days; a person reactivates
-
-Both share one limit, 2 calls in any minute over all workers, and a call asks for 10 products.
-
-This is the "Boeing Sync Scheduler", better in four ways:
-
-- A product gets its slot where it is counted, so that concurrent publishing stays even.
-- What still waits of yesterday is superseded by today's sync, not doubled, and its failures count on.
-- One dispatcher is not trusted to be the only one, and nobody resets stuck rows once an hour: what a dead worker had is
-  taken over in seconds, and the half hour is a deadline for calls that hang.
-- 429 is nobody's failure.
-
-Its walk-through counts five failures by 22:30, where its own order, fewest failures first, gives four.
-"""
+"""Products as people see them, and the task that syncs them."""
 
 from __future__ import annotations
 
@@ -40,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, Fingerprint, InputError, Limit, Skip, Slots, Windows
-from duly.apps.capacity import CatalogSettings, plan, recommend
-from duly.apps.supplier import Found, Offer, ask
+from duly.apps.catalog.capacity import CatalogSettings
+from duly.apps.catalog.settings import Settings
+from duly.apps.catalog.supplier import Found, Offer, ask
 from duly.codec import decode
 from duly.errors import ConfigError, ItemNotFound
 from duly.model import Item, Schedule, cut
@@ -51,8 +23,6 @@ from duly.task import Task
 
 if TYPE_CHECKING:
     from duly.sim import Simulation
-
-__all__ = ["Catalog", "CatalogSettings", "Product", "catalog_on", "plan", "recommend", "simulated"]
 
 ERROR_LIMIT = 500
 
@@ -87,12 +57,14 @@ class Product(Struct, frozen=True, kw_only=True):
 
 
 class Catalog:
-    def __init__(self, app: Duly, task: Task[..., Any], settings: CatalogSettings) -> None:
+    def __init__(
+        self, app: Duly, task: Task[..., Any], settings: CatalogSettings, ask: Callable[[Sequence[str]], Found]
+    ) -> None:
         self.app = app
         self.task = task
         self.settings = settings
         self.rule = Slots(settings.hour_buckets)
-        self.ask: Callable[[Sequence[str]], Found] = partial(ask, app.settings)
+        self.ask = ask
 
     def publish(self, user_id: str, sku: str, owner: str | None = None, connection: Any = None) -> Product:
         """Sync this product every day, at the hour that has the fewest; publishing twice is publishing once."""
@@ -171,30 +143,28 @@ class Catalog:
         return [_product(schedule, items.get(schedule.last_item or 0)) for schedule in schedules]
 
 
-def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: CatalogSettings | None = None) -> Catalog:
-    """Register the task `catalog.sync` on this app.
-
-    `on_change` is put for each product whose price, quantity or stock changed, in the transaction that says so: a task
-    that takes user_id, sku, price, quantity and in_stock.
-    """
-    settings = settings or CatalogSettings.of(app.settings)
+def install(
+    app: Duly, settings: Settings, on_change: Task[..., Any] | None = None, tuning: CatalogSettings | None = None
+) -> Catalog:
+    """Register the task `catalog.sync` on this app; see `catalog_on`."""
+    tuning = tuning or CatalogSettings.of(settings)
     if on_change is not None:
         on_change.checked_args(_news(Listing("user", "sku"), Offer("sku", 1.0, 1, True)))
     try:
-        windows = Windows(settings.retry_windows, cap=settings.retry_limit)
-        limit = Limit("boeing", settings.calls_per_minute, per="1m")
-        Slots(settings.hour_buckets)
+        windows = Windows(tuning.retry_windows, cap=tuning.retry_limit)
+        limit = Limit("boeing", tuning.calls_per_minute, per="1m")
+        Slots(tuning.hour_buckets)
     except ValueError as error:
         raise ConfigError(f"catalog: {error}") from None
 
     @app.task(
         name="catalog.sync",
         queue="catalog",
-        batch=settings.batch_size,
+        batch=tuning.batch_size,
         limits=limit,
         retry=windows,
-        breaker=settings.max_consecutive_failures,
-        deadline=settings.stuck_threshold,
+        breaker=tuning.max_consecutive_failures,
+        deadline=tuning.stuck_threshold,
     )
     def sync(rows: list[Listing], attempts: list[Attempt]) -> list[Any]:
         """Ask for these products in one call; one outcome for each."""
@@ -214,7 +184,7 @@ def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: Cat
                 outcomes.append(offer or BadAnswer(f"the answer does not have {row.sku!r}"))
         return outcomes
 
-    app.apps["catalog"] = catalog = Catalog(app, sync, settings)
+    catalog = Catalog(app, sync, tuning, partial(ask, settings))
     return catalog
 
 
@@ -312,8 +282,3 @@ def simulated(catalog: Catalog, world: Simulation, products: int) -> None:
     catalog.ask = answer
     world.answer = world.call
     catalog.publish_many({"user_id": "simulated", "sku": f"SKU-{n:06}"} for n in range(products))
-
-
-app = Duly()
-catalog = catalog_on(app)
-sync = catalog.task

@@ -13,10 +13,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from duly.app import load_app
-from duly.cli.demo import shop
-from duly.cli.demo.provider import Provider
-from duly.cli.demo.scene import Scene
-from duly.cli.demo.view import view
+from duly.apps.demo import shop
+from duly.apps.demo.provider import Provider
+from duly.apps.demo.scene import Scene
+from duly.apps.demo.view import view
 from duly.cli.run import ending
 from duly.cli.serve import serving
 from duly.config import imposed
@@ -44,7 +44,7 @@ def run_demo(seconds: float | None) -> None:
         app = load_app(REMINDERS)
         stack.callback(app.close)
         if broker:
-            from duly.apps.message_retry import message_retry_on
+            from duly.apps.messages import message_retry_on
 
             message_retry_on(app)
             stack.enter_context(shop.Shop(app, broker))

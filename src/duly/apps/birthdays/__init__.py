@@ -1,0 +1,74 @@
+"""Birthday messages at nine in the morning of each person's own time, which survive a day of downtime.
+
+    from duly.apps.birthdays import birthdays
+    birthdays.add("user-456", "Ana", "Horvat", birthday="1990-03-15", zone="Europe/Zagreb")
+
+    WEBHOOK_URL=https://… duly worker duly.apps.birthdays:app      # on as many servers as you like
+
+`birthdays_on(app)` puts the same on an app of your own. A person is a yearly schedule; an event is its next time, and
+then an item:
+
+    PENDING ──▶ PROCESSING ──▶ COMPLETED
+                  │    ▲
+                  ▼    │  a minute later, twice
+                 FAILED                      after the third it stays there, in review
+
+This is "Failure Recovery", better in five ways:
+
+- Next year's event is not made after this year's has succeeded, which forgets a person when a process dies in between:
+  the schedule moves on in the transaction that makes the item, and exists whatever becomes of it.
+- FAILED events are really tried again, and those of a process that died while PROCESSING run elsewhere in seconds.
+- Recovery is no run at start-up: whatever is due is due, after five minutes and after five days.
+- A person's zone and the 29th of February are rules, not a timestamp that was computed a year ahead with the daylight
+  saving rules of that day.
+- Due is what the database's clock says.
+
+The year of birth is not kept: nothing needs it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly import Duly
+from duly.apps import alone
+from duly.apps.birthdays.greetings import Birthdays, Event, Person, install, simulated
+from duly.apps.birthdays.settings import Settings, checks
+from duly.plugin import Plugin, Simulated
+from duly.task import Task
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    app: Duly
+    birthdays: Birthdays
+    birthday: Task[..., Any]
+
+__all__ = ["Birthdays", "Event", "Person", "Settings", "birthdays_on", "plugin", "simulated"]
+
+
+def _router() -> APIRouter:
+    from duly.apps.birthdays.routes import router
+
+    return router
+
+
+plugin = Plugin(
+    name="birthdays",
+    doc="Birthday messages at nine in the morning of each person's own time.",
+    settings=Settings,
+    install=install,
+    router=_router,
+    checks=checks,
+    views=("duly_events",),
+    simulation=Simulated(noun="people", count=10_000, fill=simulated),
+)
+
+
+def birthdays_on(app: Duly) -> Birthdays:
+    """Register the task `birthday` on this app."""
+    return plugin.on(app)
+
+
+def __getattr__(name: str) -> Any:
+    return alone(globals(), plugin, name, birthdays=lambda made: made, birthday=lambda made: made.task)

@@ -1,0 +1,68 @@
+"""People over HTTP: who is greeted, when, and how it went."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from duly.apps.birthdays import Birthdays, plugin
+from duly.apps.birthdays.schemas import PersonEdit, PersonIn, PersonOut, PersonStoryOut
+from duly.errors import InputError
+from duly.people import Principal
+from duly.web.auth import Reader, UserId, Writer, owner_for
+from duly.web.desk import At, IdempotencyKey, serving, values
+from duly.web.schemas import Name
+
+router = APIRouter(tags=["apps"])
+
+Here = Annotated[Birthdays, Depends(serving(plugin))]
+
+
+@router.post("/api/people", status_code=201, response_model=PersonOut)
+def add_person(
+    new: PersonIn,
+    request: Request,
+    desk: At,
+    birthdays: Here,
+    principal: Writer,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Greet someone every year at nine in the morning of their own time."""
+
+    def act(connection: Any) -> tuple[int, Any]:
+        given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
+        person = birthdays.add(*given, owner=principal.owner, connection=connection)
+        desk.note(principal, "person.added", f"person:{new.id}", {}, connection)
+        return 201, PersonOut.model_validate(person)
+
+    return desk.once(principal, idempotency_key, request, new, act)
+
+
+@router.get("/api/people/{person:path}", response_model=PersonStoryOut)
+def show_person(person: Name, desk: At, birthdays: Here, principal: Reader, user_id: UserId = None) -> Any:
+    """Someone, with the event to come and those that were."""
+    owner = _owner(principal, user_id)
+    found = birthdays.get(person, owner)
+    return desk.masked({**values(found), "events": list(birthdays.events(person, owner=owner))})
+
+
+@router.patch("/api/people/{person:path}", response_model=PersonOut)
+def change_person(person: Name, edit: PersonEdit, birthdays: Here, principal: Writer, user_id: UserId = None) -> Any:
+    """Another name, birthday or zone; the event to come moves along."""
+    fields = {name: getattr(edit, name) for name in edit.model_fields_set if getattr(edit, name) is not None}
+    if not fields:
+        raise InputError("body", "says nothing to change")
+    owner = _owner(principal, user_id)
+    return birthdays.change(person, actor=principal.user_id, owner=owner, **fields)
+
+
+@router.delete("/api/people/{person:path}", status_code=204)
+def remove_person(person: Name, desk: At, birthdays: Here, principal: Writer, user_id: UserId = None) -> None:
+    """No more greetings."""
+    birthdays.remove(person, actor=principal.user_id, owner=_owner(principal, user_id))
+
+
+def _owner(principal: Principal, user_id: str | None) -> str | None:
+    """The one whose people are meant; each has people of their own, under ids of their own."""
+    return principal.owner if user_id in (None, "me") else owner_for(principal, user_id)

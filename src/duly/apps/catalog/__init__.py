@@ -1,0 +1,101 @@
+"""A catalog kept in step with its supplier: every product once a day, evenly over 24 hours, failures apart.
+
+    from duly.apps.catalog import catalog
+    catalog.publish("user-1", "65-12345-1")
+
+    DULY_CATALOG_BASE_URL=https://… duly worker duly.apps.catalog:app        # on as many servers as you like
+
+`catalog_on(app)` puts the same on an app of your own. A product is a schedule that got the emptiest of 24 slots when it
+was published, for good; at its hour it becomes an item:
+
+    :00  main lane    all active products of the slot, whatever failed before: always as many
+    :30  retry lane   six times a day, at most 50 of those that failed: fewest failures first, then oldest
+
+    pending ──▶ syncing ──▶ success             unchanged ones are counted, and nothing follows from them
+                  │    ▲
+                  ▼    │ next window
+                 failed ──▶ deactivated         five in a row, over days; a person reactivates
+
+Both share one limit, 2 calls in any minute over all workers, and a call asks for 10 products.
+
+This is the "Boeing Sync Scheduler", better in four ways:
+
+- A product gets its slot where it is counted, so that concurrent publishing stays even.
+- What still waits of yesterday is superseded by today's sync, not doubled, and its failures count on.
+- One dispatcher is not trusted to be the only one, and nobody resets stuck rows once an hour: what a dead worker had is
+  taken over in seconds, and the half hour is a deadline for calls that hang.
+- 429 is nobody's failure.
+
+Its walk-through counts five failures by 22:30, where its own order, fewest failures first, gives four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from duly import Duly
+from duly.apps import alone
+from duly.apps.catalog.capacity import CatalogSettings, plan, recommend
+from duly.apps.catalog.products import Catalog, Product, install, simulated
+from duly.apps.catalog.settings import Settings, checks
+from duly.plugin import Plugin, Simulated
+from duly.task import Task
+
+if TYPE_CHECKING:
+    import click
+    from fastapi import APIRouter
+
+    app: Duly
+    catalog: Catalog
+    sync: Task[..., Any]
+
+__all__ = [
+    "Catalog",
+    "CatalogSettings",
+    "Product",
+    "Settings",
+    "catalog_on",
+    "plan",
+    "plugin",
+    "recommend",
+    "simulated",
+]
+
+
+def _router() -> APIRouter:
+    from duly.apps.catalog.routes import router
+
+    return router
+
+
+def _commands() -> Sequence[click.Command]:
+    from duly.apps.catalog.commands import plan
+
+    return (plan,)
+
+
+plugin = Plugin(
+    name="catalog",
+    doc="A catalog kept in step with its supplier, every product once a day.",
+    settings=Settings,
+    install=install,
+    router=_router,
+    commands=_commands,
+    checks=checks,
+    views=("duly_products",),
+    simulation=Simulated(noun="products", count=5_000, fill=simulated),
+)
+
+
+def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: CatalogSettings | None = None) -> Catalog:
+    """Register the task `catalog.sync` on this app.
+
+    `on_change` is put for each product whose price, quantity or stock changed, in the transaction that says so: a task
+    that takes user_id, sku, price, quantity and in_stock.
+    """
+    return plugin.adopt(app, install(app, app.section(Settings), on_change, settings))
+
+
+def __getattr__(name: str) -> Any:
+    return alone(globals(), plugin, name, catalog=lambda made: made, sync=lambda made: made.task)

@@ -1,0 +1,70 @@
+"""Products over HTTP: publish them, see how their syncs went, withdraw them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from duly.apps.catalog import Catalog, plugin
+from duly.apps.catalog.schemas import ProductIn, ProductOut
+from duly.errors import ItemNotFound
+from duly.people import Principal
+from duly.web.auth import Reader, UserId, Writer, owner_for
+from duly.web.desk import At, Desk, IdempotencyKey, serving
+from duly.web.problems import Problem
+from duly.web.schemas import After, Name, Page, PageSize
+
+router = APIRouter(tags=["apps"])
+
+Here = Annotated[Catalog, Depends(serving(plugin))]
+
+
+@router.get("/api/products", response_model=Page[ProductOut])
+def list_products(
+    desk: At, catalog: Here, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
+) -> Any:
+    """The products that are yours, by id."""
+    owner = owner_for(principal, user_id)
+    bound = ["products", owner]
+    place = desk.cursors.read(after, bound) or 0
+    rows = desk.app.schedules.owned(owner, task=catalog.task.name, after=place, most=page_size + 1)
+    return desk.page(catalog.seen(rows), page_size, lambda product: product.id, bound, lambda product: product)
+
+
+@router.post("/api/products", status_code=201, response_model=ProductOut)
+def publish_product(
+    new: ProductIn, request: Request, desk: At, catalog: Here, principal: Writer, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Sync a product every day; publishing twice is publishing once."""
+
+    def act(connection: Any) -> tuple[int, Any]:
+        user_id = _whose(principal, new.user_id)
+        product = catalog.publish(user_id, new.sku, None if principal.owner is None else user_id, connection)
+        _check_owner(desk, principal, product.id, new.sku, connection)
+        desk.note(principal, "product.published", f"schedule:{product.id}", {"sku": new.sku}, connection)
+        return 201, ProductOut.model_validate(product)
+
+    return desk.once(principal, idempotency_key, request, new, act)
+
+
+@router.delete("/api/products/{sku:path}", status_code=204)
+def withdraw_product(sku: Name, desk: At, catalog: Here, principal: Writer, user_id: UserId = None) -> None:
+    """Sync it no more."""
+    user_id = _whose(principal, user_id)
+    _check_owner(desk, principal, catalog.product(user_id, sku).id, sku)
+    catalog.withdraw(user_id, sku, actor=principal.user_id)
+
+
+def _whose(principal: Principal, user_id: str | None) -> str:
+    """The one whose product it is."""
+    if user_id in (None, "me", principal.user_id):
+        return principal.user_id
+    if not principal.is_admin:
+        raise Problem(403, "userId: only admins may act for others", "userId")
+    return str(user_id)
+
+
+def _check_owner(desk: Desk, principal: Principal, schedule_id: int, sku: str, connection: Any = None) -> None:
+    if desk.app.schedules.owned_one(schedule_id, owner_for(principal, None), connection) is None:
+        raise ItemNotFound(f"there is no product {sku!r:.80}")

@@ -1,0 +1,48 @@
+"""HTTP requests that fall due: any program in any language has its endpoint called, later and until it works.
+
+    from duly.apps.deliver import http
+    http.put(url="https://shop.example/hooks/renew", body={"order": 7}, at="2026-12-01T09:00+01:00")
+
+    duly worker duly.apps.deliver:app          # on as many servers as you like
+
+`http_on(app)` puts the same task on an app of your own. How a try ends:
+
+    2xx                                 done; the status and the answer are the item's result
+    429, 503 with Retry-After           again when the server says; not a failure
+    the rest of `retry_statuses`        a failure: again after 60, 120, 240, 480 seconds, five tries in all
+    time-out, broken connection         the same
+    any other status, redirects too     to review at once
+    an address that is not public       to review at once, unless DULY_OUTBOUND_ALLOW allows it
+
+Every try carries the same `Idempotency-Key`, so a receiver can tell a retry from a second request. URLs are arguments,
+written by who knows whom: the guard refuses at put what can be told without a resolver, and looks again at the very
+address that is connected to. Values of headers are kept with the item and are in no error and no log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly import Duly
+from duly.apps import alone
+from duly.apps.deliver.requests import install
+from duly.apps.deliver.settings import Settings
+from duly.plugin import Plugin
+from duly.task import Task
+
+if TYPE_CHECKING:
+    app: Duly
+    http: Task[..., Any]
+
+__all__ = ["Settings", "http_on", "plugin"]
+
+plugin = Plugin(name="deliver", doc="HTTP requests that fall due.", settings=Settings, install=install)
+
+
+def http_on(app: Duly) -> Task[..., Any]:
+    """Register the task `http` on this app."""
+    return plugin.on(app)
+
+
+def __getattr__(name: str) -> Any:
+    return alone(globals(), plugin, name, http=lambda made: made)

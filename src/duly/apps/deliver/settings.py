@@ -1,0 +1,17 @@
+"""What the `http` task has to know, and what `duly doctor` says about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from duly.plugin import Section, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Section):
+    """DULY_OUTBOUND_ALLOW and DULY_SIGNING_SECRET."""
+
+    outbound_allow: str = setting(
+        "", "What the http task may call beside public addresses: networks, addresses and host names, by commas."
+    )
+    signing_secret: str = setting("", "The key of Duly-Signature on what the http task sends.", secret=True)

@@ -1,0 +1,81 @@
+"""Messages that failed are published again to the queue they came from, later and later, until a person must look.
+
+    RABBITMQ_URL=amqp://broker duly retry-service        # as many as you like on PostgreSQL, one on SQLite
+
+    retry.scheduled ─▶ kept in the database ─▶ acknowledged ─▶ due ─▶ published to its queue ─▶ confirmed ─▶ done
+                                                                └─▶ retries used up ─▶ manual-review.pending + review
+
+A message is one row for good, found by its id: the same id with a higher count arms it again. With the same or a lower
+one it is a repetition and changes nothing while the row waits or runs; once its retry is out and confirmed it has
+failed again, whatever it says: its count is then the next one, so that a consumer that does not count loses nothing.
+Delays double: 2, 4, 8 … 60 seconds and up to one second of jitter.
+`message_retry_on(app)` puts the same on an app of your own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from duly import Duly
+from duly.apps import alone
+from duly.apps.messages.settings import Settings, checks, is_broker_named
+from duly.errors import ConfigError
+from duly.plugin import Plugin
+
+if TYPE_CHECKING:
+    import click
+    from fastapi import APIRouter
+
+    from duly.apps.messages.service import MessageRetry
+
+    app: Duly
+    messages: MessageRetry
+
+__all__ = ["Settings", "message_retry_on", "plugin"]
+
+
+def _install(app: Duly, settings: Settings) -> MessageRetry:
+    try:
+        from duly.apps.messages.service import install
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"the retry service needs {error.name}, which is not installed: pip install 'duly[rabbitmq]'"
+        ) from None
+    return install(app, settings)
+
+
+def _router() -> APIRouter:
+    from duly.apps.messages.routes import router
+
+    return router
+
+
+def _commands() -> Sequence[click.Command]:
+    from duly.apps.messages.commands import messages
+    from duly.apps.messages.process import retry_service
+
+    return (retry_service, messages)
+
+
+plugin = Plugin(
+    name="messages",
+    doc="A retry service between RabbitMQ queues.",
+    settings=Settings,
+    install=_install,
+    router=_router,
+    commands=_commands,
+    metrics=lambda service: service.metrics.collectors(),
+    checks=checks,
+    views=("duly_retry_queue",),
+    is_default=is_broker_named,
+)
+
+
+def message_retry_on(app: Duly) -> MessageRetry:
+    """Register the task `message_retry` on this app; its workers connect to the broker."""
+    return plugin.on(app)
+
+
+def __getattr__(name: str) -> Any:
+    return alone(globals(), plugin, name, messages=lambda made: made)

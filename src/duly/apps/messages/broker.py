@@ -1,0 +1,23 @@
+"""A look at whether a broker is there."""
+
+from __future__ import annotations
+
+import logging
+
+PATIENCE = 2  # seconds
+
+
+def trouble(url: str) -> str | None:
+    """What keeps us from this broker, in a line; None when it answers."""
+    try:
+        import pika
+
+        parameters = pika.URLParameters(url)
+        parameters.socket_timeout = parameters.stack_timeout = PATIENCE
+        logging.getLogger("pika").setLevel(logging.CRITICAL)
+        pika.BlockingConnection(parameters).close()
+    except ModuleNotFoundError as error:
+        return f"{error.name} is not installed: pip install 'duly[rabbitmq]'"
+    except Exception as error:  # pika has many ways to say that nobody is there
+        return f"it does not answer ({type(error).__name__})"
+    return None

@@ -1,0 +1,176 @@
+"""`duly messages`: what the retry service keeps, looked at and looked after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from duly.apps.messages.sides import side
+from duly.cli import options
+from duly.errors import InputError
+from duly.model import STATES
+
+
+@click.group()
+@options.service
+def messages() -> None:
+    """See, search and look after the messages of the retry service."""
+
+
+item = click.argument("item_id", type=int, metavar="ID")
+to_queue = click.option("--queue", metavar="NAME", help="Another queue to publish it to.")
+from_file = click.option(
+    "--payload", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
+    help="Another payload: the bytes of this file.",
+)  # fmt: skip
+with_headers = click.option(
+    "--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header to set; repeatable."
+)
+
+
+@messages.command("list")
+@click.option("--state", type=click.Choice(STATES), help="failed: in review.")
+@click.option("--queue", metavar="NAME", help="The queue they came from.")
+@click.option("--message-id", metavar="UUID")
+@click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
+@options.database_url
+@options.service
+@options.as_json
+@options.in_utc
+def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
+    """List messages, newest first."""
+    from duly.cli import words
+
+    with side() as place:
+        found = place.pages(limit, filters)
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("no messages fit")
+        return
+    console, now = words.console(), datetime.now(UTC)
+    is_roomy = console.width >= words.ROOMY
+    rows = []
+    for each in found:
+        due_at = _moment(each["due_at"])
+        row: list[Any] = [
+            str(each["id"]), words.cut(_plain(each["queue"]), 24), words.state(each["state"]),
+            f"{each['retry_count']}/{each['max_retries']}", words.short(due_at, now, in_utc),
+            words.relative(due_at, now),
+        ]  # fmt: skip
+        rows.append([*row, each["message_id"] or "", words.cut(_why(each), 80)] if is_roomy else row)
+    columns: list[Any] = [("id", "right"), "queue", "state", "retry", "due", ""]
+    if is_roomy:
+        columns += ["message", ""]
+    console.print(words.table(*columns, rows=rows, last=is_roomy))
+
+
+@messages.command("show")
+@item
+@options.database_url
+@options.service
+@options.as_json
+@options.in_utc
+def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
+    """Tell the story of a message: why it failed, when it is due, what it holds."""
+    from duly import codec
+    from duly.cli import words
+
+    with side() as place:
+        told = place.show(item_id)
+    if as_json:
+        words.print_json(told)
+        return
+    for name in ("id", "message_id", "queue", "state", "reason", "error"):
+        if told[name]:
+            click.echo(f"{name.replace('_', ' '):<12} {_plain(str(told[name]))}")
+    click.echo(f"{'due':<12} {_time(told['due_at'], in_utc)}")
+    click.echo(f"{'retries':<12} {told['retry_count']} of {told['max_retries']}")
+    for each in told["story"]:
+        click.echo(f"{'failed':<12} {_time(each['at'], in_utc)} retry {each['retry']} {_plain(each.get('reason', ''))}")
+    click.echo(f"{'properties':<12} {codec.encode(told['properties']).decode()}")
+    payload = told["payload"]
+    if payload["decoded"] is not None:
+        click.echo(f"{'decoded':<12} {codec.encode(payload['decoded']).decode()}")
+    click.echo(f"{'payload':<12} {payload['bytes']} bytes")
+    click.echo(payload["text"] if payload["text"] is not None else payload["hex"])
+
+
+@messages.command()
+@item
+@to_queue
+@from_file
+@with_headers
+@options.database_url
+@options.service
+def send(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
+    """Publish a message now, whatever its count: to its queue or another, as it is or changed."""
+    with side() as place:
+        place.change(item_id, True, _changes(queue, path, pairs))
+    click.echo(f"message {item_id} is on its way")
+
+
+@messages.command()
+@item
+@to_queue
+@from_file
+@with_headers
+@options.database_url
+@options.service
+def edit(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
+    """Change a message that waits or is in review."""
+    with side() as place:
+        place.change(item_id, False, _changes(queue, path, pairs))
+    click.echo(f"message {item_id} is changed")
+
+
+def _acts(name: str, doc: str, done: str) -> Callable[..., Any]:
+    @messages.command(name, help=doc)
+    @item
+    @options.database_url
+    @options.service
+    def act(item_id: int) -> None:
+        with side() as place:
+            place.act(name, item_id)
+        click.echo(f"message {item_id} {done}")
+
+    return act
+
+
+_acts("cancel", "Never publish a message that waits.", "is cancelled")
+_acts("expedite", "Publish a message that waits now; one in review, again.", "is due now")
+_acts("discard", "Take a message out of review for good.", "is discarded")
+
+
+def _changes(queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> dict[str, Any]:
+    headers = {}
+    for pair in pairs:
+        name, is_there, value = pair.partition("=")
+        if not is_there:
+            raise InputError("header", f"must be NAME=VALUE, got {pair!r}")
+        headers[name] = value
+    return {"queue": queue, "payload": None if path is None else path.read_bytes(), "headers": headers or None}
+
+
+def _why(told: dict[str, Any]) -> str:
+    return _plain((told["error"] or told["reason"] or "").partition("\n")[0])
+
+
+def _plain(text: str) -> str:
+    """Text of strangers, without what a terminal would take for an order."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
+
+
+def _time(at: Any, in_utc: bool) -> str:
+    from duly.cli import words
+
+    return words.full(_moment(at), datetime.now(UTC), in_utc)
+
+
+def _moment(at: Any) -> datetime:
+    return datetime.fromisoformat(at) if isinstance(at, str) else at

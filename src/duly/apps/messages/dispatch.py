@@ -1,0 +1,117 @@
+"""Messages out: what is due is published to its queue, or to a person's where its retries are used up."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Sequence
+
+from duly import Attempt, Duly, GiveUp, Snooze
+from duly.apps.messages.intake import Intake
+from duly.apps.messages.metrics import Metrics
+from duly.apps.messages.rows import Rows
+from duly.apps.messages.settings import Settings
+from duly.apps.messages.wire import Wire
+from duly.bridge.contract import clean
+from duly.bridge.message import Message
+from duly.bridge.properties import BadProperties
+from duly.bridge.publisher import Outgoing, Receipt
+from duly.errors import DulyError
+from duly.model import Verdict
+from duly.telemetry import is_tracing
+
+log = logging.getLogger("duly.bridge")
+
+
+class RetryFailed(DulyError):
+    """A message could not be published to its queue."""
+
+
+class Dispatch:
+    """Publishes what is due and decides what the broker's answer means for the row."""
+
+    def __init__(self, app: Duly, settings: Settings, rows: Rows, metrics: Metrics, wire: Wire, intake: Intake) -> None:
+        self._app = app
+        self._settings = settings
+        self._rows = rows
+        self._metrics = metrics
+        self._wire = wire
+        self._intake = intake
+
+    def send(self, rows: Sequence[Message], attempts: Sequence[Attempt]) -> list[Verdict | Exception | None]:
+        """Publish these, each to its queue or to review; what became of each."""
+        verdicts: list[Verdict | Exception | None] = [None] * len(rows)
+        out: list[tuple[int, Outgoing]] = []
+        is_traced = is_tracing()  # asked once: OpenTelemetry takes its time to say no
+        for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
+            if row.is_undecided and not row.is_sent_back:
+                verdicts[place] = self._intake.decide(row, attempt)
+                continue
+            try:
+                if reason := _why_review(row, attempt):
+                    if row.is_in_review:
+                        verdicts[place] = GiveUp(reason)
+                    else:
+                        out.append((place, self._for_review(row, attempt, reason)))
+                else:
+                    out.append((place, self._again(row, attempt, is_traced)))
+            except (BadProperties, ValueError) as error:
+                verdicts[place] = GiveUp(f"it cannot be published: {error}")
+        receipts = self._wire.publish([outgoing for _, outgoing in out])
+        left: list[tuple[int, Outgoing, str]] = []
+        for (place, _), receipt in zip(out, receipts, strict=True):
+            row, attempt = rows[place], attempts[place]
+            verdicts[place] = self._judge(row, attempt, receipt, _why_review(row, attempt))
+            is_last = attempt.number >= attempt.tries or receipt.what == "refused"
+            if isinstance(verdicts[place], RetryFailed) and is_last:
+                reason = clean(str(verdicts[place]), 1_000)
+                left.append((place, self._for_review(row, attempt, reason), reason))
+        for (place, _, reason), receipt in zip(left, self._wire.publish([each[1] for each in left]), strict=True):
+            verdicts[place] = self._judge(rows[place], attempts[place], receipt, reason)
+        return verdicts
+
+    def _judge(
+        self, row: Message, attempt: Attempt, receipt: Receipt, reason: str | None
+    ) -> Verdict | Exception | None:
+        """`reason` is why it went to review; None when it went to its own queue."""
+        label = self._rows.label_for(row.queue)
+        match receipt.what:
+            case "confirmed" if reason is None:
+                self._metrics.executed.labels(label, "success").inc()
+                self._metrics.drift.observe(self._lateness(attempt))
+                return None
+            case "confirmed":
+                if row.problem is None and row.is_exhausted:
+                    self._metrics.exhausted.labels(label).inc()
+                return GiveUp(reason)
+            case "unknown":
+                return Snooze(1.0)
+            case "not_sent" | "nacked":  # a broker that is away or full is not the message's fault
+                log.info("message %s waits: %s", attempt.id, receipt.why)
+                return Snooze(2.0 + random.random())  # noqa: S311
+            case _:
+                self._metrics.executed.labels(label, "failed").inc()
+                return RetryFailed(receipt.why)
+
+    def _lateness(self, attempt: Attempt) -> float:
+        is_first = attempt.number == 1 and not attempt.revivals
+        since = attempt.planned_at if is_first else attempt.due_at
+        return max((self._app.clock.now() - since).total_seconds(), 0.0)
+
+    def _again(self, row: Message, attempt: Attempt, is_traced: bool) -> Outgoing:
+        properties = row.again()
+        if is_traced and (trace := self._app.telemetry.follow(f"publish {row.queue}", attempt.item)):
+            properties = properties.with_headers({"traceparent": trace})
+        return Outgoing(attempt.id, row.queue, properties, row.body)
+
+    def _for_review(self, row: Message, attempt: Attempt, reason: str) -> Outgoing:
+        return Outgoing(attempt.id, self._settings.manual_review_queue, row.for_review(reason), row.body)
+
+
+def _why_review(row: Message, attempt: Attempt) -> str | None:
+    """Why this message goes to a person, not to its queue; None once a person has sent it back."""
+    if row.problem is not None:
+        return row.problem
+    if row.is_exhausted and not row.is_sent_back and not attempt.revivals:
+        return f"retries exhausted ({row.retry_count} of {row.max_retries}): {row.reason}"
+    return None

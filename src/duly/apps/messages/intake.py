@@ -1,0 +1,168 @@
+"""Messages in: what comes from the broker is read and made durable, or kept for a person where it cannot be retried."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import re
+from base64 import b64encode
+from collections.abc import Sequence
+from datetime import timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from duly import Attempt, Duly, Snooze, codec
+from duly.apps.messages.metrics import Metrics
+from duly.apps.messages.rows import TASK_RANK, Rows, label
+from duly.apps.messages.settings import Settings
+from duly.apps.messages.wire import Wire
+from duly.bridge import contract
+from duly.bridge.consumer import Delivery
+from duly.bridge.contract import Invalid, RetryRequest, clean
+from duly.bridge.message import Failure, Message, fitting, merged, original, prepared, told_count
+from duly.bridge.publisher import CONFIRMED, Outgoing
+from duly.errors import DulyError, StoreUnavailable
+from duly.model import Armed, NewItem, Verdict
+
+log = logging.getLogger("duly.bridge")
+
+# Seconds after which a message that came while its row was under way is looked at again.
+LOOK_AGAIN = 1.0
+
+_TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class Intake:
+    """Makes rows of deliveries. A row for each message, whatever it holds."""
+
+    def __init__(self, app: Duly, settings: Settings, rows: Rows, metrics: Metrics, wire: Wire) -> None:
+        self._app = app
+        self._settings = settings
+        self._rows = rows
+        self._metrics = metrics
+        self._wire = wire
+        self._marks = itertools.count(1)
+
+    def keep(self, deliveries: Sequence[Delivery]) -> None:
+        """Make these durable, all of them: what cannot be retried too, for a person to look at."""
+        items = [self._item_of(delivery) for delivery in deliveries]
+        try:
+            self._arm(items)
+        except StoreUnavailable:
+            raise
+        except DulyError as error:
+            # One of them is at fault; the others must not wait for it.
+            log.warning("%d messages could not be kept together: %s", len(items), error)
+            for delivery, item in zip(deliveries, items, strict=True):
+                try:
+                    self._arm([item])
+                except StoreUnavailable:
+                    raise
+                except DulyError as problem:
+                    self._arm([self._invalid_item(delivery, str(problem))])
+
+    def _arm(self, items: Sequence[NewItem]) -> None:
+        undecided = []
+        for item, armed in zip(items, self._armed(items), strict=True):
+            if armed.is_begun:
+                undecided.append(self._look_later(item))
+            elif armed.how == "known":
+                self._metrics.repeated.inc()
+        if undecided:
+            self._app.store.put(undecided)
+
+    def _armed(self, items: Sequence[NewItem]) -> list[Armed]:
+        rows: dict[str | None, NewItem] = {item.key: item for item in items}
+
+        def again(old: bytes, item: NewItem) -> NewItem:
+            assert item.version is not None
+            message = merged(old, item.args, item.version)
+            rows[item.key] = replace(self._rows.of(message, self._app.clock.now()), trace=item.trace)
+            return rows[item.key]
+
+        armed = self._app.store.arm(items, again)
+        for item, answer in zip(items, armed, strict=True):
+            if answer.how == "known":
+                continue
+            if item.version is None:
+                self._metrics.invalid.inc()
+            elif rows[item.key].rank == TASK_RANK:
+                self._metrics.scheduled.labels(label(item.queue)).inc()
+        return armed
+
+    def _look_later(self, item: NewItem) -> NewItem:
+        """It may have failed again before we noted that its retry was out: whoever runs this finds out."""
+        message = replace(msgspec.json.decode(item.args, type=Message), is_undecided=True)
+        later = self._app.clock.now() + timedelta(seconds=LOOK_AGAIN)
+        return replace(item, args=codec.encode(message), key=None, version=None, rank=TASK_RANK, due_at=later)
+
+    def decide(self, row: Message, attempt: Attempt) -> Verdict | None:
+        """Find out about a message that came while its row was under way; a verdict for what asks again later."""
+        item = self._rows.of(replace(row, is_undecided=False), self._app.clock.now())
+        try:
+            (armed,) = self._armed([replace(item, trace=attempt.item.trace)])
+        except DulyError as error:
+            log.info("message %s waits: %s", attempt.id, error)
+            return Snooze(LOOK_AGAIN)
+        if armed.is_begun:
+            return Snooze(LOOK_AGAIN)
+        if armed.how == "known":
+            self._metrics.repeated.inc()
+        return None
+
+    def _item_of(self, delivery: Delivery) -> NewItem:
+        try:
+            return self._item(delivery)
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # whatever is in a stranger's message, it is that message's fault alone
+            log.exception("a message could not be read")
+            return self._invalid_item(delivery, f"it could not be read: {type(error).__name__}: {error}")
+
+    def _item(self, delivery: Delivery) -> NewItem:
+        content_type = delivery.properties.text("content_type")
+        asked = Invalid(delivery.problem) if delivery.problem else contract.read(delivery.body, content_type)
+        if isinstance(asked, RetryRequest) and asked.queue == self._settings.retry_queue:
+            asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself")
+        if isinstance(asked, Invalid):
+            return self._invalid_item(delivery, asked.problem)
+        if len(delivery.body) > self._settings.message_max_bytes:
+            return self._invalid_item(delivery, f"it has {len(delivery.body):,} bytes, more than is kept of a message")
+        now = self._app.clock.now()
+        properties = original(delivery.properties, delivery.body)
+        most = self._settings.message_max_retries if asked.max_retries is None else asked.max_retries
+        count = max(asked.retry_count, told_count(properties, asked.message_id))
+        message = Message(
+            payload=b64encode(asked.payload).decode(),
+            queue=asked.queue,
+            message_id=asked.message_id,
+            retry_count=count,
+            max_retries=most,
+            reason=asked.reason,
+            properties=b64encode(properties.raw()).decode(),
+            story=[Failure(count, now, asked.reason[:500])],
+        )
+        trace = properties.header("traceparent")
+        is_trace = isinstance(trace, str) and _TRACE.fullmatch(trace)
+        return replace(self._rows.of(message, now), trace=trace if is_trace else None)
+
+    def _invalid_item(self, delivery: Delivery, problem: str) -> NewItem:
+        """A row for what nobody can retry, with its bytes."""
+        problem = clean(problem, 1_000)
+        if len(delivery.body) > self._settings.message_max_bytes:
+            # More than a row holds: the broker's review queue has all of it, the row only tells.
+            self._send_aside(delivery, problem)
+            message = Message(payload="", problem=problem, is_in_review=True)
+        else:
+            payload, raw = b64encode(delivery.body).decode(), b64encode(delivery.properties.raw()).decode()
+            message = Message(payload=payload, properties=raw, problem=problem)
+        return self._rows.invalid(message, self._app.clock.now())
+
+    def _send_aside(self, delivery: Delivery, problem: str) -> None:
+        properties = fitting(prepared(delivery.properties), {"x-review-reason": problem})
+        mark = -next(self._marks)
+        outgoing = Outgoing(mark, self._settings.manual_review_queue, properties, delivery.body)
+        (receipt,) = self._wire.publish([outgoing])
+        if receipt is not CONFIRMED:
+            raise StoreUnavailable(f"a message too large to keep could not be set aside: {receipt.why}")

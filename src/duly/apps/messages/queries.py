@@ -1,0 +1,78 @@
+"""Messages as people see and search them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from duly import Duly, InputError
+from duly.apps.messages.rows import TASK, own_queue
+from duly.apps.messages.settings import Settings
+from duly.bridge.decode import Decoder
+from duly.bridge.message import Message, preview
+from duly.bridge.properties import BadProperties
+from duly.model import State
+from duly.read import OwnedRow
+
+
+class Queries:
+    """Finds messages, and shows them with a look at what they hold."""
+
+    def __init__(self, app: Duly, settings: Settings) -> None:
+        self._app = app
+        self._decoder = Decoder(settings.message_descriptors, settings.message_types)
+
+    def page(
+        self,
+        owner: str | None,
+        *,
+        message_id: str | None = None,
+        queue: str | None = None,
+        state: State | None = None,
+        before: int | None = None,
+        most: int = 100,
+    ) -> list[OwnedRow]:
+        """Messages, newest first."""
+        if message_id is None:
+            wanted = None if queue is None else own_queue(queue)
+            return self._app.read.owned(owner, before=before, most=most, task=TASK, queue=wanted, state=state)
+        # There is one for each queue that it failed in.
+        named = _canonical(message_id)
+        ids = self._app.store.read("versioned", {"task": TASK, "low": f"{named} ", "high": f"{named}!"})
+        rows = [self._app.read.owned_item(item_id, owner) for (item_id,) in ids if before is None or item_id < before]
+        found = [row for row in rows if row is not None and state in (None, row.state)]
+        return [row for row in found if queue in (None, row.args["queue"])][:most]
+
+    def shown(self, row: OwnedRow, is_brief: bool = False) -> dict[str, Any]:
+        """A message for people to read; in lists without what costs time."""
+        message = msgspec.convert(row.args, Message)
+        body = message.body
+        try:
+            properties = message.kept.shown()
+        except BadProperties:
+            properties = {}
+        return {
+            "id": row.id,
+            "message_id": message.message_id,
+            "queue": message.queue,
+            "state": row.state,
+            "due_at": row.due_at,
+            "retry_count": message.retry_count,
+            "max_retries": message.max_retries,
+            "reason": message.reason or message.problem or "",
+            "error": row.last_error,
+            "first_failed_at": message.story[0].at if message.story else None,
+            "story": [msgspec.to_builtins(each, builtin_types=(datetime,)) for each in message.story],
+            "properties": properties,
+            "payload": {**preview(body), "decoded": None if is_brief else self._decoder.decode(message.queue, body)},
+        }
+
+
+def _canonical(message_id: str) -> str:
+    try:
+        return str(UUID(message_id))
+    except ValueError:
+        raise InputError("message_id", "must be a UUID") from None

@@ -1,0 +1,74 @@
+"""A message as an item: its key, its queue, its rank, and when its retry is due."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from duly import codec
+from duly.apps.messages.settings import Settings
+from duly.bridge.message import Message, key_of
+from duly.model import NewItem
+from duly.task import NAME
+
+TASK = QUEUE = "message_retry"
+# Retries are on time; what goes to a person may wait for them.
+TASK_RANK, REVIEW_RANK = 0, 10
+# Names of queues that have a queue and a label of their own; a stranger may send any number of others.
+OWN_NAMES = 500
+OTHERS = "others"
+
+
+class Rows:
+    """Makes items of messages."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.base = settings.message_base_delay_ms / 1000
+        self.cap = settings.message_max_delay_ms / 1000
+        self._names: set[str] = set()
+
+    def of(self, message: Message, now: datetime) -> NewItem:
+        """The row of a message that can be retried."""
+        assert message.message_id is not None
+        delay = 0.0 if message.is_exhausted else self.delay(message.retry_count)
+        return NewItem(
+            task=TASK,
+            queue=self.queue_for(message.queue),
+            args=codec.encode(message),
+            due_at=now + timedelta(seconds=delay),
+            key=key_of(message.message_id, message.queue),
+            version=message.retry_count,
+            rank=REVIEW_RANK if message.is_exhausted else TASK_RANK,
+        )
+
+    def invalid(self, message: Message, now: datetime) -> NewItem:
+        """The row of what nobody can retry: it goes to review, here and at the broker."""
+        return NewItem(task=TASK, queue=QUEUE, args=codec.encode(message), due_at=now, rank=REVIEW_RANK)
+
+    def delay(self, retry_count: int) -> float:
+        """Seconds until the next retry: doubling, capped, and up to a second of jitter."""
+        return float(min(self.base * 2 ** min(retry_count, 64), self.cap)) + random.random()  # noqa: S311 - spreads load, hides nothing
+
+    def queue_for(self, name: str) -> str:
+        """A queue of its own for each queue of the broker, to see, to pause and to be fair by, within reason."""
+        if name not in self._names:
+            if len(self._names) >= OWN_NAMES:
+                return f"{QUEUE}/{OTHERS}"
+            self._names.add(name)
+        return own_queue(name)
+
+    def label_for(self, name: str) -> str:
+        """What metrics call the queue of this name at the broker."""
+        return label(self.queue_for(name)) if name else OTHERS
+
+
+def own_queue(name: str) -> str:
+    """The queue here for a queue of the broker."""
+    is_plain = NAME.fullmatch(name) is not None and len(name) <= 150
+    return f"{QUEUE}/{name if is_plain else sha256(name.encode()).hexdigest()[:32]}"
+
+
+def label(queue: str) -> str:
+    """What metrics call a queue of ours."""
+    return queue.removeprefix(f"{QUEUE}/")

@@ -1,0 +1,108 @@
+"""The retry service on one app: its task, its life beside a worker, and the parts that do the work."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Sequence
+from typing import Any
+
+from duly import Attempt, Backoff, Duly, InputError
+from duly.apps.messages.dispatch import Dispatch
+from duly.apps.messages.intake import Intake
+from duly.apps.messages.metrics import Metrics
+from duly.apps.messages.queries import Queries
+from duly.apps.messages.review import Review
+from duly.apps.messages.rows import QUEUE, TASK, Rows
+from duly.apps.messages.settings import Settings
+from duly.apps.messages.wire import Wire
+from duly.bridge.consumer import Delivery
+from duly.bridge.contract import queue_problem
+from duly.bridge.message import Message
+from duly.bridge.properties import parse
+from duly.errors import ConfigError
+from duly.model import Verdict
+from duly.task import Task
+
+WINDOW = 100  # messages that are published before their confirms are waited for
+TRIES = 4  # to publish a message: its queue may be there again before a person must look
+
+
+class MessageRetry:
+    """The parts of the service. `start`, `rest`, `stop` and `ailing` are the worker's to call."""
+
+    def __init__(self, app: Duly, settings: Settings) -> None:
+        if settings.retry_queue == settings.manual_review_queue:
+            raise ConfigError("manual_review_queue: must not be the retry queue")
+        self.app = app
+        self.metrics = Metrics(app.telemetry.depths)
+        self.wire = Wire(settings)
+        self._rows = Rows(settings)
+        self._intake = Intake(app, settings, self._rows, self.metrics, self.wire)
+        self._dispatch = Dispatch(app, settings, self._rows, self.metrics, self.wire, self._intake)
+        self.task = self._register()
+        self.review = Review(app, settings, self.task)
+        self.queries = Queries(app, settings)
+
+    def _register(self) -> Task[..., Any]:
+        retry = Backoff(base=self._rows.base, cap=self._rows.cap, tries=TRIES)
+
+        # What is put here is published to whatever queue it names, so it comes from the broker or by code alone.
+        @self.app.task(
+            name=TASK, queue=QUEUE, batch=WINDOW, retry=retry, trusted=True, internal=True, deadline=900, check=_check
+        )
+        def message_retry(rows: list[Message], attempts: list[Attempt]) -> list[Verdict | Exception | None]:
+            return self.send(rows, attempts)
+
+        return message_retry
+
+    def keep(self, deliveries: Sequence[Delivery]) -> None:
+        """Make these durable, all of them: what cannot be retried too, for a person to look at."""
+        self._intake.keep(deliveries)
+
+    def send(self, rows: Sequence[Message], attempts: Sequence[Attempt]) -> list[Verdict | Exception | None]:
+        """Publish these, each to its queue or to review; what became of each."""
+        return self._dispatch.send(rows, attempts)
+
+    # -- life
+
+    def start(self) -> None:
+        """Connect, and go on connecting; returns at once."""
+        self.wire.start(self.keep, self._is_store_up)
+
+    def rest(self) -> None:
+        """Take no more messages in; what is due still goes out."""
+        self.wire.rest()
+
+    def stop(self) -> None:
+        self.wire.stop()
+
+    def ailing(self) -> str | None:
+        """What keeps messages from passing."""
+        return self.wire.trouble()
+
+    def _is_store_up(self) -> bool:
+        """Whether the database takes writes again: one that only answers would have us consume in vain."""
+        try:
+            self.app.check()
+            self.app.store.report(-1, 0, b"0")
+        except Exception:
+            return False
+        return True
+
+
+def install(app: Duly, settings: Settings) -> MessageRetry:
+    """Register the task `message_retry` on this app; its workers connect to the broker."""
+    service = MessageRetry(app, settings)
+    app.companions.append(service)
+    return service
+
+
+def _check(args: dict[str, Any]) -> None:
+    """What people may put by themselves: a message like any that arrives."""
+    try:
+        b64decode(args["payload"], validate=True)
+        parse(b64decode(args["properties"], validate=True)) if args["properties"] else None
+    except ValueError as error:
+        raise InputError("payload", f"must be base64: {error}") from None
+    if args["problem"] is None and (problem := queue_problem(args["queue"])):
+        raise InputError("queue", problem)

@@ -1,0 +1,94 @@
+"""Where the command line looks after messages: on a database, or through a service."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any, Protocol
+
+from duly.apps.messages import message_retry_on
+from duly.cli import options
+from duly.cli.sides import snake, translating
+from duly.errors import ItemNotFound
+
+
+class Side(Protocol):
+    """Where messages are looked after: here, or through a service."""
+
+    def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]: ...
+
+    def show(self, item_id: int) -> dict[str, Any]: ...
+
+    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None: ...
+
+    def act(self, act: str, item_id: int) -> None: ...
+
+
+class _Here:
+    """On the database that the settings name."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self._messages = message_retry_on(app)
+
+    def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            self._messages.queries.shown(row, is_brief=True)
+            for row in self._messages.queries.page(None, most=most, **filters)
+        ]
+
+    def show(self, item_id: int) -> dict[str, Any]:
+        row = self._app.read.owned_item(item_id, None)
+        if row is None or row.task != self._messages.task.name:
+            raise ItemNotFound(f"there is no message {item_id}")
+        return dict(self._messages.queries.shown(row))
+
+    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
+        act = self._messages.review.resend if is_sent else self._messages.review.edit
+        act(item_id, **changes, actor=options.actor())
+
+    def act(self, act: str, item_id: int) -> None:
+        self.show(item_id)
+        {"cancel": self._app.cancel, "expedite": self._app.retry, "discard": self._app.discard}[act](item_id)
+        self._app.note(options.actor(), f"message.{act}", f"item:{item_id}", {})
+
+
+class _There:
+    """Through a service."""
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+
+    def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]:
+        said = {"pageSize": min(most, 500), "messageId": filters.pop("message_id"), **filters}
+        return [snake(each) for each in islice(self._client.pages("/api/messages", said), most)]
+
+    def show(self, item_id: int) -> dict[str, Any]:
+        return snake(self._client.request("GET", f"/api/messages/{item_id}"))
+
+    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
+        payload = changes.pop("payload")
+        text = None if payload is None else b64encode(payload).decode()
+        body = {name: value for name, value in {**changes, "payloadBase64": text}.items() if value is not None}
+        if is_sent:
+            self._client.request("POST", f"/api/messages/{item_id}/send", body)
+        else:
+            self._client.request("PATCH", f"/api/messages/{item_id}", body)
+
+    def act(self, act: str, item_id: int) -> None:
+        self.show(item_id)
+        self._client.request("POST", f"/api/items/{item_id}/{'retry' if act == 'expedite' else act}")
+
+
+@contextmanager
+def side() -> Iterator[Side]:
+    """The one that the command line asks for."""
+    client = options.remote()
+    if client is None:
+        with options.opened() as app:
+            yield _Here(app)
+        return
+    with client, translating():
+        yield _There(client)

@@ -1,0 +1,70 @@
+"""Reminders that become phone calls: a page over the core.
+
+    from duly.apps.reminders import reminders
+    reminders.schedule("+385 1 234", "Dentist at 9", at="2026-12-01T09:00+01:00")
+
+    duly worker duly.apps.reminders:app        # on as many servers as you like
+
+`reminders_on(app)` puts the same on an app of your own. A reminder is an item; its states and fields are read from it:
+
+    scheduled ──▶ processing ──▶ completed
+                    │    ▲  └──▶ failed           tries used up, or the provider says that asking again cannot help
+                    ▼    │
+                  pending_retry                   after 60, 120, 240, … seconds; also when the provider is busy
+
+This is the scheduler of "Advanced Scheduler Patterns", better in four ways:
+
+- One execution key for all tries of a reminder goes out as `Idempotency-Key` and in the call's metadata. A key per
+  attempt defeats deduplication exactly when a call timed out but went through. The attempt's own key
+  (`{id}-{attempt}-{suffix}`, unique) goes along for the audit trail.
+- A worker wakes when a reminder is due. It neither polls ahead by the interval, which calls early, nor waits for the
+  next poll, which calls late; SCHEDULER_POLL_INTERVAL_SECONDS is only the safety net.
+- A claim is a lease: the reminders of a server that died are called by another within seconds, not left `processing`.
+- Due is what the database's clock says, so no server needs the right time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly import Duly
+from duly.apps import alone
+from duly.apps.reminders.calls import Reminder, Reminders, Status, install
+from duly.apps.reminders.settings import Settings, checks
+from duly.plugin import Plugin
+from duly.task import Task
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    app: Duly
+    reminders: Reminders
+    remind: Task[..., Any]
+
+__all__ = ["Reminder", "Reminders", "Settings", "Status", "plugin", "reminders_on"]
+
+
+def _router() -> APIRouter:
+    from duly.apps.reminders.routes import router
+
+    return router
+
+
+plugin = Plugin(
+    name="reminders",
+    doc="Reminders that become phone calls.",
+    settings=Settings,
+    install=install,
+    router=_router,
+    checks=checks,
+    views=("duly_reminders",),
+)
+
+
+def reminders_on(app: Duly) -> Reminders:
+    """Register the task `remind` on this app. Retries are the app's settings: 3 tries, 60 s and doubling by default."""
+    return plugin.on(app)
+
+
+def __getattr__(name: str) -> Any:
+    return alone(globals(), plugin, name, reminders=lambda made: made, remind=lambda made: made.task)

@@ -1,0 +1,45 @@
+"""Reminders over HTTP: have a phone called, and see where that stands."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from duly.apps.reminders import Reminders, plugin
+from duly.apps.reminders.schemas import ReminderIn, ReminderOut
+from duly.web.auth import Reader, Writer
+from duly.web.desk import At, IdempotencyKey, serving, values
+from duly.web.routes.items import find as find_item
+from duly.web.schemas import Id, PlacedOut
+
+router = APIRouter(tags=["apps"])
+
+Here = Annotated[Reminders, Depends(serving(plugin))]
+
+
+@router.post("/api/reminders", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})
+def schedule_reminder(
+    new: ReminderIn,
+    request: Request,
+    desk: At,
+    reminders: Here,
+    principal: Writer,
+    idempotency_key: IdempotencyKey = None,
+) -> Response:
+    """Have a phone called at a time and told something. 200: the key has this reminder already."""
+
+    def act(connection: Any) -> tuple[int, Any]:
+        key = principal.scoped(new.key) if new.key is not None else None
+        made = reminders.new(new.phone, new.message, new.at, key=key, owner=principal.owner)
+        placed = desk.place(principal, made, connection)
+        return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
+
+    return desk.once(principal, idempotency_key, request, new, act)
+
+
+@router.get("/api/reminders/{reminder_id}", response_model=ReminderOut)
+def show_reminder(reminder_id: Id, desk: At, reminders: Here, principal: Reader) -> Any:
+    """Where a reminder stands."""
+    find_item(desk, principal, reminder_id)
+    return desk.masked(values(reminders.get(reminder_id)))

@@ -1,0 +1,148 @@
+"""A plug-in: an app as one value, which says everything that the rest of duly has to know of it.
+
+    plugin = Plugin(name="sms", doc="…", settings=Settings, install=install, router=router, …)
+
+A package announces its plug-in in the entry-point group `duly.apps`, as duly's own apps do. The setting `apps` chooses
+which of them `duly up` and `duly serve` run, and `plugin.on(app)` puts one on an app of your own. Nothing outside a
+plug-in's package knows its name. docs/apps.md builds one from nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from msgspec import Struct
+
+from duly.errors import ConfigError, ItemNotFound
+from duly.section import Section, setting
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    import click
+    from fastapi import APIRouter
+    from prometheus_client.registry import Collector
+
+    from duly.app import Duly
+
+__all__ = ["Finding", "Plugin", "Section", "Simulated", "chosen", "plugins", "setting"]
+
+GROUP = "duly.apps"
+
+S = TypeVar("S", bound=Section)  # the plug-in's settings
+T = TypeVar("T")  # what it is on an app: the object that its routes, its commands and other code work with
+
+
+class Finding(Struct, frozen=True):
+    """Something that `duly doctor` has to say."""
+
+    level: Literal["ok", "warn", "bad"]  # bad: it keeps work from being done or kept; warn: it may surprise
+    subject: str
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated(Generic[T]):
+    """How `duly simulate` fills a virtual world for a plug-in."""
+
+    noun: str  # the option that says how many, such as products
+    count: int  # how many when nobody says
+    fill: Callable[[T, Any, int], None]  # called with the installed object, a `sim.Simulation` and how many
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Plugin(Generic[S, T]):
+    """An app that others can install, with everything that it adds.
+
+    The functions import what they need when they are called: a plug-in must be cheap to load, for the command line
+    loads all of them to know their commands, and what they need may not be installed (a web server, a broker's client).
+    """
+
+    # What people write in `apps`.
+    name: str
+    # One sentence about what it is for.
+    doc: str
+    # Its settings: a subclass of `Section`, whose names begin with a prefix of its own.
+    settings: type[S]
+    # Registers its tasks on an app, and returns the object that the rest of the plug-in works with.
+    install: Callable[[Duly, S], T]
+    # Its HTTP routes: a FastAPI router. `web.desk.serving(plugin)` gives a route the installed object.
+    router: Callable[[], APIRouter] | None = None
+    # Its commands, which become commands of `duly`.
+    commands: Callable[[], Sequence[click.Command]] = tuple
+    # Its metrics: collectors for the registry of the app that it was installed on.
+    metrics: Callable[[T], Iterable[Collector]] = lambda _: ()
+    # What `duly doctor` finds: it is given the settings, and how many items wait in each queue.
+    checks: Callable[[S, Mapping[str, int]], Iterable[Finding]] = lambda _, __: ()
+    # Names of the SQL views that tell of its rows in its own words.
+    views: tuple[str, ...] = ()
+    # How `duly simulate NAME` makes a world of it.
+    simulation: Simulated[T] | None = None
+    # Whether it is on where the setting `apps` names none.
+    is_default: Callable[[], bool] = lambda: True
+
+    def on(self, duly: Duly) -> T:
+        """Install it on this app, with the settings in force."""
+        return self.adopt(duly, self.install(duly, duly.section(self.settings)))
+
+    def adopt(self, duly: Duly, made: T) -> T:
+        """Have this app know what was installed on it, for the service and its metrics."""
+        if self.name in duly.plugins:
+            raise ConfigError(f"apps: {self.name} is installed on this app already")
+        for collector in self.metrics(made):
+            duly.telemetry.registry.register(collector)
+        duly.plugins[self.name] = self
+        duly.apps[self.name] = made
+        return made
+
+    def of(self, duly: Duly) -> T:
+        """What it is on this app."""
+        if duly.plugins.get(self.name) is not self:
+            raise ItemNotFound(f"this service does not have {self.name}")
+        made: T = duly.apps[self.name]
+        return made
+
+
+@cache
+def plugins() -> dict[str, Plugin[Any, Any]]:
+    """The plug-ins of all installed packages, by name."""
+    from importlib.metadata import entry_points  # slow to import, and most commands do without
+
+    known: dict[str, Plugin[Any, Any]] = {}
+    for entry in entry_points(group=GROUP):
+        plugin = _loaded(entry)
+        if plugin.name in known and known[plugin.name] is not plugin:
+            raise ConfigError(f"apps: two packages have an app {plugin.name!r}; one is {_said(entry)}")
+        known[plugin.name] = plugin
+    return known
+
+
+def chosen(names: str) -> list[Plugin[Any, Any]]:
+    """The plug-ins that the setting `apps` means: those that it names; if none, those that are on by default."""
+    known = plugins()
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    for name in wanted:
+        if name not in known:
+            raise ConfigError(f"apps: there is no app {name!r} here; known: {', '.join(sorted(known)) or 'none'}")
+    if wanted:
+        return [known[name] for name in dict.fromkeys(wanted)]
+    return [plugin for plugin in known.values() if plugin.is_default()]
+
+
+def _loaded(entry: EntryPoint) -> Plugin[Any, Any]:
+    try:
+        plugin = entry.load()
+    except Exception as error:  # whatever is wrong with another's package, it is told by that package's name
+        raise ConfigError(f"apps: {_said(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
+    if not isinstance(plugin, Plugin):
+        raise ConfigError(f"apps: {_said(entry)} is not a duly.plugin.Plugin")
+    return plugin
+
+
+def _said(entry: EntryPoint) -> str:
+    package = f" of the package {entry.dist.name}" if entry.dist is not None else ""
+    return f"{entry.value}{package}"

@@ -1,0 +1,84 @@
+"""What our own apps have to say to `duly doctor`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from duly import Duly
+from duly.apps import birthdays, catalog, messages, reminders
+from duly.plugin import Finding
+from tests.cli.conftest import call
+
+
+def test_reminders_that_nobody_will_call() -> None:
+    checks = reminders.plugin.checks
+    assert [*checks(reminders.Settings(), {})] == []
+    (finding,) = checks(reminders.Settings(api_key="k"), {"reminders": 2})
+    assert (finding.level, finding.text) == (
+        "warn", "2 wait, and the provider will want VAPI_ASSISTANT_ID, VAPI_PHONE_NUMBER_ID",
+    )  # fmt: skip
+    whole = reminders.Settings(api_key="k", assistant_id="a", phone_number_id="p")
+    assert [*checks(whole, {"reminders": 2})] == []
+
+
+def test_greetings_that_go_nowhere() -> None:
+    checks = birthdays.plugin.checks
+    assert [each.level for each in checks(birthdays.Settings(), {"birthdays": 1})] == ["bad"]
+    assert [*checks(birthdays.Settings(), {})] == []
+    assert [*checks(birthdays.Settings(webhook_url="http://hook"), {"birthdays": 1})] == []
+
+
+def test_windows_that_are_no_times() -> None:
+    assert [*catalog.plugin.checks(catalog.Settings(), {})] == []
+    (finding,) = catalog.plugin.checks(catalog.Settings(retry_windows="sometimes"), {})
+    assert finding.level == "bad"
+    assert finding.text.startswith("catalog_retry_windows: ")
+
+
+def test_queues_that_are_one_and_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RABBITMQ_URL", raising=False)
+    assert [*messages.plugin.checks(messages.Settings(), {})] == []
+    (finding,) = messages.plugin.checks(messages.Settings(retry_queue="q", manual_review_queue="q"), {})
+    assert (finding.level, finding.advice) == ("bad", "give MANUAL_REVIEW_QUEUE another name")
+    monkeypatch.setenv("RABBITMQ_URL", "amqp://me:secret@127.0.0.1:1")
+    (finding,) = messages.plugin.checks(messages.Settings(rabbitmq_url="amqp://me:secret@127.0.0.1:1"), {})
+    assert (finding.level, finding.subject) == ("bad", "messages")
+    assert finding.text.startswith("amqp://me:***@127.0.0.1:1: it does not answer")
+
+
+def test_a_broker_that_answers_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RABBITMQ_URL", "amqp://broker")
+    monkeypatch.setattr("duly.apps.messages.broker.trouble", lambda url: None)
+    assert [*messages.plugin.checks(messages.Settings(rabbitmq_url="amqp://broker"), {})] == [
+        Finding("ok", "messages", "amqp://broker answers")
+    ]
+
+
+def doctor(url: str, **env: Any) -> dict[str, Any]:
+    return {each["subject"]: each for each in json.loads(call("doctor", "--json", DULY_DATABASE_URL=url, **env).stdout)}
+
+
+def test_the_doctor_asks_the_apps_that_are_on(database_url: str) -> None:
+    app = Duly(database_url)
+    reminders.reminders_on(app).schedule("+385 1 234", "Dentist at 9", "2999-12-01T09:00+01:00")
+    app.close()
+    assert doctor(database_url)["reminders"]["level"] == "warn"
+    assert "reminders" not in doctor(database_url, DULY_APPS="catalog")
+
+
+@pytest.mark.parametrize(
+    ("env", "subject", "text"),
+    [
+        ({"DULY_APPS": "katalog"}, "apps", "apps: there is no app 'katalog' here"),
+        ({"DULY_CATALOG_BATCH_SIZE": "few"}, "catalog", "DULY_CATALOG_BATCH_SIZE: must be a whole number, got 'few'"),
+    ],
+)
+def test_what_cannot_be_understood_of_the_apps_is_bad(
+    sqlite_url: str, env: dict[str, str], subject: str, text: str
+) -> None:
+    found = doctor(sqlite_url, **env)
+    assert found[subject]["level"] == "bad"
+    assert found[subject]["text"].startswith(text)

@@ -1,0 +1,158 @@
+"""The app that docs/apps.md builds, as a package that someone installs: duly finds everything that it announces."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pytest
+
+from tests.apps.conftest import eventually
+from tests.cli.test_processes import free_port
+from tests.docs.pages import ROOT, blocks
+from tests.outbound.provider import Provider, ok
+
+PAGE = ROOT / "docs" / "apps.md"
+DIST = "duly_texts-1.0.dist-info"
+
+
+def wheel(folder: Path) -> Path:
+    """The package that the page tells to make, built without any tool: a wheel is an archive with a few known files."""
+    (project,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(encoding="utf8"), re.MULTILINE | re.DOTALL)
+    (group,) = re.findall(r'^\[project.entry-points."(.*)"\]\n((?:.+\n?)*)', project, re.MULTILINE)
+    module = "\n\n".join(blocks(PAGE)[:-2])
+    path = folder / "duly_texts-1.0-py3-none-any.whl"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("duly_texts.py", module)
+        archive.writestr(f"{DIST}/METADATA", "Metadata-Version: 2.1\nName: duly-texts\nVersion: 1.0\n")
+        archive.writestr(
+            f"{DIST}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(f"{DIST}/entry_points.txt", f"[{group[0]}]\n{group[1].replace(chr(34), '')}")
+        names = [*archive.namelist(), f"{DIST}/RECORD"]
+        archive.writestr(f"{DIST}/RECORD", "".join(f"{name},,\n" for name in names))
+    return path
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder into which it was installed, by uv, which made the .venv that these tests run in."""
+    folder = tmp_path_factory.mktemp("package")
+    uv = shutil.which("uv") or ROOT / ".scratch" / "uv" / "bin" / "uv"
+    target = folder / "site"
+    subprocess.run(
+        [uv, "pip", "install", "--offline", "--no-deps", "--no-cache", "--quiet", "--python", sys.executable,
+         "--target", target, wheel(folder)],
+        check=True, timeout=60,
+    )  # fmt: skip
+    return target
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def env(installed: Path, tmp_path: Path) -> dict[str, str]:
+    known = {name: value for name, value in os.environ.items() if not name.startswith("DULY_")}
+    return {**known, "PYTHONPATH": str(installed), "DULY_DATABASE_URL": f"sqlite:///{tmp_path / 'duly.db'}"}
+
+
+@pytest.fixture
+def duly(env: dict[str, str], tmp_path: Path) -> Run:
+    def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "duly.cli", *words]
+        return subprocess.run(
+            command, cwd=tmp_path, env={**env, **more}, capture_output=True, text=True, check=False, timeout=60
+        )
+
+    return run
+
+
+@contextmanager
+def up(env: dict[str, str], folder: Path, port: int) -> Iterator[str]:
+    """`duly up` for a while; its address."""
+    command = [sys.executable, "-m", "duly.cli", "up", "--http-port", str(port)]
+    running = subprocess.Popen(command, cwd=folder, env=env)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        running.terminate()
+        running.wait(30)
+
+
+def asked(url: str, body: Any = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.loads(answer.read())
+
+
+def is_up(url: str) -> bool:
+    try:
+        return bool(urllib.request.urlopen(f"{url}/readyz", timeout=5).status == 200)
+    except OSError:
+        return False
+
+
+def test_its_settings_are_shown_with_their_sources(duly: Run) -> None:
+    shown = duly("settings", "--json", SMS_GATEWAY_URL="http://gateway", DULY_TEXTS_API_KEY="sk-1")
+    assert shown.returncode == 0, shown.stderr
+    ours = {each["name"]: each for each in json.loads(shown.stdout) if each["app"] == "texts"}
+    assert {name: (each["value"], each["source"]) for name, each in ours.items()} == {
+        "texts_gateway_url": ("http://gateway", "SMS_GATEWAY_URL"),
+        "texts_api_key": ("***", "DULY_TEXTS_API_KEY"),
+        "texts_longest": (160, "default"),
+    }
+    assert "DULY_TEXTS_LONGEST" in duly("settings").stdout
+    refused = duly("settings", DULY_TEXTS_LONGEST="0")
+    assert (refused.returncode, "texts_longest: must be at least 1" in refused.stderr) == (2, True)
+
+
+def test_its_command_puts_and_the_doctor_finds_what_is_missing(duly: Run) -> None:
+    assert duly("migrate").returncode == 0
+    assert "Send a text message." in duly("--help").stdout
+    healthy = json.loads(duly("doctor", "--json").stdout)
+    assert "texts" not in {each["subject"] for each in healthy}
+    put = duly("text", "+385 1 234", "hello")
+    assert put.stdout == "text 1 is on its way\n", put.stderr
+    refused = duly("text", "+385 1 234", "hello", DULY_TEXTS_LONGEST="4")
+    assert (refused.returncode, "text: has 5 characters; 4 is the limit" in refused.stderr) == (2, True)
+    unwell = duly("doctor", "--json")
+    (finding,) = [each for each in json.loads(unwell.stdout) if each["subject"] == "texts"]
+    assert (unwell.returncode, finding["level"]) == (1, "bad")
+    assert finding["text"] == "1 wait, and there is no gateway"
+    assert "texts" not in duly("doctor", "--json", DULY_APPS="reminders").stdout
+
+
+def test_an_unknown_app_is_an_error_that_lists_it_among_the_known(duly: Run) -> None:
+    refused = duly("up", DULY_APPS="texts, tests")
+    assert refused.returncode == 2
+    assert "there is no app 'tests' here; known: birthdays, catalog, deliver, messages, reminders, texts" in (
+        refused.stderr
+    )
+
+
+def test_its_task_and_its_route_work_where_the_setting_apps_names_it(env: dict[str, str], tmp_path: Path) -> None:
+    with Provider(ok) as gateway:
+        given = {**env, "DULY_APPS": "texts, reminders", "SMS_GATEWAY_URL": f"{gateway.url}/texts"}
+        with up(given, tmp_path, free_port()) as url:
+            eventually(lambda: is_up(url))
+            sent = asked(f"{url}/api/texts", {"phone": "+385 1 234", "text": "Your order is ready"})
+            assert sent == {"id": 1}
+            (request,) = eventually(lambda: gateway.requests)
+            assert request.body == {"to": "+385 1 234", "text": "Your order is ready"}
+            eventually(lambda: asked(f"{url}/api/items/1")["state"] == "done")
+            paths = asked(f"{url}/api/openapi.json")["paths"]
+            assert "/api/texts" in paths
+            assert "/api/reminders" in paths
+            assert "/api/products" not in paths
