@@ -32,6 +32,8 @@ STALE = timedelta(milliseconds=100)
 # Queues that one claim considers: more than this wait for their turn. Under limits a few more than it has room for.
 WINDOW = 500
 FEW = 10
+# Calls that a queue has at its turn where there is room for many: each ask under limits has a price of its own.
+TURN = 4
 # Where it is left to the pace of a backlog, how long nobody asks for what is fresh.
 SOON = timedelta(milliseconds=500)
 # Lines of whom something is remembered beyond what is ready.
@@ -168,7 +170,7 @@ class Outlook:
         Under limits more are asked than there is room for, since some of them may be exhausted.
         """
         calls = -(-room // batch)
-        width = min(max(calls, 1) * self._surplus + FEW, WINDOW) if is_metered else min(calls, WINDOW)
+        width = min(-(-calls // TURN) * self._surplus + FEW, WINDOW) if is_metered else min(calls, WINDOW)
         queues = sorted(islice(self._allowed(allowance), width), key=lambda each: self._rota.last(each[0]))
         shares: list[Share] = []
         for (_, lines), quota in zip(queues, evenly(calls, len(queues)) if queues else (), strict=True):
