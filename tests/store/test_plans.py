@@ -18,7 +18,7 @@ import pytest
 from duly.advance import advance_all, changed
 from duly.model import Ask, Done, Failed, Fingerprint, Item, Lost, Meter, NewSchedule
 from duly.store.migrate import migrate
-from duly.store.postgres import PostgresStore
+from duly.store.postgres.store import PostgresStore
 from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES
 from tests.support import LEASE, NOW, after, decided, fresh_database, new, opened, share
 

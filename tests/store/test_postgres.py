@@ -17,8 +17,8 @@ from duly.decide import Rules
 from duly.errors import StoreUnavailable
 from duly.model import Cancel, Done, Failed, Head, Item, Lost, NewSchedule, Revision, Schedule
 from duly.store import Store, open_store
-from duly.store.base import News
-from duly.store.postgres import PostgresStore
+from duly.store.contract import News
+from duly.store.postgres.store import PostgresStore
 from tests.proxy import proxied
 from tests.support import (
     NOW,
@@ -404,7 +404,7 @@ def test_a_process_that_was_stopped_inside_a_transaction_does_not_hold_its_locks
     postgres_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     items = put_and_claim(store)
-    monkeypatch.setattr("duly.store.postgres.IDLE_SECONDS", 1)
+    monkeypatch.setattr("duly.store.postgres.sessions.IDLE_SECONDS", 1)
 
     def hold() -> None:
         with opened(postgres_url) as stopped, stopped.migrations() as connection:
@@ -419,7 +419,7 @@ def test_a_process_that_was_stopped_inside_a_transaction_does_not_hold_its_locks
 def test_a_source_of_rows_may_be_slower_than_a_transaction_of_ours_may_idle(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duly.store.postgres.IDLE_SECONDS", 1)
+    monkeypatch.setattr("duly.store.postgres.sessions.IDLE_SECONDS", 1)
     with opened(postgres_url) as slow:
 
         def rows() -> Iterator[Any]:
@@ -487,8 +487,8 @@ def test_a_statement_that_the_server_gave_up_was_not_done_and_says_so(postgres_u
 def test_a_listener_whose_connection_falls_silent_listens_again(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duly.store.postgres.PULSE", 0.0)
-    monkeypatch.setattr("duly.store.postgres.PULSE_PATIENCE", 0.5)
+    monkeypatch.setattr("duly.store.postgres.store.PULSE", 0.0)
+    monkeypatch.setattr("duly.store.postgres.sessions.PULSE_PATIENCE", 0.5)
     with proxied(f"{postgres_url}") as proxy, opened(proxy.url) as store:
         told, stop, thread = listen(store)
         assert told.get(timeout=PATIENCE) is None

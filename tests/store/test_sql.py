@@ -21,8 +21,8 @@ def test_both_dialects_have_the_same_sections_but_for_those_listed_here() -> Non
 
 def test_no_section_is_written_twice_or_left_empty() -> None:
     for dialect in ("postgres", "sqlite"):
-        texts = [(files("duly.store") / f"{name}.sql").read_text() for name in (dialect, f"service_{dialect}")]
-        text = "\n".join(texts)
+        folder = files("duly.store") / dialect / "sql"
+        text = "\n".join(file.read_text() for file in sorted(folder.iterdir(), key=lambda file: file.name))
         names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
         assert names == list(sections(dialect))
         assert all(sections(dialect).values())

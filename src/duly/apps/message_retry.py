@@ -53,7 +53,7 @@ from duly.config import Settings
 from duly.decide import decide
 from duly.errors import ConfigError, DulyError, ItemNotFound, StoreUnavailable, WrongState
 from duly.model import Armed, NewItem, Revived, State, Verdict
-from duly.read import OwnedRow
+from duly.shown import OwnedRow
 from duly.task import NAME
 from duly.telemetry import is_tracing
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from duly.model import Meter, Share
 from duly.policy.limits import Limit
 from duly.policy.retry import SPREAD, Windows, windows_of
-from duly.store.base import FRESH
+from duly.store.contract import FRESH
 from duly.task import Task
 
 Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None]

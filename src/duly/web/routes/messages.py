@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from duly.errors import InputError, ItemNotFound
 from duly.people import Principal
-from duly.read import OwnedRow
+from duly.shown import OwnedRow
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.routes.apps import app_named
