@@ -10,7 +10,6 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from operator import attrgetter
 from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
@@ -50,9 +49,10 @@ class Record(Generic[S]):
 
     def __init__(self, struct: type[S], *, without: Iterable[str] = (), also: Mapping[str, Kind] | None = None) -> None:
         self.struct = struct
-        left_out = frozenset(without)
-        own = {field.name: _kind(field.type) for field in structs.fields(struct) if field.name not in left_out}
-        self.fields: dict[str, Kind] = {**own, **(also or {})}
+        self.without = tuple(without)
+        self.also = dict(also or {})
+        own = {field.name: _kind(field.type) for field in structs.fields(struct) if field.name not in self.without}
+        self.fields: dict[str, Kind] = {**own, **self.also}
 
 
 def _kind(annotation: Any) -> Kind:
@@ -124,12 +124,15 @@ def reader(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[Iterable[
 
 def writer(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], dict[str, Any]]:
     """Makes the parameters of one record, named like its fields."""
-    names = tuple(record.fields)
-    values_of = attrgetter(*names)
+    without, also = record.without, tuple(record.also)
     turned = [(name, turns[kind]) for name, kind in record.fields.items() if kind in turns]
 
     def write(value: S) -> dict[str, Any]:
-        parameters = dict(zip(names, values_of(value), strict=True))
+        parameters = structs.asdict(value)
+        for name in without:
+            del parameters[name]
+        for name in also:
+            parameters[name] = getattr(value, name)
         for name, turn in turned:
             if (given := parameters[name]) is not None:
                 parameters[name] = turn(given)

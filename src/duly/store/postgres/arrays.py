@@ -61,25 +61,28 @@ def arrays(name: str) -> Callable[[Sequence[Any]], dict[str, str]]:
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_ESCAPES) if _SPECIAL.search(text) else text
-
-
-_CELLS: dict[Kind, Callable[[Any], str]] = {
-    **_ELEMENTS,
-    str: _escaped,
-    bytes: lambda text: _escaped(text.decode()),
-}
-_COLUMNS = [(field, attrgetter(field), _CELLS[kind]) for field, kind in NEW_ITEM.fields.items()]
+_COLUMNS = [(field, attrgetter(field), kind) for field, kind in NEW_ITEM.fields.items()]
 
 
 def copied(chunk: Sequence[NewItem], now: datetime) -> bytes:
     """The rows of a load in COPY's text format, each behind the time that it is planned for; None means now."""
-    columns = {}
-    for field, of, turn in _COLUMNS:
-        nothing = now.isoformat() if field == "due_at" else "\\N"
-        columns[field] = [nothing if value is None else turn(value) for value in map(of, chunk)]
+    columns = {
+        field: _cells(list(map(of, chunk)), kind, now.isoformat() if field == "due_at" else r"\N")
+        for field, of, kind in _COLUMNS
+    }
     rows = zip(columns["due_at"], *columns.values(), strict=True)
-    return "".join(["\t".join(row) + "\n" for row in rows]).encode()
+    return ("\n".join(map("\t".join, rows)) + "\n").encode()
+
+
+def _cells(column: list[Any], kind: Kind, nothing: str) -> list[str]:
+    """A column as COPY reads it. Most have nothing to say, or nothing to escape, which is seen all at once."""
+    if column[0] is None and column.count(None) == len(column):
+        return [nothing] * len(column)
+    if kind is not str and kind is not bytes:
+        turn = _ELEMENTS[kind]
+        return [nothing if value is None else turn(value) for value in column]
+    if kind is bytes:
+        column = [None if text is None else text.decode() for text in column]
+    if not _SPECIAL.search("".join(filter(None, column))):
+        return [nothing if text is None else text for text in column]
+    return [nothing if text is None else text.translate(_ESCAPES) for text in column]
