@@ -13,7 +13,7 @@ from duly.model import NewItem
 from duly.shown import Row
 from duly.store.dialects import named
 from duly.store.postgres.arrays import arrays, copied
-from duly.store.records import ITEM, KINDS, RECORDS, Record, reader, writer
+from duly.store.records import ITEM, KINDS, RECORDS, Record, lister, reader, writer
 from duly.store.sql import filled, sections
 from duly.store.sqlite.values import READ
 
@@ -45,6 +45,7 @@ def test_a_section_that_names_a_record_has_its_columns_in_the_order_of_the_struc
     assert filled("({sighting but id, at, notes}) values ({values sighting but id, at, notes})", SQLITE) == (
         "(by, is_sure) values (:by, :is_sure)"
     )
+    assert filled("({places sighting but id})", SQLITE) == "(?, ?, ?, ?)"
     assert filled("set {set sighting but id, at, notes}", SQLITE) == "set by = :by, is_sure = :is_sure"
     assert filled("set {set sighting but id, at, notes of n}", SQLITE) == "set by = n.by, is_sure = n.is_sure"
 
@@ -84,6 +85,13 @@ def test_records_become_parameters_named_like_their_fields() -> None:
     assert write(Sighting(1, at, notes="X")) == {
         "id": 1, "at": "2026-01-01T00:00:00+00:00", "by": None, "is_sure": False, "notes": "x",
     }  # fmt: skip
+
+
+def test_records_become_rows_of_parameters_in_the_order_of_their_fields() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    assert lister(SIGHTING, {datetime: datetime.isoformat})(Sighting(1, at, "ana")) == [
+        1, "2026-01-01T00:00:00+00:00", "ana", False, None,
+    ]  # fmt: skip
 
 
 def test_many_records_become_one_array_for_each_field() -> None:

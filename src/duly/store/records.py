@@ -49,10 +49,9 @@ class Record(Generic[S]):
 
     def __init__(self, struct: type[S], *, without: Iterable[str] = (), also: Mapping[str, Kind] | None = None) -> None:
         self.struct = struct
-        self.without = tuple(without)
-        self.also = dict(also or {})
-        own = {field.name: _kind(field.type) for field in structs.fields(struct) if field.name not in self.without}
-        self.fields: dict[str, Kind] = {**own, **self.also}
+        left_out = frozenset(without)
+        own = {field.name: _kind(field.type) for field in structs.fields(struct) if field.name not in left_out}
+        self.fields: dict[str, Kind] = {**own, **(also or {})}
 
 
 def _kind(annotation: Any) -> Kind:
@@ -124,18 +123,28 @@ def reader(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[Iterable[
 
 def writer(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], dict[str, Any]]:
     """Makes the parameters of one record, named like its fields."""
-    without, also = record.without, tuple(record.also)
-    turned = [(name, turns[kind]) for name, kind in record.fields.items() if kind in turns]
+    values = [f"{name!r}: {value}" for name, value in _values(record, turns).items()]
+    made: Callable[[S], dict[str, Any]] = _made(f"lambda record: {{{', '.join(values)}}}", turns)
+    return made
 
-    def write(value: S) -> dict[str, Any]:
-        parameters = structs.asdict(value)
-        for name in without:
-            del parameters[name]
-        for name in also:
-            parameters[name] = getattr(value, name)
-        for name, turn in turned:
-            if (given := parameters[name]) is not None:
-                parameters[name] = turn(given)
-        return parameters
 
-    return write
+def lister(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], list[Any]]:
+    """Makes the parameters of one record, in the order of its fields: for many rows where that is the quicker way."""
+    made: Callable[[S], list[Any]] = _made(f"lambda record: [{', '.join(_values(record, turns).values())}]", turns)
+    return made
+
+
+def _values(record: Record[Any], turns: Mapping[Kind, Turn]) -> dict[str, str]:
+    """How the value of each field is written, as Python says it."""
+    return {
+        name: f"None if (value := record.{name}) is None else {kind.__name__}_turn(value)"
+        if kind in turns
+        else f"record.{name}"
+        for name, kind in record.fields.items()
+    }
+
+
+def _made(source: str, turns: Mapping[Kind, Turn]) -> Any:
+    """The function that a person would write by hand, made as dataclasses make theirs: none is quicker."""
+    names = {f"{kind.__name__}_turn": turn for kind, turn in turns.items()}
+    return eval(source, names)  # noqa: S307 - made of the names of our own fields

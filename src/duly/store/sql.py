@@ -5,6 +5,7 @@ record's struct. Only names of our own structs ever get into a statement this wa
 
     {item}  {item of i}                       the columns, each of the table i
     {values note}                             a parameter for each column, named like it
+    {places new_item}                         a parameter for each column, in their order
     {set schedule}  {set new_item of n}       column = its parameter, or column = n.column
     {many change as c}                        a table c of the rows that parameters give as arrays, `change_<column>`
     {schedule but id, key}                    any of these without some columns
@@ -23,8 +24,8 @@ _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
 _FRAGMENT = re.compile(
-    r"\{(?:(?P<kind>values|set|many) )?(?P<record>\w+)(?: but (?P<but>[\w, \n]+?))?(?: with (?P<more>[\w, \n]+?))?"
-    r"(?: (?:of|as) (?P<table>\w+))?\}"
+    r"\{(?:(?P<kind>values|places|set|many) )?(?P<record>\w+)(?: but (?P<but>[\w, \n]+?))?"
+    r"(?: with (?P<more>[\w, \n]+?))?(?: (?:of|as) (?P<table>\w+))?\}"
 )
 
 
@@ -55,6 +56,8 @@ def _written(found: re.Match[str], dialect: Dialect) -> str:
     match found["kind"]:
         case "values":
             written = [_parameter(name, fields[name], dialect) for name in columns]
+        case "places":
+            written = ["?"] * len(columns)
         case "set" if table:
             written = [f"{name} = {table}.{name}" for name in columns]
         case "set":

@@ -9,7 +9,7 @@ from duly.model import Armed, NewItem, Placed
 from duly.store.arming import Arming, chunks, conflict, key_parameters, not_ours
 from duly.store.contract import Merge
 from duly.store.sqlite.file import File
-from duly.store.sqlite.values import new_item_parameters, to_int, to_json, to_time
+from duly.store.sqlite.values import new_item_parameters, new_item_row, to_int, to_json, to_time
 
 
 class Puts(File):
@@ -36,7 +36,7 @@ class Puts(File):
                 if any(item.key is not None for item in chunk):
                     fresh += sum(self._put_one(writer, item).fresh for item in chunk)
                     continue
-                writer.executemany(self._sql["load"], [new_item_parameters(item, now) for item in chunk])
+                writer.executemany(self._sql["load"], [new_item_row(item, now) for item in chunk])
                 fresh += len(chunk)
         return fresh
 
@@ -44,7 +44,6 @@ class Puts(File):
         if not new:
             return []
         task, arming, now = new[0].task, Arming(new, merge), to_int(self.now())
-
         with self._writing() as writer:
             found = writer.execute(self._sql["arm_find"], {"task": task, "keys": to_json(arming.keys)}).fetchall()
             again = arming.again(

@@ -26,19 +26,19 @@ from duly.store.records import (
     SCHEDULE,
     TRIED,
     Kind,
+    lister,
     reader,
     writer,
 )
 
-_MICROSECOND = timedelta(microseconds=1)
-
 
 def to_int(time: datetime) -> int:
-    return (time - EPOCH) // _MICROSECOND
+    since = time - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
 def to_time(value: int) -> datetime:
-    return EPOCH + timedelta(microseconds=value)
+    return EPOCH + timedelta(0, 0, value)
 
 
 def maybe_int(time: datetime | None) -> int | None:
@@ -75,6 +75,8 @@ note_parameters = writer(NOTE, WRITTEN)
 schedule_parameters = writer(SCHEDULE, WRITTEN)
 new_schedule_parameters = writer(NEW_SCHEDULE, WRITTEN)
 _new_item = writer(NEW_ITEM, WRITTEN)
+_new_item_row = lister(NEW_ITEM, WRITTEN)
+_DUE_AT = list(NEW_ITEM.fields).index("due_at")
 
 _COLUMNS = {name: READ[kind] for name, kind in KINDS.items() if kind in READ}
 
@@ -85,6 +87,15 @@ def new_item_parameters(item: NewItem, now: int) -> dict[str, Any]:
     if parameters["due_at"] is None:
         parameters["due_at"] = now
     return parameters
+
+
+def new_item_row(item: NewItem, now: int) -> list[Any]:
+    """The same in the order of its fields, and then the time that it is planned for."""
+    row = _new_item_row(item)
+    if row[_DUE_AT] is None:
+        row[_DUE_AT] = now
+    row.append(row[_DUE_AT])
+    return row
 
 
 def typed(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:

@@ -9,7 +9,7 @@ values (:due_at, {values new_item})
 returning id, execution_key, task, key
 
 -- name: load
-insert into duly_item (planned_at, {new_item}) values (:due_at, {values new_item})
+insert into duly_item ({new_item}, planned_at) values ({places new_item}, ?)
 
 -- name: live
 -- Who holds this key now.
