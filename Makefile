@@ -1,7 +1,7 @@
 # Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
 PYTHON ?= python3
 VENV := .venv/bin
-SCRIPTS := tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/test
+SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/test
 
 .PHONY: help setup postgres rabbitmq run check test lint bench chaos fuzz clean
 

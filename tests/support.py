@@ -18,18 +18,13 @@ from duly.clock import EPOCH
 from duly.decide import Rules, decide
 from duly.model import Change, Head, Item, Lane, Line, NewItem, Outcome, Share
 from duly.policy import Backoff
+from duly.shown import Row, Try
 from duly.store import Store, open_store
 from duly.store.migrate import dialect_of
 
 NOW = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=20)
 RULES = Rules(retry=Backoff(base=60, tries=3))
-
-_SHOWN = (
-    "id", "task", "queue", "lane", "rank", "state", "outcome", "planned_at", "due_at", "key", "execution_key", "args",
-    "result", "progress", "attempt", "max_attempts", "failures", "crashes", "losses", "fence", "claimed_by",
-    "started_at", "finished_at", "last_error", "error_class", "created_at", "lease_until",
-)  # fmt: skip
 
 
 def after(seconds: float) -> datetime:
@@ -136,7 +131,7 @@ def fetch(store: Store, item_id: int) -> Item:
 def show(store: Store, item_id: int) -> dict[str, Any]:
     """The whole row by column name; fails when it is gone."""
     (row,) = store.read("show", {"id": item_id})
-    return dict(zip(_SHOWN, row, strict=True))
+    return dict(zip((*Row.__struct_fields__, "lease_until"), row, strict=True))
 
 
 def prune(store: Store, before: datetime, portion: int = 100) -> int:
@@ -157,8 +152,7 @@ def exists(store: Store, item_id: int) -> bool:
 
 def tries(store: Store, item_id: int) -> list[dict[str, Any]]:
     """The records of the tries that did not succeed, oldest first."""
-    names = ["number", "attempt_key", "worker", "started_at", "ended_at", "outcome", "error", "error_class"]
-    return [dict(zip(names, row, strict=True)) for row in store.read("attempts", {"id": item_id})]
+    return [dict(zip(Try.__struct_fields__, row, strict=True)) for row in store.read("attempts", {"id": item_id})]
 
 
 def leases(store: Store) -> dict[int, tuple[str, datetime, list[int]]]:

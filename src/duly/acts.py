@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
-
-from msgspec import Struct
+from typing import TYPE_CHECKING, Any
 
 from duly import codec
 from duly.attempt import Attempt
@@ -18,7 +16,9 @@ from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ItemNotFound, WrongState
 from duly.model import Cancel, Change, Discarded, Item, Outcome, Revived
 from duly.policy.retry import Backoff
+from duly.shown import Act, Action
 from duly.store.borrow import put_borrowed
+from duly.store.records import Record, reader
 from duly.task import Task
 
 if TYPE_CHECKING:
@@ -28,30 +28,12 @@ TASK = "duly.acts"
 PORTION = 500
 COUNTED = 1_000_000
 
-Action = Literal["cancel", "retry", "discard"]
 # What an act can be about; the rest of a filter is narrower still.
 STATES: dict[str, tuple[str, ...]] = {
     "cancel": ("waiting", "running"),
     "retry": ("failed", "cancelled", "waiting"),
     "discard": ("failed",),
 }
-
-
-class Act(Struct, frozen=True):
-    id: int
-    owner: str | None
-    author: str
-    action: Action
-    filter: dict[str, Any]
-    options: dict[str, Any]
-    state: Literal["running", "done", "cancelled"]
-    total: int
-    seen: int
-    changed: int
-    place: int
-    until: int
-    created_at: datetime
-    finished_at: datetime | None
 
 
 class Acts:
@@ -193,9 +175,7 @@ def _filter(filter: dict[str, Any]) -> dict[str, Any]:
     return {name: filter.get(name) for name in ("state", "task", "queue", "error_group")}
 
 
-def _act(row: tuple[Any, ...]) -> Act:
-    id, owner, author, action, filter, options, *rest = row
-    return Act(id, owner, author, action, codec.decode(filter), codec.decode(options), *rest)
+_act = reader(Record(Act), {object: codec.decode})
 
 
 class _Outrun(Exception):

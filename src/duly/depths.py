@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable
-from datetime import datetime
 
-from msgspec import Struct
-
-from duly.model import Lane, State
+from duly.shown import Depth
 
 NAMES = 200  # that a metric has at most; what users make up has no end
 OTHERS = "others"
-
-
-class Depth(Struct, frozen=True):
-    queue: str
-    lane: Lane
-    state: State
-    items: int
-    due: int
-    oldest: datetime | None
-    paused: bool
 
 
 def labels(depths: Iterable[Depth], known: Collection[str], families: Collection[str]) -> dict[str, str]:

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from duly.clock import DatabaseClock
 from duly.config import Settings, load, section, sources
-from duly.depths import Depth
 from duly.errors import ConfigError, DulyError, StoreUnavailable
 from duly.plugin import Finding, Plugin, chosen, plugins
 from duly.read import Read
+from duly.shown import Depth
 from duly.store import Store, open_store
 from duly.store.migrate import current, latest
 
 if TYPE_CHECKING:
-    from duly.store.postgres import PostgresStore
+    from duly.store.postgres.store import PostgresStore
 
 # Before this, two connections that checkpoint at once can corrupt a WAL. We checkpoint under a lock; others may not.
 SQLITE_SAFE = (3, 51, 3)

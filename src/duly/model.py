@@ -373,7 +373,7 @@ Overlap = Literal["allow", "skip", "supersede"]
 
 
 class NewSchedule(Struct, frozen=True, gc=False):
-    """What creating a schedule writes. `ring` and `slots`: a seat among so many is found when it joins."""
+    """What creating a schedule writes. `ring` and `slots`: a seat among so many, its `slot`, is found when it joins."""
 
     task: str
     key: str
@@ -390,6 +390,7 @@ class NewSchedule(Struct, frozen=True, gc=False):
     slots: int | None = None
     is_declared: bool = False
     owner: str | None = None
+    slot: int | None = None
 
 
 class Schedule(Struct, frozen=True, gc=False):
@@ -422,7 +423,7 @@ class Schedule(Struct, frozen=True, gc=False):
     skipped: int
     keep: bytes | None
     created_at: datetime
-    owner: str | None = None  # read where people ask for it
+    owner: str | None = None  # whose it is, where users have work of their own
 
     @property
     def is_active(self) -> bool:

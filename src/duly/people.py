@@ -13,12 +13,12 @@ from msgspec import Struct
 
 from duly import codec, passwords
 from duly.errors import InputError, ItemNotFound, WrongState
+from duly.shown import KeyInfo, Role, Scope, User
+from duly.store.records import Record, reader
 
 if TYPE_CHECKING:
     from duly.app import Duly
 
-Role = Literal["user", "admin"]
-Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 
 SESSION = timedelta(hours=12)
@@ -28,27 +28,6 @@ PASSWORD = range(8, 1_025)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
 _TAKEN = ("me", "all", "local", "code", "duly")  # words of ours for others than users
 _KEY = re.compile(r"duly_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
-
-
-class User(Struct, frozen=True):
-    id: str
-    role: Role
-    created_at: datetime
-    disabled_at: datetime | None
-    has_password: bool
-
-
-class KeyInfo(Struct, frozen=True):
-    """An API key, without its secret."""
-
-    id: str
-    user_id: str
-    name: str
-    scopes: list[Scope]
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
 
 
 class Principal(Struct, frozen=True):
@@ -267,10 +246,5 @@ def _checked_role(role: Any) -> Role:
     return found
 
 
-def _user(row: tuple[Any, ...]) -> User:
-    return User(*row)
-
-
-def _key(row: tuple[Any, ...]) -> KeyInfo:
-    id, user_id, name, scopes, *times = row
-    return KeyInfo(id, user_id, name, codec.decode(scopes), *times)
+_user = reader(Record(User), {})
+_key = reader(Record(KeyInfo), {object: codec.decode})

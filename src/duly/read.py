@@ -2,162 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from duly import codec
 from duly.clock import Clock
-from duly.depths import Depth
 from duly.errors import ItemNotFound
-from duly.model import Lane, State
-from duly.store.base import Store, are_open
+from duly.model import State
+from duly.shown import (
+    Alert,
+    Depth,
+    Group,
+    LateItem,
+    LimitUse,
+    OwnedRow,
+    ReviewNote,
+    Row,
+    Signs,
+    Story,
+    StuckItem,
+    Try,
+    WorkerLife,
+)
+from duly.store.contract import Store
+from duly.store.lines import are_open
+from duly.store.records import Kind, Record, reader
 
 PAGE_MOST = 1_000
 ALL = 2**31 - 1  # of what there are few
 
 
-class Row(Struct, frozen=True):
-    """An item as people see it."""
-
-    id: int
-    task: str
-    queue: str
-    lane: Lane
-    rank: int
-    state: State
-    outcome: str | None
-    planned_at: datetime
-    due_at: datetime
-    key: str | None
-    execution_key: str
-    args: Any
-    result: Any
-    progress: Any
-    attempt: int
-    max_attempts: int | None
-    failures: int
-    crashes: int
-    losses: int
-    fence: int
-    claimed_by: str | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    last_error: str | None
-    error_class: str | None
-    created_at: datetime
-
-    @property
-    def attempt_key(self) -> str:
-        return f"{self.id}-{self.attempt}-{self.fence:08x}"
+def _utc(value: datetime) -> datetime:
+    return value.astimezone(UTC)
 
 
-class Try(Struct, frozen=True):
-    """A try that did not succeed."""
+# How people see what rows hold: times in UTC, and what JSON says.
+_SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: _utc, object: codec.shown, bool: bool}
 
-    number: int
-    attempt_key: str
-    worker: str | None
-    started_at: datetime | None
-    ended_at: datetime
-    outcome: str
-    error: str | None
-    error_class: str | None
-
-
-class Story(Struct, frozen=True):
-    """All there is to tell about one item."""
-
-    item: Row
-    lease_until: datetime | None
-    tries: list[Try]
-
-
-class Signs(Struct, frozen=True):
-    """Whether all is well, in a few numbers."""
-
-    seen_at: datetime | None  # the last sign of life of any worker
-    alerts: list[str]
-    broken: int  # schedules
-
-
-class LateItem(Struct, frozen=True):
-    id: int
-    task: str
-    queue: str
-    planned_at: datetime
-    started_at: datetime
-    finished_at: datetime
-    state: State
-    lateness_seconds: float
-
-
-class StuckItem(Struct, frozen=True):
-    id: int
-    task: str
-    queue: str
-    lane: Lane
-    state: State
-    planned_at: datetime
-    due_at: datetime
-    attempts: int
-    last_error: str | None
-    age_seconds: float
-
-
-class Alert(Struct, frozen=True):
-    name: str
-    since: datetime
-    message: str
-    details: Any
-    told_at: datetime | None
-
-
-class LimitUse(Struct, frozen=True):
-    """What a limit has counted lately, and what a person set in place of the code's values."""
-
-    name: str
-    most: int | None
-    per_seconds: float | None
-    granted: int
-    last: datetime | None
-
-
-class WorkerLife(Struct, frozen=True):
-    name: str
-    tasks: list[str]
-    started_at: datetime
-    seen_at: datetime
-
-
-class OwnedRow(Row, frozen=True):
-    """An item with whose it is, and with which others it failed."""
-
-    owner: str | None = None
-    error_group: str | None = None
-    schedule_id: int | None = None
-
-
-class Group(Struct, frozen=True):
-    """Failures in review that look alike."""
-
-    id: str
-    task: str
-    error_class: str | None
-    items: int
-    first_at: datetime | None
-    last_at: datetime | None
-    sample: int
-
-
-class ReviewNote(Struct, frozen=True):
-    id: int
-    author: str
-    text: str
-    at: datetime
+_row = reader(Record(Row), _SEEN)
+_owned_row = reader(Record(OwnedRow), _SEEN)
+_try = reader(Record(Try), _SEEN)
+_depth = reader(Record(Depth), _SEEN)
+_group = reader(Record(Group), _SEEN)
+_review_note = reader(Record(ReviewNote), _SEEN)
+_late = reader(Record(LateItem), _SEEN)
+_stuck = reader(Record(StuckItem), _SEEN)
+_alert = reader(Record(Alert), _SEEN)
+_worker = reader(Record(WorkerLife), _SEEN)
 
 
 class Read:
@@ -194,12 +88,13 @@ class Read:
         rows = self._store.read("show", {"id": item_id})
         if not rows:
             raise ItemNotFound(f"there is no item {item_id}")
-        tries = [Try(*map(_utc, row)) for row in self._store.read("attempts", {"id": item_id})]
-        return Story(_row(rows[0][:-1]), _utc(rows[0][-1]), tries)
+        tries = [_try(row) for row in self._store.read("attempts", {"id": item_id})]
+        *row, lease_until = rows[0]
+        return Story(_row(row), None if lease_until is None else _utc(lease_until), tries)
 
     def depths(self) -> list[Depth]:
         """How much there is, by queue, lane and state."""
-        depths = [_depth(*row) for row in self._store.read("depth", {"now": self._clock.now()})]
+        depths = [_depth(row) for row in self._store.read("depth", {"now": self._clock.now()})]
         open_ones = are_open({depth.queue for depth in depths}, {depth.queue for depth in depths if depth.paused})
         told = (replace(depth, paused=depth.queue not in open_ones) for depth in depths)
         return sorted(told, key=lambda d: (d.queue, d.lane, d.state))
@@ -229,44 +124,41 @@ class Read:
         given = {"task": None, "queue": None, "key": None, "error_group": None, "schedule_id": None, **filters}
         given.update(owner=owner, before=2**63 - 1 if before is None else before, most=most)
         if state == "failed":  # review has an index of its own, so that a page is as quick among millions of others
-            return [OwnedRow(*_values(row)) for row in self._store.read("owned_failed", given)]
-        return [OwnedRow(*_values(row)) for row in self._store.read("owned_items", {**given, "state": state})]
+            return [_owned_row(row) for row in self._store.read("owned_failed", given)]
+        return [_owned_row(row) for row in self._store.read("owned_items", {**given, "state": state})]
 
     def owned_item(self, item_id: int, owner: str | None) -> OwnedRow | None:
         """This item, if it is theirs."""
         rows = self._store.read("owned_item", {"id": item_id, "owner": owner})
-        return OwnedRow(*_values(rows[0])) if rows else None
+        return _owned_row(rows[0]) if rows else None
 
     def groups(self, owner: str | None, most: int = 100, after: tuple[int, str] | None = None) -> list[Group]:
         """Failures in review by their look, the largest groups first; after a group of this size and id."""
         size, last = after or (None, None)
         rows = self._store.read("groups", {"owner": owner, "most": most, "size": size, "after": last})
-        return [Group(*map(_utc, row)) for row in rows]
+        return [_group(row) for row in rows]
 
     def group(self, group_id: str, owner: str | None) -> Group | None:
         rows = self._store.read("group", {"error_group": group_id, "owner": owner})
-        return Group(*map(_utc, rows[0])) if rows else None
+        return _group(rows[0]) if rows else None
 
     def review_notes(self, group_id: str, owner: str | None, most: int = 100) -> list[ReviewNote]:
         rows = self._store.read("review_notes", {"error_group": group_id, "owner": owner, "most": most})
-        return [ReviewNote(*map(_utc, row)) for row in rows]
+        return [_review_note(row) for row in rows]
 
     def late(self, grace: float = 300.0, most: int = 100) -> list[LateItem]:
         """Done items that were started later than this after their time, latest first."""
         rows = self._store.read("late", {"grace": grace, "most": most})
-        return [LateItem(*map(_utc, row)) for row in rows]
+        return [_late(row) for row in rows]
 
     def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[StuckItem]:
         """Items that are not done this long after their time, oldest first."""
         rows = self._store.read("stuck", {"grace": grace, "most": most, "now": self._clock.now()})
-        return [StuckItem(*map(_utc, row)) for row in rows]
+        return [_stuck(row) for row in rows]
 
     def alerts(self) -> list[Alert]:
         """Alerts that stand."""
-        rows = self._store.read("alerts", {})
-        return [
-            Alert(name, _utc(since), text, codec.decode(said), _utc(told)) for name, since, text, said, told in rows
-        ]
+        return [_alert(row) for row in self._store.read("alerts", {})]
 
     def limits(self, after: str = "", most: int = ALL) -> list[LimitUse]:
         """By name."""
@@ -278,32 +170,13 @@ class Read:
     def workers(self, after: str = "", most: int = ALL) -> list[WorkerLife]:
         """Workers that gave a sign of life within a day and did not sign off, by name."""
         rows = self._store.read("workers", {"after": after, "most": most})
-        return [WorkerLife(name, codec.decode(tasks), *map(_utc, times)) for name, tasks, *times in rows]
+        return [_worker(row) for row in rows]
 
     def seen_at(self) -> datetime | None:
         """The last sign of life of any worker."""
-        seen_at: datetime | None = _utc(self._store.read("last_seen", {})[0][0])
-        return seen_at
+        seen_at = self._store.read("last_seen", {})[0][0]
+        return None if seen_at is None else _utc(seen_at)
 
     def signs(self) -> Signs:
         alerts = [row[0] for row in self._store.read("alerts", {})]
         return Signs(self.seen_at(), alerts, self._store.read("broken", {})[0][0])
-
-
-def _row(row: tuple[Any, ...]) -> Row:
-    return Row(*_values(row))
-
-
-def _values(row: tuple[Any, ...]) -> list[Any]:
-    values = [_utc(value) for value in row]
-    for place in (11, 12, 13):
-        values[place] = None if values[place] is None else codec.shown(values[place])
-    return values
-
-
-def _utc(value: Any) -> Any:
-    return value.astimezone(UTC) if isinstance(value, datetime) else value
-
-
-def _depth(queue: str, lane: Lane, state: State, items: int, due: int, oldest: Any, paused: object) -> Depth:
-    return Depth(queue, lane, state, items, due, _utc(oldest), bool(paused))

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from duly import advance, codec
 from duly.errors import InputError, ItemNotFound
-from duly.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule, State
+from duly.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
 from duly.policy.recur import Rule, Slot, Slots, parse, preview, zone_named
+from duly.shown import AuditLine, Occurrence
 from duly.task import checked_key, checked_lateness, checked_rank
 
 if TYPE_CHECKING:
@@ -49,30 +50,6 @@ class Move(Struct, frozen=True):
     key: str
     slot: int
     to: int
-
-
-class Occurrence(Struct, frozen=True):
-    """An item that a schedule made."""
-
-    id: int
-    state: State
-    outcome: str | None
-    planned_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    attempt: int
-    last_error: str | None
-
-
-class Note(Struct, frozen=True):
-    """A line of the audit log, as people see it."""
-
-    id: int
-    at: datetime
-    actor: str
-    action: str
-    subject: str
-    details: bytes  # JSON
 
 
 class Schedules:
@@ -378,11 +355,11 @@ class Schedules:
             count += 1
         return count
 
-    def audit(self, schedule_id: int | None = None, before: int | None = None, most: int = 100) -> list[Note]:
+    def audit(self, schedule_id: int | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
         """What was done to a schedule, or to all, newest first."""
         subject = None if schedule_id is None else f"schedule:{schedule_id}"
         rows = self._app.store.read("audit", {"subject": subject, "before": before, "most": most})
-        return [Note(*row) for row in rows]
+        return [AuditLine(*row) for row in rows]
 
 
 def _planned(new: NewSchedule, now: datetime) -> NewSchedule:

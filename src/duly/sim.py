@@ -31,7 +31,7 @@ from duly.model import Ask, Change, Done, Failed, Grant, Item, Revision, Schedul
 from duly.policy.limits import period
 from duly.policy.recur import Slot, between, parse, zone_named
 from duly.policy.retry import windows_of
-from duly.store.base import Plan, Store
+from duly.store.contract import Plan, Store
 from duly.task import Task, when
 from duly.testing import World
 

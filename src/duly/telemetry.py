@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, cast
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from duly.depths import NAMES, OTHERS, Depth, family_of, labels
+from duly.depths import NAMES, OTHERS, family_of, labels
 from duly.errors import DulyError
 from duly.model import Ask, Change, Grant, Item, Share
 from duly.patience import Patient, Thrifty
-from duly.store.base import Store
+from duly.shown import Depth
+from duly.store.contract import Store
 
 try:
     from opentelemetry import propagate, trace

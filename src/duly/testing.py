@@ -40,7 +40,7 @@ from duly.engine.settler import Settler
 from duly.engine.work import Hands, Work
 from duly.errors import DulyError, InputError
 from duly.model import Failed, Item, Line, Placed
-from duly.read import Row
+from duly.shown import Row
 from duly.store import Store, open_store
 from duly.store.migrate import migrate
 from duly.task import Task

@@ -16,8 +16,9 @@ import pytest
 from duly import Duly, KeyConflict, Placed
 from duly.engine.worker import Worker
 from duly.store import Store
-from duly.store.base import News
 from duly.store.borrow import _steps
+from duly.store.contract import News
+from duly.store.dialects import named
 from duly.task import Task
 from tests.borrow.callers import POSTGRES, SQLITE, Opener, play
 from tests.support import claim, exists, new
@@ -186,7 +187,7 @@ def test_what_is_due_next_year_hurries_nobody_and_is_put_all_the_same(scene: Sce
 
 
 def test_a_key_whose_holder_ends_between_two_looks_is_taken() -> None:
-    steps = _steps(new(key="k"), "postgres")
+    steps = _steps(new(key="k"), named("postgres"))
     assert next(steps)[0] == "put_one_and_tell"
     assert steps.send([])[0] == "live"  # someone has it
     assert steps.send([])[0] == "put_one_and_tell"  # and is gone

@@ -17,7 +17,7 @@ from prometheus_client import generate_latest
 from duly.apps.messages.service import MessageRetry
 from duly.bridge.properties import parse
 from duly.errors import InputError, ItemNotFound, WrongState
-from duly.read import Row
+from duly.shown import Row
 from tests.bridge.support import INCOMING, REVIEW, Broker, broker_at, patiently, retry_message, service_at
 
 ID = "6f1d2c3b-0000-4000-8000-00000000000a"

@@ -8,7 +8,7 @@ import pytest
 
 from duly.model import Head, NewItem
 from duly.store import Store
-from duly.store.base import News
+from duly.store.contract import News
 from tests.support import is_sqlite, new
 
 PATIENCE = 10

@@ -12,7 +12,7 @@ from duly.engine.metering import Meters
 from duly.engine.work import Hands
 from duly.model import Done, Item, Line, Share
 from duly.store import Store
-from duly.store.base import START
+from duly.store.contract import START
 from tests.support import NOW, after, counts, fetch, head, leases, new, put, settle, show
 
 POLL, SWEEP, LEASE = 60.0, 5.0, 20.0

@@ -11,7 +11,7 @@ import pytest
 
 from duly import Attempt, Duly
 from duly.engine.worker import Worker
-from duly.read import Row
+from duly.shown import Row
 from tests.process.fleet import until
 
 QUICK = {"sweep_seconds": 0.2, "drain_seconds": 0.2}

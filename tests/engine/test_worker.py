@@ -17,7 +17,7 @@ from duly.engine.work import Hands, Work
 from duly.engine.worker import Worker
 from duly.errors import ConfigError, NotMigrated
 from duly.model import Item
-from duly.read import Row
+from duly.shown import Row
 from tests.engine import apps
 from tests.engine.apps import seen, tasks_on
 from tests.process.fleet import until

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from duly.model import Ask, Meter
 from duly.policy.limits import LEAST_SLACK, MOST, Limit, parse_limit, period, slack, tokens, worth_keeping
+from duly.shown import MeterRow
 from duly.store.granting import Rations, calls_for, calls_of
 from tests.model.test_decide import an_item
 from tests.support import NOW, after, share
@@ -155,7 +156,7 @@ def offered(
 ) -> tuple[int, int, bool, datetime | None]:  # fmt: skip
     """Calls and items that one ask is offered; whether it is refused, and when it may come back."""
     ask = Ask(share(limit=1_000), meters)
-    rows = [(name, None, None, log) for name, log in (hits or {}).items()]
+    rows = [MeterRow(name, None, None, log) for name, log in (hits or {}).items()]
     rations = Rations([ask], rows, running or {}, NOW)
     if refused := rations.refusal(ask):
         return 0, 0, refused.is_refused, refused.until

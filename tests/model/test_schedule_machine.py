@@ -44,7 +44,7 @@ from duly.model import (
 from duly.policy import Backoff
 from duly.policy.recur import Slot, parse, zone_named
 from duly.store import Store
-from duly.store.base import FRESH
+from duly.store.contract import FRESH
 from tests.model.test_machine import BUDGET
 from tests.support import NOW, claim, opened, query, share
 

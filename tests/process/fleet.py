@@ -17,7 +17,7 @@ from typing import Any
 
 from duly import Duly
 from duly.store import Store
-from duly.store.sqlite import SqliteStore
+from duly.store.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).resolve().parents[2]
 

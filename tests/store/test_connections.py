@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 from duly.errors import ConfigError, StoreUnavailable
-from duly.store import connections
-from duly.store.connections import Connection, Pool
+from duly.store.postgres import connections
+from duly.store.postgres.connections import Connection, Pool
 from tests.process.fleet import until
 from tests.proxy import proxied
 from tests.support import opened, put

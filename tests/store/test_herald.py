@@ -7,7 +7,7 @@ import pytest
 
 from duly.clock import EPOCH
 from duly.model import Head, Line
-from duly.store.herald import Herald, head_of, news_of
+from duly.store.postgres.herald import Herald, head_of, news_of
 from tests.support import NOW, new
 
 PATIENCE = 10

@@ -15,10 +15,11 @@ import pytest
 
 from duly.advance import advance_all
 from duly.model import Ask, Done, Failed, Fingerprint, Item, Meter
-from duly.store.base import START
+from duly.store.contract import START
 from duly.store.migrate import migrate
 from duly.store.sql import sections
-from duly.store.sqlite import SqliteStore, to_int
+from duly.store.sqlite.store import SqliteStore
+from duly.store.sqlite.values import to_int
 from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES
 from tests.support import LEASE, NOW, after, decided, new, opened, share
 

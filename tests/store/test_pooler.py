@@ -11,8 +11,8 @@ import psycopg
 import pytest
 
 from duly.model import Done, Head
-from duly.store.base import News
-from duly.store.postgres import PostgresStore
+from duly.store.contract import News
+from duly.store.postgres.store import PostgresStore
 from tests.cli.conftest import call
 from tests.store.bouncer import pooled
 from tests.support import claim_one, put, settle
@@ -85,7 +85,7 @@ def test_a_session_pooler_is_no_reason_not_to_listen(postgres_url: str) -> None:
 def test_a_pooler_with_a_single_session_is_found_out_too(
     postgres_url: str, mode: str, is_shared: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duly.store.postgres.PULSE_PATIENCE", 0.5)
+    monkeypatch.setattr("duly.store.postgres.sessions.PULSE_PATIENCE", 0.5)
     with pooled(postgres_url, mode, size=1) as url:
         assert PostgresStore(f"{url}?connect_timeout=0").is_pooled() is is_shared
 

@@ -17,8 +17,8 @@ from duly.decide import Rules
 from duly.errors import StoreUnavailable
 from duly.model import Cancel, Done, Failed, Head, Item, Lost, NewSchedule, Revision, Schedule
 from duly.store import Store, open_store
-from duly.store.base import News
-from duly.store.postgres import PostgresStore
+from duly.store.contract import News
+from duly.store.postgres.store import PostgresStore
 from tests.proxy import proxied
 from tests.support import (
     NOW,
@@ -251,6 +251,7 @@ def test_strangers_news_is_told_as_something_changed(store: Store) -> None:
 @pytest.mark.parametrize("is_borrowed", [True, False])
 def test_a_cancel_of_what_runs_is_told_and_no_other_end(store: Store, is_borrowed: bool) -> None:
     put(store, 3, due_at=NOW)
+    store._herald.flush()  # type: ignore[attr-defined] # told before anyone listens
     items = claim(store)
     told, stop, thread = listen(store)
     assert told.get(timeout=PATIENCE) is None
@@ -404,7 +405,7 @@ def test_a_process_that_was_stopped_inside_a_transaction_does_not_hold_its_locks
     postgres_url: str, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     items = put_and_claim(store)
-    monkeypatch.setattr("duly.store.postgres.IDLE_SECONDS", 1)
+    monkeypatch.setattr("duly.store.postgres.sessions.IDLE_SECONDS", 1)
 
     def hold() -> None:
         with opened(postgres_url) as stopped, stopped.migrations() as connection:
@@ -419,7 +420,7 @@ def test_a_process_that_was_stopped_inside_a_transaction_does_not_hold_its_locks
 def test_a_source_of_rows_may_be_slower_than_a_transaction_of_ours_may_idle(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duly.store.postgres.IDLE_SECONDS", 1)
+    monkeypatch.setattr("duly.store.postgres.sessions.IDLE_SECONDS", 1)
     with opened(postgres_url) as slow:
 
         def rows() -> Iterator[Any]:
@@ -487,8 +488,8 @@ def test_a_statement_that_the_server_gave_up_was_not_done_and_says_so(postgres_u
 def test_a_listener_whose_connection_falls_silent_listens_again(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("duly.store.postgres.PULSE", 0.0)
-    monkeypatch.setattr("duly.store.postgres.PULSE_PATIENCE", 0.5)
+    monkeypatch.setattr("duly.store.postgres.store.PULSE", 0.0)
+    monkeypatch.setattr("duly.store.postgres.sessions.PULSE_PATIENCE", 0.5)
     with proxied(f"{postgres_url}") as proxy, opened(proxy.url) as store:
         told, stop, thread = listen(store)
         assert told.get(timeout=PATIENCE) is None

@@ -184,10 +184,10 @@ def test_rows_may_come_from_code_that_puts(sqlite_url: str) -> None:
 
 FULL = """
 import resource, sqlite3, sys
-from duly.store import sqlite
+from duly.store.sqlite import file
 from tests.support import counts, opened, put
 
-sqlite.CHECKPOINT_BYTES = 0
+file.CHECKPOINT_BYTES = 0
 path = sys.argv[1].removeprefix("sqlite:///")
 with opened(sys.argv[1] + "?synchronous=off") as store:
     put(store, 40, args={"page": "x" * 100_000})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from duly.model import State
-    from duly.read import Row, Story
+    from duly.shown import Row, Story
 
 ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from duly.cli import options
 from duly.errors import ConfigError, InputError, ItemNotFound, WrongState
 from duly.model import Placed, Schedule
-from duly.read import Row, Story
+from duly.shown import Row, Story
 
 if TYPE_CHECKING:
     from duly import Duly

@@ -15,7 +15,7 @@ from duly.people import SCOPES
 
 if TYPE_CHECKING:
     from duly import Duly
-    from duly.people import KeyInfo, Role, User
+    from duly.shown import KeyInfo, Role, User
 
 PAGE = 500
 

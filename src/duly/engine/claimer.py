@@ -20,7 +20,7 @@ from duly.engine.outlook import BARREN, SOON, Outlook, Rota
 from duly.engine.work import Hands
 from duly.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
 from duly.policy.limits import slack
-from duly.store.base import FRESH, START, News, Store
+from duly.store.contract import FRESH, START, News, Store
 
 # After a claim that emptied a line, look for what comes next there, once for all claims of this while.
 LATER = timedelta(milliseconds=100)

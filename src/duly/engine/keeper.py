@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from duly.engine.calls import Verdicts
 from duly.engine.work import Hands, Lease, Work
 from duly.model import Failed, Item, Released
-from duly.store.base import Store
+from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from duly.model import Meter, Share
 from duly.policy.limits import Limit, slack
 from duly.policy.retry import SPREAD, Windows, windows_of
-from duly.store.base import FRESH
+from duly.store.contract import FRESH
 from duly.task import Task
 
 # The part of a limit's slack that a call may spend waiting.

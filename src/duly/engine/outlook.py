@@ -15,7 +15,7 @@ from itertools import islice
 from duly.clock import EPOCH
 from duly.engine.shares import LineTurns, evenly, share_out
 from duly.model import Head, Item, Lane, Line, Share
-from duly.store.base import FRESH
+from duly.store.contract import FRESH
 
 Group = tuple[Line, Lane, int]
 # How many more items of a line a pool would take.

@@ -15,7 +15,7 @@ from msgspec.json import encode
 from duly.clock import EPOCH
 from duly.policy.recur import latest, parse, zone_named
 from duly.policy.retry import LOOK_BACK
-from duly.store.base import Store
+from duly.store.contract import Store
 
 PORTION = 2_000
 EVERY = timedelta(seconds=60)

@@ -15,7 +15,7 @@ from msgspec.json import encode
 
 from duly.advance import advance_all
 from duly.clock import EPOCH
-from duly.store.base import Store
+from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
 

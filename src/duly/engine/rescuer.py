@@ -19,7 +19,7 @@ from duly.engine.detector import Detector
 from duly.engine.settler import ruling
 from duly.engine.work import Hands
 from duly.model import Change, Item, Lost, Released
-from duly.store.base import Store
+from duly.store.contract import Store
 from duly.task import Task
 
 log = logging.getLogger("duly.engine")

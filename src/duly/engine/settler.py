@@ -19,7 +19,7 @@ from duly.engine.calls import Settled, Verdicts
 from duly.engine.work import Hands, Work
 from duly.errors import StoreUnavailable
 from duly.model import Change, GiveUp, Item, Outcome
-from duly.store.base import Store
+from duly.store.contract import Store
 from duly.task import Task
 
 log = logging.getLogger("duly.engine")

@@ -17,7 +17,7 @@ from msgspec.json import decode, encode
 from duly.clock import EPOCH
 from duly.config import Settings
 from duly.model import Head
-from duly.store.base import START, Store
+from duly.store.contract import START, Store
 
 log = logging.getLogger("duly.engine")
 

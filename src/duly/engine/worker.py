@@ -40,7 +40,7 @@ from duly.model import Released
 from duly.outbound.http import post_json
 from duly.patience import Patient
 from duly.store import migrate
-from duly.store.base import News
+from duly.store.contract import News
 from duly.task import Task
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ from msgspec.structs import replace
 
 from duly.model import Ask, Grant, Item, Meter, Share
 from duly.policy.limits import tokens, worth_keeping
-
-# A meter as it is kept: its name, what a person set (most, per), and the times of what was granted.
-Row = tuple[str, int | None, float | None, Sequence[datetime]]
+from duly.shown import MeterRow
 
 
 class Rations:
     """What the meters of some asks have left, handed out ask by ask: the first asks first."""
 
-    def __init__(self, asks: Sequence[Ask], rows: Sequence[Row], running: Mapping[str, int], now: datetime) -> None:
+    def __init__(
+        self, asks: Sequence[Ask], rows: Sequence[MeterRow], running: Mapping[str, int], now: datetime
+    ) -> None:
         self._now = now
-        self._kept = {row[0]: row for row in rows}
+        self._kept = {row.name: row for row in rows}
         self._as_set: dict[Meter, Meter] = {}
         self._free: dict[Meter, int] = {}
         self._until: dict[Meter, datetime | None] = {}
@@ -78,14 +78,14 @@ class Rations:
         return ((name, [*kept, *[self._now] * self._spent[name]]) for name, kept in logs.items())
 
     def _hits(self, name: str) -> Sequence[datetime]:
-        return self._kept[name][3] if name in self._kept else ()
+        return self._kept[name].hits if name in self._kept else ()
 
     def _set_by_people(self, meter: Meter) -> Meter:
         """The meter with what a person set in place of what the code says."""
-        _, most, per, _ = self._kept.get(meter.name, (meter.name, None, None, ()))
-        if most is None:
+        kept = self._kept.get(meter.name)
+        if kept is None or kept.most is None:
             return meter
-        return replace(meter, most=most, per=per if per is not None else meter.per)
+        return replace(meter, most=kept.most, per=kept.per if kept.per is not None else meter.per)
 
 
 def ration(

@@ -10,14 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from duly.errors import NotMigrated, StoreUnavailable
-from duly.store.base import Store
+from duly.store import dialects
+from duly.store.contract import Store
 
 T = TypeVar("T")
 
@@ -40,14 +40,17 @@ class Migration(Struct, frozen=True):
 
 
 def migrations(dialect: str, folder: Traversable | None = None) -> list[Migration]:
-    """The files of one dialect, in order."""
-    folder = folder or files("duly.store") / "migrations"
-    found = sorted((file for file in (folder / dialect).iterdir() if file.name.endswith(".sql")), key=lambda f: f.name)
+    """The files of one dialect, in order; its own, or those under its name in another folder."""
+    own = dialects.named(dialect).migrations if folder is None else folder / dialect
+    found = sorted((file for file in own.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [Migration(int(file.name[:4]), file.name[:-4], file.read_text(encoding="utf8")) for file in found]
 
 
 def dialect_of(store: Store) -> str:
-    return "sqlite" if store.url.startswith("sqlite") else "postgres"
+    """The name of the database that a store is on."""
+    dialect = dialects.of_url(store.url)
+    assert dialect is not None, "it could not have been opened"
+    return dialect.name
 
 
 def migrate(

@@ -1,23 +1,80 @@
-"""Reads the .sql files: one statement per `-- name:` section, the same names in every dialect."""
+"""Reads the folders of SQL: one statement per `-- name:` section, the same names in every dialect.
+
+A section names a record where it means all of its columns, and the loader writes them out, in the order of the
+record's struct. Only names of our own structs ever get into a statement this way, never a value.
+
+    {item}  {item of i}                       the columns, each of the table i
+    {values note}                             a parameter for each column, named like it
+    {places new_item}                         a parameter for each column, in their order
+    {set schedule}  {set new_item of n}       column = its parameter, or column = n.column
+    {many change as c}                        a table c of the rows that parameters give as arrays, `change_<column>`
+    {schedule but id, key}                    any of these without some columns
+    {many tried with fence bigint as t}       and with a further one
+"""
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from importlib.resources import files
+
+from duly.store.dialects import Dialect, named
+from duly.store.records import RECORDS, Kind
 
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_FRAGMENT = re.compile(
+    r"\{(?:(?P<kind>values|places|set|many) )?(?P<record>\w+)(?: but (?P<but>[\w, \n]+?))?"
+    r"(?: with (?P<more>[\w, \n]+?))?(?: (?:of|as) (?P<table>\w+))?\}"
+)
 
 
 @cache
 def sections(dialect: str) -> dict[str, str]:
     """The statements of one dialect by name, without their comments; parameters written as :name."""
-    folder = files("duly.store")
-    text = "\n".join((folder / f"{name}.sql").read_text(encoding="utf8") for name in (dialect, f"service_{dialect}"))
-    parts = _SECTION.split(text)[1:]
-    return {name: _COMMENT.sub("", body).strip() for name, body in zip(parts[0::2], parts[1::2], strict=True)}
+    known = named(dialect)
+    found: dict[str, str] = {}
+    for file in sorted(known.sql.iterdir(), key=lambda file: file.name):
+        parts = _SECTION.split(file.read_text(encoding="utf8"))[1:]
+        for name, body in zip(parts[0::2], parts[1::2], strict=True):
+            found[name] = filled(_COMMENT.sub("", body).strip(), known)
+    return found
+
+
+def filled(text: str, dialect: Dialect) -> str:
+    """A statement with the columns of the records that it names."""
+    return _FRAGMENT.sub(lambda found: _written(found, dialect), text)
+
+
+def _written(found: re.Match[str], dialect: Dialect) -> str:
+    but = frozenset(re.findall(r"\w+", found["but"] or ""))
+    fields = RECORDS[found["record"]].fields
+    if unknown := but - fields.keys():
+        raise ValueError(f"{found[0]}: {found['record']} has no {sorted(unknown)}")
+    columns = [name for name in fields if name not in but]
+    table = found["table"]
+    match found["kind"]:
+        case "values":
+            written = [_parameter(name, fields[name], dialect) for name in columns]
+        case "places":
+            written = ["?"] * len(columns)
+        case "set" if table:
+            written = [f"{name} = {table}.{name}" for name in columns]
+        case "set":
+            written = [f"{name} = {_parameter(name, fields[name], dialect)}" for name in columns]
+        case "many":
+            typed = {name: dialect.types[fields[name]] for name in columns}
+            typed |= dict(each.split() for each in (found["more"] or "").split(",") if each)
+            arrays = ", ".join(f":{found['record']}_{name}::{type}[]" for name, type in typed.items())
+            return f"unnest({arrays}) as {table}({', '.join(typed)})"
+        case _:
+            written = [f"{f'{table}.' if table else ''}{name}{dialect.read_as.get(name, '')}" for name in columns]
+    return ", ".join(written)
+
+
+def _parameter(name: str, kind: Kind, dialect: Dialect) -> str:
+    # Written so that every driver's parser understands it: a put may run on the caller's own connection.
+    return f"cast(:{name} as {dialect.types[kind]})" if dialect.types else f":{name}"
 
 
 @cache

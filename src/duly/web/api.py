@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from duly import Duly, __version__
 from duly.errors import ConfigError
 from duly.plugin import Plugin
-from duly.store.base import WAIT_UNTIL
+from duly.store.contract import WAIT_UNTIL
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected

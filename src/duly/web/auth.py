@@ -16,7 +16,8 @@ from fastapi import Depends, Query, Request
 from fastapi.security import APIKeyCookie, HTTPBearer
 from pydantic import AfterValidator
 
-from duly.people import LOCAL, People, Principal, Scope
+from duly.people import LOCAL, People, Principal
+from duly.shown import Scope
 from duly.web.problems import Problem
 from duly.web.schemas import clean
 

@@ -6,8 +6,11 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Path, Query
+from msgspec.structs import fields
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
+
+from duly.shown import OwnedRow
 
 DEPTH = 40  # how deeply arguments may be nested
 BIG = 2**63 - 1
@@ -125,34 +128,8 @@ class PlacedOut(Out):
 
 
 class ItemOut(Out):
-    id: int
-    task: str
-    queue: str
-    lane: str
-    rank: int
-    state: State
-    outcome: str | None
-    planned_at: datetime
-    due_at: datetime
-    key: str | None
-    execution_key: str
-    args: Any
-    result: Any
-    progress: Any
-    attempt: int
-    max_attempts: int | None
-    failures: int
-    crashes: int
-    losses: int
-    claimed_by: str | None
-    started_at: datetime | None
-    finished_at: datetime | None
-    last_error: str | None
-    error_class: str | None
-    error_group: str | None
-    schedule_id: int | None
-    owner: str | None
-    created_at: datetime
+    # The fields of `OwnedRow`, where each is named once; the fence is between the store and the worker.
+    __annotations__ = {field.name: field.type for field in fields(OwnedRow) if field.name != "fence"}
 
 
 class TryOut(Out):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from duly.schedules import Note
+from duly.shown import AuditLine
 from duly.store import Store
 
 MOST = 500  # lines at once, and gaps that are waited for: a count that jumped leaves more
@@ -38,12 +38,12 @@ class Tail:
         """Whoever goes on from here misses nothing, and may be told again what came after it."""
         return min(self._gaps) - 1 if self._gaps else self._top
 
-    def look(self) -> list[tuple[int, Note]]:
+    def look(self) -> list[tuple[int, AuditLine]]:
         """What came since the last look, each line with the place to go on from once it was heard."""
-        lines: list[Note] = []
+        lines: list[AuditLine] = []
         while ids := self._next():
             given = {"ids": json.dumps(ids), "actor": self._actor}
-            lines += [Note(*row) for row in self._store.read("audit_lines", given)]
+            lines += [AuditLine(*row) for row in self._store.read("audit_lines", given)]
         told, place = [], self.place
         for line in reversed(lines):
             told.append((place, line))

@@ -21,7 +21,7 @@ from duly.apps.demo.chronicle import Chronicle, Event
 from duly.apps.demo.scene import Scene
 from duly.cli import words
 from duly.errors import DulyError
-from duly.read import Row
+from duly.shown import Row
 
 if TYPE_CHECKING:
     from duly.engine.worker import Worker

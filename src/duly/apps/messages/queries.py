@@ -15,7 +15,7 @@ from duly.bridge.decode import Decoder
 from duly.bridge.message import Message, preview
 from duly.bridge.properties import BadProperties
 from duly.model import State
-from duly.read import OwnedRow
+from duly.shown import OwnedRow
 
 
 class Queries:

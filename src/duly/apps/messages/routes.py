@@ -12,7 +12,7 @@ from duly.apps.messages.schemas import MessageEdit, MessageOut, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
 from duly.errors import InputError, ItemNotFound
 from duly.people import Principal
-from duly.read import OwnedRow
+from duly.shown import OwnedRow
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey, serving
 from duly.web.routes.items import find as find_item

@@ -16,7 +16,7 @@ from duly.apps.reminders.settings import QUEUE, Settings
 from duly.errors import ItemNotFound
 from duly.model import NewItem, State
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
-from duly.read import Row, Try
+from duly.shown import Row, Try
 from duly.task import Task
 
 log = logging.getLogger("duly.reminders")

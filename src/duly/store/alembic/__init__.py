@@ -10,20 +10,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from duly.store.dialects import Dialect, called
 from duly.store.migrate import apply, migrations
 
 
-def take_turn(connection: Connection) -> None:
-    """Begin a transaction that is alone against other migrators, of either kind, until it ends."""
-    if connection.dialect.name == "sqlite":
-        # The driver begins nothing before DDL by itself.
-        driver: Any = connection.connection.driver_connection
-        if not driver.in_transaction:
-            connection.exec_driver_sql("begin immediate")
-    else:
-        from duly.store.postgres import MIGRATION_LOCK
-
-        connection.exec_driver_sql(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")
+def dialect_on(connection: Connection) -> Dialect:
+    dialect = called(connection.dialect.name)
+    if dialect is None:
+        raise NotImplementedError(f"duly has no migrations for {connection.dialect.name}")
+    return dialect
 
 
 def upgrade_to(connection: Connection | None, version: int) -> None:
@@ -32,9 +27,9 @@ def upgrade_to(connection: Connection | None, version: int) -> None:
         raise NotImplementedError(
             "--sql cannot be: duly looks at the database before it changes it. The SQL is in duly/store/migrations."
         )
-    take_turn(connection)
-    dialect = "sqlite" if connection.dialect.name == "sqlite" else "postgres"
-    (migration,) = (each for each in migrations(dialect) if each.version == version)
+    dialect = dialect_on(connection)
+    dialect.take_turn(connection)
+    (migration,) = (each for each in migrations(dialect.name) if each.version == version)
     apply(_Plain(connection), migration)
 
 

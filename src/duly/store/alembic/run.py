@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from alembic import context
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from duly.config import Settings, load
-from duly.store import open_store
-from duly.store.alembic import take_turn, upgrade_to
+from duly.store.alembic import dialect_on, upgrade_to
+from duly.store.dialects import of_url
 
 # Beside an alembic of the user's own in the same database, this one keeps its books in a table of its own.
 VERSION_TABLE = "duly_alembic_version"
@@ -20,10 +18,9 @@ def run() -> None:
     if context.is_offline_mode():
         upgrade_to(None, 0)
     with _engine_for(_database_url()).begin() as connection:
-        take_turn(connection)  # before alembic looks at what is there
-        if connection.dialect.name == "postgresql":
-            # Step back rather than let live work pile up behind us; it may be run again at any time.
-            connection.exec_driver_sql("set local lock_timeout = '2s'")
+        dialect = dialect_on(connection)
+        dialect.take_turn(connection)  # before alembic looks at what is there
+        dialect.step_back(connection)  # it may be run again at any time
         context.configure(connection=connection, version_table=VERSION_TABLE)
         with context.begin_transaction():
             context.run_migrations()
@@ -36,11 +33,7 @@ def _database_url() -> str:
 
 def _engine_for(url: str) -> Engine:
     """An engine that connects as duly does: to the same place, with the same driver and settings."""
-    if url.startswith("sqlite:"):
-        store: Any = open_store(url)
-        return create_engine("sqlite://", creator=store.connect, poolclass=NullPool)
-    if url.startswith(("postgresql:", "postgres:")):
-        import psycopg
-
-        return create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=NullPool)
+    if dialect := of_url(url):
+        name, connect = dialect.engine_of(url)
+        return create_engine(name, creator=connect, poolclass=NullPool)
     return create_engine(url, poolclass=NullPool)

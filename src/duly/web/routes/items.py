@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from duly import codec
 from duly.errors import ItemNotFound, WrongState
 from duly.people import Principal
-from duly.read import OwnedRow
+from duly.shown import OwnedRow
 from duly.task import OPTIONS
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey

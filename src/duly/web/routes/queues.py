@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 
 from duly import codec
 from duly.errors import InputError
-from duly.schedules import Note
+from duly.shown import AuditLine
 from duly.web.auth import Admin
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.schemas import (
@@ -103,9 +103,9 @@ def list_audit(
     bound = ["audit", subject]
     before = desk.cursors.read(after, bound)
     rows = desk.app.store.read("audit", {"subject": subject, "before": before, "most": page_size + 1})
-    return desk.page(rows, page_size, lambda row: row[0], bound, lambda row: note_out(desk, Note(*row)))
+    return desk.page(rows, page_size, lambda row: row[0], bound, lambda row: note_out(desk, AuditLine(*row)))
 
 
-def note_out(desk: Desk, note: Note) -> dict[str, Any]:
+def note_out(desk: Desk, note: AuditLine) -> dict[str, Any]:
     values = {name: getattr(note, name) for name in note.__struct_fields__}
     return {**values, "details": desk.masked(codec.shown(note.details))}

@@ -23,7 +23,7 @@ from psycopg.pq import ConnStatus, TransactionStatus
 
 from duly.errors import StoreBusy, StoreUnavailable
 from duly.forks import renew_in_children
-from duly.store.base import WAIT_UNTIL
+from duly.store.contract import WAIT_UNTIL
 
 T = TypeVar("T")
 

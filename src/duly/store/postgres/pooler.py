@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from duly.store.connections import Connection, Overdue
+from duly.store.postgres.connections import Connection, Overdue
 
 LOOKS = 5
 

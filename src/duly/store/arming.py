@@ -1,0 +1,111 @@
+"""Keys of items: what a put finds under one, and what becomes of items whose key is theirs for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from duly.errors import KeyConflict
+from duly.model import Armed, NewItem
+from duly.store.contract import Merge
+
+
+def key_parameters(item: NewItem) -> dict[str, Any]:
+    return {"task": item.task, "key": item.key}
+
+
+def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> KeyConflict | None:
+    """Why a put with a live key is refused; None when it has the same content."""
+    if args != new.args:
+        return KeyConflict(
+            f"{new.key!r} belongs to item {item_id} of {new.task} with other arguments; "
+            "cancel that item, wait until it ends, or choose another key",
+            item_id,
+        )
+    # In UTC, for in a repeated hour Python holds times of different zones for unequal.
+    planned_at = planned_at.astimezone(UTC)
+    if new.due_at is not None and not new.is_relative and new.due_at != planned_at:
+        return KeyConflict(
+            f"{new.key!r} belongs to item {item_id} of {new.task}, planned for {planned_at.isoformat()}, "
+            f"not {new.due_at.isoformat()}; cancel that item or choose another key",
+            item_id,
+        )
+    return None
+
+
+class Arming:
+    """What becomes of items with versions: each key once, by its highest version."""
+
+    def __init__(self, new: Sequence[NewItem], merge: Merge) -> None:
+        self._new = new
+        self._merge = merge
+        self._answers: list[Armed | None] = [None] * len(new)
+        self._open: dict[str, int] = {}  # the place of the highest version by key
+        self._without = [place for place, item in enumerate(new) if item.version is None]
+        for place, item in enumerate(new):
+            if item.version is not None:
+                assert item.key is not None
+                held = self._open.setdefault(item.key, place)
+                if item.version > (new[held].version or 0):
+                    self._open[item.key] = place
+        self._winners = dict(self._open)
+
+    @property
+    def keys(self) -> list[str]:
+        """Keys that nothing was decided for yet."""
+        return list(self._open)
+
+    def again(self, found: Iterable[tuple[int, str, int, bytes, str, bool]]) -> list[tuple[int, NewItem]]:
+        """Those of these rows (id, key, version, args, state, is_begun) that are armed again; the others are known."""
+        armed = []
+        for item_id, key, version, args, state, is_begun in found:
+            place = self._open.pop(key)
+            item = self._new[place]
+            assert item.version is not None
+            if item.version > version or state == "done":
+                newer = replace(item, version=max(item.version, version + 1))
+                armed.append((item_id, self._merge(args, newer)))
+                self._answers[place] = Armed(item_id, "again")
+            else:
+                self._answers[place] = Armed(item_id, "known", bool(is_begun))
+        return armed
+
+    def fresh(self) -> list[NewItem]:
+        """What is to be inserted: in this order, those without a version first."""
+        keyed = (place for _, place in sorted(self._open.items()))  # in one order for all, so that none wait in a ring
+        return [self._new[place] for place in (*self._without, *keyed)]
+
+    def inserted(self, rows: Iterable[tuple[int, str | None]]) -> None:
+        """What was inserted of them, as id and key; keys that are not there were taken by someone meanwhile."""
+        for item_id, key in rows:
+            place = self._without.pop(0) if key is None or key not in self._open else self._open.pop(key)
+            self._answers[place] = Armed(item_id, "new")
+
+    def answers(self) -> list[Armed]:
+        told = []
+        for answer, item in zip(self._answers, self._new, strict=True):
+            if answer is None:  # a lower version than another in the same breath
+                assert item.key is not None
+                winner = self._answers[self._winners[item.key]]
+                assert winner is not None
+                answer = Armed(winner.id, "known")
+            told.append(answer)
+        return told
+
+
+def not_ours(task: str, keys: Sequence[str]) -> KeyConflict:
+    return KeyConflict(f"{keys[0]!r} of {task} belongs to a live item that was put without a version", 0)
+
+
+def chunks(rows: Iterable[NewItem], size: int) -> Iterator[list[NewItem]]:
+    chunk: list[NewItem] = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

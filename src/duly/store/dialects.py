@@ -1,0 +1,105 @@
+"""The databases that a store can be on: which URLs are whose, and what each of them does in its own way.
+
+`docs/stores.md` says what a further one has to bring. Nothing here imports a driver: a store is loaded when the first
+URL of it is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from duly.model import NewItem
+from duly.store.contract import Store
+from duly.store.records import Kind
+
+# Runs one statement with named parameters on somebody's connection and gives its rows; an awaitable of them, where the
+# connection is an async one.
+Run: TypeAlias = Callable[[str, dict[str, Any]], Any]
+# By which class of a driver a caller's connection is known, and how statements are run on it.
+Drivers: TypeAlias = Mapping[str, Callable[[Any], Run]]
+# What a connection may be asked to do: wait for each statement, or be awaited.
+Colour: TypeAlias = Literal["sync", "async"]
+
+
+class Dialect:
+    """A database that duly can keep its work in. Its URLs, its files of SQL, and where it differs from the others."""
+
+    name: str
+    schemes: tuple[str, ...]  # of URLs
+    aliases: tuple[str, ...] = ()  # how SQLAlchemy and Django call it
+    sql: Traversable  # the folder of its statements
+    migrations: Traversable  # the folder of its numbered migrations
+    # How it calls what a field holds; empty where parameters need no type.
+    types: Mapping[Kind, str] = MappingProxyType({})
+    # What follows the name of a column that is read as another type than it is kept as.
+    read_as: Mapping[str, str] = MappingProxyType({})
+
+    def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:
+        """The store behind one of its URLs."""
+        raise NotImplementedError
+
+    # -- puts on a connection of the caller's own
+
+    def drivers(self, colour: Colour) -> Drivers:
+        """Plain connections that a caller may bring; those of SQLAlchemy and Django are known for all databases."""
+        raise NotImplementedError
+
+    def put(self, new: NewItem) -> tuple[str, dict[str, Any]]:
+        """The name of the section that puts an item, and its parameters."""
+        raise NotImplementedError
+
+    def time(self, value: Any) -> datetime:
+        """A time as a driver gives it, in UTC."""
+        raise NotImplementedError
+
+    def is_behind(self, error: BaseException) -> bool:
+        """Whether a driver complains of a table or column that a migration would have made."""
+        raise NotImplementedError
+
+    # Whether a put may migrate on the caller's connection: nobody else migrates an embedded database.
+    is_embedded = False
+
+    # -- migrations under alembic
+
+    def take_turn(self, connection: Any) -> None:
+        """On a SQLAlchemy connection, begin a transaction that is alone against other migrators until it ends."""
+        raise NotImplementedError
+
+    def step_back(self, connection: Any) -> None:
+        """Have a migration give up on locks that it cannot get soon, where live work would pile up behind it."""
+
+    def engine_of(self, url: str) -> tuple[str, Callable[[], Any]]:
+        """SQLAlchemy's URL of the driver that duly uses, and what connects as duly does."""
+        raise NotImplementedError
+
+
+_DIALECTS: dict[str, Dialect] = {}
+
+
+def register(dialect: Dialect) -> None:
+    """Make a database known, by its name and the schemes of its URLs."""
+    _DIALECTS[dialect.name] = dialect
+
+
+def every() -> Iterator[Dialect]:
+    yield from _DIALECTS.values()
+
+
+def named(name: str) -> Dialect:
+    return _DIALECTS[name]
+
+
+def of_url(url: str) -> Dialect | None:
+    """Whose URL this is; None when nobody knows it."""
+    scheme = urlsplit(url).scheme
+    return next((each for each in every() if scheme in each.schemes), None)
+
+
+def called(alias: str) -> Dialect | None:
+    """What SQLAlchemy or Django calls so."""
+    return next((each for each in every() if alias in each.aliases), None)

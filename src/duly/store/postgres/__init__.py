@@ -1,0 +1,74 @@
+"""PostgreSQL as a place for duly's work: what is its own, without loading its driver."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any
+
+from duly.errors import ConfigError
+from duly.model import NewItem
+from duly.store.contract import Store
+from duly.store.dialects import Colour, Dialect, Drivers
+from duly.store.postgres import borrowed
+from duly.store.postgres.herald import news_of
+from duly.store.records import NEW_ITEM, writer
+
+MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transaction only
+
+new_item_parameters = writer(NEW_ITEM, {bytes: bytes.decode})
+
+
+class Postgres(Dialect):
+    name = "postgres"
+    schemes: tuple[str, ...] = ("postgresql", "postgres")
+    aliases: tuple[str, ...] = ("postgresql",)
+    sql = files("duly.store") / "postgres" / "sql"
+    migrations = files("duly.store") / "migrations" / "postgres"
+    types = MappingProxyType({
+        str: "text", int: "bigint", float: "float8", bool: "bool", datetime: "timestamptz", bytes: "json",
+    })  # fmt: skip
+    read_as = MappingProxyType({"execution_key": "::text"})
+
+    def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:
+        try:
+            from duly.store.postgres.store import PostgresStore
+        except ImportError as error:
+            raise ConfigError(f"database_url: PostgreSQL needs `pip install duly[postgres]` ({error})") from error
+
+        return PostgresStore(url, pool_size, timeout, listen)
+
+    def drivers(self, colour: Colour) -> Drivers:
+        return borrowed.SYNC if colour == "sync" else borrowed.ASYNC
+
+    def put(self, new: NewItem) -> tuple[str, dict[str, Any]]:
+        parameters = new_item_parameters(new)
+        if news := news_of(new):
+            return "put_one_and_tell", {**parameters, "news": news}
+        return "put_one", parameters
+
+    def time(self, value: Any) -> datetime:
+        # In UTC: in the hour that clocks repeat, a time in a zone equals no other, not even itself elsewhere.
+        in_utc: datetime = value.astimezone(UTC)
+        return in_utc
+
+    def is_behind(self, error: BaseException) -> bool:
+        cause: BaseException | None = error
+        while cause is not None:  # however the driver's own error is wrapped
+            if {getattr(cause, name, None) for name in ("sqlstate", "pgcode")} & {"42P01", "42703"}:
+                return True
+            cause = getattr(cause, "orig", None) or cause.__cause__
+        return False
+
+    def take_turn(self, connection: Any) -> None:
+        connection.exec_driver_sql(f"select pg_advisory_xact_lock({MIGRATION_LOCK})")
+
+    def step_back(self, connection: Any) -> None:
+        connection.exec_driver_sql("set local lock_timeout = '2s'")
+
+    def engine_of(self, url: str) -> tuple[str, Callable[[], Any]]:
+        import psycopg
+
+        return "postgresql+psycopg://", lambda: psycopg.connect(url)

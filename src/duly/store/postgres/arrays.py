@@ -1,0 +1,88 @@
+"""Many values as one parameter of PostgreSQL: arrays as literals, and rows in COPY's text format.
+
+One parameter type whatever the values, so one prepared statement. They are written by methods of str, all at once,
+where the driver would escape each quote of a JSON text in Python.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from duly.model import NewItem
+from duly.store.records import NEW_ITEM, RECORDS, Kind
+
+
+def ints(values: Iterable[int]) -> str:
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def maybe_ints(values: Iterable[int | None]) -> str:
+    return "{" + ",".join("null" if value is None else str(value) for value in values) + "}"
+
+
+def texts(values: Iterable[str]) -> str:
+    return "{" + ",".join(map(_quoted, values)) + "}"
+
+
+def times(values: Iterable[datetime | None]) -> str:
+    return "{" + ",".join("null" if value is None else value.isoformat() for value in values) + "}"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+_ELEMENTS: dict[Kind, Callable[[Any], str]] = {
+    int: str,
+    float: repr,
+    bool: str,
+    datetime: datetime.isoformat,
+    str: _quoted,
+    bytes: lambda text: _quoted(text.decode()),
+}
+
+
+def arrays(name: str) -> Callable[[Sequence[Any]], dict[str, str]]:
+    """Makes the parameters of the fragment `{many name}`: an array for each field of this record."""
+    columns = [(f"{name}_{field}", attrgetter(field), _ELEMENTS[kind]) for field, kind in RECORDS[name].fields.items()]
+
+    def write(records: Sequence[Any]) -> dict[str, str]:
+        return {
+            parameter: "{" + ",".join(["null" if value is None else turn(value) for value in map(of, records)]) + "}"
+            for parameter, of, turn in columns
+        }
+
+    return write
+
+
+_SPECIAL = re.compile(r"[\\\t\n\r]")
+_ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+_COLUMNS = [(field, attrgetter(field), kind) for field, kind in NEW_ITEM.fields.items()]
+
+
+def copied(chunk: Sequence[NewItem], now: datetime) -> bytes:
+    """The rows of a load in COPY's text format, each behind the time that it is planned for; None means now."""
+    columns = {
+        field: _cells(list(map(of, chunk)), kind, now.isoformat() if field == "due_at" else r"\N")
+        for field, of, kind in _COLUMNS
+    }
+    rows = zip(columns["due_at"], *columns.values(), strict=True)
+    return ("\n".join(map("\t".join, rows)) + "\n").encode()
+
+
+def _cells(column: list[Any], kind: Kind, nothing: str) -> list[str]:
+    """A column as COPY reads it. Most have nothing to say, or nothing to escape, which is seen all at once."""
+    if column[0] is None and column.count(None) == len(column):
+        return [nothing] * len(column)
+    if kind is not str and kind is not bytes:
+        turn = _ELEMENTS[kind]
+        return [nothing if value is None else turn(value) for value in column]
+    if kind is bytes:
+        column = [None if text is None else text.decode() for text in column]
+    if not _SPECIAL.search("".join(filter(None, column))):
+        return [nothing if text is None else text for text in column]
+    return [nothing if text is None else text.translate(_ESCAPES) for text in column]

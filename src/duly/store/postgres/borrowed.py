@@ -1,0 +1,71 @@
+"""How statements run on a caller's own connection to PostgreSQL, by psycopg, psycopg2 and asyncpg."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from duly.store.dialects import Drivers, Run
+from duly.store.sql import to_numbered, to_psycopg
+
+Parameters = dict[str, Any]
+
+
+def _psycopg(connection: Any) -> Run:
+    psycopg = sys.modules["psycopg"]
+
+    def run(sql: str, parameters: Parameters) -> Any:
+        with psycopg.Cursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+            return aware(cursor).execute(to_psycopg(sql), parameters).fetchall()
+
+    return run
+
+
+def _psycopg2(connection: Any) -> Run:
+    plain = sys.modules["psycopg2.extensions"].cursor
+
+    def run(sql: str, parameters: Parameters) -> Any:
+        with connection.cursor(cursor_factory=plain) as cursor:
+            cursor.execute(to_psycopg(sql), parameters)
+            return cursor.fetchall()
+
+    return run
+
+
+def _apsycopg(connection: Any) -> Run:
+    psycopg = sys.modules["psycopg"]
+
+    async def run(sql: str, parameters: Parameters) -> Any:
+        async with psycopg.AsyncCursor(connection, row_factory=psycopg.rows.tuple_row) as cursor:
+            await aware(cursor).execute(to_psycopg(sql), parameters)
+            return await cursor.fetchall()
+
+    return run
+
+
+def _asyncpg(connection: Any) -> Run:
+    async def run(sql: str, parameters: Parameters) -> Any:
+        # A json codec that the caller may have set would encode our JSON text a second time: it goes in as text.
+        numbered, values = to_numbered(
+            sql.replace("cast(:args as json)", "cast(cast(:args as text) as json)"), parameters
+        )
+        return await connection.fetch(numbered, *values)
+
+    return run
+
+
+def aware(cursor: Any) -> Any:
+    """This cursor, giving aware times: Django without USE_TZ takes the zone away from what its cursors read."""
+    if hasattr(cursor, "adapters"):  # psycopg's; SQLite's times are numbers
+        from psycopg.types.datetime import TimestamptzLoader
+
+        cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
+    return cursor
+
+
+SYNC: Drivers = {"psycopg.Connection": _psycopg, "psycopg2.connection": _psycopg2}
+ASYNC: Drivers = {
+    "psycopg.AsyncConnection": _apsycopg,
+    "asyncpg.Connection": _asyncpg,
+    "asyncpg.PoolConnectionProxy": _asyncpg,
+}

@@ -1,0 +1,148 @@
+"""Schedules in PostgreSQL: they join, are revised while nobody else may, and move on with the items that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from msgspec.structs import replace
+
+from duly.clock import EPOCH
+from duly.model import Item, NewSchedule, Revision, Schedule
+from duly.store.contract import FRESH, Plan
+from duly.store.members import Seats, live_by_schedule, one_at_a_time, only_moves_on
+from duly.store.postgres.arrays import arrays, ints, maybe_ints
+from duly.store.postgres.connections import Connection
+from duly.store.postgres.settling import Settling
+from duly.store.records import SCHEDULE, writer
+
+_ring = attrgetter("ring")
+_schedule = writer(SCHEDULE, {bytes: bytes.decode})
+_new_schedules = arrays("new_schedule")
+
+
+class Schedules(Settling):
+    def enroll(
+        self,
+        new: Sequence[NewSchedule],
+        seat: Callable[[NewSchedule, int], tuple[str, datetime]],
+        connection: Connection | None = None,
+    ) -> list[tuple[int, bool]]:
+        with self._joining(connection) as connection:
+            keys = {"tasks": [each.task for each in new], "keys": [each.key for each in new]}
+            known = {(task, key): id for id, task, key in self._run("taken", keys, connection)}
+            fresh = {(each.task, each.key): each for each in reversed(new) if (each.task, each.key) not in known}
+            # In one order for everybody: whoever inserts the same key waits for the other's end.
+            seated = self._seat([fresh[name] for name in sorted(fresh)], seat, connection)
+            rows = self._run("enroll", _new_schedules(seated), connection)
+            made = {(task, key): id for id, task, key in rows}
+            known.update(made)
+            if len(made) < len(fresh):  # whoever took a key between our look and our insert has it
+                known.update({(task, key): id for id, task, key in self._run("taken", keys, connection)})
+        answers = []
+        for each in new:
+            name = (each.task, each.key)
+            answers.append((known[name], made.pop(name, None) is not None))
+        return answers
+
+    def _seat(
+        self,
+        new: list[NewSchedule],
+        seat: Callable[[NewSchedule, int], tuple[str, datetime]],
+        connection: Connection,
+    ) -> list[NewSchedule]:
+        """Each with its slot, if it has a ring: rings one at a time, in the order of their names."""
+        seated = [each for each in new if each.ring is None]
+        rings = sorted((each for each in new if each.ring is not None), key=_ring)
+        for ring, group in groupby(rings, key=_ring):
+            if not self._run("lock_ring", {"ring": ring}, connection):
+                self._run("open_ring", {"ring": ring}, connection)
+                self._run("lock_ring", {"ring": ring}, connection)
+            members = list(group)
+            seats = Seats(members[0].slots or 1, dict(self._run("seats", {"ring": ring}, connection)))
+            for each in members:
+                slot = seats.take()
+                rule, next_at = seat(each, slot)
+                seated.append(replace(each, rule=rule, next_at=next_at, slot=slot))
+        return seated
+
+    def revise(
+        self,
+        which: Sequence[int] | None,
+        now: datetime,
+        most: int,
+        plan: Plan,
+        connection: Connection | None = None,
+        without: Sequence[int] = (),
+    ) -> int:
+        with self._joining(connection) as connection:
+            if which is None:
+                schedules = self._due_schedules(now, most, connection, without)
+                items = self._last_items(schedules, connection)
+            else:
+                schedules = [Schedule(*row) for row in self._run("some_schedules", {"ids": ints(which)}, connection)]
+                items = [Item(*row) for row in self._run("waiting_of", {"ids": ints(which)}, connection)]
+                single = {"ids": ints(one_at_a_time(schedules))}
+                items += [Item(*row) for row in self._run("running_of", single, connection)]
+            if not schedules:
+                return 0
+            revisions = plan(schedules, live_by_schedule(items))
+            self._apply_revisions({each.id: each for each in schedules}, revisions, now, connection)
+            if any(revision.occurrences for revision in revisions):
+                self._run("tell", {"news": [""]}, connection)
+        return len(schedules)
+
+    def _last_items(self, schedules: Sequence[Schedule], connection: Connection) -> list[Item]:
+        last = [each for each in schedules if each.last_item is not None]
+        # Nobody may claim what may be superseded.
+        replaced = ints([each.last_item or 0 for each in last if each.overlap == "supersede"])
+        self._run("lock_waiting", {"ids": replaced}, connection)
+        return [Item(*row) for row in self._run("fetch", {"ids": ints([e.last_item or 0 for e in last])}, connection)]
+
+    def _due_schedules(
+        self, now: datetime, most: int, connection: Connection, without: Sequence[int]
+    ) -> list[Schedule]:
+        """The oldest, but first some of those that have just become due: a backlog must not make them late."""
+        rows: list[Any] = []
+        for since, part in ((now - FRESH, most // 2), (EPOCH, most)):
+            seen = ints([*without, *(row[0] for row in rows)])
+            parameters = {"since": since, "now": now, "seen": seen, "most": part - len(rows)}
+            rows += self._run("due_schedules", parameters, connection)
+        return [Schedule(*row) for row in rows]
+
+    def _apply_revisions(
+        self, before: dict[int, Schedule], revisions: Sequence[Revision], now: datetime, connection: Connection
+    ) -> None:
+        removed = [revision.schedule.id for revision in revisions if revision.is_removed]
+        kept = [revision for revision in revisions if not revision.is_removed]
+        changed = [each.schedule for each in kept if not only_moves_on(before[each.schedule.id], each.schedule)]
+        if leaving := [*removed, *(schedule.id for schedule in changed)]:
+            self._run("lock_rings", {"ids": ints(leaving)}, connection)
+        for schedule in changed:
+            self._run("revise", _schedule(schedule), connection)
+        made = [(revision.schedule.id, at) for revision in kept for at in revision.occurrences]
+        made.sort(key=itemgetter(1))
+        last: dict[int, int] = {}
+        if made:
+            parameters = {"made_ids": ints([each for each, _ in made]), "ats": [at for _, at in made]}
+            last = dict(self._run("occur", parameters, connection))
+        if kept:
+            self._run(
+                "move_on",
+                {
+                    "ids": ints([revision.schedule.id for revision in kept]),
+                    "next_ats": [revision.schedule.next_at for revision in kept],
+                    "last_ats": [revision.schedule.last_at for revision in kept],
+                    "skipped": ints([revision.schedule.skipped for revision in kept]),
+                    "last_items": maybe_ints([last.get(revision.schedule.id) for revision in kept]),
+                },
+                connection,
+            )
+        if removed:
+            self._run("remove_schedules", {"ids": ints(removed)}, connection)
+        if changes := [change for revision in revisions for change in revision.changes]:
+            self.settle(changes, (), connection)
+        self._note([(now, note) for revision in revisions for note in revision.notes], connection)

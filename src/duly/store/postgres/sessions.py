@@ -1,0 +1,270 @@
+"""Statements by name on pooled connections to PostgreSQL: what repeats them, what bounds them, what their errors mean.
+
+Nothing depends on session state: no session locks, no temporary tables. Settings are made on sessions of our own only:
+what a pooler shares with others stays as it is. Every statement has a deadline on our side. What surely was not done is
+done again by itself; of what may have been done, the error says so.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.types.string import ByteaBinaryLoader
+
+from duly.errors import ConfigError, NotMigrated, StoreUnavailable
+from duly.store.postgres import MIGRATION_LOCK
+from duly.store.postgres.connections import Connection, Overdue, Pool
+from duly.store.postgres.herald import Herald
+from duly.store.postgres.pooler import is_shared
+from duly.store.sql import psycopg_sections
+
+T = TypeVar("T")
+
+# What the URL may say otherwise. A server that is away must be noticed, and found again, within seconds.
+_KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
+_DIALLING = {"connect_timeout": 3, "application_name": "duly", **_KEEPALIVE}
+# The server's side of it, or the locks of a machine that lost its power would stay for two hours.
+_SERVER_KEEPALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+# A process that was stopped inside one of our own transactions holds its locks for no longer than this.
+IDLE_SECONDS = 60
+# The server gives up first, where it can be told to: then it is known that nothing was done.
+GRACE = 1.0
+# How long a question whether someone is still there waits for its answer.
+PULSE_PATIENCE = 5.0
+
+# Statements that join rows with an array, by the parameter that is as long as it. A plan that is kept for any length is
+# made for ten elements: at a thousand it compares each with each. So a long array is planned for, every time.
+JOINED = {
+    "start": "ids",
+    "extend": "ids",
+    "settle": "change_id",
+    "settle_members": "member_schedule_id",
+    "occur": "made_ids",
+    "move_on": "ids",
+    "under_way": "names",
+}
+LONG_ARRAY = 500  # characters
+
+# Settings of a session, if it is our own: behind a pooler its process is not the one that we were told of.
+_CONFIGURE = """
+select set_config(name, value, false) from unnest(%s::text[], %s::text[]) as s(name, value)
+ where pg_backend_pid() = %s
+"""
+
+# Lost races inside the database, and a server that is a standby for the moment: nothing was done.
+_UNDONE = (
+    errors.DeadlockDetected,
+    errors.SerializationFailure,
+    errors.LockNotAvailable,
+    errors.ReadOnlySqlTransaction,
+)
+_PASSING = (*_UNDONE, errors.IdleInTransactionSessionTimeout, errors.QueryCanceled)
+_UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.ProtocolViolation)
+_WRITES = re.compile(r"\b(insert|update|delete)\b|notify")
+
+
+class Sessions:
+    """Connections to one server, and named statements on them."""
+
+    def __init__(self, url: str, pool_size: int = 10, timeout: float = 30.0, listen: bool = True) -> None:
+        self.url = url
+        self._pool_size = pool_size
+        self._timeout = timeout
+        self._patience = timeout + GRACE
+        self._listen = listen
+        self._is_shared: bool | None = None if listen else True
+        self._sql = psycopg_sections()
+        self._reads = {name for name, text in self._sql.items() if not _WRITES.search(str(text))}
+        bounded = {
+            "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",
+            "statement_timeout": f"{timeout * 1000:.0f}",
+        }
+        self._pool = self._make_pool(bounded)
+        # Whoever holds a transaction may put, read or wait meanwhile: each kind has connections of its own.
+        self._short = self._make_pool(bounded)
+        self._handlers = self._make_pool({})
+        self._pools = (self._pool, self._short, self._handlers)
+        # Behind a transaction pooler, where there is no LISTEN, prepared statements belong to someone else's session.
+        self._prepare: bool | None = None if listen else False
+        self._herald = Herald(self._tell)
+
+    def hasten(self, is_hasty: bool = True) -> None:
+        for pool in self._pools:
+            pool.hasten(is_hasty)
+
+    def close(self) -> None:
+        self._herald.close()
+        for pool in self._pools:
+            pool.close()
+
+    def _make_pool(self, settings: Mapping[str, str]) -> Pool:
+        settings = {**_SERVER_KEEPALIVE, **settings}
+        return Pool(lambda: self._configured(self._dial(), settings), self._pool_size, self._timeout, self._patience)
+
+    def _dial(self, **more: Any) -> Connection:
+        """A new connection, as the URL says; where it says nothing, as we think best."""
+        try:
+            said = conninfo_to_dict(self.url)
+        except psycopg.ProgrammingError:  # its text may quote the URL, and so a password
+            raise ConfigError("database_url: PostgreSQL does not understand this URL") from None
+        given = {name: value for name, value in {**_DIALLING, **more}.items() if name not in said}
+        connection: Connection = Connection.connect(self.url, autocommit=True, **given)
+        connection.patience = max(float(said.get("connect_timeout") or 0), PULSE_PATIENCE)
+        self._configure(connection)
+        return connection
+
+    def _configure(self, connection: Connection) -> None:
+        connection.adapters.register_loader("json", ByteaBinaryLoader)
+        connection.prepare_threshold = 3
+
+    def _configured(self, connection: Connection, settings: Mapping[str, str]) -> Connection:
+        if not self._listen:  # behind a pooler the session is not ours to set
+            return connection
+        try:
+            told = (list(settings), list(settings.values()), connection.info.backend_pid)
+            if not connection.execute(_CONFIGURE, told, prepare=False).fetchall() and self.is_pooled():
+                self._prepare = False
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def is_pooled(self, look: bool = False) -> bool:
+        """Whether a pooler gives our transactions to sessions that others have too; found out once."""
+        if self._is_shared is None or look:
+            self._is_shared = is_shared(self._dial)
+        return self._is_shared
+
+    @contextmanager
+    def _connection(self, pool: Pool | None = None, until: float = float("inf")) -> Iterator[Connection]:
+        """A pooled connection; the driver's errors leave as ours."""
+        pool = pool or self._pool
+        connection = pool.take(until)
+        try:
+            yield connection
+        except psycopg.Error as error:
+            if (ours := self._as_ours(error, connection)) is None:
+                raise
+            raise ours from error
+        finally:
+            pool.give(connection)
+
+    def _as_ours(self, error: psycopg.Error, connection: Connection) -> Exception | None:
+        """What this error of the driver means to whoever called; None when it is a fault of our own."""
+        match error:
+            case errors.UndefinedTable() | errors.UndefinedColumn():
+                return NotMigrated(f"the database is not migrated: run `duly migrate` ({error})")
+            case errors.InvalidSqlStatementName() | errors.DuplicatePreparedStatement() | errors.ProtocolViolation():
+                # A pooler that hands each transaction to another server connection: go on without prepared statements.
+                self._prepare = False
+                return StoreUnavailable(f"prepared statements do not survive this pooler: {error}")
+            case errors.ReadOnlySqlTransaction():
+                connection.close()  # the next one may lead to the server that takes writes
+        if isinstance(error, _PASSING):
+            return StoreUnavailable(f"not now, but it may be tried again: {error}")
+        if isinstance(error, Overdue):
+            return StoreUnavailable(f"the database is silent, so it is not known whether this was done: {error}")
+        if not isinstance(error, psycopg.OperationalError):
+            return None
+        if connection.closed:
+            return StoreUnavailable(
+                f"the connection to the database broke, so it is not known whether this was done: {error}"
+            )
+        return StoreUnavailable(f"the database cannot do this now: {error}")
+
+    def _run(self, name: str, parameters: Mapping[str, Any], connection: Connection | None = None) -> list[Any]:
+        """The rows of one named statement."""
+        if connection is not None:
+            return self._rows(connection, name, parameters)
+        try:
+            with self._connection() as own:
+                return self._rows(own, name, parameters)
+        except StoreUnavailable as error:
+            if not self._may_be_repeated(name, parameters, error.__cause__):
+                raise
+        with self._connection() as own:
+            return self._rows(own, name, parameters)
+
+    def _may_be_repeated(self, name: str, parameters: Mapping[str, Any], why: BaseException | None) -> bool:
+        """Whether a statement that failed may run a second time: if it surely was not done, or does no harm twice."""
+        if isinstance(why, (*_UNPREPARED, *_UNDONE)):
+            return True
+        is_lost = isinstance(why, psycopg.OperationalError) and not isinstance(why, (Overdue, *_PASSING))
+        is_harmless = name in self._reads or (name.startswith("put_one") and parameters["key"] is not None)
+        return is_lost and is_harmless
+
+    def _rows(self, connection: Connection, name: str, parameters: Mapping[str, Any]) -> list[Any]:
+        if getattr(connection, "patience", 0) is not None:
+            is_long = name in JOINED and len(parameters[JOINED[name]]) > LONG_ARRAY
+            prepare = False if is_long else self._prepare
+            cursor = connection.execute(self._sql[name], parameters, prepare=prepare, binary=True)
+            return cursor.fetchall() if cursor.description else []
+        # A handler's own statements may take as long as they like; ours on its connection may not.
+        connection.patience = self._patience
+        try:
+            return self._rows(connection, name, parameters)
+        finally:
+            connection.patience = None
+
+    def _whole(self, act: Callable[[Connection], T]) -> T:
+        """Do this in a transaction; a second time if the connection broke before the commit, so surely undid it."""
+        is_asked = False
+        try:
+            with self._connection() as connection, connection.transaction():
+                answer = act(connection)
+                is_asked = True
+            return answer
+        except StoreUnavailable as error:
+            why = error.__cause__
+            if is_asked or why is None or isinstance(why, (Overdue, errors.QueryCanceled)):
+                raise
+        with self._connection() as connection, connection.transaction():
+            return act(connection)
+
+    @contextmanager
+    def _joining(self, connection: Connection | None) -> Iterator[Connection]:
+        """The caller's transaction, or one of our own, on a connection that no handler holds."""
+        if connection is not None:
+            yield connection
+        else:
+            with self._connection() as own, own.transaction():
+                yield own
+
+    def now(self) -> datetime:
+        now: datetime = self._run("now", {})[0][0]
+        return now
+
+    def _tell(self, news: list[str]) -> None:
+        # Only a hint, and of no use to a server that is away: nobody waits for it.
+        if self._pool.trouble is None:
+            with self._connection(until=time.monotonic() + 1) as connection:
+                self._rows(connection, "tell", {"news": news})
+
+    @contextmanager
+    def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> Iterator[Connection]:
+        pool = self._handlers if is_handlers else self._short
+        with self._connection(pool, until) as connection, connection.transaction():
+            if is_handlers:  # what it does there may take as long as it likes
+                connection.patience = None
+            try:
+                yield connection
+            finally:
+                connection.patience = self._patience
+
+    @contextmanager
+    def migrations(self) -> Iterator[Connection]:
+        """One migrator at a time, and none that waits long for a lock while live work queues up behind it."""
+        with self._connection() as connection, connection.transaction():
+            connection.patience = None
+            connection.execute("set local statement_timeout = 0", prepare=False)
+            connection.execute("select pg_advisory_xact_lock(%s)", (MIGRATION_LOCK,), prepare=False)
+            connection.execute("set local lock_timeout = '2s'", prepare=False)
+            yield connection

@@ -1,0 +1,128 @@
+"""Items come to an end in PostgreSQL, or to another try: changes are applied, with what they mean for schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+
+from psycopg import errors
+
+from duly.errors import KeyConflict, WrongState
+from duly.model import Change, Note
+from duly.store.members import members_of, notes_of, rounds_of
+from duly.store.postgres.arrays import arrays, ints, times
+from duly.store.postgres.connections import Connection
+from duly.store.postgres.herald import news_of
+from duly.store.postgres.puts import Puts
+
+# More fences than this in one call are worth a statement of their own.
+FEW = 20
+
+_id = attrgetter("id")
+_schedule_id = attrgetter("schedule_id")
+_fence = attrgetter("fence")
+_changes, _tried, _members, _notes = arrays("change"), arrays("tried"), arrays("member"), arrays("note")
+
+
+class Settling(Puts):
+    def settle(
+        self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Connection | None = None
+    ) -> list[int]:
+        if connection is None and any(change.member or change.then for change in changes):
+            with self._connection() as own, own.transaction():
+                return self.settle(changes, closed, own)
+        if connection is not None and (members := members_of(changes)):
+            # Schedules before their items, as `revise` does, and by id: so that nobody waits for each other.
+            self._run("lock_schedules", {"ids": ints({member.schedule_id for member in members})}, connection)
+        plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
+        other = [change for change in changes if not change.is_plain_success]
+        # A lease goes with the last of its items, never before: each statement here is a transaction of its own.
+        to_close = set(closed)
+        settled: set[tuple[int, int]] = set()
+        if other:
+            alone = to_close.difference(map(_fence, plain))
+            settled.update(self._settle_any(other, alone, connection))
+            to_close -= alone
+        if len({change.fence for change in plain}) > FEW:  # claims of one call each, as under limits at the same time
+            settled.update(self._settle_each(plain, to_close, connection))
+            to_close.difference_update(map(_fence, plain))
+            plain = []
+        for fence, group in groupby(plain, key=_fence):
+            same = list(group)
+            parameters = {
+                "ids": ints([change.id for change in same]),
+                "fence": fence,
+                "finished_at": same[0].finished_at,
+                "closed": ints({fence} & to_close),
+            }
+            settled.update((row[0], fence) for row in self._run("settle_done", parameters, connection))
+            to_close.discard(fence)
+        if to_close:
+            self._run("close", {"closed": ints(to_close)}, connection)
+        if any(change.was == "running" and change.state == "cancelled" for change in other):
+            self._tell_of_cancels(connection)
+        if connection is not None:
+            self._follow_up([change for change in other if (change.id, change.fence) in settled], connection)
+        return [change.id for change in changes if (change.id, change.fence) not in settled]
+
+    def _settle_each(
+        self, changes: list[Change], closed: set[int], connection: Connection | None
+    ) -> Iterator[tuple[int, int]]:
+        # An item that came back under another fence may be here twice, and a statement changes a row once.
+        for same in rounds_of(changes, key=_id):
+            parameters = {
+                "ids": ints([change.id for change in same]),
+                "fences": ints([change.fence for change in same]),
+                "finished_at": same[0].finished_at,
+                "closed": ints({change.fence for change in same} & closed),
+            }
+            yield from self._run("settle_each_done", parameters, connection)
+
+    def _tell_of_cancels(self, connection: Connection | None) -> None:
+        """Have whoever runs what was cancelled look: in the caller's transaction when it commits, else at once."""
+        if connection is not None:
+            self._run("tell", {"news": [""]}, connection)
+        else:
+            self._herald.trail(("",))
+
+    def _follow_up(self, changes: list[Change], connection: Connection) -> None:
+        """What else these ends mean: for their schedules, and what is put in consequence."""
+        members = members_of(changes)
+        if broken := [member.schedule_id for member in members if member.is_broken]:
+            self._run("lock_rings", {"ids": ints(broken)}, connection)
+        for some in rounds_of(members, key=_schedule_id):
+            self._run("settle_members", _members(some), connection)
+        self._note(notes_of(members), connection)
+        if then := [item for change in changes for item in change.then]:
+            for item in then:
+                with suppress(KeyConflict):  # one under this key is to come already
+                    self._put_many(connection, [item])
+            if news := {each for item in then if (each := news_of(item))}:
+                self._run("tell", {"news": sorted(news)}, connection)
+
+    def _note(self, notes: Sequence[tuple[datetime, Note]], connection: Connection) -> None:
+        if notes:
+            ats = times(at for at, _ in notes)
+            self._run("note", {**_notes([note for _, note in notes]), "note_at": ats}, connection)
+
+    def _settle_any(
+        self, changes: list[Change], closed: Iterable[int], connection: Connection | None
+    ) -> list[tuple[int, int]]:
+        tried = [(change, change.tried) for change in changes if change.tried]
+        parameters = {
+            **_changes(changes),
+            **_tried([each for _, each in tried]),
+            "tried_item_id": ints(change.id for change, _ in tried),
+            "tried_fence": ints(change.fence for change, _ in tried),
+            "closed": ints(closed),
+        }
+        try:
+            return self._run("settle", parameters, connection)
+        except errors.UniqueViolation as error:
+            raise WrongState("its key belongs to another live item by now; cancel that one first") from error
+
+    def report(self, item_id: int, fence: int, progress: bytes) -> None:
+        self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})

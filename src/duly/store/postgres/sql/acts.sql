@@ -1,0 +1,63 @@
+-- One action on all rows that fit a filter.
+
+-- name: bulk_create
+insert into duly_bulk (owner, author, action, filter, options, total, until, created_at)
+values (:owner, :author, :action, :filter::json, :options::json, :total, :until, :now)
+returning id
+
+-- name: bulk
+select {act}
+  from duly_bulk
+ where id = :id and (:owner::text is null or owner = :owner::text)
+
+-- name: bulks
+select {act}
+  from duly_bulk
+ where id < :before and (:owner::text is null or owner = :owner::text)
+ order by id desc
+ limit :most
+
+-- name: bulk_begin
+update duly_bulk set options = :options::json where id = :id and place = 0
+
+-- name: bulk_move
+-- Notes where it stands, unless it was cancelled or someone else went on from the same place.
+update duly_bulk
+   set seen = seen + :seen, changed = changed + :changed, place = :place
+ where id = :id and state = 'running' and place = :was
+returning place
+
+-- name: bulk_finish
+update duly_bulk set state = 'done', finished_at = :now where id = :id and state = 'running'
+
+-- name: bulk_cancel
+update duly_bulk
+   set state = 'cancelled', finished_at = :now
+ where id = :id and state = 'running' and (:owner::text is null or owner = :owner::text)
+returning id
+
+-- name: bulk_count
+-- How many rows a filter means now, so many at most, and the newest row of all. Acts are about no other acts.
+select count(*), (select coalesce(max(id), 0) from duly_item)
+  from (select id from duly_item
+         where task <> 'duly.acts'
+           and (:owner::text is null or owner = :owner::text)
+           and (:state::text is null or state = :state::text)
+           and (:task::text is null or task = :task::text)
+           and (:queue::text is null or queue = :queue::text)
+           and (:error_group::text is null or error_group = :error_group::text)
+         limit :most) d
+
+-- name: bulk_page
+-- The next rows of a filter, oldest first, up to the newest when it was ordered.
+select id
+  from duly_item
+ where id > :place and id <= :until
+   and task <> 'duly.acts'
+   and (:owner::text is null or owner = :owner::text)
+   and (:state::text is null or state = :state::text)
+   and (:task::text is null or task = :task::text)
+   and (:queue::text is null or queue = :queue::text)
+   and (:error_group::text is null or error_group = :error_group::text)
+ order by id
+ limit :most

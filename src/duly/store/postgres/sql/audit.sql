@@ -1,0 +1,54 @@
+-- Who did what.
+
+-- name: note
+-- The transaction has a number before it takes an id: whoever follows the log knows by it what is still to come.
+insert into duly_audit (at, {note})
+select n.at, {note of n}
+  from {many note with at timestamptz as n}
+ where pg_current_xact_id() is not null
+
+-- name: write_note
+-- The same for one.
+insert into duly_audit (at, {note})
+select :now::timestamptz, {values note}
+ where pg_current_xact_id() is not null
+
+-- name: audit
+select {audit_line}
+  from duly_audit
+ where (:subject::text is null or subject = :subject::text) and (:before::bigint is null or id < :before::bigint)
+ order by id desc
+ limit :most
+
+-- name: audit_ids
+-- The ids of all lines after this one, and of those that were missing before it.
+select id from duly_audit where id > :after
+ union all
+select id
+  from duly_audit
+ where id <= :after and id = any(array(select value::bigint from json_array_elements_text(:gaps::json)))
+ order by id
+ limit :most
+
+-- name: audit_lines
+select {audit_line}
+  from duly_audit
+ where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
+   and (:actor::text is null or actor = :actor::text)
+ order by id
+
+-- name: audit_last
+select coalesce(max(id), 0) from duly_audit
+
+-- name: audit_horizon
+-- The number of the oldest transaction under way, and that of the next to come.
+select pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint from pg_current_snapshot() s
+
+-- name: oldest_note
+-- The earliest time among the first lines. Ids are in the order of time, but for what clocks do.
+select min(at) as at from (select at from duly_audit order by id limit :most) f
+
+-- name: forget_notes
+-- The next portion of the audit log that is old enough, but for what another worker is about to forget.
+delete from duly_audit
+ where id = any(array(select id from duly_audit order by id limit :most for update skip locked)) and at < :before

@@ -1,0 +1,46 @@
+-- Meters behind limits.
+
+-- name: meters
+-- What was set and granted. One look at the index per name, whatever the planner knows of the table.
+select {meter of m}
+  from unnest(:names::text[]) as n(name)
+ cross join lateral (select * from duly_meter where name = n.name limit 1) m
+
+-- name: lock_meters
+-- The same, locked in this order, each with the time when it was.
+with locked as materialized (
+    select {meter of m}
+      from unnest(:names::text[]) as n(name)
+     cross join lateral (select * from duly_meter where name = n.name for update) m)
+select {meter}, coalesce(:now::timestamptz, clock_timestamp()) from locked
+
+-- name: new_meters
+insert into duly_meter (name) select n from unnest(:names::text[]) n order by n on conflict (name) do nothing
+
+-- name: under_way
+-- How many leases stand under each of these meters.
+select m, count(*)
+  from duly_lease l cross join unnest(l.meters) m
+ where l.meters is not null and m = any(:names::text[])
+ group by m
+
+-- name: set_meter
+insert into duly_meter (name, most, per) values (:name, :most, :per)
+    on conflict (name) do update set most = excluded.most, per = excluded.per
+
+-- name: all_meters
+select {meter} from duly_meter where name > :after order by name limit :most
+
+-- name: idle_meters
+-- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
+select name, hits[cardinality(hits)] as at
+  from duly_meter
+ where name > :after and most is null and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)
+ order by name
+ limit :most
+
+-- name: forget_meters
+-- Those of these that are idle still.
+delete from duly_meter
+ where name = any(array(select json_array_elements_text(:names::json))) and most is null
+   and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)

@@ -1,0 +1,31 @@
+-- Failures that wait for a person, and what people wrote about them.
+
+-- name: groups
+-- Failures in review by their look, the largest groups first; after a group of this size and id.
+select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
+       max(finished_at) as last_at, max(id) as sample
+  from duly_item
+ where in_review and error_group is not null and (:owner::text is null or owner = :owner::text)
+ group by error_group
+having :size::bigint is null or count(*) < :size::bigint or (count(*) = :size::bigint and error_group > :after::text)
+ order by items desc, error_group
+ limit :most
+
+-- name: group
+select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
+       max(finished_at) as last_at, max(id) as sample
+  from duly_item
+ where in_review and error_group = :error_group and (:owner::text is null or owner = :owner::text)
+ group by error_group
+
+-- name: write_review_note
+insert into duly_review_note (owner, error_group, author, text, at)
+values (:owner, :error_group, :author, :text, :now)
+returning id
+
+-- name: review_notes
+select {review_note}
+  from duly_review_note
+ where error_group = :error_group and (:owner::text is null or owner = :owner::text)
+ order by id desc
+ limit :most

@@ -1,0 +1,153 @@
+-- Recurrences: they join, are revised, make items and move on.
+
+-- name: enroll
+insert into duly_schedule ({new_schedule})
+select {new_schedule of n}
+  from {many new_schedule as n}
+    on conflict (task, key) do nothing
+returning id, task, key
+
+-- name: taken
+-- Which of these keys have a schedule.
+select s.id, n.task, n.key
+  from unnest(:tasks::text[], :keys::text[]) as n(task, key)
+ cross join lateral (select id from duly_schedule where task = n.task and key = n.key limit 1) s
+
+-- name: open_ring
+insert into duly_slot (ring, slot) values (:ring, 0) on conflict (ring, slot) do nothing
+
+-- name: lock_ring
+-- Joins to a ring take turns at its first slot.
+select slot from duly_slot where ring = :ring and slot = 0 for update
+
+-- name: seats
+select slot, members from duly_slot where ring = :ring
+
+-- name: due_schedules
+select {schedule}
+  from duly_schedule
+ where next_at between :since and :now and id not in (select unnest(:seen::bigint[]))
+ order by next_at, id
+ limit :most
+   for update skip locked
+
+-- name: some_schedules
+select {schedule}
+  from duly_schedule
+ where id = any(:ids::bigint[])
+ order by id
+   for update
+
+-- name: occur
+-- Makes items of occurrences, in this order.
+insert into duly_item (task, queue, args, planned_at, due_at, rank, schedule_id, streak, fingerprint, expires_at, owner)
+select s.task, s.queue, s.args, o.at, o.at, s.rank, s.id, s.failures, s.fingerprint,
+       o.at + s.max_lateness * interval '1 second', s.owner
+  from unnest(:made_ids::bigint[], :ats::timestamptz[]) with ordinality as o(id, at, place)
+  join duly_schedule s on s.id = o.id and s.id = any(:made_ids::bigint[])
+ order by o.place
+    on conflict (schedule_id, planned_at) where schedule_id is not null do nothing
+returning schedule_id, id
+
+-- name: move_on
+update duly_schedule s
+   set next_at = a.next_at, last_at = a.last_at, skipped = a.skipped, last_item = coalesce(a.last_item, s.last_item)
+  from unnest(:ids::bigint[], :next_ats::timestamptz[], :last_ats::timestamptz[], :skipped::bigint[],
+              :last_items::bigint[])
+       as a(id, next_at, last_at, skipped, last_item)
+ where s.id = any(:ids::bigint[]) and s.id = a.id
+
+-- name: revise
+-- What others write is left to them, and whose it is stays.
+update duly_schedule
+   set {set schedule but id, task, key, ring, last_item, last_success_at, last_error, unchanged, created_at, owner}
+ where id = :id
+
+-- name: remove_schedules
+delete from duly_schedule where id = any(:ids::bigint[])
+
+-- name: declared
+-- What code declared, once or still.
+select id, task, key from duly_schedule where is_declared order by id
+
+-- name: ring_rule
+-- The rule of any member.
+select rule from duly_schedule where ring = :ring order by slot, id limit 1
+
+-- name: next_schedule
+-- When the next one is due, past those that are set aside.
+select min(next_at) as next_at
+  from duly_schedule
+ where next_at is not null and id not in (select value::bigint from json_array_elements_text(:without::json))
+
+-- name: waiting_of
+-- What waits of these schedules.
+select {item}
+  from duly_item
+ where schedule_id = any(:ids::bigint[]) and state = 'waiting'
+   for update
+
+-- name: running_of
+-- What runs of these schedules. No lock: whoever settles one holds it, and wants its schedule next.
+select {item}
+  from duly_item
+ where schedule_id = any(:ids::bigint[]) and state = 'running'
+
+-- name: lock_waiting
+-- Those of these items that wait: until the end of the transaction nobody can claim them.
+select id from duly_item where id = any(:ids::bigint[]) and state = 'waiting' order by id for update
+
+-- name: schedules
+-- By id, keyset; with whatever filters are given.
+select {schedule}
+  from duly_schedule
+ where id > :after
+   and (:task::text is null or task = :task::text)
+   and (:key::text is null or key = :key::text)
+   and (:ring::text is null or ring = :ring::text)
+   and (:slot::int is null or slot = :slot::int)
+   and (:state::text is null
+        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
+           = :state::text)
+ order by id
+ limit :most
+
+-- name: schedule
+select {schedule}
+  from duly_schedule
+ where (id = :id::bigint) or (task = :task::text and key = :key::text)
+
+-- name: schedules_with_ids
+select {schedule}
+  from duly_schedule
+ where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
+ order by id
+
+-- name: schedules_page
+select {schedule}
+  from duly_schedule
+ where (:owner::text is null or owner = :owner::text)
+   and id > :after
+   and (:task::text is null or task = :task::text)
+   and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
+   and (:ring::text is null or ring = :ring::text)
+   and (:slot::int is null or slot = :slot::int)
+   and (:state::text is null
+        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
+           = :state::text)
+ order by id
+ limit :most
+
+-- name: slots
+select ring, slot, members from duly_slot where :ring::text is null or ring = :ring::text order by ring, slot
+
+-- name: occurrences
+-- The items that a schedule made, newest first.
+select {occurrence}
+  from duly_item
+ where schedule_id = :schedule_id
+ order by planned_at desc
+ limit :most
+
+-- name: broken
+select count(*) from duly_schedule where broken_at is not null

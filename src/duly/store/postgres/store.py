@@ -1,0 +1,89 @@
+"""The store on PostgreSQL: any number of machines, any number of workers.
+
+Nearly every method is one statement from the folder `sql` on a pooled connection in autocommit, so it works behind a
+transaction pooler too.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from duly.model import Item
+from duly.store.contract import News
+from duly.store.postgres import sessions
+from duly.store.postgres.arrays import ints
+from duly.store.postgres.claims import Claims
+from duly.store.postgres.connections import Connection
+from duly.store.postgres.herald import head_of
+from duly.store.postgres.schedules import Schedules
+
+log = logging.getLogger("duly.store")
+
+# How often a listener makes sure that it is still heard.
+PULSE = 10.0
+
+
+class PostgresStore(Claims, Schedules):
+    def twin(self, timeout: float | None = None) -> PostgresStore:
+        return PostgresStore(self.url, pool_size=2, timeout=timeout or self._timeout, listen=self._listen)
+
+    def fetch(self, ids: Sequence[int]) -> list[Item]:
+        return [Item(*row) for row in self._run("fetch", {"ids": ints(ids)})]
+
+    def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
+        ((gone, go_on),) = self._run("prune", {"before": before, "after": after, "most": most})
+        return gone, go_on
+
+    def pause(self, queue: str, now: datetime, connection: Connection | None = None) -> None:
+        self._run("pause", {"queue": queue, "now": now}, connection)
+
+    def resume(self, queue: str, connection: Connection | None = None) -> None:
+        self._run("resume", {"queue": queue}, connection)
+
+    def read(
+        self, name: str, parameters: Mapping[str, Any], connection: Connection | None = None
+    ) -> list[tuple[Any, ...]]:
+        return self._run(name, parameters, connection)
+
+    def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self._run(name, parameters)
+
+    def run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self._run(name, parameters, connection)
+
+    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+        while self._listen and not stop.is_set():
+            try:
+                if self.is_pooled():
+                    log.warning(
+                        "LISTEN does not work behind this transaction pooler: going on without, new work is found by "
+                        "sweeps; set DULY_LISTEN=false, or give workers the server's own address"
+                    )
+                    break
+                with self._dial(application_name="duly-watch") as ear:
+                    ear.execute("listen duly")
+                    tell(None)
+                    self._listen_on(ear, tell, stop)
+            except psycopg.OperationalError:
+                stop.wait(1.0)
+        stop.wait()
+
+    def _listen_on(self, ear: Connection, tell: Callable[[News], None], stop: threading.Event) -> None:
+        """Tell until `stop`, or until this connection gives no sign of life any more."""
+        ear.patience = sessions.PULSE_PATIENCE
+        pulse = time.monotonic() + PULSE
+        while not stop.is_set():
+            for note in ear.notifies(timeout=2.5):
+                tell(head_of(note.payload))
+                if stop.is_set():
+                    break
+            if time.monotonic() > pulse:
+                ear.execute("select 1", prepare=False)
+                pulse = time.monotonic() + PULSE

@@ -1,0 +1,150 @@
+"""A record's fields are named once, in its struct, and everything else follows from there.
+
+The SQL sections name the record instead of its columns (`duly.store.sql` fills them in), rows become values by the
+same order, and the types of the fields say how a database keeps them. What has to be known about a struct is worked
+out once, when a module is loaded, so that a row costs no more than the conversions that it needs.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+
+from msgspec import Struct, structs
+
+from duly.model import Change, Item, Member, NewItem, NewSchedule, Note, Schedule, Tried
+from duly.shown import (
+    Act,
+    Alert,
+    AuditLine,
+    Depth,
+    Group,
+    KeyInfo,
+    MeterRow,
+    Occurrence,
+    OwnedRow,
+    ReviewNote,
+    Row,
+    Story,
+    Try,
+    User,
+    WorkerLife,
+)
+
+S = TypeVar("S", bound=Struct)
+
+# What a field holds, whatever else its type says: `object` stands for a value that is kept as JSON, `bytes` for JSON
+# that stays text, and `list` for several times.
+Kind = type
+Turn = Callable[[Any], Any]
+
+
+class Record(Generic[S]):
+    """The fields of a struct that are columns, in the struct's order, each with what it holds.
+
+    `without` are fields of the struct that no column has; `also` are properties that one has.
+    """
+
+    def __init__(self, struct: type[S], *, without: Iterable[str] = (), also: Mapping[str, Kind] | None = None) -> None:
+        self.struct = struct
+        left_out = frozenset(without)
+        own = {field.name: _kind(field.type) for field in structs.fields(struct) if field.name not in left_out}
+        self.fields: dict[str, Kind] = {**own, **(also or {})}
+
+
+def _kind(annotation: Any) -> Kind:
+    if get_origin(annotation) in (Union, types.UnionType):
+        (annotation,) = (each for each in get_args(annotation) if each is not types.NoneType)
+    if get_origin(annotation) is Literal:
+        return str
+    if annotation in (str, int, float, bool, bytes, datetime):
+        kind: Kind = annotation
+        return kind
+    return list if annotation == list[datetime] else object
+
+
+ITEM = Record(Item)
+NEW_ITEM = Record(NewItem, without=("is_relative",))
+CHANGE = Record(Change, without=("task", "tried", "member", "then"), also={"error_group": str})
+TRIED = Record(Tried)
+MEMBER = Record(Member)
+NOTE = Record(Note)
+SCHEDULE = Record(Schedule)
+NEW_SCHEDULE = Record(NewSchedule, without=("slots",))
+METER = Record(MeterRow)
+
+# The records that SQL sections name.
+RECORDS: dict[str, Record[Any]] = {
+    "item": ITEM,
+    "new_item": NEW_ITEM,
+    "change": CHANGE,
+    "tried": TRIED,
+    "member": MEMBER,
+    "note": NOTE,
+    "schedule": SCHEDULE,
+    "new_schedule": NEW_SCHEDULE,
+    "row": Record(Row),
+    "owned_row": Record(OwnedRow),
+    "try": Record(Try),
+    "occurrence": Record(Occurrence),
+    "audit_line": Record(AuditLine),
+    "review_note": Record(ReviewNote),
+    "alert": Record(Alert),
+    "worker": Record(WorkerLife),
+    "meter": METER,
+    "user": Record(User, without=("has_password",)),
+    "key": Record(KeyInfo),
+    "act": Record(Act),
+}
+# What a column of this name holds, also where a section chooses its columns itself.
+KINDS: dict[str, Kind] = {}
+_COMPUTED: list[Record[Any]] = [Record(Depth), Record(Group), Record(User), Record(Story, without=("item", "tries"))]
+for _record in (*RECORDS.values(), *_COMPUTED):
+    KINDS.update(_record.fields)
+
+
+def reader(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[Iterable[Any]], S]:
+    """Makes the record of a row; `turns` say what becomes of values that the database has no type for."""
+    struct = record.struct
+    turned = [(place, turns[kind]) for place, kind in enumerate(record.fields.values()) if kind in turns]
+
+    def read(row: Iterable[Any]) -> S:
+        values = list(row)
+        for place, turn in turned:
+            value = values[place]
+            if value is not None:
+                values[place] = turn(value)
+        return struct(*values)
+
+    return read
+
+
+def writer(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], dict[str, Any]]:
+    """Makes the parameters of one record, named like its fields."""
+    values = [f"{name!r}: {value}" for name, value in _values(record, turns).items()]
+    made: Callable[[S], dict[str, Any]] = _made(f"lambda record: {{{', '.join(values)}}}", turns)
+    return made
+
+
+def lister(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], list[Any]]:
+    """Makes the parameters of one record, in the order of its fields: for many rows where that is the quicker way."""
+    made: Callable[[S], list[Any]] = _made(f"lambda record: [{', '.join(_values(record, turns).values())}]", turns)
+    return made
+
+
+def _values(record: Record[Any], turns: Mapping[Kind, Turn]) -> dict[str, str]:
+    """How the value of each field is written, as Python says it."""
+    return {
+        name: f"None if (value := record.{name}) is None else {kind.__name__}_turn(value)"
+        if kind in turns
+        else f"record.{name}"
+        for name, kind in record.fields.items()
+    }
+
+
+def _made(source: str, turns: Mapping[Kind, Turn]) -> Any:
+    """The function that a person would write by hand, made as dataclasses make theirs: none is quicker."""
+    names = {f"{kind.__name__}_turn": turn for kind, turn in turns.items()}
+    return eval(source, names)  # noqa: S307 - made of the names of our own fields

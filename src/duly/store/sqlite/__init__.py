@@ -1,0 +1,61 @@
+"""SQLite as a place for duly's work: one file, embedded, for the processes of one host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any
+from urllib.parse import unquote
+
+from duly.errors import ConfigError
+from duly.model import NewItem
+from duly.store.contract import Store
+from duly.store.dialects import Colour, Dialect, Drivers
+from duly.store.sqlite import borrowed
+from duly.store.sqlite.values import new_item_parameters, to_int, to_time
+
+# What SQLite says of a table or column that a migration would have made.
+MISSING = ("no such table", "no such column", "has no column named")
+
+
+class Sqlite(Dialect):
+    name = "sqlite"
+    schemes: tuple[str, ...] = ("sqlite",)
+    aliases: tuple[str, ...] = ("sqlite",)
+    sql = files("duly.store") / "sqlite" / "sql"
+    migrations = files("duly.store") / "migrations" / "sqlite"
+    is_embedded = True
+
+    def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:
+        from duly.store.sqlite.store import SqliteStore
+
+        path, _, query = url.removeprefix("sqlite://").partition("?")
+        path = unquote(path.removeprefix("/"))
+        if not path or path == ":memory:":
+            raise ConfigError("database_url: SQLite needs a file, such as sqlite:///duly.db")
+        synchronous = query.removeprefix("synchronous=").upper() if query else "FULL"
+        if synchronous not in ("FULL", "NORMAL", "OFF", "EXTRA"):
+            raise ConfigError(f"database_url: unknown option {query!r}; synchronous=full|normal|off is known")
+        return SqliteStore(path, timeout, synchronous)
+
+    def drivers(self, colour: Colour) -> Drivers:
+        return borrowed.SYNC if colour == "sync" else borrowed.ASYNC
+
+    def put(self, new: NewItem) -> tuple[str, dict[str, Any]]:
+        return "put_one", new_item_parameters(new, to_int(datetime.now(UTC)))
+
+    def time(self, value: Any) -> datetime:
+        return to_time(value)
+
+    def is_behind(self, error: BaseException) -> bool:
+        return any(words in str(error) for words in MISSING)
+
+    def take_turn(self, connection: Any) -> None:
+        # The driver begins nothing before DDL by itself.
+        if not connection.connection.driver_connection.in_transaction:
+            connection.exec_driver_sql("begin immediate")
+
+    def engine_of(self, url: str) -> tuple[str, Callable[[], Any]]:
+        store: Any = self.open(url, timeout=30.0, pool_size=1, listen=False)
+        return "sqlite://", store.connect

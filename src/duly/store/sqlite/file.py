@@ -1,0 +1,192 @@
+"""One SQLite file: its connections, and transactions in turn with the writers of all processes.
+
+One writer connection per store, explicit BEGIN IMMEDIATE, WAL, synchronous=FULL. Writers of all processes take turns by
+a lock file beside the database, which is free again when its holder dies; SQLite's own busy handler sleeps for up to a
+tenth of a second at a time. Under that lock only is the WAL checkpointed: before 3.51.3, two checkpoints at once can
+corrupt it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from duly.clock import EPOCH
+from duly.errors import NotMigrated, StoreError, StoreUnavailable
+from duly.store.sql import sections
+from duly.store.sqlite import MISSING
+from duly.store.sqlite.turns import leave, line_at, mind_forks, turn
+
+log = logging.getLogger("duly.store")
+
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+
+
+class File:
+    """A database file, and named statements on it."""
+
+    def __init__(self, path: str, timeout: float = 30.0, synchronous: str = "FULL") -> None:
+        self.url = f"sqlite:///{path}"
+        self.path = path
+        self._timeout = timeout
+        self._synchronous = synchronous
+        self._sql = sections("sqlite")
+        self.turn = line_at(path)
+        self.writer_lock = threading.Lock()
+        self._writer: sqlite3.Connection | None = None
+        self._commits = 0
+        self._is_wal = False
+        self._reader: sqlite3.Connection | None = None
+        self.reader_lock = threading.Lock()
+        mind_forks(self)
+
+    def hasten(self, is_hasty: bool = True) -> None:
+        """A file is never away."""
+
+    def close(self) -> None:
+        with self.writer_lock, self.reader_lock:
+            self.let_go()
+
+    def let_go(self) -> list[sqlite3.Connection]:
+        """Close the connections; where a child of ours must not, it gets them to keep."""
+        open_ones = [each for each in (self._reader, self._writer) if each is not None]
+        self._reader = self._writer = None
+        if self.turn.is_torn:
+            return open_ones
+        for connection in open_ones:
+            connection.close()
+        return []
+
+    def connect(self) -> sqlite3.Connection:
+        """A connection with our settings."""
+        self._check_fork()
+        try:
+            connection = sqlite3.connect(
+                self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=256
+            )
+            # The switch lasts, so it is made once, by whoever is first: nobody else has to wait for a turn.
+            if not self._is_wal and connection.execute("pragma journal_mode").fetchone() != ("wal",):
+                with self._queue():  # the switch does not wait for other connections by itself
+                    connection.execute("pragma journal_mode = wal")
+            self._is_wal = True
+            connection.execute(f"pragma synchronous = {self._synchronous}")
+            connection.execute("pragma foreign_keys = on")
+            connection.execute("pragma wal_autocheckpoint = 0")
+        except (sqlite3.OperationalError, OSError) as error:
+            raise StoreUnavailable(f"cannot open {self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{self.path} is not a SQLite database: {error}") from error
+        return connection
+
+    def _check_fork(self) -> None:
+        if self.turn.is_torn:
+            raise StoreError(
+                f"{self.path}: this process was forked while its parent was inside a transaction, so it must not use "
+                "the file; fork outside of transactions, or start processes by spawn"
+            )
+
+    def _queue(self) -> AbstractContextManager[None]:
+        return turn(self.path, self._timeout)
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """The writer inside a transaction; commits at the end of the block."""
+        with self.writer_lock:
+            if self._writer is None:
+                self._writer = self.connect()
+            with self._queue():
+                with self._transaction(self._writer) as writer:
+                    yield writer
+                self._checkpoint(writer)
+
+    @contextmanager
+    def _transaction(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+        with self._errors():
+            try:  # from here on: an exception from a signal may come at any moment, and must not leave it open
+                connection.execute("begin immediate")
+                yield connection
+                self._check_fork()
+                connection.execute("commit")
+            except BaseException:
+                if not self.turn.is_torn and connection.in_transaction:
+                    connection.execute("rollback")
+                raise
+
+    def _checkpoint(self, writer: sqlite3.Connection) -> None:
+        """Now and then. If it fails, what was written is safe in the WAL all the same, and the next one goes on."""
+        self._commits += 1
+        if self._commits % 64:
+            return
+        try:
+            if Path(f"{self.path}-wal").stat().st_size > CHECKPOINT_BYTES:
+                writer.execute("pragma wal_checkpoint(passive)")
+        except (sqlite3.Error, OSError) as error:
+            log.warning("%s: a checkpoint failed, and will be tried again: %s", self.path, error)
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self.reader_lock, self._errors():
+            if self._reader is None:
+                self._reader = self.connect()
+            yield self._reader
+
+    @contextmanager
+    def _reading_long(self) -> Iterator[sqlite3.Connection]:
+        """On a connection of its own, for the engine must not wait until everything that waits is counted."""
+        with self._errors(), closing(self.connect()) as reader:
+            yield reader
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """The driver's errors leave as ours."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if any(words in str(error) for words in MISSING):
+                raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
+            raise StoreUnavailable(f"{self.path}: {error}") from error
+        except sqlite3.DatabaseError as error:
+            if type(error) is sqlite3.DatabaseError:  # its subclasses are about a statement, not about the file
+                raise StoreError(f"{self.path} is damaged: {error}") from error
+            raise
+
+    def _read(self, name: str, parameters: Mapping[str, Any]) -> list[Any]:
+        with self._reading() as reader:
+            return reader.execute(self._sql[name], parameters).fetchall()
+
+    @contextmanager
+    def _joining(self, connection: sqlite3.Connection | None) -> Iterator[sqlite3.Connection]:
+        """The caller's transaction, or one of our own."""
+        if connection is not None:
+            yield connection
+        else:
+            with self._writing() as writer:
+                yield writer
+
+    def now(self) -> datetime:
+        return EPOCH + timedelta(microseconds=time.time_ns() // 1000)
+
+    @contextmanager
+    def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> Iterator[sqlite3.Connection]:
+        """On a connection of its own, for a handler may hold it for a while; other writers wait for it all the same."""
+        connection = self.connect()
+        try:
+            with self._queue(), self._transaction(connection):
+                yield connection
+        finally:
+            if self.turn.is_torn:
+                leave(connection)
+            else:
+                connection.close()
+
+    @contextmanager
+    def migrations(self) -> Iterator[sqlite3.Connection]:
+        with self._writing() as writer:
+            yield writer

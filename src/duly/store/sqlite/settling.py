@@ -1,0 +1,82 @@
+"""Items come to an end in a SQLite file, or to another try: changes are applied, with what they mean for schedules."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import datetime
+from itertools import groupby
+from operator import attrgetter
+
+from duly.errors import KeyConflict, WrongState
+from duly.model import Change, Note
+from duly.store.members import members_of, notes_of
+from duly.store.sqlite.puts import Puts
+from duly.store.sqlite.values import (
+    change_parameters,
+    maybe_int,
+    member_parameters,
+    note_parameters,
+    to_int,
+    to_json,
+    tried_parameters,
+)
+
+_fence = attrgetter("fence")
+
+
+class Settling(Puts):
+    def settle(
+        self, changes: Sequence[Change], closed: Sequence[int] = (), connection: sqlite3.Connection | None = None
+    ) -> list[int]:
+        with self._joining(connection) as writer:
+            return self._settle(writer, changes, closed)
+
+    def _settle(self, writer: sqlite3.Connection, changes: Sequence[Change], closed: Sequence[int]) -> list[int]:
+        plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
+        settled: set[tuple[int, int]] = set()
+        for fence, group in groupby(plain, key=_fence):
+            same = list(group)
+            finished_at = maybe_int(same[0].finished_at)
+            parameters = {"ids": to_json([change.id for change in same]), "fence": fence, "finished_at": finished_at}
+            settled.update((row[0], fence) for row in writer.execute(self._sql["settle_done"], parameters).fetchall())
+        settled.update(
+            (change.id, change.fence)
+            for change in changes
+            if not change.is_plain_success and self._settle_one(writer, change)
+        )
+        if closed:
+            writer.execute(self._sql["close"], {"closed": to_json(list(closed))})
+        self._follow_up(writer, [change for change in changes if (change.id, change.fence) in settled])
+        return [change.id for change in changes if (change.id, change.fence) not in settled]
+
+    def _follow_up(self, writer: sqlite3.Connection, changes: list[Change]) -> None:
+        """What else these ends mean: for their schedules, and what is put in consequence."""
+        members = members_of(changes)
+        for member in members:
+            writer.execute(self._sql["settle_member"], member_parameters(member))
+        self._note(writer, notes_of(members))
+        for change in changes:
+            for item in change.then:
+                with suppress(KeyConflict):  # one under this key is to come already
+                    self._put_one(writer, item)
+
+    def _note(self, writer: sqlite3.Connection, notes: Sequence[tuple[datetime, Note]]) -> None:
+        for at, note in notes:
+            writer.execute(self._sql["write_note"], {**note_parameters(note), "now": to_int(at)})
+
+    def _settle_one(self, writer: sqlite3.Connection, change: Change) -> bool:
+        try:
+            if not writer.execute(self._sql["settle"], change_parameters(change)).fetchall():
+                return False
+        except sqlite3.IntegrityError as error:
+            raise WrongState("its key belongs to another live item by now; cancel that one first") from error
+        if change.tried:
+            of_item = {"item_id": change.id, "fence": change.fence}
+            writer.execute(self._sql["tried"], {**tried_parameters(change.tried), **of_item})
+        return True
+
+    def report(self, item_id: int, fence: int, progress: bytes) -> None:
+        with self._writing() as writer:
+            writer.execute(self._sql["progress"], {"id": item_id, "fence": fence, "progress": progress.decode()})

@@ -1,0 +1,42 @@
+-- Who did what.
+
+-- name: write_note
+insert into duly_audit (at, {note}) values (:now, {values note})
+
+-- name: audit
+select {audit_line}
+  from duly_audit
+ where (:subject is null or subject = :subject) and (:before is null or id < :before)
+ order by id desc
+ limit :most
+
+-- name: audit_ids
+-- The ids of all lines after this one, and of those that were missing before it.
+select id from duly_audit where id > :after
+ union all
+select id from duly_audit where id <= :after and id in (select value from json_each(:gaps))
+ order by id
+ limit :most
+
+-- name: audit_lines
+select {audit_line}
+  from duly_audit
+ where id in (select value from json_each(:ids))
+   and (:actor is null or actor = :actor)
+ order by id
+
+-- name: audit_last
+select coalesce(max(id), 0) from duly_audit
+
+-- name: audit_horizon
+-- Writers take turns: whoever has an id is done before the next has one.
+select 1, 1
+
+-- name: oldest_note
+-- The earliest time among the first lines. Ids are in the order of time, but for what clocks do.
+select min(at) as at from (select at from duly_audit order by id limit :most) f
+
+-- name: forget_notes
+-- The next portion of the audit log that is old enough.
+delete from duly_audit
+ where id in (select id from duly_audit order by id limit :most) and at < :before

@@ -1,0 +1,36 @@
+-- Meters behind limits.
+
+-- name: meters
+select {meter} from duly_meter where name in (select value from json_each(:names))
+
+-- name: under_way
+-- How many leases stand under each of these meters.
+select m.value, count(*)
+  from duly_lease l
+  join json_each(l.meters) m
+ where l.meters is not null and m.value in (select value from json_each(:names))
+ group by m.value
+
+-- name: hit
+insert into duly_meter (name, hits) values (:name, :hits) on conflict (name) do update set hits = excluded.hits
+
+-- name: set_meter
+insert into duly_meter (name, most, per) values (:name, :most, :per)
+    on conflict (name) do update set most = excluded.most, per = excluded.per
+
+-- name: all_meters
+select {meter} from duly_meter where name > :after order by name limit :most
+
+-- name: idle_meters
+-- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
+select name, json_extract(hits, '$[#-1]') as at
+  from duly_meter
+ where name > :after and most is null and coalesce(json_extract(hits, '$[#-1]'), 0) < :before
+ order by name
+ limit :most
+
+-- name: forget_meters
+-- Those of these that are idle still.
+delete from duly_meter
+ where name in (select value from json_each(:names)) and most is null
+   and coalesce(json_extract(hits, '$[#-1]'), 0) < :before

@@ -1,0 +1,31 @@
+-- Failures that wait for a person, and what people wrote about them.
+
+-- name: groups
+-- Failures in review by their look, the largest groups first; after a group of this size and id.
+select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
+       max(finished_at) as last_at, max(id) as sample
+  from duly_item
+ where state = 'failed' and error_group is not null and (:owner is null or owner = :owner)
+ group by error_group
+having :size is null or count(*) < :size or (count(*) = :size and error_group > :after)
+ order by items desc, error_group
+ limit :most
+
+-- name: group
+select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
+       max(finished_at) as last_at, max(id) as sample
+  from duly_item
+ where state = 'failed' and error_group = :error_group and (:owner is null or owner = :owner)
+ group by error_group
+
+-- name: write_review_note
+insert into duly_review_note (owner, error_group, author, text, at)
+values (:owner, :error_group, :author, :text, :now)
+returning id
+
+-- name: review_notes
+select {review_note}
+  from duly_review_note
+ where error_group = :error_group and (:owner is null or owner = :owner)
+ order by id desc
+ limit :most

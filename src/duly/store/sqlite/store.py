@@ -1,0 +1,83 @@
+"""The store in one SQLite file: embedded, for any number of threads and processes of one host."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from duly.model import Item
+from duly.store.contract import News
+from duly.store.sqlite.claims import Claims
+from duly.store.sqlite.schedules import Schedules
+from duly.store.sqlite.values import item_of, to_int, to_json, typed
+
+# How soon another process's put is seen: a read of one counter, no transaction.
+GLANCE = 0.02
+# Reads whose cost grows with what waits.
+LONG = frozenset({"depth"})
+
+
+class SqliteStore(Claims, Schedules):
+    def twin(self, timeout: float | None = None) -> SqliteStore:
+        return SqliteStore(self.path, self._timeout, self._synchronous)
+
+    def fetch(self, ids: Sequence[int]) -> list[Item]:
+        return [item_of(row) for row in self._read("fetch", {"ids": to_json(list(ids))})]
+
+    def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
+        limit = to_int(before)
+        looked = self._read("old", {"after": after, "most": most})
+        old = [item_id for item_id, finished_at, _ in looked if finished_at is not None and finished_at < limit]
+        if old:
+            with self._writing() as writer:
+                writer.execute(self._sql["prune"], {"ids": to_json(old)})
+        goes_on = len(looked) == most and max(created_at for _, _, created_at in looked) < limit
+        return len(old), looked[-1][0] if goes_on else None
+
+    def pause(self, queue: str, now: datetime, connection: sqlite3.Connection | None = None) -> None:
+        with self._joining(connection) as writer:
+            writer.execute(self._sql["pause"], {"queue": queue, "now": to_int(now)})
+
+    def resume(self, queue: str, connection: sqlite3.Connection | None = None) -> None:
+        with self._joining(connection) as writer:
+            writer.execute(self._sql["resume"], {"queue": queue})
+
+    def read(
+        self, name: str, parameters: Mapping[str, Any], connection: sqlite3.Connection | None = None
+    ) -> list[tuple[Any, ...]]:
+        if connection is not None:
+            return self.run(connection, name, parameters)
+        given = _given(parameters)
+        with self._reading_long() if name in LONG else self._reading() as reader:
+            return typed(reader.execute(self._sql[name], given))
+
+    def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        given = _given(parameters)
+        with self._writing() as writer:
+            return typed(writer.execute(self._sql[name], given))
+
+    def run(
+        self, connection: sqlite3.Connection | None, name: str, parameters: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]]:
+        if connection is None:
+            return self.write(name, parameters)
+        given = _given(parameters)
+        return typed(connection.execute(self._sql[name], given))
+
+    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+        """SQLite counts the commits of other connections: a change of that count is the news."""
+        seen: tuple[sqlite3.Connection, int] | None = None
+        while not stop.is_set():
+            with self._reading() as reader:
+                version = reader, reader.execute("pragma data_version").fetchone()[0]
+            if version != seen:
+                seen = version
+                tell(None)
+            stop.wait(GLANCE)
+
+
+def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: to_int(value) if isinstance(value, datetime) else value for name, value in parameters.items()}

@@ -1,0 +1,107 @@
+"""How SQLite keeps what it has no type for: times as microseconds since 1970, JSON as text, truth as 0 or 1.
+
+What a row or a parameter needs follows from the types of the record's fields; what a column of another section needs,
+from the field of the same name.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from duly.clock import EPOCH
+from duly.model import NewItem
+from duly.store.records import (
+    CHANGE,
+    ITEM,
+    KINDS,
+    MEMBER,
+    NEW_ITEM,
+    NEW_SCHEDULE,
+    NOTE,
+    SCHEDULE,
+    TRIED,
+    Kind,
+    lister,
+    reader,
+    writer,
+)
+
+
+def to_int(time: datetime) -> int:
+    since = time - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def to_time(value: int) -> datetime:
+    return EPOCH + timedelta(0, 0, value)
+
+
+def maybe_int(time: datetime | None) -> int | None:
+    return None if time is None else to_int(time)
+
+
+def maybe_time(value: int | None) -> datetime | None:
+    return None if value is None else to_time(value)
+
+
+def to_json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _to_times(text: str) -> list[datetime]:
+    return [to_time(value) for value in msgspec.json.decode(text)]
+
+
+READ: dict[Kind, Callable[[Any], Any]] = {
+    datetime: to_time,
+    bytes: str.encode,
+    object: str.encode,
+    list: _to_times,
+    bool: bool,
+}
+WRITTEN: dict[Kind, Callable[[Any], Any]] = {datetime: to_int, bytes: bytes.decode}
+
+item_of = reader(ITEM, READ)
+schedule_of = reader(SCHEDULE, READ)
+change_parameters = writer(CHANGE, WRITTEN)
+tried_parameters = writer(TRIED, WRITTEN)
+member_parameters = writer(MEMBER, WRITTEN)
+note_parameters = writer(NOTE, WRITTEN)
+schedule_parameters = writer(SCHEDULE, WRITTEN)
+new_schedule_parameters = writer(NEW_SCHEDULE, WRITTEN)
+_new_item = writer(NEW_ITEM, WRITTEN)
+_new_item_row = lister(NEW_ITEM, WRITTEN)
+_DUE_AT = list(NEW_ITEM.fields).index("due_at")
+
+_COLUMNS = {name: READ[kind] for name, kind in KINDS.items() if kind in READ}
+
+
+def new_item_parameters(item: NewItem, now: int) -> dict[str, Any]:
+    """What a put writes; an item without a time is due now."""
+    parameters = _new_item(item)
+    if parameters["due_at"] is None:
+        parameters["due_at"] = now
+    return parameters
+
+
+def new_item_row(item: NewItem, now: int) -> list[Any]:
+    """The same in the order of its fields, and then the time that it is planned for."""
+    row = _new_item_row(item)
+    if row[_DUE_AT] is None:
+        row[_DUE_AT] = now
+    row.append(row[_DUE_AT])
+    return row
+
+
+def typed(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
+    """Rows with the types that their columns' names mean."""
+    turns = [_COLUMNS.get(column[0]) for column in cursor.description or ()]
+    return [
+        tuple(value if value is None or turn is None else turn(value) for value, turn in zip(row, turns, strict=True))
+        for row in cursor
+    ]
