@@ -128,7 +128,6 @@ class Claims(Sessions):
                 "worker": worker,
                 "now": now,
                 "lease_until": lease_until,
-                "ids": ints(item.id for items, _ in leases for item in items),
                 "items": texts(ints(item.id for item in items) for items, _ in leases),
                 "meters": [None if names is None else encode(names).decode() for _, names in leases],
                 "names": texts(hits),

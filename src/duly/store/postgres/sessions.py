@@ -43,7 +43,6 @@ PULSE_PATIENCE = 5.0
 # Statements that join rows with an array, by the parameter that is as long as it. A plan that is kept for any length is
 # made for ten elements: at a thousand it compares each with each. So a long array is planned for, every time.
 JOINED = {
-    "start": "ids",
     "extend": "ids",
     "settle": "change_id",
     "settle_members": "member_schedule_id",

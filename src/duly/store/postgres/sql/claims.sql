@@ -120,12 +120,12 @@ started as (
        set state = 'running', attempt = i.attempt + 1, fence = n.fence, claimed_by = :worker, started_at = :now,
            progress = null
       from (select l.fence, e.id from lease l cross join unnest(l.items) as e(id)) n
-     where i.id = any(:ids::bigint[]) and i.id = n.id),
+     where i.id = n.id),
 counted as (
     update duly_meter m
        set hits = n.hits::timestamptz[]
       from unnest(:names::text[], :hits::text[]) as n(name, hits)
-     where m.name = any(:names::text[]) and m.name = n.name)
+     where m.name = n.name)
 select fence, items from lease
 
 -- name: extend
