@@ -80,7 +80,7 @@ def test_a_request_is_sent_when_it_is_due_and_its_answer_is_kept(post: Open, cal
     assert seen.headers["x-own"] == "1"
     assert seen.headers["idempotency-key"] == at.row(item).execution_key
     assert seen.headers["duly-attempt"] == "1"
-    assert "duly-signature" not in seen.headers  # only who asks for a signature gets one
+    assert "webhook-signature" not in seen.headers  # only who asks for a signature gets one
     assert (at.row(item).state, at.row(item).result) == ("done", {"status": 200, "body": {"ok": True}})
 
 
@@ -233,10 +233,12 @@ def test_a_signature_verifies_over_the_bytes_that_arrived(post: Open, call_desk:
     at.world.advance(60)
     assert len(desk.requests) == 3
     for request in desk.requests:
-        header = request.headers["duly-signature"]
-        assert verify(SECRET, header, request.raw, at.world.clock.now().timestamp())
-        assert not verify(SECRET, header, request.raw + b" ", at.world.clock.now().timestamp())
-    assert len({request.headers["duly-signature"] for request in desk.requests}) == 3  # each try is signed at its time
+        headers = dict(request.headers.items())
+        assert request.headers["webhook-id"] == request.headers["idempotency-key"]
+        assert verify(SECRET, headers, request.raw, at.world.clock.now().timestamp())
+        assert not verify(SECRET, headers, request.raw + b" ", at.world.clock.now().timestamp())
+    signatures = {request.headers["webhook-signature"] for request in desk.requests}
+    assert len(signatures) == 3  # each try is signed at its time
 
 
 def test_a_worker_without_the_secret_sends_nothing_unsigned(post: Open, call_desk: CallDesk) -> None:
@@ -324,7 +326,8 @@ def echo_path(desk: Desk) -> None:
         ({"headers": {"Transfer-Encoding": "chunked"}}, "headers.Transfer-Encoding", "is set by duly"),
         ({"headers": {"Connection": "close"}}, "headers.Connection", "is set by duly"),
         ({"headers": {"IDEMPOTENCY-KEY": "1"}}, "headers.IDEMPOTENCY-KEY", "is set by duly"),
-        ({"headers": {"Duly-Signature": "1"}}, "headers.Duly-Signature", "is set by duly"),
+        ({"headers": {"Duly-Attempt": "1"}}, "headers.Duly-Attempt", "is set by duly"),
+        ({"headers": {"Webhook-Signature": "1"}}, "headers.Webhook-Signature", "is set by duly"),
         ({"headers": {"X-A": "1", "x-a": "2"}}, "headers.x-a", "is given twice"),
         ({"headers": {"X:A": "1"}}, "headers", "is not the name of a header"),
         ({"headers": {"X-A": "1\r\nX-B: 2"}}, "headers.X-A", "holds a line end"),
@@ -354,6 +357,12 @@ def test_bad_arguments_are_refused_at_put_by_their_field(
     assert refused.value.field == field
     assert problem in refused.value.problem
     assert counts(at.app.store) == {}
+
+
+def test_a_secret_that_cannot_be_used_is_told_at_the_put(post: Open) -> None:
+    at = post(signing_secret="whsec_no base64")
+    with pytest.raises(InputError, match=r"^sign: DULY_SIGNING_SECRET: what follows whsec_ must be base64"):
+        at.task.put(url="https://a.example/", sign=True)
 
 
 def test_a_signature_is_not_promised_without_a_secret(post: Open) -> None:

@@ -1,4 +1,8 @@
-"""Signed requests: `Duly-Signature: t=<unix seconds>,v1=<hex HMAC-SHA256 of "t.body">`.
+"""Signed requests, as https://www.standardwebhooks.com has them, so that a receiver can use a library that exists.
+
+    webhook-id: <execution key>               the same for every try of an item
+    webhook-timestamp: <unix seconds>
+    webhook-signature: v1,<base64 of the HMAC-SHA256 of "id.timestamp.body">
 
 The time is part of what is signed, so a request that somebody recorded is worth nothing after the tolerance.
 `verify` is for receivers; it needs the body as the bytes that arrived, before anyone parses them.
@@ -7,38 +11,52 @@ The time is part of what is signed, so a request that somebody recorded is worth
 from __future__ import annotations
 
 import hmac
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from hashlib import sha256
 
 from duly.errors import InputError
 
-HEADER = "Duly-Signature"
+ID, TIME, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
+PREFIX = "whsec_"
 _LONGEST = 4_096  # of a header that is worth reading
 
 
-def sign(secret: str, body: bytes, now: float) -> str:
-    """The value of the header for this body, at this time in unix seconds."""
-    if not secret:
-        raise InputError("secret", "is empty: whoever reads this could sign with it")
+def sign(secret: str, message_id: str, body: bytes, now: float) -> dict[str, str]:
+    """The headers for this body, at this time in unix seconds."""
     time = str(int(now))
-    return f"t={time},v1={_mac(secret, time, body)}"
+    return {ID: message_id, TIME: time, SIGNATURE: f"v1,{_mac(key_of(secret), message_id, time, body)}"}
 
 
-def verify(secret: str, header: str, body: bytes, now: float, tolerance: float = 300) -> bool:
+def verify(secret: str, headers: Mapping[str, str], body: bytes, now: float, tolerance: float = 300) -> bool:
     """Whether someone who knows the secret sent exactly this, at most `tolerance` seconds away from `now`.
 
-    With more than one v1 any of them will do, so that a sender can change its secret without a gap.
+    With more than one signature any of them will do, so that a sender can change its secret without a gap.
     """
-    if not secret or len(header) > _LONGEST:
+    said = {name.lower(): value for name, value in headers.items() if len(value) <= _LONGEST}
+    message_id, time = said.get(ID, ""), said.get(TIME, "")
+    if not message_id or not (time.isascii() and time.isdigit() and len(time) <= 15):
         return False
-    pairs = [part.strip().partition("=")[::2] for part in header.split(",")]
-    times = [value for name, value in pairs if name == "t"]
-    if len(times) != 1 or not (times[0].isascii() and times[0].isdigit() and len(times[0]) <= 15):
-        return False
-    wanted = _mac(secret, times[0], body).encode()
+    wanted = _mac(key_of(secret), message_id, time, body).encode()
+    pairs = [each.partition(",")[::2] for each in said.get(SIGNATURE, "").split(" ")]
     # Each is compared in constant time, and all of them are.
-    matches = [hmac.compare_digest(wanted, value.encode()) for name, value in pairs if name == "v1"]
-    return any(matches) and abs(now - int(times[0])) <= tolerance
+    matches = [hmac.compare_digest(wanted, value.encode()) for version, value in pairs if version == "v1"]
+    return any(matches) and abs(now - int(time)) <= tolerance
 
 
-def _mac(secret: str, time: str, body: bytes) -> str:
-    return hmac.new(secret.encode(), f"{time}.".encode() + body, sha256).hexdigest()
+def key_of(secret: str) -> bytes:
+    """The key that a secret stands for: what `whsec_` introduces is base64, anything else is meant as it is."""
+    if not secret.startswith(PREFIX):
+        key = secret.encode()
+    else:
+        try:
+            key = b64decode(secret.removeprefix(PREFIX), validate=True)
+        except ValueError:
+            raise InputError("secret", f"what follows {PREFIX} must be base64") from None
+    if not key:
+        raise InputError("secret", "is empty: whoever reads this could sign with it")
+    return key
+
+
+def _mac(key: bytes, message_id: str, time: str, body: bytes) -> str:
+    return b64encode(hmac.new(key, f"{message_id}.{time}.".encode() + body, sha256).digest()).decode()

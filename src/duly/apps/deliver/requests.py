@@ -62,7 +62,7 @@ def install(app: Duly, settings: Settings) -> Task[..., Any]:
         """Send the request. A body of None is none at all."""
         text = None if body is None else codec.encode(body)
         try:
-            signed = {signature.HEADER: _signature(app, settings, text or b"")} if sign else {}
+            signed = _signed(app, settings, attempt, text or b"") if sign else {}
             response = request(
                 method,
                 url,
@@ -90,7 +90,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
             )
         check_header(name, value)
         lower = name.lower()
-        if lower in OURS or lower.startswith("duly-"):
+        if lower in OURS or lower.startswith(("duly-", "webhook-")):
             raise InputError(f"headers.{name}", "is set by duly or by the connection")
         if lower in seen:
             raise InputError(f"headers.{name}", "is given twice")
@@ -104,11 +104,15 @@ def _check_headers(headers: Mapping[str, str]) -> None:
 def _secret(settings: Settings) -> str:
     if not settings.signing_secret:
         raise InputError("sign", "needs the setting signing_secret: set DULY_SIGNING_SECRET")
+    try:
+        signature.key_of(settings.signing_secret)
+    except InputError as error:
+        raise InputError("sign", f"DULY_SIGNING_SECRET: {error.problem}") from None
     return settings.signing_secret
 
 
-def _signature(app: Duly, settings: Settings, text: bytes) -> str:
-    return signature.sign(_secret(settings), text, app.clock.now().timestamp())
+def _signed(app: Duly, settings: Settings, attempt: Attempt, text: bytes) -> dict[str, str]:
+    return signature.sign(_secret(settings), attempt.key, text, app.clock.now().timestamp())
 
 
 def _told(response: Response, most: int) -> Any:

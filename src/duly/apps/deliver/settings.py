@@ -14,4 +14,6 @@ class Settings(Section):
     outbound_allow: str = setting(
         "", "What the http task may call beside public addresses: networks, addresses and host names, by commas."
     )
-    signing_secret: str = setting("", "The key of Duly-Signature on what the http task sends.", secret=True)
+    signing_secret: str = setting(
+        "", "The secret of signatures on what the http task sends: whsec_ and base64, or any text.", secret=True
+    )
