@@ -11,10 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from duly.errors import StoreUnavailable
+from duly.store.sqlite import turns
 from duly.store.sqlite.turns import _LINES, FileLock, Line, Place, turn
 from tests.process.fleet import until
 from tests.support import counts, opened, put
@@ -205,6 +207,14 @@ def test_threads_write_in_the_order_they_came(tmp_path: Path) -> None:
     assert order == [0, 1, 2, 3, 4]
 
 
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a lock does so in a thread that coverage sees."""
+    started = SimpleNamespace(start_new_thread=lambda act, given: threading.Thread(target=act, args=given).start())
+    monkeypatch.setattr(turns, "_thread", started)
+
+
+@pytest.mark.usefixtures("measured")
 def test_a_lock_that_comes_when_nobody_wants_it_any_more_is_given_back(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db-lock")
     first, second = FileLock(path), FileLock(path)
@@ -217,6 +227,7 @@ def test_a_lock_that_comes_when_nobody_wants_it_any_more_is_given_back(tmp_path:
     third.free()
 
 
+@pytest.mark.usefixtures("measured")
 def test_a_lock_that_came_at_the_last_moment_is_given_back_too(tmp_path: Path) -> None:
     path = str(tmp_path / "a.db-lock")
     first, second = FileLock(path), FileLock(path)

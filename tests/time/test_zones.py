@@ -148,14 +148,21 @@ def all_transitions(database: str) -> list[tuple[str, ZoneInfo, datetime]]:
     return [(name, zone, at) for name, zone in zones(database).items() for at in transitions(zone)]
 
 
-@lru_cache(maxsize=1)
-def turns(database: str) -> list[Turn]:
-    """Every transition, once for all zones whose walls read alike from the first to the last: a rule sees no more."""
-    alike: dict[tuple[object, ...], list[tuple[str, ZoneInfo, datetime]]] = {}
+@lru_cache
+def alike(database: str) -> dict[tuple[object, ...], list[tuple[str, ZoneInfo, datetime]]]:
+    """The transitions of one of all zones whose walls read alike from the first to the last: a rule sees no more."""
+    found: dict[tuple[object, ...], list[tuple[str, ZoneInfo, datetime]]] = {}
     for _, group in groupby(all_transitions(database), key=lambda turn: turn[0]):
         mine = list(group)
-        alike.setdefault(tuple((at, *(wall(at - ago, zone) for ago in (DAY, 0 * DAY))) for _, zone, at in mine), mine)
-    return [read_wall(*turn) for mine in alike.values() for turn in mine]
+        found.setdefault(tuple((at, *(wall(at - ago, zone) for ago in (DAY, 0 * DAY))) for _, zone, at in mine), mine)
+    return found
+
+
+@lru_cache(maxsize=1)
+def turns(database: str) -> list[Turn]:
+    """Every transition that no database before this one has had in the same way."""
+    seen = {walls for earlier in DATABASES[: DATABASES.index(database)] for walls in alike(earlier)}
+    return [read_wall(*turn) for walls, mine in alike(database).items() if walls not in seen for turn in mine]
 
 
 @pytest.fixture(scope="module", params=DATABASES)

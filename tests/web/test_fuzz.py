@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import schemathesis
 from anyio.from_thread import BlockingPortal
+from argon2 import PasswordHasher
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from duly import Duly, people
+from duly import Duly, passwords
 from duly.web.problems import MEDIA_TYPE
 from tests.web.conftest import ANYWHERE, LATER, api_on, build, client_of
 from tests.web.test_matrix import DOCUMENT, OPERATIONS, PERSON
@@ -69,7 +70,8 @@ WORDS: dict[str, list[Any]] = {
 
 @pytest.fixture
 def app(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Duly]:
-    monkeypatch.setattr(people, "_COST", {"n": 2, "r": 1, "p": 1})  # this is not about passwords
+    # This is not about passwords.
+    monkeypatch.setattr(passwords, "_hasher", lambda: PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     app = build(database_url)
     yield app
     app.close()

@@ -7,8 +7,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from msgspec.json import encode
-
 from duly.clock import EPOCH
 from duly.model import Ask, Grant, Head, Item, Share
 from duly.shown import MeterRow
@@ -129,7 +127,7 @@ class Claims(Sessions):
                 "now": now,
                 "lease_until": lease_until,
                 "items": texts(ints(item.id for item in items) for items, _ in leases),
-                "meters": [None if names is None else encode(names).decode() for _, names in leases],
+                "meters": [None if names is None else texts(names) for _, names in leases],
                 "names": texts(hits),
                 "hits": texts(times(log) for log in hits.values()),
             },

@@ -111,8 +111,7 @@ select s.place, due.*
 -- Takes what was picked: writes the leases, puts their items under them, and keeps what was granted.
 with lease as (
     insert into duly_lease (worker, lease_until, items, meters)
-    select :worker, :lease_until, n.items::bigint[],
-           case when n.meters is not null then array(select json_array_elements_text(n.meters::json)) end
+    select :worker, :lease_until, n.items::bigint[], n.meters::text[]
       from unnest(:items::text[], :meters::text[]) as n(items, meters)
     returning fence, items),
 started as (
