@@ -55,6 +55,7 @@ class Claims(Sessions):
         self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
     ) -> list[Grant]:
         with self._connection() as connection, connection.transaction():
+            self._run("by_index", {}, connection)
             answers = self._refusals(asks, now, connection) if len(asks) > 2 * calls + FEW else [None] * len(asks)
             # No more meters are locked than these calls could need.
             served = [ask for ask, answer in zip(asks, answers, strict=True) if answer is None][: calls + FEW]

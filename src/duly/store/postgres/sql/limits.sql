@@ -7,19 +7,20 @@ select {meter of m}
  cross join lateral (select * from duly_meter where name = n.name limit 1) m
 
 -- name: lock_meters
--- The same, locked in this order, each with the time when it was. What follows in this transaction goes by indexes:
--- leases come and go by the thousand, and a walk along an index passes over the remains of those that are gone, where a
--- scan of the table, or of a bitmap, looks at each of them until the next vacuum.
-with plans as materialized (
-    select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)),
-locked as materialized (
+-- The same, locked in this order, each with the time when it was.
+with locked as materialized (
     select {meter of m}
       from unnest(:names::text[]) as n(name)
      cross join lateral (select * from duly_meter where name = n.name for update) m)
-select {meter}, coalesce(:now::timestamptz, clock_timestamp()) from locked cross join plans
+select {meter}, coalesce(:now::timestamptz, clock_timestamp()) from locked
 
 -- name: new_meters
 insert into duly_meter (name) select n from unnest(:names::text[]) n order by n on conflict (name) do nothing
+
+-- name: by_index
+-- For the rest of a transaction. Leases come and go by the thousand: a walk along an index passes over the remains of
+-- those that are gone, where a scan of the table, or of a bitmap, looks at each of them until the next vacuum.
+select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
 
 -- name: under_way
 -- How many leases stand under each of these meters.
