@@ -20,6 +20,7 @@ from duly.shown import Act, Action
 from duly.store.borrow import put_borrowed
 from duly.store.records import Record, reader
 from duly.task import Task
+from duly.verbs import local
 
 if TYPE_CHECKING:
     from duly.app import Duly
@@ -61,7 +62,7 @@ class Acts:
             "owner": owner, "author": author, "action": action, "filter": codec.encode(_filter(filter)).decode(),
             "options": codec.encode(options).decode(), "total": total, "until": newest, "now": self._app.clock.now(),
         }  # fmt: skip
-        with self._app.joining(connection) as connection:
+        with self._app.verbs.ground.joining(connection) as connection:
             return self._order(connection, row)
 
     def _order(self, connection: Any, row: dict[str, Any]) -> int:
@@ -88,10 +89,10 @@ class Acts:
         """Stop where it stands; what was done stays done."""
         self.get(act_id, owner)
         given = {"id": act_id, "owner": owner, "now": self._app.clock.now()}
-        with self._app.joining(connection) as connection:
+        with self._app.verbs.ground.joining(connection) as connection:
             if not self._app.store.run(connection, "bulk_cancel", given):
                 raise WrongState(f"bulk action {act_id} is over")
-            self._app.note(actor, "bulk.cancelled", f"bulk:{act_id}", {}, connection)
+            self._app.verbs.audit.note(local(actor), "bulk.cancelled", f"bulk:{act_id}", {}, connection)
 
 
 def acts_on(app: Duly) -> Task[..., Any]:

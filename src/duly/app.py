@@ -8,20 +8,18 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
-from duly import acts, codec
+from duly import acts
 from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, check_names, load, section
 from duly.decide import UNKNOWN, Rules, decide
 from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
 from duly.forks import renew_in_children
 from duly.model import Cancel, Discarded, NewItem, Outcome, Placed, Revived
-from duly.people import People
 from duly.policy.limits import Limit, parse_limit
 from duly.policy.retry import Backoff, Retry
 from duly.read import Read
@@ -32,6 +30,7 @@ from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
 from duly.task import Task, checked_name, when
 from duly.telemetry import Telemetry
+from duly.verbs import LOCAL, Ground, Verbs
 
 if TYPE_CHECKING:
     from duly.engine.worker import Worker
@@ -82,8 +81,8 @@ class Duly:
         self.renew()
         renew_in_children(self)
         self.telemetry = Telemetry(self)
+        self.verbs = Verbs(self._ground())
         self.schedules = Schedules(self)
-        self.people = People(self)
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.companions: list[Companion] = []  # what runs beside this app's workers
@@ -94,6 +93,14 @@ class Duly:
     def renew(self) -> None:
         """Nobody is opening the store: also not in a process that was forked while someone was."""
         self._opening = threading.Lock()
+
+    def _ground(self) -> Ground:
+        return Ground(
+            open_store=lambda: self.store,
+            now=lambda: self.clock.now(),
+            is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
+            forget_depths=self.telemetry.depths.forget,
+        )
 
     def section(self, kind: type[S]) -> S:
         """The settings of an app that is installed on this one, as they are in force here."""
@@ -269,17 +276,11 @@ class Duly:
 
         Returns a note when nothing has this name yet: it is paused all the same, for what comes.
         """
-        name = checked_name("queue", queue)
-        self.store.pause(name, self.clock.now(), connection)
-        self.telemetry.depths.forget()
-        if any(task.queue == name for task in self.tasks.values()):
-            return None
-        is_there = self.store.read("is_queue", {"queue": name}, connection)[0][0]
-        return None if is_there else f"nothing has the name {name} yet: what comes under it will wait"
+        return self.verbs.queues.pause(LOCAL, queue, connection)
 
     def resume(self, queue: str, connection: Any = None) -> None:
-        self.store.resume(checked_name("queue", queue), connection)
-        self.telemetry.depths.forget()
+        """Open a paused queue again."""
+        self.verbs.queues.resume(LOCAL, queue, connection)
 
     # -- the rooms behind
 
@@ -334,28 +335,9 @@ class Duly:
     def read(self) -> Read:
         return Read(self.store, self.clock)
 
-    def set_limit(self, name: str, limit: str | None, actor: str = "local") -> None:
+    def set_limit(self, name: str, limit: str | None) -> None:
         """Change a limit while everything runs: `2/1m`, `4`, or None for what the code says."""
-        most, per = (None, None) if limit is None else parse_limit(limit)
-        given = {"name": checked_name("limit", name), "most": most, "per": per}
-        with self.store.transaction() as connection:
-            self.store.run(connection, "set_meter", given)
-            self.note(actor, "limit.set", f"limit:{name}", {"limit": limit}, connection)
-
-    def note(self, actor: str, action: str, subject: str, details: Mapping[str, Any], connection: Any = None) -> None:
-        """Write a line of the audit log; with a connection, if and only if its transaction commits."""
-        text = codec.encode(details).decode()
-        given = {"now": self.clock.now(), "actor": actor, "action": action, "subject": subject, "details": text}
-        self.store.run(connection, "write_note", given)
-
-    @contextmanager
-    def joining(self, connection: Any) -> Iterator[Any]:
-        """The transaction that this connection is in; without one, a transaction of its own."""
-        if connection is not None:
-            yield connection
-        else:
-            with self.store.transaction() as own:
-                yield own
+        self.verbs.limits.set(LOCAL, name, limit)
 
     def observed(self, store: Store) -> Store:
         return self.telemetry.observe(store)

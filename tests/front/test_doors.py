@@ -27,15 +27,15 @@ BELOW: dict[str, set[str]] = {
     "read": {"clock", "codec", "errors", "model", "shown", "store"},
     "task": {"attempt", "codec", "decide", "errors", "model", "policy"},
     "passwords": {"errors"},
-    "people": {"codec", "errors", "passwords", "shown", "store"},
-    "acts": {"attempt", "codec", "decide", "errors", "model", "policy", "shown", "store", "task"},
+    "verbs": {"codec", "errors", "passwords", "policy", "shown", "store", "task"},
+    "acts": {"attempt", "codec", "decide", "errors", "model", "policy", "shown", "store", "task", "verbs"},
     "client": {"errors"},
     "schedules": {"advance", "codec", "errors", "model", "policy", "shown", "task"},
     "patience": {"errors", "forks"},
     "telemetry": {"depths", "errors", "model", "patience", "shown", "store"},
     "app": {
-        "acts", "clock", "codec", "config", "decide", "errors", "forks", "model", "people", "policy",
-        "read", "schedules", "section", "store", "task", "telemetry",
+        "acts", "clock", "codec", "config", "decide", "errors", "forks", "model", "policy", "read",
+        "schedules", "section", "store", "task", "telemetry", "verbs",
     },
     "engine": {
         "advance", "app", "attempt", "clock", "codec", "config", "decide", "errors", "model", "outbound",
@@ -50,7 +50,6 @@ FRONT = {"web", "cli", "apps", "testing", "doctor", "sim"}
 LATE = {
     ("acts", "app"),
     ("app", "engine"),
-    ("people", "app"),
     ("plugin", "app"),
     ("schedules", "app"),
     ("store", "config"),

@@ -14,6 +14,7 @@ import pytest
 
 from duly import Duly
 from duly.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
+from duly.verbs import LOCAL, local
 from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api, is_loopback
@@ -652,7 +653,7 @@ def test_failures_are_grouped_noted_and_tried_by_one(house: House) -> None:
 
 @pytest.fixture
 def browser(house: House) -> TestClient:
-    house.app.people.change("ana", password=PASSWORD)
+    house.app.verbs.users.change(LOCAL, "ana", password=PASSWORD)
     return house.client(base_url="https://127.0.0.1")
 
 
@@ -730,7 +731,7 @@ def test_tries_that_were_refused_do_not_push_others_out_of_memory(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "REMEMBERED", 20)
-    gate = auth.Gate(house.app.people, is_local=False)
+    gate = auth.Gate(house.app.verbs.users, is_local=False)
     for n in range(10):
         gate.count_sign_in(f"user {n}", "from here")
     for n in range(10, 100):
@@ -817,15 +818,15 @@ def test_a_key_cannot_make_a_stronger_key(house: House) -> None:
 
 
 def test_last_use_of_a_key_is_known_to_the_minute(house: House) -> None:
-    (key,) = house.app.people.keys("ana")
+    (key,) = house.app.verbs.users.keys(LOCAL, "ana")
     house.ana.get("/api/me")
-    first = house.app.people.key(key.id).last_used_at
+    first = house.app.verbs.users.key(LOCAL, key.id).last_used_at
     house.clock.set(START + timedelta(seconds=30))
     house.ana.get("/api/me")
-    assert house.app.people.key(key.id).last_used_at == first == START
+    assert house.app.verbs.users.key(LOCAL, key.id).last_used_at == first == START
     house.clock.set(START + timedelta(minutes=2))
     house.ana.get("/api/me")
-    assert house.app.people.key(key.id).last_used_at == START + timedelta(minutes=2)
+    assert house.app.verbs.users.key(LOCAL, key.id).last_used_at == START + timedelta(minutes=2)
 
 
 def test_users_are_made_changed_and_known_by_themselves(house: House) -> None:
@@ -870,15 +871,15 @@ def test_away_from_loopback_it_wants_someone_who_could_sign_in(database_url: str
     app = build(database_url)
     with pytest.raises(ConfigError, match="nobody could sign in"):
         create_api(app, "0.0.0.0")
-    app.people.create("ana")
+    app.verbs.users.create(LOCAL, "ana")
     with pytest.raises(ConfigError, match="duly users add"):
         create_api(app, "0.0.0.0")
-    key, _ = app.people.make_key("ana", "k")
+    key, _ = app.verbs.users.make_key(LOCAL, "ana", "k")
     create_api(app, "0.0.0.0")
-    app.people.revoke_key(key.id)
+    app.verbs.users.revoke_key(LOCAL, key.id)
     with pytest.raises(ConfigError):
         create_api(app, "::")
-    app.people.change("ana", password=PASSWORD)
+    app.verbs.users.change(LOCAL, "ana", password=PASSWORD)
     create_api(app, "::")
     app.close()
 
@@ -1075,7 +1076,7 @@ def test_what_people_do_is_heard_as_it_happens_and_a_stream_goes_on_where_it_bro
 def test_a_user_hears_of_their_own_acts_only_and_however_busy_others_are(house: House) -> None:
     start = last(house)
     for _ in range(120):
-        house.app.note("bob", "item.put", "item:1", {})
+        house.app.verbs.audit.note(local("bob"), "item.put", "item:1", {})
     house.put()
     heard = [each for each in Ears(house, "ana", start).hear(3) if each.get("event") == "audit"]
     assert [json.loads(each["data"])["actor"] for each in heard] == ["ana"]
@@ -1099,12 +1100,12 @@ def test_a_quiet_stream_says_that_it_lives_and_ends_with_the_service(
 @pytest.mark.usefixtures("quick")
 def test_a_stream_ends_for_who_was_shut_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "CHECKED", 0.04)
-    (key,) = house.app.people.keys("ana")
+    (key,) = house.app.verbs.users.keys(LOCAL, "ana")
 
     def revoke(heard: int) -> None:
         if heard == 2:
-            house.app.people.revoke_key(key.id)
-            house.app.note("ana", "item.put", "item:1", {})
+            house.app.verbs.users.revoke_key(LOCAL, key.id)
+            house.app.verbs.audit.note(local("ana"), "item.put", "item:1", {})
 
     heard = Ears(house, "ana", last(house)).hear(100, revoke)
     assert [each.get("event") for each in heard] in ([None, "queues"], [None, "queues", "audit"])

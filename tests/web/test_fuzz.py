@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import schemathesis
 from anyio.from_thread import BlockingPortal
+from argon2 import PasswordHasher
 from fastapi import FastAPI
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -26,7 +27,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from duly import Duly, people
+from duly import Duly, passwords
+from duly.verbs import LOCAL
 from duly.web.problems import MEDIA_TYPE
 from tests.web.conftest import ANYWHERE, LATER, api_on, build, client_of
 from tests.web.test_matrix import DOCUMENT, OPERATIONS, PERSON
@@ -69,7 +71,7 @@ WORDS: dict[str, list[Any]] = {
 
 @pytest.fixture
 def app(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Duly]:
-    monkeypatch.setattr(people, "_COST", {"n": 2, "r": 1, "p": 1})  # this is not about passwords
+    monkeypatch.setattr(passwords, "_hasher", lambda: PasswordHasher(1, 8, 1))  # this is not about passwords
     app = build(database_url)
     yield app
     app.close()
@@ -78,9 +80,9 @@ def app(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Duly]:
 @pytest.fixture
 def known(app: Duly, portal: BlockingPortal) -> dict[str, list[Any]]:
     """Rows of Ana's and of the local admin's, by the name of the parameter that means them."""
-    app.people.create("ana", "admin")
-    app.people.create("bob")
-    secret = app.people.make_key("ana", "fuzz", ("read", "write"))[1]
+    app.verbs.users.create(LOCAL, "ana", "admin")
+    app.verbs.users.create(LOCAL, "bob")
+    secret = app.verbs.users.make_key(LOCAL, "ana", "fuzz", ("read", "write"))[1]
     found: dict[str, list[Any]] = {
         "user": ["ana", "bob"], "person": ["friend"], "sku": ["box/1"], "name": ["echo", "http/acme"],
         "ring": ["catalog.sync"], "secret": [secret],

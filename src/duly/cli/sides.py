@@ -75,7 +75,7 @@ class Here:
 
     def _note(self, action: str, subject: str, details: dict[str, Any], connection: Any) -> None:
         """A line of the audit log, as the service writes it."""
-        self._app.note(options.actor(), action, subject, details, connection)
+        self._app.verbs.audit.note(options.who(), action, subject, details, connection)
 
     def item(self, item_id: int) -> Row | None:
         return self._app.read.item(item_id)
@@ -104,7 +104,7 @@ class Here:
             even = Slots(int(number)) if word == "slots" and number.isdecimal() else None
         except ValueError as error:
             raise InputError("rule", str(error)) from None
-        made = self._app.schedules.create(task, even or rule, key=key, **chosen, **args, actor=options.actor())
+        made = self._app.schedules.create(task, even or rule, key=key, **chosen, **args, actor=options.who().user_id)
         return plain(self._app, made)
 
     def schedules(self, **filters: Any) -> list[dict[str, Any]]:
@@ -125,21 +125,19 @@ class Here:
 
     def change_schedule(self, schedule_id: int, **fields: Any) -> str:
         """Returns what it is now, in words."""
-        changed = self._app.schedules.change(schedule_id, actor=options.actor(), **fields)
+        changed = self._app.schedules.change(schedule_id, actor=options.who().user_id, **fields)
         return self._app.schedules.describe(changed)
 
     def act_on_schedules(self, act: str, *ids: int) -> None:
-        getattr(self._app.schedules, act)(*ids, actor=options.actor())
+        getattr(self._app.schedules, act)(*ids, actor=options.who().user_id)
 
     def queues(self) -> list[dict[str, Any]]:
         return self._app.read.queues()
 
     def act_on_queue(self, act: str, name: str) -> str | None:
         """Returns what to know about it, if anything."""
-        with self._app.store.transaction() as connection:
-            note = (self._app.pause if act == "pause" else self._app.resume)(name, connection)
-            self._note(f"queue.{act}d", f"queue:{name}", {}, connection)
-        return note
+        queues = self._app.verbs.queues
+        return (queues.pause if act == "pause" else queues.resume)(options.who(), name)
 
 
 class There:

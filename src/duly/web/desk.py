@@ -18,9 +18,9 @@ from pydantic import BaseModel
 from duly import Duly, codec
 from duly.errors import InputError, KeyConflict, UnknownTask
 from duly.model import NewItem, Placed
-from duly.people import Principal
 from duly.plugin import Plugin
 from duly.task import Task
+from duly.verbs import Principal
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem, problem
 
@@ -58,7 +58,7 @@ class Desk:
         self, principal: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
     ) -> None:
         """A line of the audit log; with a connection, if and only if its transaction commits."""
-        self.app.note(principal.user_id, action, subject, details, connection)
+        self.app.verbs.audit.note(principal, action, subject, details, connection)
 
     # -- what comes in
 

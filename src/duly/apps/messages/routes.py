@@ -11,8 +11,8 @@ from duly.apps.messages import plugin
 from duly.apps.messages.schemas import MessageEdit, MessageOut, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
 from duly.errors import InputError, ItemNotFound
-from duly.people import Principal
 from duly.shown import OwnedRow
+from duly.verbs import Principal
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey, serving
 from duly.web.routes.items import find as find_item

@@ -47,12 +47,12 @@ class _Here:
 
     def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
         act = self._messages.review.resend if is_sent else self._messages.review.edit
-        act(item_id, **changes, actor=options.actor())
+        act(item_id, **changes, actor=options.who().user_id)
 
     def act(self, act: str, item_id: int) -> None:
         self.show(item_id)
         {"cancel": self._app.cancel, "expedite": self._app.retry, "discard": self._app.discard}[act](item_id)
-        self._app.note(options.actor(), f"message.{act}", f"item:{item_id}", {})
+        self._app.verbs.audit.note(options.who(), f"message.{act}", f"item:{item_id}", {})
 
 
 class _There:

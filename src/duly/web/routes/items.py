@@ -8,9 +8,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from duly import codec
 from duly.errors import ItemNotFound, WrongState
-from duly.people import Principal
 from duly.shown import OwnedRow
 from duly.task import OPTIONS
+from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.problems import Problem

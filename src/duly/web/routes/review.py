@@ -8,8 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from duly.acts import COUNTED, Acts
 from duly.errors import ItemNotFound
-from duly.people import Principal
 from duly.shown import Group
+from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.schemas import (

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 from duly import Slots, codec
 from duly.errors import InputError, ItemNotFound, KeyConflict
 from duly.model import Schedule
-from duly.people import Principal
 from duly.policy.recur import parse, zone_named
 from duly.schedules import OPTIONS
+from duly.verbs import Principal
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.routes.queues import note_out
