@@ -8,7 +8,7 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
@@ -16,21 +16,23 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 from duly import acts
 from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, check_names, load, section
-from duly.decide import UNKNOWN, Rules, decide
-from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
+from duly.decide import UNKNOWN, Rules
+from duly.errors import ConfigError, InputError, UnknownTask
 from duly.forks import renew_in_children
-from duly.model import Cancel, Discarded, NewItem, Outcome, Placed, Revived
+from duly.model import NewItem, Placed
 from duly.policy.limits import Limit, parse_limit
 from duly.policy.retry import Backoff, Retry
-from duly.read import Read
 from duly.schedules import Schedules
 from duly.section import Section
+from duly.shown import OwnedRow
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
-from duly.task import Task, checked_name, when
+from duly.task import Task, checked_name
 from duly.telemetry import Telemetry
 from duly.verbs import LOCAL, Ground, Verbs
+from duly.verbs.masks import Masks
+from duly.verbs.read import Read
 
 if TYPE_CHECKING:
     from duly.engine.worker import Worker
@@ -97,9 +99,13 @@ class Duly:
     def _ground(self) -> Ground:
         return Ground(
             open_store=lambda: self.store,
-            now=lambda: self.clock.now(),
+            open_clock=lambda: self.clock,
+            observed=lambda: self.telemetry.observe(self.store),
+            task_named=self.task_named,
+            rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
             is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
             forget_depths=self.telemetry.depths.forget,
+            masks=Masks(self.settings.masked),
         )
 
     def section(self, kind: type[S]) -> S:
@@ -235,7 +241,7 @@ class Duly:
 
     def cancel(self, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Cancel waiting and running items; a running handler is stopped within a second. Returns the ids."""
-        return self._decide_all(ids, lambda _: Cancel(reason), connection)
+        return self.verbs.items.cancel(LOCAL, *ids, reason=reason, connection=connection)
 
     def retry(
         self,
@@ -245,27 +251,27 @@ class Duly:
         connection: Any = None,
     ) -> list[int]:
         """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
-        due_at = when(at, delay, self.clock.now) if at is not None or delay is not None else None
-        return self._decide_all(ids, lambda now: Revived(due_at or now), connection)
-
-    def _decide_all(self, ids: Sequence[int], outcome: Callable[[datetime], Outcome], connection: Any) -> list[int]:
-        """Decide for each item; when a worker was faster, look at what became of it and decide again."""
-        store = self.telemetry.observe(self.store)
-        left = list(dict.fromkeys(ids))
-        for _ in range(10):
-            items = store.fetch(left)
-            if missing := set(left) - {item.id for item in items}:
-                raise ItemNotFound(f"there is no item {', '.join(map(str, sorted(missing)))}")
-            now = self.clock.now()
-            rules = {item.id: self.tasks[item.task].rules if item.task in self.tasks else UNKNOWN for item in items}
-            left = store.settle([decide(item, outcome(now), now, rules[item.id]) for item in items], (), connection)
-            if not left:
-                return list(dict.fromkeys(ids))
-        raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
+        return self.verbs.items.retry(LOCAL, *ids, at=at, delay=delay, connection=connection)
 
     def discard(self, *ids: int, connection: Any = None) -> list[int]:
         """Take failed items out of review for good."""
-        return self._decide_all(ids, lambda _: Discarded(), connection)
+        return self.verbs.items.discard(LOCAL, *ids, connection=connection)
+
+    def edit(
+        self,
+        item_id: int,
+        *,
+        args: Mapping[str, Any] | None = None,
+        at: datetime | str | None = None,
+        queue: str | None = None,
+        rank: int | None = None,
+        tries: int | None = None,
+        connection: Any = None,
+    ) -> OwnedRow:
+        """Change an item that waits or is in review: its arguments as a whole, time, queue, rank or tries."""
+        return self.verbs.items.edit(
+            LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=connection
+        )
 
     def hindrance(self) -> str | None:
         """What keeps companions of a worker in this process from their work."""

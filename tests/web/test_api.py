@@ -15,6 +15,7 @@ import pytest
 from duly import Duly
 from duly.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
 from duly.verbs import LOCAL, local
+from duly.verbs.audit import Audit
 from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api, is_loopback
@@ -484,6 +485,26 @@ def test_an_edit_is_in_the_audit_log_with_what_it_changed(house: House) -> None:
     assert house.world.item(item_id).args == {"text": "y", "password": "hunter3"}
 
 
+def test_an_edit_moves_an_item_in_time_and_to_another_queue(house: House) -> None:
+    item_id = house.put()
+    edit = {"at": "2026-03-04T05:06:07Z", "queue": "others", "tries": 9}
+    answer = house.ana.patch(f"/api/items/{item_id}", json=edit).json()
+    assert (answer["dueAt"], answer["plannedAt"]) == (edit["at"], edit["at"])
+    assert (answer["queue"], answer["maxAttempts"]) == ("others", 9)
+    (note, *_) = house.audit(f"item:{item_id}")
+    assert note["details"]["queue"] == ["echo", "others"]
+    both = house.ana.patch(f"/api/items/{item_id}", json={"at": LATER, "dueAt": LATER})
+    assert (both.status_code, both.json()["field"]) == (422, "dueAt")
+
+
+def test_a_reminder_shows_the_time_that_it_was_moved_to(house: House) -> None:
+    new = {"phone": "+385 1 234", "message": "x", "at": LATER}
+    item_id = house.ana.post("/api/reminders", json=new).json()["id"]
+    moved = "2026-03-04T05:06:07Z"
+    assert house.ana.patch(f"/api/items/{item_id}", json={"dueAt": moved}).status_code == 200
+    assert house.ana.get(f"/api/reminders/{item_id}").json()["dateTimeUtc"] == moved
+
+
 def test_arguments_that_the_task_would_not_take_are_refused(house: House) -> None:
     answer = house.ana.patch(f"/api/items/{house.put()}", json={"args": {"wrong": 1}})
     assert (answer.status_code, answer.json()["field"]) == (422, "wrong")
@@ -913,7 +934,7 @@ def test_what_nobody_expected_is_told_without_details(house: House, monkeypatch:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("hunter2")
 
-    monkeypatch.setattr(desk.Desk, "note", broken)
+    monkeypatch.setattr(Audit, "note", broken)
     answer = house.ana.post("/api/items", json=NEW)
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert "hunter2" not in answer.text
@@ -934,7 +955,7 @@ def test_trouble_with_the_database_does_not_tell_where_it_is(
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(desk.Desk, "note", broken)
+    monkeypatch.setattr(Audit, "note", broken)
     answer = house.ana.post("/api/items", json=NEW)
     assert (answer.status_code, answer.json()["title"]) == (status, title)
     assert "secret" not in answer.text

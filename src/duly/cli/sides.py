@@ -66,16 +66,8 @@ class Here:
         return self._app.clock.now()
 
     def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed:
-        known = self._app.task_named(task)
-        with self._app.store.transaction() as connection:
-            placed = known.put(**args, **chosen, connection=connection)
-            if placed.fresh:
-                self._note("item.put", f"item:{placed.id}", {"task": task}, connection)
-        return placed
-
-    def _note(self, action: str, subject: str, details: dict[str, Any], connection: Any) -> None:
-        """A line of the audit log, as the service writes it."""
-        self._app.verbs.audit.note(options.who(), action, subject, details, connection)
+        new = self._app.task_named(task).new({**args, **chosen}, self._app.telemetry.traceparent())
+        return self._app.verbs.items.put(options.who(), new)
 
     def item(self, item_id: int) -> Row | None:
         return self._app.read.item(item_id)
@@ -87,14 +79,10 @@ class Here:
         return self._app.read.page(before=before, most=most, **filters)
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
-        with self._app.store.transaction() as connection:
-            for item_id in self._app.retry(*ids, at=at, delay=delay, connection=connection):
-                self._note("item.retried", f"item:{item_id}", {"at": at}, connection)
+        self._app.verbs.items.retry(options.who(), *ids, at=at, delay=delay)
 
     def cancel(self, *ids: int, reason: str) -> None:
-        with self._app.store.transaction() as connection:
-            for item_id in self._app.cancel(*ids, reason=reason, connection=connection):
-                self._note("item.cancelled", f"item:{item_id}", {"reason": reason}, connection)
+        self._app.verbs.items.cancel(options.who(), *ids, reason=reason)
 
     def schedule(self, task: str, rule: str, key: str, args: dict[str, Any], **chosen: Any) -> dict[str, Any]:
         from duly.policy import Slots

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
+from duly.verbs.items import Items
 from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
 from duly.verbs.users import Users
@@ -24,6 +25,7 @@ class Verbs:
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
         self.audit = Audit(ground)
+        self.items = Items(ground, self.audit)
         self.users = Users(ground, self.audit)
         self.queues = Queues(ground, self.audit)
         self.limits = Limits(ground, self.audit)

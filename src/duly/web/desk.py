@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -15,9 +14,8 @@ from fastapi import Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from duly import Duly, codec
-from duly.errors import InputError, KeyConflict, UnknownTask
-from duly.model import NewItem, Placed
+from duly import Duly
+from duly.errors import InputError, UnknownTask
 from duly.plugin import Plugin
 from duly.task import Task
 from duly.verbs import Principal
@@ -26,7 +24,6 @@ from duly.web.problems import Problem, problem
 
 T = TypeVar("T")
 
-MASK = "***"
 KEPT = timedelta(days=1)  # how long an answer can be repeated
 PRUNED_EVERY = timedelta(minutes=10)
 
@@ -44,8 +41,6 @@ class Desk:
 
     def __init__(self, app: Duly) -> None:
         self.app = app
-        names = "|".join(re.escape(_bare(name)) for name in app.settings.masked.split(",") if _bare(name))
-        self._masked = re.compile(names) if names else None
         self._pruned_at: datetime | None = None
 
     @cached_property
@@ -77,21 +72,6 @@ class Desk:
                 raise InputError(f"args.{name}", "is not an argument; options are said beside args")
         return dict(args)
 
-    def place(self, principal: Principal, new: NewItem, connection: Any) -> Placed:
-        """Put an item of theirs. Code may have a key that looks like one of theirs; nothing is told about that."""
-        try:
-            placed = self.app.place(new, connection)
-            item_id = None if placed.fresh else placed.id
-        except KeyConflict as error:
-            if self.app.read.owned_item(error.item_id, principal.owner) is not None:
-                raise
-            item_id = error.item_id
-        if item_id is not None and self.app.read.owned_item(item_id, principal.owner) is None:
-            raise KeyConflict(f"{(new.key or '').removeprefix(principal.scoped(''))!r} is taken; choose another key", 0)
-        if placed.fresh:
-            self.note(principal, "item.put", f"item:{placed.id}", {"task": new.task}, connection)
-        return placed
-
     # -- pages
 
     def page(
@@ -104,38 +84,13 @@ class Desk:
 
     # -- masks
 
-    def masked(self, value: Any, is_revealed: bool = False, level: int = 0) -> Any:
-        """The same without what nobody should read over a shoulder: values by the names they go under.
-
-        Nor what lies too deep to be written out: a row may be older than the bounds of what is kept.
-        """
-        if level > codec.DEPTH and isinstance(value, dict | list):
-            return codec.TOO_DEEP
-        if isinstance(value, dict):
-            return {
-                name: MASK if not is_revealed and self._is_secret(name, inner)
-                else self.masked(inner, is_revealed, level + 1)
-                for name, inner in value.items()
-            }  # fmt: skip
-        return [self.masked(inner, is_revealed, level + 1) for inner in value] if isinstance(value, list) else value
+    def masked(self, value: Any, is_revealed: bool = False) -> Any:
+        """The same without what nobody should read over a shoulder."""
+        return self.app.verbs.ground.masks.masked(value, is_revealed)
 
     def unmasked(self, value: Any, known: Any) -> Any:
         """What someone sends back who saw it masked: a mask stands for what is there."""
-        if isinstance(value, dict) and isinstance(known, dict):
-            return {
-                name: known[name]
-                if name in known and inner == MASK and self._is_secret(name, known[name])
-                else self.unmasked(inner, known.get(name))
-                for name, inner in value.items()
-            }
-        if isinstance(value, list) and isinstance(known, list) and len(value) == len(known):
-            return [self.unmasked(inner, there) for inner, there in zip(value, known, strict=True)]
-        return value
-
-    def _is_secret(self, name: str, value: Any) -> bool:
-        # Whether there is one is no secret.
-        is_open = value is None or isinstance(value, bool)
-        return self._masked is not None and not is_open and bool(self._masked.search(_bare(name)))
+        return self.app.verbs.ground.masks.unmasked(value, known)
 
     # -- replies
 
@@ -199,11 +154,6 @@ def _digest(request: Request, body: BaseModel | None) -> str:
     said = None if body is None else body.model_dump(exclude={"password"})
     text = json.dumps([request.method, request.url.path, request.url.query, said], default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _bare(name: str) -> str:
-    """A name however it is written: apiKey, API-Key, api_key."""
-    return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _jsonable(answer: Any) -> Any:
