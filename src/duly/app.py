@@ -84,7 +84,7 @@ class Duly:
         renew_in_children(self)
         self.telemetry = Telemetry(self)
         self.verbs = Verbs(self._ground())
-        self.schedules = Schedules(self)
+        self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.companions: list[Companion] = []  # what runs beside this app's workers

@@ -26,10 +26,12 @@ BELOW: dict[str, set[str]] = {
     "depths": {"shown"},
     "task": {"attempt", "codec", "decide", "errors", "model", "policy"},
     "passwords": {"errors"},
-    "verbs": {"clock", "codec", "decide", "errors", "model", "passwords", "policy", "shown", "store", "task"},
+    "verbs": {
+        "advance", "clock", "codec", "decide", "errors", "model", "passwords", "policy", "shown", "store", "task",
+    },
     "acts": {"attempt", "codec", "decide", "errors", "model", "policy", "shown", "store", "task", "verbs"},
     "client": {"errors"},
-    "schedules": {"advance", "codec", "errors", "model", "policy", "shown", "task"},
+    "schedules": {"errors", "model", "policy", "task", "verbs"},
     "patience": {"errors", "forks"},
     "telemetry": {"depths", "errors", "model", "patience", "shown", "store"},
     "app": {
@@ -50,7 +52,6 @@ LATE = {
     ("acts", "app"),
     ("app", "engine"),
     ("plugin", "app"),
-    ("schedules", "app"),
     ("store", "config"),
     ("task", "app"),
     ("task", "schedules"),

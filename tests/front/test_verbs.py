@@ -162,3 +162,31 @@ def test_another_users_item_is_not_found(app: Duly) -> None:
     assert actions(app) == [
         ("bob", f"item.{what}") for what in ("put", "revealed", "edited", "retried", "cancelled")
     ]  # fmt: skip
+
+
+# -- schedules
+
+
+def test_a_schedule_is_created_once_and_changed_from_then_on(app: Duly) -> None:
+    made = app.schedules.create("ring", "every 1h", key="k", phone="+1")
+    app.schedules.create("ring", "every 2h", key="k", phone="+1")
+    app.schedules.create("ring", "every 2h", key="k", phone="+1")
+    assert actions(app, f"schedule:{made.id}") == [("local", "schedule.created"), ("local", "schedule.changed")]
+
+
+def test_another_users_schedule_is_not_found(app: Duly) -> None:
+    schedules, bob = app.verbs.schedules, someone("bob")
+    made = schedules.create(bob, "ring", "every 1h", key="k", phone="+1")
+    assert (made.owner, made.key) == ("bob", "bob/k")
+    acts: list[Callable[[Principal], object]] = [
+        lambda who: schedules.reached(who, made.id), lambda who: schedules.change(who, made.id, rule="every 2h"),
+        lambda who: schedules.pause(who, made.id), lambda who: schedules.resume(who, made.id),
+        lambda who: schedules.run_now(who, made.id), lambda who: schedules.remove(who, made.id),
+    ]  # fmt: skip
+    for act in acts:
+        with pytest.raises(ItemNotFound):
+            act(someone("ana"))
+    for act in acts:
+        act(bob)
+    done = ("created", "changed", "paused", "resumed", "run_now", "removed")
+    assert actions(app, f"schedule:{made.id}") == [("bob", f"schedule.{what}") for what in done]

@@ -485,6 +485,16 @@ def test_an_edit_is_in_the_audit_log_with_what_it_changed(house: House) -> None:
     assert house.world.item(item_id).args == {"text": "y", "password": "hunter3"}
 
 
+def test_a_schedule_that_was_changed_by_its_key_is_said_to_be_changed(house: House) -> None:
+    new = {"task": "echo", "key": "k", "rule": "every 1h", "args": {"text": "x"}}
+    made = house.ana.post("/api/schedules", json=new).json()
+    again = house.ana.post("/api/schedules", json={**new, "rule": "every 2h"}).json()
+    assert (again["id"], again["rule"]) == (made["id"], "every 2h")
+    assert [note["action"] for note in house.audit(f"schedule:{made['id']}")] == [
+        "schedule.changed", "schedule.created",
+    ]  # fmt: skip
+
+
 def test_an_edit_moves_an_item_in_time_and_to_another_queue(house: House) -> None:
     item_id = house.put()
     edit = {"at": "2026-03-04T05:06:07Z", "queue": "others", "tries": 9}

@@ -215,7 +215,7 @@ def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
             names = [ring] if ring else sorted({each.ring for each in app.schedules.slots()})
             moves = [move for name in names for move in app.schedules.rebalance(name)]
             if yes:
-                app.schedules.move(moves, options.who().user_id)
+                app.verbs.schedules.move(options.who(), moves)
             if as_json:
                 words.print_json(moves)
                 return

@@ -92,7 +92,7 @@ class Here:
             even = Slots(int(number)) if word == "slots" and number.isdecimal() else None
         except ValueError as error:
             raise InputError("rule", str(error)) from None
-        made = self._app.schedules.create(task, even or rule, key=key, **chosen, **args, actor=options.who().user_id)
+        made = self._app.verbs.schedules.create(options.who(), task, even or rule, key=key, **chosen, **args)
         return plain(self._app, made)
 
     def schedules(self, **filters: Any) -> list[dict[str, Any]]:
@@ -113,11 +113,11 @@ class Here:
 
     def change_schedule(self, schedule_id: int, **fields: Any) -> str:
         """Returns what it is now, in words."""
-        changed = self._app.schedules.change(schedule_id, actor=options.who().user_id, **fields)
+        changed = self._app.verbs.schedules.change(options.who(), schedule_id, **fields)
         return self._app.schedules.describe(changed)
 
     def act_on_schedules(self, act: str, *ids: int) -> None:
-        getattr(self._app.schedules, act)(*ids, actor=options.who().user_id)
+        getattr(self._app.verbs.schedules, act)(options.who(), *ids)
 
     def queues(self) -> list[dict[str, Any]]:
         return self._app.read.queues()

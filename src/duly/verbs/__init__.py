@@ -13,6 +13,7 @@ from duly.verbs.ground import Ground
 from duly.verbs.items import Items
 from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
+from duly.verbs.schedules import Schedules
 from duly.verbs.users import Users
 from duly.verbs.who import LOCAL, SCOPES, Principal, local
 
@@ -26,6 +27,7 @@ class Verbs:
         self.ground = ground
         self.audit = Audit(ground)
         self.items = Items(ground, self.audit)
+        self.schedules = Schedules(ground, self.audit)
         self.users = Users(ground, self.audit)
         self.queues = Queues(ground, self.audit)
         self.limits = Limits(ground, self.audit)

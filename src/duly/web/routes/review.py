@@ -86,8 +86,9 @@ def revive_canary(
 
     def act(connection: Any) -> tuple[int, Any]:
         group = find(desk, principal, group_id)
-        ids = desk.app.retry(group.sample, connection=connection)
-        desk.note(principal, "review.canary", f"item:{group.sample}", {"group": group_id}, connection)
+        ids = desk.app.verbs.items.retry(
+            principal, group.sample, action="review.canary", details={"group": group_id}, connection=connection
+        )
         return 200, {"ids": ids}
 
     return desk.once(principal, idempotency_key, request, None, act)
