@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
-from duly import acts
+from duly.acts import acts_on
 from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, check_names, load, section
 from duly.decide import UNKNOWN, Rules
@@ -31,6 +31,7 @@ from duly.store.migrate import check, migrate
 from duly.task import Task, checked_name
 from duly.telemetry import Telemetry
 from duly.verbs import LOCAL, Ground, Verbs
+from duly.verbs.acts import TASK
 from duly.verbs.masks import Masks
 from duly.verbs.read import Read
 
@@ -90,7 +91,7 @@ class Duly:
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # Tasks of our own, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
-        self.system[acts.TASK] = acts.acts_on(self)
+        self.system[TASK] = acts_on(self)
 
     def renew(self) -> None:
         """Nobody is opening the store: also not in a process that was forked while someone was."""

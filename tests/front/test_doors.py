@@ -29,7 +29,7 @@ BELOW: dict[str, set[str]] = {
     "verbs": {
         "advance", "clock", "codec", "decide", "errors", "model", "passwords", "policy", "shown", "store", "task",
     },
-    "acts": {"attempt", "codec", "decide", "errors", "model", "policy", "shown", "store", "task", "verbs"},
+    "acts": {"attempt", "decide", "policy", "task", "verbs"},
     "client": {"errors"},
     "schedules": {"errors", "model", "policy", "task", "verbs"},
     "patience": {"errors", "forks"},

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import pytest
 from fastapi.routing import APIRoute
 
-from duly.acts import Acts
 from duly.verbs import LOCAL
 from duly.web.api import create_api
 from tests.web.conftest import LATER, House, TestClient, build
@@ -331,4 +330,4 @@ def test_an_act_of_anothers_touches_only_their_own_rows(house: House) -> None:
     house.bob.post("/api/bulk", json={"action": "cancel", "filter": {}})
     house.world.run()
     assert (house.world.item(mine).state, house.world.item(theirs).state) == ("cancelled", "waiting")
-    assert Acts(house.app).page("bob", None, 10)[0].changed == 1
+    assert house.app.verbs.acts.page(LOCAL, "bob")[0].changed == 1

@@ -8,11 +8,13 @@ line or an app: the doors (routes, commands, the facade, apps) translate what wa
 
 from __future__ import annotations
 
+from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.items import Items
 from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
+from duly.verbs.review import Review
 from duly.verbs.schedules import Schedules
 from duly.verbs.users import Users
 from duly.verbs.who import LOCAL, SCOPES, Principal, local
@@ -27,6 +29,8 @@ class Verbs:
         self.ground = ground
         self.audit = Audit(ground)
         self.items = Items(ground, self.audit)
+        self.acts = Acts(ground, self.audit)
+        self.review = Review(ground, self.audit, self.items, self.acts)
         self.schedules = Schedules(ground, self.audit)
         self.users = Users(ground, self.audit)
         self.queues = Queues(ground, self.audit)

@@ -141,8 +141,7 @@ class Users:
 
     def keys(self, who: Principal, user_id: str | None = None, after: str = "", most: int = 100) -> list[KeyInfo]:
         """Keys by id: of this user, or of all whose keys this one may see."""
-        whose = user_id if who.reach is None else who.reach
-        rows = self._ground.store.read("keys", {"user_id": whose, "after": after, "most": most})
+        rows = self._ground.store.read("keys", {"user_id": who.among(user_id), "after": after, "most": most})
         return [_key(row) for row in rows]
 
     def revoke_key(self, who: Principal, key_id: str, connection: Any = None) -> KeyInfo:

@@ -36,6 +36,10 @@ class Principal(Struct, frozen=True):
         """Whose rows this one finds and changes: only their own; None for admins, who reach everybody's."""
         return None if self.is_admin else self.user_id
 
+    def among(self, whose: str | None) -> str | None:
+        """Whose rows are meant when this one asks for those of `whose`; None: of all that they reach."""
+        return whose if self.reach is None else self.reach
+
     def scoped(self, key: str) -> str:
         """A key of theirs, which nobody else's can be."""
         return key if self.owner is None else f"{self.owner}/{key}"
