@@ -16,12 +16,12 @@ from duly import Duly
 from duly.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
 from duly.verbs import LOCAL, local
 from duly.verbs.audit import Audit
+from duly.verbs.tail import Tail
 from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api, is_loopback
 from duly.web.problems import Problem
 from duly.web.routes import live
-from duly.web.tail import Tail
 from tests.support import claim, query, share
 from tests.web.conftest import LATER, START, House, TestClient, build
 

@@ -10,8 +10,8 @@ import pytest
 
 from duly import Duly
 from duly.verbs import local
-from duly.web import tail as room
-from duly.web.tail import Tail
+from duly.verbs import tail as room
+from duly.verbs.tail import Tail
 from tests.process.fleet import until
 
 

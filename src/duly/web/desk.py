@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
@@ -19,13 +17,11 @@ from duly.errors import InputError, UnknownTask
 from duly.plugin import Plugin
 from duly.task import Task
 from duly.verbs import Principal
+from duly.verbs.service import Reply
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem, problem
 
 T = TypeVar("T")
-
-KEPT = timedelta(days=1)  # how long an answer can be repeated
-PRUNED_EVERY = timedelta(minutes=10)
 
 Act = Callable[[Any], tuple[int, Any]]
 
@@ -41,13 +37,11 @@ class Desk:
 
     def __init__(self, app: Duly) -> None:
         self.app = app
-        self._pruned_at: datetime | None = None
 
     @cached_property
     def cursors(self) -> Cursors:
         """Made when they are first needed: a service may start before its database is there."""
-        fresh = {"name": "cursors", "value": secrets.token_urlsafe(32)}
-        return Cursors(self.app.store.write("secret", fresh)[0][0])
+        return Cursors(self.app.verbs.service.secret("cursors"))
 
     def note(
         self, principal: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
@@ -104,45 +98,36 @@ class Desk:
         effect, its line in the audit log and the answer commit together. `kept` says what a repetition is told of an
         answer that must not be written down.
         """
-        store, now = self.app.store, self.app.clock.now()
+        store, service = self.app.store, self.app.verbs.service
         if key is None:
             with store.transaction() as connection:
                 status, answer = act(connection)
             return _reply(status, _jsonable(answer))
-        self._prune(now)
-        named = {"owner": principal.user_id, "key": key}
+        named = (principal.user_id, key)
         digest = _digest(request, body)
-        if (known := self._known(named, digest)) is not None:
+        if (known := _told_again(service.reply(*named), digest)) is not None:
             return known
         with store.transaction() as connection:
-            # Whoever has the same key at the same time waits here for the end of the other.
-            if store.run(connection, "reply_begin", {**named, "request": digest, "now": now}):
+            if service.begin_reply(*named, digest, connection):
                 status, answer = act(connection)
                 plain = _jsonable(answer)
                 told, text = kept(plain) if kept is not None else (status, plain)
-                end = {**named, "status": told, "answer": json.dumps(text)}
-                store.run(connection, "reply_end", end)
+                service.end_reply(*named, told, json.dumps(text), connection)
                 return _reply(status, plain)
-        if (known := self._known(named, digest)) is None:
+        if (known := _told_again(service.reply(*named), digest)) is None:
             raise Problem(409, "a request with this Idempotency-Key is under way", headers={"Retry-After": "1"})
         return known
 
-    def _known(self, named: Mapping[str, Any], digest: str) -> Response | None:
-        rows = self.app.store.read("reply", named)
-        if not rows:
-            return None
-        request, status, answer = rows[0]
-        if request != digest:
-            raise Problem(422, "Idempotency-Key: was used for another request", "Idempotency-Key")
-        told = json.loads(answer)
-        reply = problem(status, told) if status >= 400 else _reply(status, told)
-        reply.headers["Idempotency-Replayed"] = "true"
-        return reply
 
-    def _prune(self, now: datetime) -> None:
-        if self._pruned_at is None or now - self._pruned_at >= PRUNED_EVERY:
-            self._pruned_at = now
-            self.app.store.write("replies_prune", {"before": now - KEPT})
+def _told_again(known: Reply | None, digest: str) -> Response | None:
+    if known is None:
+        return None
+    if known.request != digest:
+        raise Problem(422, "Idempotency-Key: was used for another request", "Idempotency-Key")
+    told = json.loads(known.answer)
+    reply = problem(known.status, told) if known.status >= 400 else _reply(known.status, told)
+    reply.headers["Idempotency-Replayed"] = "true"
+    return reply
 
 
 def _reply(status: int, answer: Any) -> Response:
