@@ -8,30 +8,32 @@ import importlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
-from duly import acts, codec
+from duly.acts import acts_on
 from duly.clock import Clock, DatabaseClock
 from duly.config import Settings, check_names, load, section
-from duly.decide import UNKNOWN, Rules, decide
-from duly.errors import ConfigError, InputError, ItemNotFound, UnknownTask, WrongState
+from duly.decide import UNKNOWN, Rules
+from duly.errors import ConfigError, InputError, UnknownTask
 from duly.forks import renew_in_children
-from duly.model import Cancel, Discarded, NewItem, Outcome, Placed, Revived
-from duly.people import People
+from duly.model import NewItem, Placed
 from duly.policy.limits import Limit, parse_limit
 from duly.policy.retry import Backoff, Retry
-from duly.read import Read
 from duly.schedules import Schedules
 from duly.section import Section
+from duly.shown import OwnedRow
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
-from duly.task import Task, checked_name, when
+from duly.task import Task, checked_name
 from duly.telemetry import Telemetry
+from duly.verbs import LOCAL, Ground, Verbs
+from duly.verbs.acts import TASK
+from duly.verbs.masks import Masks
+from duly.verbs.read import Read
 
 if TYPE_CHECKING:
     from duly.engine.worker import Worker
@@ -82,18 +84,30 @@ class Duly:
         self.renew()
         renew_in_children(self)
         self.telemetry = Telemetry(self)
-        self.schedules = Schedules(self)
-        self.people = People(self)
+        self.verbs = Verbs(self._ground())
+        self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # Tasks of our own, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
-        self.system[acts.TASK] = acts.acts_on(self)
+        self.system[TASK] = acts_on(self)
 
     def renew(self) -> None:
         """Nobody is opening the store: also not in a process that was forked while someone was."""
         self._opening = threading.Lock()
+
+    def _ground(self) -> Ground:
+        return Ground(
+            open_store=lambda: self.store,
+            open_clock=lambda: self.clock,
+            observed=lambda: self.telemetry.observe(self.store),
+            task_named=self.task_named,
+            rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
+            is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
+            forget_depths=self.telemetry.depths.forget,
+            masks=Masks(self.settings.masked),
+        )
 
     def section(self, kind: type[S]) -> S:
         """The settings of an app that is installed on this one, as they are in force here."""
@@ -228,7 +242,7 @@ class Duly:
 
     def cancel(self, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Cancel waiting and running items; a running handler is stopped within a second. Returns the ids."""
-        return self._decide_all(ids, lambda _: Cancel(reason), connection)
+        return self.verbs.items.cancel(LOCAL, *ids, reason=reason, connection=connection)
 
     def retry(
         self,
@@ -238,27 +252,27 @@ class Duly:
         connection: Any = None,
     ) -> list[int]:
         """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
-        due_at = when(at, delay, self.clock.now) if at is not None or delay is not None else None
-        return self._decide_all(ids, lambda now: Revived(due_at or now), connection)
-
-    def _decide_all(self, ids: Sequence[int], outcome: Callable[[datetime], Outcome], connection: Any) -> list[int]:
-        """Decide for each item; when a worker was faster, look at what became of it and decide again."""
-        store = self.telemetry.observe(self.store)
-        left = list(dict.fromkeys(ids))
-        for _ in range(10):
-            items = store.fetch(left)
-            if missing := set(left) - {item.id for item in items}:
-                raise ItemNotFound(f"there is no item {', '.join(map(str, sorted(missing)))}")
-            now = self.clock.now()
-            rules = {item.id: self.tasks[item.task].rules if item.task in self.tasks else UNKNOWN for item in items}
-            left = store.settle([decide(item, outcome(now), now, rules[item.id]) for item in items], (), connection)
-            if not left:
-                return list(dict.fromkeys(ids))
-        raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
+        return self.verbs.items.retry(LOCAL, *ids, at=at, delay=delay, connection=connection)
 
     def discard(self, *ids: int, connection: Any = None) -> list[int]:
         """Take failed items out of review for good."""
-        return self._decide_all(ids, lambda _: Discarded(), connection)
+        return self.verbs.items.discard(LOCAL, *ids, connection=connection)
+
+    def edit(
+        self,
+        item_id: int,
+        *,
+        args: Mapping[str, Any] | None = None,
+        at: datetime | str | None = None,
+        queue: str | None = None,
+        rank: int | None = None,
+        tries: int | None = None,
+        connection: Any = None,
+    ) -> OwnedRow:
+        """Change an item that waits or is in review: its arguments as a whole, time, queue, rank or tries."""
+        return self.verbs.items.edit(
+            LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=connection
+        )
 
     def hindrance(self) -> str | None:
         """What keeps companions of a worker in this process from their work."""
@@ -269,17 +283,11 @@ class Duly:
 
         Returns a note when nothing has this name yet: it is paused all the same, for what comes.
         """
-        name = checked_name("queue", queue)
-        self.store.pause(name, self.clock.now(), connection)
-        self.telemetry.depths.forget()
-        if any(task.queue == name for task in self.tasks.values()):
-            return None
-        is_there = self.store.read("is_queue", {"queue": name}, connection)[0][0]
-        return None if is_there else f"nothing has the name {name} yet: what comes under it will wait"
+        return self.verbs.queues.pause(LOCAL, queue, connection)
 
     def resume(self, queue: str, connection: Any = None) -> None:
-        self.store.resume(checked_name("queue", queue), connection)
-        self.telemetry.depths.forget()
+        """Open a paused queue again."""
+        self.verbs.queues.resume(LOCAL, queue, connection)
 
     # -- the rooms behind
 
@@ -334,28 +342,9 @@ class Duly:
     def read(self) -> Read:
         return Read(self.store, self.clock)
 
-    def set_limit(self, name: str, limit: str | None, actor: str = "local") -> None:
+    def set_limit(self, name: str, limit: str | None) -> None:
         """Change a limit while everything runs: `2/1m`, `4`, or None for what the code says."""
-        most, per = (None, None) if limit is None else parse_limit(limit)
-        given = {"name": checked_name("limit", name), "most": most, "per": per}
-        with self.store.transaction() as connection:
-            self.store.run(connection, "set_meter", given)
-            self.note(actor, "limit.set", f"limit:{name}", {"limit": limit}, connection)
-
-    def note(self, actor: str, action: str, subject: str, details: Mapping[str, Any], connection: Any = None) -> None:
-        """Write a line of the audit log; with a connection, if and only if its transaction commits."""
-        text = codec.encode(details).decode()
-        given = {"now": self.clock.now(), "actor": actor, "action": action, "subject": subject, "details": text}
-        self.store.run(connection, "write_note", given)
-
-    @contextmanager
-    def joining(self, connection: Any) -> Iterator[Any]:
-        """The transaction that this connection is in; without one, a transaction of its own."""
-        if connection is not None:
-            yield connection
-        else:
-            with self.store.transaction() as own:
-                yield own
+        self.verbs.limits.set(LOCAL, name, limit)
 
     def observed(self, store: Store) -> Store:
         return self.telemetry.observe(store)

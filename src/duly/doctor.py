@@ -20,10 +20,10 @@ from duly.clock import DatabaseClock
 from duly.config import Settings, load, section, sources
 from duly.errors import ConfigError, DulyError, StoreUnavailable
 from duly.plugin import Finding, Plugin, chosen, plugins
-from duly.read import Read
 from duly.shown import Depth
 from duly.store import Store, open_store
 from duly.store.migrate import current, latest
+from duly.verbs.read import Read
 
 if TYPE_CHECKING:
     from duly.store.postgres.store import PostgresStore

@@ -34,6 +34,7 @@ from duly.policy.retry import windows_of
 from duly.store.contract import Plan, Store
 from duly.task import Task, when
 from duly.testing import World
+from duly.verbs.read import Read
 
 MINUTE = timedelta(minutes=1)
 INSTANT = timedelta(microseconds=1)
@@ -208,7 +209,7 @@ class _Recorded:
         slots = {(at, each.schedule.slot) for each in revisions for at in each.occurrences}
         fresh = {(at, slot) for at, slot in slots if slot is not None} - self._ledger.members.keys()
         if fresh:
-            loads = {slot: members for _, slot, members in self._store.read("slots", {"ring": None})}
+            loads = {each.slot: each.members for each in self._app.schedules.slots()}
             self._ledger.members.update({(at, slot): loads[slot] for at, slot in fresh})
 
     def claim(self, *given: Any) -> list[Item]:
@@ -229,8 +230,8 @@ class _Recorded:
         return grants
 
     def _due_retries(self, queue: str) -> int:
-        rows = self._store.read("depth", {"now": self._app.clock.now()})
-        return sum(due for name, lane, _, _, due, *_ in rows if (name, lane) == (queue, "retry"))
+        depths = Read(self._store, self._app.clock).depths()
+        return sum(each.due for each in depths if (each.queue, each.lane) == (queue, "retry"))
 
     def _started(self, items: Sequence[Item]) -> None:
         now = self._app.clock.now()

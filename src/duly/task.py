@@ -135,7 +135,7 @@ class Task(Generic[P, R]):
             due_at=due_at,
             key=None if key is None else checked_key(key),
             rank=self.rank if rank is None else checked_rank(rank),
-            max_attempts=None if tries is None else _checked_tries(tries),
+            max_attempts=None if tries is None else checked_tries(tries),
             trace=trace,
             owner=owner,
             expires_at=None if lateness is None else (due_at or self.app.clock.now()) + checked_lateness(lateness),
@@ -311,7 +311,7 @@ def checked_rank(rank: Any) -> int:
     return rank
 
 
-def _checked_tries(tries: Any) -> int:
+def checked_tries(tries: Any) -> int:
     if isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000:
         raise InputError("tries", f"must be a whole number from 1 to 1,000,000, got {tries!r}")
     return tries

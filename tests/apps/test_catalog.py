@@ -15,6 +15,7 @@ from duly.apps.catalog import Catalog, CatalogSettings, Product, catalog_on
 from duly.clock import ManualClock
 from duly.errors import ConfigError, ItemNotFound, WrongState
 from duly.testing import World
+from duly.verbs import local
 from tests.apps.catalog_api import CatalogApi, answer_with, entry, hang
 from tests.outbound.provider import Answer, answer, hang_up
 
@@ -42,7 +43,7 @@ class Shop:
 
     def fill(self, slot: int, *skus: str, user_id: str = "u") -> None:
         """Publish these into one slot: a person seats them there."""
-        from duly.schedules import Move
+        from duly.verbs.timetable import Move
 
         for sku in skus:
             product = self.catalog.publish(user_id, sku)
@@ -440,7 +441,7 @@ def test_a_batch_of_which_all_were_synced_today_makes_no_call_but_a_person_may_a
     since = len(at.api.requests)
     at.until("2024-01-16T21:30")
     assert len(at.api.requests) == since
-    at.app.schedules.run_now(at.product("S").id, actor="maja")
+    at.app.verbs.schedules.run_now(local("maja"), at.product("S").id)
     at.world.run()
     assert at.api.asked(since) == ["S"]
 

@@ -18,6 +18,7 @@ from duly.apps.messages.service import MessageRetry
 from duly.bridge.properties import parse
 from duly.errors import InputError, ItemNotFound, WrongState
 from duly.shown import Row
+from duly.verbs import local
 from tests.bridge.support import INCOMING, REVIEW, Broker, broker_at, patiently, retry_message, service_at
 
 ID = "6f1d2c3b-0000-4000-8000-00000000000a"
@@ -204,7 +205,7 @@ def test_a_person_sends_a_message_back_or_elsewhere_or_changed(service_on_both: 
     broker.send(retry_message(message_id=ID, retry_count=4))
     broker.get(REVIEW)
     row_of(service, "failed")
-    service.review.resend(row.id, queue="repair", payload=b"mended", headers={"by": "ana"}, actor="ana")
+    service.review.resend(row.id, queue="repair", payload=b"mended", headers={"by": "ana"}, who=local("ana"))
     got = broker.get("repair")
     assert (got.body, got.headers["by"]) == (b"mended", "ana")
     row_of(service, "done")

@@ -19,7 +19,9 @@ from duly.apps.messages.service import MessageRetry
 from duly.bridge.consumer import Delivery
 from duly.bridge.properties import Properties
 from duly.bridge.retry_message_pb2 import DESCRIPTOR, RetryMessage
+from duly.errors import WrongState
 from duly.model import GiveUp
+from duly.verbs.audit import Audit
 from duly.web.server import Service
 from tests.bridge.support import retry_message
 from tests.cli.conftest import call
@@ -119,6 +121,33 @@ def test_a_waiting_message_is_edited_hurried_and_cancelled(run: Run, service: Me
     assert item(service).state == "cancelled"
     refused = run("messages", "edit", item_id, "--queue", "x")
     assert (refused.exit_code, "cancelled" in refused.stderr) == (1, True)
+
+
+def test_a_message_moves_to_the_line_of_its_new_queue(run: Run, service: MessageRetry) -> None:
+    item_id = str(item(service).id)
+    said(run("messages", "edit", item_id, "--queue", "repair"))
+    assert item(service).queue == "message_retry/repair", "by which it is paused, too"
+    assert [row["id"] for row in told(run("messages", "list", "--queue", "repair", "--json"))] == [int(item_id)]
+    assert told(run("messages", "list", "--queue", "orders", "--json")) == []
+
+
+def test_acts_on_messages_have_the_same_names_from_every_door(run: Run, service: MessageRetry) -> None:
+    item_id = to_review(service)
+    for words in (("edit", "--header", "by=ana"), ("expedite",), ("cancel",)):
+        said(run("messages", words[0], str(item_id), *words[1:]))
+    lines = service.app.verbs.audit.page(f"item:{item_id}")
+    assert [line.action for line in lines] == ["item.cancelled", "item.retried", "item.edited"]
+
+
+def test_an_act_on_a_message_and_its_line_are_one(
+    run: Run, service: MessageRetry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise WrongState("no line")
+
+    monkeypatch.setattr(Audit, "note", broken)
+    assert run("messages", "cancel", str(item(service).id)).exit_code == 1
+    assert item(service).state == "waiting"
 
 
 def test_a_message_is_discarded_from_review(run: Run, service: MessageRetry) -> None:

@@ -13,6 +13,7 @@ from click.testing import Result
 
 from duly import Duly
 from duly.app import load_app
+from duly.verbs import LOCAL
 from duly.web.server import Service
 from tests.cli.conftest import call
 
@@ -208,15 +209,15 @@ def test_what_the_service_refuses_is_one_line_with_the_field(remote: Remote) -> 
 @pytest.fixture
 def guarded(served: Duly) -> Iterator[str]:
     """A service that lets nobody in without a key; Ana could have one."""
-    served.people.create("ana")
-    served.people.make_key("ana", "first")
+    served.verbs.users.create(LOCAL, "ana")
+    served.verbs.users.make_key(LOCAL, "ana", "first")
     with Service(served, "0.0.0.0", 0) as service:
         yield service.url.replace("0.0.0.0", "127.0.0.1")
 
 
 def test_without_the_right_key_one_is_told_which_option_helps(served: Duly, guarded: str) -> None:
     url = guarded
-    key, secret = served.people.make_key("ana", "test", ("read", "write"))
+    key, secret = served.verbs.users.make_key(LOCAL, "ana", "test", ("read", "write"))
     for refused in (call("items", "--url", url), call("items", "--url", url, "--api-key", "duly_wrong")):
         assert (refused.exit_code, "--api-key or DULY_API_KEY" in refused.stderr) == (2, True), refused.output
     put = call("put", "remind", "phone=1", "--delay", "1h", "--url", url, "--api-key", secret)
@@ -225,12 +226,12 @@ def test_without_the_right_key_one_is_told_which_option_helps(served: Duly, guar
     assert row["task"] == "remind"
     forbidden = call("queues", DULY_URL=url, DULY_API_KEY=secret)
     assert (forbidden.exit_code, forbidden.stderr) == (1, "Error: this needs the scope admin\n")
-    served.people.revoke_key(key.id)
+    served.verbs.users.revoke_key(LOCAL, key.id)
     assert call("items", DULY_URL=url, DULY_API_KEY=secret).exit_code == 2
 
 
 def test_a_key_that_may_write_only_is_enough_to_act(served: Duly, guarded: str) -> None:
-    writer = {"DULY_URL": guarded, "DULY_API_KEY": served.people.make_key("ana", "test", ("write",))[1]}
+    writer = {"DULY_URL": guarded, "DULY_API_KEY": served.verbs.users.make_key(LOCAL, "ana", "test", ("write",))[1]}
     words = ("put", "remind", "phone=1", "--at", "2099-01-01T00:00Z", "--key", "k")
     put = call(*words, **writer)
     assert put.exit_code == 0, put.output

@@ -19,6 +19,7 @@ from click.testing import Result
 
 from duly import Duly
 from duly.client import Client
+from duly.verbs import LOCAL
 from tests.cli.conftest import Process, call, eventually
 from tests.cli.test_processes import free_port, get
 
@@ -185,8 +186,8 @@ def test_it_listens_for_the_world_once_somebody_can_and_lets_in_nobody_else(
     start: Start, app_file: str, database_url: str, port: int
 ) -> None:
     app = Duly(database_url)
-    app.people.create("ana", "admin")
-    _, secret = app.people.make_key("ana", "test", ("read", "write", "admin"))
+    app.verbs.users.create(LOCAL, "ana", "admin")
+    _, secret = app.verbs.users.make_key(LOCAL, "ana", "test", ("read", "write", "admin"))
     app.close()
     words = ("--http-host", "0.0.0.0", "--http-port", str(port), "--database-url", database_url)
     serve = start("serve", app_file, *words)

@@ -77,7 +77,7 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_removed(duly: Duly, wo
     told = json.loads(lines(duly("schedules", "show", number, "--next", "3", "--json")))
     assert len(told["next"]) == 3
     actions = [note["action"].removeprefix("schedule.") for note in told["audit"]]
-    assert actions == ["run_now", "resumed", "paused", "changed"]
+    assert actions == ["run_now", "resumed", "paused", "changed", "created"]
     assert all(note["actor"].startswith("cli") for note in told["audit"])
     assert "run_now" in lines(duly("schedules", "show", number))
     lines(duly("schedules", "remove", number))

@@ -139,15 +139,15 @@ def test_a_cancel_frees_the_slot_long_before_the_next_beat(database_url: str, ki
 
 
 def test_system_work_has_slots_of_its_own(database_url: str) -> None:
-    from duly.acts import Acts
+    from duly.verbs import LOCAL
 
     one = tasks_on(Duly(database_url, concurrency=1, **SETTINGS))
     one.put("hang_thread")
     waiting = [one.put("tick_thread", delay=3600).id for _ in range(3)]
     with at_work(one):
         until(lambda: seen["hung"], 20)
-        act = Acts(one).order(None, "me", "cancel", {"task": "tick_thread"}, {})
-        until(lambda: Acts(one).get(act).state == "done", 20)
+        act = one.verbs.acts.order(LOCAL, "cancel", {"task": "tick_thread"}).id
+        until(lambda: one.verbs.acts.get(LOCAL, act).state == "done", 20)
         assert states(one, waiting) == {"cancelled"}
 
 

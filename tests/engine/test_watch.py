@@ -16,8 +16,8 @@ from duly.engine import watch as watching
 from duly.engine.watch import EVERY, Watch
 from duly.model import Failed
 from duly.outbound.http import post_json
-from duly.read import Read
 from duly.store import Store
+from duly.verbs.read import Read
 from tests.outbound.provider import Provider, answer, ok
 from tests.support import NOW, after, claim, new, put, settle, share
 

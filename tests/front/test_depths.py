@@ -13,9 +13,9 @@ from prometheus_client import generate_latest
 from duly import Duly, Limit
 from duly.depths import NAMES, labels
 from duly.model import Change, GiveUp
-from duly.read import Read
 from duly.shown import Depth
 from duly.store import Store
+from duly.verbs.read import Read
 from tests.support import NOW, after, claim, new, put, settle, share
 
 LINE = re.compile(r"(\w+)\{(.*)\} (\S+)")

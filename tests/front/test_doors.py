@@ -6,6 +6,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+from duly.store.sql import sections
+
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
 
 BELOW: dict[str, set[str]] = {
@@ -24,18 +26,19 @@ BELOW: dict[str, set[str]] = {
     "store": {"clock", "errors", "forks", "model", "policy", "shown"},
     "attempt": {"codec", "errors", "model"},
     "depths": {"shown"},
-    "read": {"clock", "codec", "errors", "model", "shown", "store"},
     "task": {"attempt", "codec", "decide", "errors", "model", "policy"},
     "passwords": {"errors"},
-    "people": {"codec", "errors", "passwords", "shown", "store"},
-    "acts": {"attempt", "codec", "decide", "errors", "model", "policy", "shown", "store", "task"},
+    "verbs": {
+        "advance", "clock", "codec", "decide", "errors", "model", "passwords", "policy", "shown", "store", "task",
+    },
+    "acts": {"attempt", "decide", "policy", "task", "verbs"},
     "client": {"errors"},
-    "schedules": {"advance", "codec", "errors", "model", "policy", "shown", "task"},
+    "schedules": {"errors", "model", "policy", "task", "verbs"},
     "patience": {"errors", "forks"},
     "telemetry": {"depths", "errors", "model", "patience", "shown", "store"},
     "app": {
-        "acts", "clock", "codec", "config", "decide", "errors", "forks", "model", "people", "policy",
-        "read", "schedules", "section", "store", "task", "telemetry",
+        "acts", "clock", "codec", "config", "decide", "errors", "forks", "model", "policy",
+        "schedules", "section", "shown", "store", "task", "telemetry", "verbs",
     },
     "engine": {
         "advance", "app", "attempt", "clock", "codec", "config", "decide", "errors", "model", "outbound",
@@ -50,9 +53,7 @@ FRONT = {"web", "cli", "apps", "testing", "doctor", "sim"}
 LATE = {
     ("acts", "app"),
     ("app", "engine"),
-    ("people", "app"),
     ("plugin", "app"),
-    ("schedules", "app"),
     ("store", "config"),
     ("task", "app"),
     ("task", "schedules"),
@@ -112,3 +113,21 @@ def test_the_pure_rooms_import_no_database_clock_or_thread() -> None:
             for alias in node.names
         } | {(node.module or "").partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
         assert not imported & {"sqlite3", "psycopg", "threading", "asyncio", "time", "random", "os"}, name
+
+
+def test_named_sections_are_run_by_the_store_the_verbs_and_the_engine_only() -> None:
+    names = {*sections("postgres"), *sections("sqlite")}
+    for path in SOURCE.rglob("*.py"):
+        if path.relative_to(SOURCE).parts[0] in ("store", "verbs", "engine"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+                continue
+            said = {each.value for each in node.args[:2] if isinstance(each, ast.Constant)}
+            is_section = node.func.attr in ("read", "write", "run") and (said & names or _is_store(node.func.value))
+            assert not is_section, f"{path.name}:{node.lineno} runs a section by its name: make it a verb"
+
+
+def _is_store(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+    return name.lstrip("_") == "store"

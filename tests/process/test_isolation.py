@@ -12,7 +12,8 @@ from textwrap import indent
 import pytest
 
 from duly import Duly
-from duly.acts import TASK, Acts
+from duly.verbs import LOCAL
+from duly.verbs.acts import TASK
 from tests.process.fleet import ROOT, fleet, until
 from tests.process.workload import app as workload
 
@@ -36,16 +37,16 @@ def test_an_act_goes_on_after_its_worker_was_killed(database_url: str, tmp_path:
     with fleet(database_url, tmp_path, **QUICK) as ours:
         far = [workload.tasks["mark"].new({"n": n, "delay": 86_400}) for n in range(20_000)]
         ours.app.store.load(iter(far))
-        act = Acts(ours.app).order(None, "me", "cancel", {"task": "mark"}, {})
+        act = ours.app.verbs.acts.order(LOCAL, "cancel", {"task": "mark"}).id
         ours.start()
-        until(lambda: Acts(ours.app).get(act).seen, 60, ours.logs)
+        until(lambda: ours.app.verbs.acts.get(LOCAL, act).seen, 60, ours.logs)
         (worker,) = ours.workers
         worker.send_signal(signal.SIGKILL)
         worker.wait()
         ours.workers.clear()
-        assert Acts(ours.app).get(act).state == "running", "it was done before the kill: make it longer"
+        assert ours.app.verbs.acts.get(LOCAL, act).state == "running", "it was done before the kill: make it longer"
         ours.start()
-        until(lambda: Acts(ours.app).get(act).state == "done", 90, lambda: ours.logs()[-3000:])
+        until(lambda: ours.app.verbs.acts.get(LOCAL, act).state == "done", 90, lambda: ours.logs()[-3000:])
         assert ours.states()["cancelled"] == 20_000
         until(lambda: ours.app.read.page(task=TASK)[0].state == "done", 30, ours.logs)
         assert ours.stop() == [0]
@@ -54,11 +55,11 @@ def test_an_act_goes_on_after_its_worker_was_killed(database_url: str, tmp_path:
 def test_an_act_under_suspicion_is_done_by_a_child(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
         ours.app.store.put([workload.tasks["mark"].new({"n": 1, "delay": 86_400})])
-        act = Acts(ours.app).order(None, "me", "cancel", {"task": "mark"}, {})
+        act = ours.app.verbs.acts.order(LOCAL, "cancel", {"task": "mark"}).id
         with ours.app.store.transaction() as connection:
             connection.execute("update duly_item set crashes = 1, attempt = 1 where task = 'duly.acts'")
         ours.start()
-        until(lambda: Acts(ours.app).get(act).state == "done", 60, lambda: ours.logs()[-3000:])
+        until(lambda: ours.app.verbs.acts.get(LOCAL, act).state == "done", 60, lambda: ours.logs()[-3000:])
         until(lambda: ours.app.read.page(task=TASK)[0].state == "done", 30, ours.logs)
         assert ours.stop() == [0]
 

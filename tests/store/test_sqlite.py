@@ -12,8 +12,8 @@ import pytest
 from duly.clock import ManualClock
 from duly.errors import StoreError, StoreUnavailable
 from duly.model import NewItem
-from duly.read import Read
 from duly.store.migrate import migrate
+from duly.verbs.read import Read
 from tests.support import NOW, claim, counts, new, opened, put, query
 
 

@@ -21,6 +21,7 @@ from duly.apps.messages import message_retry_on
 from duly.apps.reminders import reminders_on
 from duly.clock import ManualClock
 from duly.testing import World
+from duly.verbs import LOCAL
 from duly.web import api as rooms
 
 with warnings.catch_warnings():
@@ -77,10 +78,10 @@ class House:
         self.world = World(app, self.clock, runner)
         self._clients: list[TestClient] = []
         for name in ("ana", "bob"):
-            app.people.create(name)
-        app.people.create("root", "admin")
+            app.verbs.users.create(LOCAL, name)
+        app.verbs.users.create(LOCAL, "root", "admin")
         self.secrets = {
-            name: app.people.make_key(name, "tests", scopes)[1]
+            name: app.verbs.users.make_key(LOCAL, name, "tests", scopes)[1]
             for name, scopes in (("ana", ("read", "write")), ("bob", ("read", "write")), ("root", SCOPES))
         }
         self.api = api_on(app, ANYWHERE)
@@ -98,7 +99,7 @@ class House:
         return self.client(api=api_on(self.app))
 
     def key(self, user: str, *scopes: str, **more: Any) -> TestClient:
-        return self.client(self.app.people.make_key(user, "extra", scopes, **more)[1])
+        return self.client(self.app.verbs.users.make_key(LOCAL, user, "extra", scopes, **more)[1])
 
     def put(self, who: TestClient | None = None, **more: Any) -> int:
         """An item of Ana's, or whose client this is; far in the future unless said otherwise."""

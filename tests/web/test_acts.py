@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from duly import acts
-from duly.acts import Acts
 from duly.decide import decide
 from duly.errors import WrongState
 from duly.model import Crashed
+from duly.verbs import LOCAL, acts
 from tests.support import query
 from tests.web.conftest import LATER, START, House
 
@@ -114,7 +113,7 @@ def test_a_cancel_in_the_middle_of_a_portion_undoes_that_portion(house: House, m
     real = acts._apply
 
     def apply(*given: Any) -> None:
-        Acts(house.app).cancel(act_id, "ana", "ana")
+        house.app.verbs.acts.cancel(LOCAL, act_id)
         real(*given)
 
     monkeypatch.setattr(acts, "_apply", apply)
@@ -151,7 +150,7 @@ def _rescue(house: House) -> None:
 def test_two_that_carry_out_the_same_act_do_it_once(house: House) -> None:
     ids = [house.put() for _ in range(7)]
     act_id = order(house, "cancel", {"state": "waiting"})
-    one, other = acts._portions(house.app, act_id), acts._portions(house.app, act_id)
+    one, other = acts.portions(house.app.verbs.ground, act_id), acts.portions(house.app.verbs.ground, act_id)
     for _ in zip(one, other, strict=False):
         pass
     assert told(house, act_id) == ("done", 7, 7, 7)
@@ -161,11 +160,11 @@ def test_two_that_carry_out_the_same_act_do_it_once(house: House) -> None:
 def test_a_stale_portion_is_done_again_from_where_it_stands(house: House) -> None:
     [house.put() for _ in range(4)]
     act_id = order(house, "cancel", {"state": "waiting"})
-    next(acts._portions(house.app, act_id))
-    stale = Acts(house.app).get(act_id)
-    list(acts._portions(house.app, act_id))
+    next(acts.portions(house.app.verbs.ground, act_id))
+    stale = house.app.verbs.acts.get(LOCAL, act_id)
+    list(acts.portions(house.app.verbs.ground, act_id))
     with pytest.raises(acts._Outrun):
-        acts._apply(house.app, stale, [1], [])
+        acts._apply(house.app.verbs.ground, stale, [1], [])
     assert told(house, act_id) == ("done", 4, 4, 4)
 
 
@@ -194,8 +193,8 @@ def test_rows_that_are_left_alone_leave_no_gap_and_no_crowd(house: House) -> Non
 def _revive_late(house: House, ids: list[int]) -> list[Any]:
     """Carry the act out an hour after it was ordered: a rate counts from when it begins."""
     house.clock.set(START + timedelta(hours=1))
-    (act,) = Acts(house.app).page(None, None, 10)
-    list(acts._portions(house.app, act.id))
+    (act,) = house.app.verbs.acts.page(LOCAL)
+    list(acts.portions(house.app.verbs.ground, act.id))
     return [house.world.item(each).due_at.astimezone(UTC) for each in ids]
 
 
@@ -230,8 +229,8 @@ def test_a_row_whose_key_was_taken_meanwhile_does_not_stop_the_others(house: Hou
     live = house.put(key="k")
     assert states(house, [first, second, live]) == ["failed", "failed", "waiting"]
     act_id = order(house, "retry", {"state": "failed"}, rate=0.001)
-    (act,) = Acts(house.app).page(None, None, 1)
-    list(acts._portions(house.app, act.id))
+    (act,) = house.app.verbs.acts.page(LOCAL, most=1)
+    list(acts.portions(house.app.verbs.ground, act.id))
     assert told(house, act_id) == ("done", 5, 5, 3)
     assert states(house, [first, second, *others]) == ["failed", "failed", "waiting", "waiting", "waiting"]
 
@@ -255,4 +254,4 @@ def test_an_act_is_listed_newest_first_and_audited(house: House) -> None:
     assert house.audit(f"bulk:{first}")[0]["action"] == "bulk.cancelled"
     assert query(house.app.store, "select count(*) from duly_item where task = 'duly.acts'") == [(2,)]
     with pytest.raises(WrongState):
-        Acts(house.app).cancel(first, "ana")
+        house.app.verbs.acts.cancel(LOCAL, first)

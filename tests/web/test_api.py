@@ -14,12 +14,14 @@ import pytest
 
 from duly import Duly
 from duly.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
+from duly.verbs import LOCAL, local
+from duly.verbs.audit import Audit
+from duly.verbs.tail import Tail
 from duly.web import api as rooms
 from duly.web import auth, desk
 from duly.web.api import create_api, is_loopback
 from duly.web.problems import Problem
 from duly.web.routes import live
-from duly.web.tail import Tail
 from tests.support import claim, query, share
 from tests.web.conftest import LATER, START, House, TestClient, build
 
@@ -483,6 +485,36 @@ def test_an_edit_is_in_the_audit_log_with_what_it_changed(house: House) -> None:
     assert house.world.item(item_id).args == {"text": "y", "password": "hunter3"}
 
 
+def test_a_schedule_that_was_changed_by_its_key_is_said_to_be_changed(house: House) -> None:
+    new = {"task": "echo", "key": "k", "rule": "every 1h", "args": {"text": "x"}}
+    made = house.ana.post("/api/schedules", json=new).json()
+    again = house.ana.post("/api/schedules", json={**new, "rule": "every 2h"}).json()
+    assert (again["id"], again["rule"]) == (made["id"], "every 2h")
+    assert [note["action"] for note in house.audit(f"schedule:{made['id']}")] == [
+        "schedule.changed", "schedule.created",
+    ]  # fmt: skip
+
+
+def test_an_edit_moves_an_item_in_time_and_to_another_queue(house: House) -> None:
+    item_id = house.put()
+    edit = {"at": "2026-03-04T05:06:07Z", "queue": "others", "tries": 9}
+    answer = house.ana.patch(f"/api/items/{item_id}", json=edit).json()
+    assert (answer["dueAt"], answer["plannedAt"]) == (edit["at"], edit["at"])
+    assert (answer["queue"], answer["maxAttempts"]) == ("others", 9)
+    (note, *_) = house.audit(f"item:{item_id}")
+    assert note["details"]["queue"] == ["echo", "others"]
+    both = house.ana.patch(f"/api/items/{item_id}", json={"at": LATER, "dueAt": LATER})
+    assert (both.status_code, both.json()["field"]) == (422, "dueAt")
+
+
+def test_a_reminder_shows_the_time_that_it_was_moved_to(house: House) -> None:
+    new = {"phone": "+385 1 234", "message": "x", "at": LATER}
+    item_id = house.ana.post("/api/reminders", json=new).json()["id"]
+    moved = "2026-03-04T05:06:07Z"
+    assert house.ana.patch(f"/api/items/{item_id}", json={"dueAt": moved}).status_code == 200
+    assert house.ana.get(f"/api/reminders/{item_id}").json()["dateTimeUtc"] == moved
+
+
 def test_arguments_that_the_task_would_not_take_are_refused(house: House) -> None:
     answer = house.ana.patch(f"/api/items/{house.put()}", json={"args": {"wrong": 1}})
     assert (answer.status_code, answer.json()["field"]) == (422, "wrong")
@@ -652,7 +684,7 @@ def test_failures_are_grouped_noted_and_tried_by_one(house: House) -> None:
 
 @pytest.fixture
 def browser(house: House) -> TestClient:
-    house.app.people.change("ana", password=PASSWORD)
+    house.app.verbs.users.change(LOCAL, "ana", password=PASSWORD)
     return house.client(base_url="https://127.0.0.1")
 
 
@@ -730,7 +762,7 @@ def test_tries_that_were_refused_do_not_push_others_out_of_memory(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "REMEMBERED", 20)
-    gate = auth.Gate(house.app.people, is_local=False)
+    gate = auth.Gate(house.app.verbs.users, is_local=False)
     for n in range(10):
         gate.count_sign_in(f"user {n}", "from here")
     for n in range(10, 100):
@@ -817,15 +849,15 @@ def test_a_key_cannot_make_a_stronger_key(house: House) -> None:
 
 
 def test_last_use_of_a_key_is_known_to_the_minute(house: House) -> None:
-    (key,) = house.app.people.keys("ana")
+    (key,) = house.app.verbs.users.keys(LOCAL, "ana")
     house.ana.get("/api/me")
-    first = house.app.people.key(key.id).last_used_at
+    first = house.app.verbs.users.key(LOCAL, key.id).last_used_at
     house.clock.set(START + timedelta(seconds=30))
     house.ana.get("/api/me")
-    assert house.app.people.key(key.id).last_used_at == first == START
+    assert house.app.verbs.users.key(LOCAL, key.id).last_used_at == first == START
     house.clock.set(START + timedelta(minutes=2))
     house.ana.get("/api/me")
-    assert house.app.people.key(key.id).last_used_at == START + timedelta(minutes=2)
+    assert house.app.verbs.users.key(LOCAL, key.id).last_used_at == START + timedelta(minutes=2)
 
 
 def test_users_are_made_changed_and_known_by_themselves(house: House) -> None:
@@ -870,15 +902,15 @@ def test_away_from_loopback_it_wants_someone_who_could_sign_in(database_url: str
     app = build(database_url)
     with pytest.raises(ConfigError, match="nobody could sign in"):
         create_api(app, "0.0.0.0")
-    app.people.create("ana")
+    app.verbs.users.create(LOCAL, "ana")
     with pytest.raises(ConfigError, match="duly users add"):
         create_api(app, "0.0.0.0")
-    key, _ = app.people.make_key("ana", "k")
+    key, _ = app.verbs.users.make_key(LOCAL, "ana", "k")
     create_api(app, "0.0.0.0")
-    app.people.revoke_key(key.id)
+    app.verbs.users.revoke_key(LOCAL, key.id)
     with pytest.raises(ConfigError):
         create_api(app, "::")
-    app.people.change("ana", password=PASSWORD)
+    app.verbs.users.change(LOCAL, "ana", password=PASSWORD)
     create_api(app, "::")
     app.close()
 
@@ -912,7 +944,7 @@ def test_what_nobody_expected_is_told_without_details(house: House, monkeypatch:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("hunter2")
 
-    monkeypatch.setattr(desk.Desk, "note", broken)
+    monkeypatch.setattr(Audit, "note", broken)
     answer = house.ana.post("/api/items", json=NEW)
     assert (answer.status_code, answer.headers["content-type"]) == (500, "application/problem+json")
     assert "hunter2" not in answer.text
@@ -933,7 +965,7 @@ def test_trouble_with_the_database_does_not_tell_where_it_is(
     def broken(*_: Any, **__: Any) -> None:
         raise error
 
-    monkeypatch.setattr(desk.Desk, "note", broken)
+    monkeypatch.setattr(Audit, "note", broken)
     answer = house.ana.post("/api/items", json=NEW)
     assert (answer.status_code, answer.json()["title"]) == (status, title)
     assert "secret" not in answer.text
@@ -1075,7 +1107,7 @@ def test_what_people_do_is_heard_as_it_happens_and_a_stream_goes_on_where_it_bro
 def test_a_user_hears_of_their_own_acts_only_and_however_busy_others_are(house: House) -> None:
     start = last(house)
     for _ in range(120):
-        house.app.note("bob", "item.put", "item:1", {})
+        house.app.verbs.audit.note(local("bob"), "item.put", "item:1", {})
     house.put()
     heard = [each for each in Ears(house, "ana", start).hear(3) if each.get("event") == "audit"]
     assert [json.loads(each["data"])["actor"] for each in heard] == ["ana"]
@@ -1099,12 +1131,12 @@ def test_a_quiet_stream_says_that_it_lives_and_ends_with_the_service(
 @pytest.mark.usefixtures("quick")
 def test_a_stream_ends_for_who_was_shut_out(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "CHECKED", 0.04)
-    (key,) = house.app.people.keys("ana")
+    (key,) = house.app.verbs.users.keys(LOCAL, "ana")
 
     def revoke(heard: int) -> None:
         if heard == 2:
-            house.app.people.revoke_key(key.id)
-            house.app.note("ana", "item.put", "item:1", {})
+            house.app.verbs.users.revoke_key(LOCAL, key.id)
+            house.app.verbs.audit.note(local("ana"), "item.put", "item:1", {})
 
     heard = Ears(house, "ana", last(house)).hear(100, revoke)
     assert [each.get("event") for each in heard] in ([None, "queues"], [None, "queues", "audit"])

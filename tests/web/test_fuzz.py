@@ -28,6 +28,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from duly import Duly, passwords
+from duly.verbs import LOCAL
 from duly.web.problems import MEDIA_TYPE
 from tests.web.conftest import ANYWHERE, LATER, api_on, build, client_of
 from tests.web.test_matrix import DOCUMENT, OPERATIONS, PERSON
@@ -80,9 +81,9 @@ def app(database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Duly]:
 @pytest.fixture
 def known(app: Duly, portal: BlockingPortal) -> dict[str, list[Any]]:
     """Rows of Ana's and of the local admin's, by the name of the parameter that means them."""
-    app.people.create("ana", "admin")
-    app.people.create("bob")
-    secret = app.people.make_key("ana", "fuzz", ("read", "write"))[1]
+    app.verbs.users.create(LOCAL, "ana", "admin")
+    app.verbs.users.create(LOCAL, "bob")
+    secret = app.verbs.users.make_key(LOCAL, "ana", "fuzz", ("read", "write"))[1]
     found: dict[str, list[Any]] = {
         "user": ["ana", "bob"], "person": ["friend"], "sku": ["box/1"], "name": ["echo", "http/acme"],
         "ring": ["catalog.sync"], "secret": [secret],

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from fastapi.routing import APIRoute
 
-from duly.acts import Acts
+from duly.verbs import LOCAL
 from duly.web.api import create_api
 from tests.web.conftest import LATER, House, TestClient, build
 
@@ -104,14 +104,14 @@ def key(house: House) -> str:
 
 
 def user(house: House) -> str:
-    name = f"user-{len(house.app.people.users())}"
-    house.app.people.create(name)
+    name = f"user-{len(house.app.verbs.users.page(LOCAL))}"
+    house.app.verbs.users.create(LOCAL, name)
     return name
 
 
 def everything(house: House) -> Ask:
     """For lists: something of each kind."""
-    if house.app.people.keys("ana")[1:]:
+    if house.app.verbs.users.keys(LOCAL, "ana")[1:]:
         return Ask()  # there already
     for plant in (item, noted_group, schedule, reminder, message, product, person, act, key):
         plant(house)
@@ -131,7 +131,7 @@ def fixed(value: str) -> Callable[[House], str]:
 
 
 def fresh_user(house: House) -> Ask:
-    return Ask(body={"id": f"new-{len(house.app.people.users())}", "password": "correct horse"})
+    return Ask(body={"id": f"new-{len(house.app.verbs.users.page(LOCAL))}", "password": "correct horse"})
 
 
 def for_all(status: int) -> dict[str, int]:
@@ -330,4 +330,4 @@ def test_an_act_of_anothers_touches_only_their_own_rows(house: House) -> None:
     house.bob.post("/api/bulk", json={"action": "cancel", "filter": {}})
     house.world.run()
     assert (house.world.item(mine).state, house.world.item(theirs).state) == ("cancelled", "waiting")
-    assert Acts(house.app).page("bob", None, 10)[0].changed == 1
+    assert house.app.verbs.acts.page(LOCAL, "bob")[0].changed == 1

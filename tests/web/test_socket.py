@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from duly import Duly
+from duly.verbs import local
 from duly.web.routes import live
 from duly.web.server import Service
 from tests.web.conftest import LATER
@@ -123,7 +124,7 @@ def busy(app: Duly, lines: int) -> Iterator[list[str]]:
     def act(name: str) -> None:
         for number in range(lines):
             with app.store.transaction() as connection:
-                app.note("ana", f"{name}-{number}", "item:1", {}, connection)
+                app.verbs.audit.note(local("ana"), f"{name}-{number}", "item:1", {}, connection)
                 app.read.page(most=1)
             done.append(f"{name}-{number}")
 

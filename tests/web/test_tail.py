@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 
 from duly import Duly
-from duly.web import tail as room
-from duly.web.tail import Tail
+from duly.verbs import local
+from duly.verbs import tail as room
+from duly.verbs.tail import Tail
 from tests.process.fleet import until
 
 
 def write(app: Duly, action: str, connection: Any = None, actor: str = "ana") -> None:
-    app.note(actor, action, "item:1", {}, connection)
+    app.verbs.audit.note(local(actor), action, "item:1", {}, connection)
 
 
 def follow(app: Duly) -> Tail:

@@ -17,6 +17,7 @@ from duly.errors import ConfigError, InputError
 if TYPE_CHECKING:
     from duly import Duly
     from duly.client import Client
+    from duly.verbs import Principal
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -92,11 +93,13 @@ app = click.option(
 )
 
 
-def actor() -> str:
-    """Who acts, for the audit log."""
+def who() -> Principal:
+    """Who acts on a database itself: whoever works on this machine."""
+    from duly.verbs import local
+
     with suppress(OSError, KeyError):
-        return f"cli:{getpass.getuser()}"
-    return "cli"
+        return local(f"cli:{getpass.getuser()}")
+    return local("cli")
 
 
 def app_spec(spec: str | None) -> str:

@@ -215,7 +215,7 @@ def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
             names = [ring] if ring else sorted({each.ring for each in app.schedules.slots()})
             moves = [move for name in names for move in app.schedules.rebalance(name)]
             if yes:
-                app.schedules.move(moves, options.actor())
+                app.verbs.schedules.move(options.who(), moves)
             if as_json:
                 words.print_json(moves)
                 return
@@ -271,10 +271,7 @@ def limits(ctx: click.Context, as_json: bool) -> None:
 def set_limit(name: str, limit: str) -> None:
     """Allow 2/1m (calls in any minute) or 4 (at the same time) from now on, over the whole fleet."""
     with options.opened() as app:
-        try:
-            app.set_limit(name, limit, options.actor())
-        except ValueError as error:
-            raise InputError("limit", str(error)) from None
+        app.verbs.limits.set(options.who(), name, limit)
     click.echo(f"{name}: {limit}")
 
 
@@ -284,7 +281,7 @@ def set_limit(name: str, limit: str) -> None:
 def clear_limit(name: str) -> None:
     """What the code says counts again."""
     with options.opened() as app:
-        app.set_limit(name, None, options.actor())
+        app.verbs.limits.set(options.who(), name, None)
     click.echo(f"{name}: as in the code")
 
 

@@ -66,16 +66,8 @@ class Here:
         return self._app.clock.now()
 
     def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed:
-        known = self._app.task_named(task)
-        with self._app.store.transaction() as connection:
-            placed = known.put(**args, **chosen, connection=connection)
-            if placed.fresh:
-                self._note("item.put", f"item:{placed.id}", {"task": task}, connection)
-        return placed
-
-    def _note(self, action: str, subject: str, details: dict[str, Any], connection: Any) -> None:
-        """A line of the audit log, as the service writes it."""
-        self._app.note(options.actor(), action, subject, details, connection)
+        new = self._app.task_named(task).new({**args, **chosen}, self._app.telemetry.traceparent())
+        return self._app.verbs.items.put(options.who(), new)
 
     def item(self, item_id: int) -> Row | None:
         return self._app.read.item(item_id)
@@ -87,14 +79,10 @@ class Here:
         return self._app.read.page(before=before, most=most, **filters)
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
-        with self._app.store.transaction() as connection:
-            for item_id in self._app.retry(*ids, at=at, delay=delay, connection=connection):
-                self._note("item.retried", f"item:{item_id}", {"at": at}, connection)
+        self._app.verbs.items.retry(options.who(), *ids, at=at, delay=delay)
 
     def cancel(self, *ids: int, reason: str) -> None:
-        with self._app.store.transaction() as connection:
-            for item_id in self._app.cancel(*ids, reason=reason, connection=connection):
-                self._note("item.cancelled", f"item:{item_id}", {"reason": reason}, connection)
+        self._app.verbs.items.cancel(options.who(), *ids, reason=reason)
 
     def schedule(self, task: str, rule: str, key: str, args: dict[str, Any], **chosen: Any) -> dict[str, Any]:
         from duly.policy import Slots
@@ -104,7 +92,7 @@ class Here:
             even = Slots(int(number)) if word == "slots" and number.isdecimal() else None
         except ValueError as error:
             raise InputError("rule", str(error)) from None
-        made = self._app.schedules.create(task, even or rule, key=key, **chosen, **args, actor=options.actor())
+        made = self._app.verbs.schedules.create(options.who(), task, even or rule, key=key, **chosen, **args)
         return plain(self._app, made)
 
     def schedules(self, **filters: Any) -> list[dict[str, Any]]:
@@ -125,21 +113,19 @@ class Here:
 
     def change_schedule(self, schedule_id: int, **fields: Any) -> str:
         """Returns what it is now, in words."""
-        changed = self._app.schedules.change(schedule_id, actor=options.actor(), **fields)
+        changed = self._app.verbs.schedules.change(options.who(), schedule_id, **fields)
         return self._app.schedules.describe(changed)
 
     def act_on_schedules(self, act: str, *ids: int) -> None:
-        getattr(self._app.schedules, act)(*ids, actor=options.actor())
+        getattr(self._app.verbs.schedules, act)(options.who(), *ids)
 
     def queues(self) -> list[dict[str, Any]]:
         return self._app.read.queues()
 
     def act_on_queue(self, act: str, name: str) -> str | None:
         """Returns what to know about it, if anything."""
-        with self._app.store.transaction() as connection:
-            note = (self._app.pause if act == "pause" else self._app.resume)(name, connection)
-            self._note(f"queue.{act}d", f"queue:{name}", {}, connection)
-        return note
+        queues = self._app.verbs.queues
+        return (queues.pause if act == "pause" else queues.resume)(options.who(), name)
 
 
 class There:

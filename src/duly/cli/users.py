@@ -11,7 +11,7 @@ import click
 
 from duly.cli import options
 from duly.errors import InputError
-from duly.people import SCOPES
+from duly.verbs.who import SCOPES
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -57,7 +57,7 @@ def users(ctx: click.Context, as_json: bool, in_utc: bool) -> None:
 
 def _users(app: Duly) -> Iterator[User]:
     after = ""
-    while found := app.people.users(after, PAGE):
+    while found := app.verbs.users.page(options.who(), after, PAGE):
         yield from found
         after = found[-1].id
 
@@ -74,7 +74,7 @@ def add_user(name: str, admin: bool, password_stdin: bool, as_json: bool) -> Non
 
     password = _password(password_stdin, is_required=False)
     with options.opened(makes=True) as app:
-        user = app.people.create(name, "admin" if admin else "user", password, options.actor())
+        user = app.verbs.users.create(options.who(), name, "admin" if admin else "user", password)
     if as_json:
         words.print_json(user)
         return
@@ -87,7 +87,7 @@ def add_user(name: str, admin: bool, password_stdin: bool, as_json: bool) -> Non
 def disable_user(name: str) -> None:
     """Shut someone out: sessions end at once, keys open nothing until they are enabled again."""
     with options.opened() as app:
-        app.people.change(name, is_disabled=True, actor=options.actor())
+        app.verbs.users.change(options.who(), name, is_disabled=True)
     click.echo(f"{name} is shut out: `duly users enable {name}` lets them in again")
 
 
@@ -97,7 +97,7 @@ def disable_user(name: str) -> None:
 def enable_user(name: str) -> None:
     """Let someone in again."""
     with options.opened() as app:
-        app.people.change(name, is_disabled=False, actor=options.actor())
+        app.verbs.users.change(options.who(), name, is_disabled=False)
     click.echo(f"{name} may come in")
 
 
@@ -108,8 +108,8 @@ def enable_user(name: str) -> None:
 def set_password(name: str, password_stdin: bool) -> None:
     """Give someone another password; their sessions end."""
     with options.opened() as app:
-        app.people.get(name)  # before anybody types anything
-        app.people.change(name, password=_password(password_stdin, is_required=True), actor=options.actor())
+        app.verbs.users.get(options.who(), name)  # before anybody types anything
+        app.verbs.users.change(options.who(), name, password=_password(password_stdin, is_required=True))
     click.echo(f"{name} has a new password")
 
 
@@ -120,7 +120,7 @@ def set_password(name: str, password_stdin: bool) -> None:
 def set_role(name: str, role: Role) -> None:
     """Make someone a user or an admin."""
     with options.opened() as app:
-        app.people.change(name, role=role, actor=options.actor())
+        app.verbs.users.change(options.who(), name, role=role)
     click.echo(f"{name} is {_a(role)}")
 
 
@@ -187,9 +187,9 @@ def keys(ctx: click.Context, user: str | None, as_json: bool) -> None:
 
 def _keys(app: Duly, user: str | None) -> Iterator[KeyInfo]:
     if user is not None:
-        app.people.get(user)
+        app.verbs.users.get(options.who(), user)
     after = ""
-    while found := app.people.keys(user, after, PAGE):
+    while found := app.verbs.users.keys(options.who(), user, after, PAGE):
         yield from found
         after = found[-1].id
 
@@ -216,7 +216,7 @@ def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, 
             if length <= timedelta():
                 raise InputError("expires", f"must be later than now, got {expires!r}")
             ends = app.clock.now() + length
-        made, secret = app.people.make_key(user, name, scopes, ends, options.actor())
+        made, secret = app.verbs.users.make_key(options.who(), user, name, scopes, ends)
     if as_json:
         words.print_json({**{field: getattr(made, field) for field in made.__struct_fields__}, "secret": secret})
         return
@@ -230,5 +230,5 @@ def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, 
 def revoke_key(key_id: str) -> None:
     """Make a key open nothing any more."""
     with options.opened() as app:
-        key = app.people.revoke_key(key_id, actor=options.actor())
+        key = app.verbs.users.revoke_key(options.who(), key_id)
     click.echo(f"key {key.id} of {key.user_id} is revoked")

@@ -25,7 +25,7 @@ from duly.store.contract import WAIT_UNTIL
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
-from duly.web.routes import items, live, people, queues, review, schedules
+from duly.web.routes import items, live, queues, review, schedules, users
 from duly.web.schemas import ProblemOut
 
 BODY_LIMIT = 2 * 1024 * 1024
@@ -59,7 +59,7 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
     """The API over this app, for this address."""
     is_local = is_loopback(host)
-    if not is_local and not app.people.is_anybody():
+    if not is_local and not app.verbs.users.is_anybody():
         raise ConfigError(
             f"http_host: will not listen on {host} while nobody could sign in; "
             "make a user first: `duly users add NAME --admin`, or listen on 127.0.0.1"
@@ -70,7 +70,7 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
 def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
     """Have these routes speak of this app."""
     api.state.desk = Desk(app)
-    api.state.gate = Gate(app.people, is_local)
+    api.state.gate = Gate(app.verbs.users, is_local)
     api.state.ailing = ailing
     api.state.streams = 0
     api.state.closing = asyncio.Event()
@@ -90,7 +90,7 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
-    core = (items.router, schedules.router, queues.router, review.router, people.router, live.router)
+    core = (items.router, schedules.router, queues.router, review.router, users.router, live.router)
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
     handle_on(api)

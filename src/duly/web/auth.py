@@ -16,8 +16,9 @@ from fastapi import Depends, Query, Request
 from fastapi.security import APIKeyCookie, HTTPBearer
 from pydantic import AfterValidator
 
-from duly.people import LOCAL, People, Principal
 from duly.shown import Scope
+from duly.verbs import LOCAL, Principal
+from duly.verbs.users import Users
 from duly.web.problems import Problem
 from duly.web.schemas import clean
 
@@ -31,8 +32,8 @@ REMEMBERED = 10_000  # users and addresses
 class Gate:
     """Decides about requests: kept by the API, shared by its routes."""
 
-    def __init__(self, people: People, is_local: bool) -> None:
-        self.people = people
+    def __init__(self, users: Users, is_local: bool) -> None:
+        self.users = users
         self.is_local = is_local
         self._tries: OrderedDict[str, deque[float]] = OrderedDict()
         self._lock = threading.Lock()
@@ -42,12 +43,12 @@ class Gate:
         header = request.headers.get("authorization")
         if header is not None:
             kind, _, secret = header.partition(" ")
-            found = self.people.by_key(secret.strip()) if kind.lower() == "bearer" else None
+            found = self.users.by_key(secret.strip()) if kind.lower() == "bearer" else None
             if found is None:
                 raise _unknown("this API key opens nothing")
             return found
         if token := request.cookies.get(COOKIE):
-            found = self.people.by_session(token)
+            found = self.users.by_session(token)
             if found is not None:
                 check_origin(request)
                 return found

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import secrets
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
-from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, TypeVar
 
@@ -15,20 +12,16 @@ from fastapi import Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from duly import Duly, codec
-from duly.errors import InputError, KeyConflict, UnknownTask
-from duly.model import NewItem, Placed
-from duly.people import Principal
+from duly import Duly
+from duly.errors import InputError, UnknownTask
 from duly.plugin import Plugin
 from duly.task import Task
+from duly.verbs import Principal
+from duly.verbs.service import Reply
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem, problem
 
 T = TypeVar("T")
-
-MASK = "***"
-KEPT = timedelta(days=1)  # how long an answer can be repeated
-PRUNED_EVERY = timedelta(minutes=10)
 
 Act = Callable[[Any], tuple[int, Any]]
 
@@ -44,21 +37,17 @@ class Desk:
 
     def __init__(self, app: Duly) -> None:
         self.app = app
-        names = "|".join(re.escape(_bare(name)) for name in app.settings.masked.split(",") if _bare(name))
-        self._masked = re.compile(names) if names else None
-        self._pruned_at: datetime | None = None
 
     @cached_property
     def cursors(self) -> Cursors:
         """Made when they are first needed: a service may start before its database is there."""
-        fresh = {"name": "cursors", "value": secrets.token_urlsafe(32)}
-        return Cursors(self.app.store.write("secret", fresh)[0][0])
+        return Cursors(self.app.verbs.service.secret("cursors"))
 
     def note(
         self, principal: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
     ) -> None:
         """A line of the audit log; with a connection, if and only if its transaction commits."""
-        self.app.note(principal.user_id, action, subject, details, connection)
+        self.app.verbs.audit.note(principal, action, subject, details, connection)
 
     # -- what comes in
 
@@ -77,21 +66,6 @@ class Desk:
                 raise InputError(f"args.{name}", "is not an argument; options are said beside args")
         return dict(args)
 
-    def place(self, principal: Principal, new: NewItem, connection: Any) -> Placed:
-        """Put an item of theirs. Code may have a key that looks like one of theirs; nothing is told about that."""
-        try:
-            placed = self.app.place(new, connection)
-            item_id = None if placed.fresh else placed.id
-        except KeyConflict as error:
-            if self.app.read.owned_item(error.item_id, principal.owner) is not None:
-                raise
-            item_id = error.item_id
-        if item_id is not None and self.app.read.owned_item(item_id, principal.owner) is None:
-            raise KeyConflict(f"{(new.key or '').removeprefix(principal.scoped(''))!r} is taken; choose another key", 0)
-        if placed.fresh:
-            self.note(principal, "item.put", f"item:{placed.id}", {"task": new.task}, connection)
-        return placed
-
     # -- pages
 
     def page(
@@ -104,38 +78,13 @@ class Desk:
 
     # -- masks
 
-    def masked(self, value: Any, is_revealed: bool = False, level: int = 0) -> Any:
-        """The same without what nobody should read over a shoulder: values by the names they go under.
-
-        Nor what lies too deep to be written out: a row may be older than the bounds of what is kept.
-        """
-        if level > codec.DEPTH and isinstance(value, dict | list):
-            return codec.TOO_DEEP
-        if isinstance(value, dict):
-            return {
-                name: MASK if not is_revealed and self._is_secret(name, inner)
-                else self.masked(inner, is_revealed, level + 1)
-                for name, inner in value.items()
-            }  # fmt: skip
-        return [self.masked(inner, is_revealed, level + 1) for inner in value] if isinstance(value, list) else value
+    def masked(self, value: Any, is_revealed: bool = False) -> Any:
+        """The same without what nobody should read over a shoulder."""
+        return self.app.verbs.ground.masks.masked(value, is_revealed)
 
     def unmasked(self, value: Any, known: Any) -> Any:
         """What someone sends back who saw it masked: a mask stands for what is there."""
-        if isinstance(value, dict) and isinstance(known, dict):
-            return {
-                name: known[name]
-                if name in known and inner == MASK and self._is_secret(name, known[name])
-                else self.unmasked(inner, known.get(name))
-                for name, inner in value.items()
-            }
-        if isinstance(value, list) and isinstance(known, list) and len(value) == len(known):
-            return [self.unmasked(inner, there) for inner, there in zip(value, known, strict=True)]
-        return value
-
-    def _is_secret(self, name: str, value: Any) -> bool:
-        # Whether there is one is no secret.
-        is_open = value is None or isinstance(value, bool)
-        return self._masked is not None and not is_open and bool(self._masked.search(_bare(name)))
+        return self.app.verbs.ground.masks.unmasked(value, known)
 
     # -- replies
 
@@ -149,45 +98,36 @@ class Desk:
         effect, its line in the audit log and the answer commit together. `kept` says what a repetition is told of an
         answer that must not be written down.
         """
-        store, now = self.app.store, self.app.clock.now()
+        store, service = self.app.store, self.app.verbs.service
         if key is None:
             with store.transaction() as connection:
                 status, answer = act(connection)
             return _reply(status, _jsonable(answer))
-        self._prune(now)
-        named = {"owner": principal.user_id, "key": key}
+        named = (principal.user_id, key)
         digest = _digest(request, body)
-        if (known := self._known(named, digest)) is not None:
+        if (known := _told_again(service.reply(*named), digest)) is not None:
             return known
         with store.transaction() as connection:
-            # Whoever has the same key at the same time waits here for the end of the other.
-            if store.run(connection, "reply_begin", {**named, "request": digest, "now": now}):
+            if service.begin_reply(*named, digest, connection):
                 status, answer = act(connection)
                 plain = _jsonable(answer)
                 told, text = kept(plain) if kept is not None else (status, plain)
-                end = {**named, "status": told, "answer": json.dumps(text)}
-                store.run(connection, "reply_end", end)
+                service.end_reply(*named, told, json.dumps(text), connection)
                 return _reply(status, plain)
-        if (known := self._known(named, digest)) is None:
+        if (known := _told_again(service.reply(*named), digest)) is None:
             raise Problem(409, "a request with this Idempotency-Key is under way", headers={"Retry-After": "1"})
         return known
 
-    def _known(self, named: Mapping[str, Any], digest: str) -> Response | None:
-        rows = self.app.store.read("reply", named)
-        if not rows:
-            return None
-        request, status, answer = rows[0]
-        if request != digest:
-            raise Problem(422, "Idempotency-Key: was used for another request", "Idempotency-Key")
-        told = json.loads(answer)
-        reply = problem(status, told) if status >= 400 else _reply(status, told)
-        reply.headers["Idempotency-Replayed"] = "true"
-        return reply
 
-    def _prune(self, now: datetime) -> None:
-        if self._pruned_at is None or now - self._pruned_at >= PRUNED_EVERY:
-            self._pruned_at = now
-            self.app.store.write("replies_prune", {"before": now - KEPT})
+def _told_again(known: Reply | None, digest: str) -> Response | None:
+    if known is None:
+        return None
+    if known.request != digest:
+        raise Problem(422, "Idempotency-Key: was used for another request", "Idempotency-Key")
+    told = json.loads(known.answer)
+    reply = problem(known.status, told) if known.status >= 400 else _reply(known.status, told)
+    reply.headers["Idempotency-Replayed"] = "true"
+    return reply
 
 
 def _reply(status: int, answer: Any) -> Response:
@@ -199,11 +139,6 @@ def _digest(request: Request, body: BaseModel | None) -> str:
     said = None if body is None else body.model_dump(exclude={"password"})
     text = json.dumps([request.method, request.url.path, request.url.query, said], default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _bare(name: str) -> str:
-    """A name however it is written: apiKey, API-Key, api_key."""
-    return re.sub(r"[-_ ]", "", name).lower()
 
 
 def _jsonable(answer: Any) -> Any:

@@ -61,6 +61,7 @@ Password = Annotated[str, StringConstraints(min_length=8, max_length=1_024), Aft
 Moment = Annotated[AwareDatetime, AfterValidator(_sane)]
 Seconds = Annotated[float, Field(ge=0, le=3e9)]
 Rank = Annotated[int, Field(ge=-100, le=100)]
+Tries = Annotated[int, Field(ge=1, le=1_000_000)]
 
 Id = Annotated[int, Path(ge=1, le=BIG)]
 Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(clean)]
@@ -117,7 +118,7 @@ class ItemIn(Model):
     delay: Seconds | None = Field(default=None, description="Seconds from now.")
     key: Key | None = Field(default=None, description="One live item per task and key.")
     rank: Rank | None = None
-    tries: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    tries: Tries | None = None
     max_lateness: Seconds | None = None
 
 
@@ -149,11 +150,14 @@ class ItemStoryOut(ItemOut):
 
 
 class ItemEdit(Model):
-    model_config = example(args={"url": "https://example.com/hook"}, rank=-1)
+    model_config = example(args={"url": "https://example.com/hook"}, at="2026-12-01T09:00:00+01:00", rank=-1)
 
     args: Args | None = None
-    due_at: Moment | None = None
+    at: Moment | None = None
+    due_at: Moment | None = Field(default=None, description="An older name of `at`.")
+    queue: Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(clean)] | None = None
     rank: Rank | None = None
+    tries: Tries | None = None
 
 
 class Reason(Model):

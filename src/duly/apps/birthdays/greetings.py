@@ -18,6 +18,7 @@ from duly.model import LIVE, Item, Schedule
 from duly.outbound.http import attempt_headers, post_json
 from duly.policy.recur import parse, zone_named
 from duly.task import Task, checked_key
+from duly.verbs import local
 
 if TYPE_CHECKING:
     from duly.sim import Simulation
@@ -74,7 +75,7 @@ class Birthdays:
     ) -> Person:
         """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Adding twice is adding once."""
         row = self._row(person_id, first_name, last_name, birthday, zone, leap, owner)
-        is_new = self.app.schedules.create_many(self.task, None, [row], owner, connection)
+        is_new = self.app.verbs.schedules.create_many(self.task, None, [row], owner, connection)
         person = self._find(person_id, owner, connection)[1]
         if not is_new and _told(person) != (first_name, last_name, *_rule_words(row["rule"]), zone):
             raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
@@ -93,7 +94,7 @@ class Birthdays:
                 raise InputError(f"people[{place}].{error.field}", error.problem) from None
             except TypeError as error:
                 raise InputError(f"people[{place}]", str(error).partition("() ")[2]) from None
-        return self.app.schedules.create_many(self.task, None, rows)
+        return self.app.verbs.schedules.create_many(self.task, None, rows)
 
     def change(self, person_id: str, *, actor: str = "local", owner: str | None = None, **fields: Any) -> Person:
         """Another first_name, last_name, birthday, zone or leap. The pending event moves along; none is had twice."""
@@ -104,12 +105,12 @@ class Birthdays:
                 raise InputError(name, f"cannot be changed; known: {', '.join(known)}")
         row = self._row(person_id, **{**known, **fields})
         args = {name: row[name] for name in ("person_id", "first_name", "last_name")}
-        self.app.schedules.change(schedule.id, actor=actor, args=args, rule=row["rule"], zone=row["zone"])
+        self.app.verbs.schedules.change(local(actor), schedule.id, args=args, rule=row["rule"], zone=row["zone"])
         return self.get(person_id, owner)
 
     def remove(self, person_id: str, *, actor: str = "local", owner: str | None = None) -> None:
         """No more greetings; one that waits is cancelled."""
-        self.app.schedules.remove(self._find(person_id, owner)[0].id, actor=actor)
+        self.app.verbs.schedules.remove(local(actor), self._find(person_id, owner)[0].id)
 
     def get(self, person_id: str, owner: str | None = None) -> Person:
         return self._find(person_id, owner)[1]

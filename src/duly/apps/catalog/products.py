@@ -18,8 +18,9 @@ from duly.codec import decode
 from duly.errors import ConfigError, ItemNotFound
 from duly.model import Item, Schedule, cut
 from duly.outbound.http import BadAnswer
-from duly.schedules import SlotLoad
 from duly.task import Task
+from duly.verbs import local
+from duly.verbs.timetable import SlotLoad
 
 if TYPE_CHECKING:
     from duly.sim import Simulation
@@ -68,7 +69,7 @@ class Catalog:
 
     def publish(self, user_id: str, sku: str, owner: str | None = None, connection: Any = None) -> Product:
         """Sync this product every day, at the hour that has the fewest; publishing twice is publishing once."""
-        self.app.schedules.create_many(self.task, self.rule, [self._row(user_id, sku)], owner, connection)
+        self.app.verbs.schedules.create_many(self.task, self.rule, [self._row(user_id, sku)], owner, connection)
         return self.product(user_id, sku, connection)
 
     def publish_many(self, rows: Iterable[Mapping[str, str]]) -> int:
@@ -81,15 +82,15 @@ class Catalog:
                 raise InputError(f"rows[{place}].{error.field}", error.problem) from None
             except TypeError as error:
                 raise InputError(f"rows[{place}]", str(error).partition("() ")[2]) from None
-        return self.app.schedules.create_many(self.task, self.rule, checked)
+        return self.app.verbs.schedules.create_many(self.task, self.rule, checked)
 
     def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:
         """Sync it no more; what waits of it is cancelled, and its seat is free."""
-        self.app.schedules.remove(self._find(user_id, sku).id, actor=actor)
+        self.app.verbs.schedules.remove(local(actor), self._find(user_id, sku).id)
 
     def reactivate(self, user_id: str, sku: str, actor: str = "local") -> Product:
         """A person says that a product which failed too often may be tried again, from its next slot on."""
-        self.app.schedules.reactivate(self._find(user_id, sku).id, actor=actor)
+        self.app.verbs.schedules.reactivate(local(actor), self._find(user_id, sku).id)
         return self.product(user_id, sku)
 
     def product(self, user_id: str, sku: str, connection: Any = None) -> Product:

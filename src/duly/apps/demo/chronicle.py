@@ -10,8 +10,8 @@ from typing import Literal
 from msgspec import Struct
 
 from duly.cli.words import cut, span
-from duly.read import Read
 from duly.shown import Row, Try
+from duly.verbs.read import Read
 
 Kind = Literal["fired", "failed", "in review", "busy", "cancelled"]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from duly.apps.messages.review import Act
 from duly.apps.messages.sides import side
 from duly.cli import options
 from duly.errors import InputError
@@ -129,7 +130,7 @@ def edit(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, .
     click.echo(f"message {item_id} is changed")
 
 
-def _acts(name: str, doc: str, done: str) -> Callable[..., Any]:
+def _acts(name: Act, doc: str, done: str) -> Callable[..., Any]:
     @messages.command(name, help=doc)
     @item
     @options.database_url

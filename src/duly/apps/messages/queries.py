@@ -41,8 +41,8 @@ class Queries:
             return self._app.read.owned(owner, before=before, most=most, task=TASK, queue=wanted, state=state)
         # There is one for each queue that it failed in.
         named = _canonical(message_id)
-        ids = self._app.store.read("versioned", {"task": TASK, "low": f"{named} ", "high": f"{named}!"})
-        rows = [self._app.read.owned_item(item_id, owner) for (item_id,) in ids if before is None or item_id < before]
+        ids = self._app.read.ids_between(TASK, f"{named} ", f"{named}!")
+        rows = [self._app.read.owned_item(item_id, owner) for item_id in ids if before is None or item_id < before]
         found = [row for row in rows if row is not None and state in (None, row.state)]
         return [row for row in found if queue in (None, row.args["queue"])][:most]
 

@@ -1,30 +1,38 @@
-"""What a person does about a message: send it, or change it."""
+"""What a person does about a message: send it, change it, or leave it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from duly import Duly, InputError, codec
-from duly.apps.messages.rows import TASK, TASK_RANK
+from duly.apps.messages.rows import TASK, TASK_RANK, Rows
 from duly.apps.messages.settings import Settings
 from duly.bridge.message import Message, changed
-from duly.decide import decide
-from duly.errors import ItemNotFound, WrongState
-from duly.model import Revived
-from duly.task import Task
+from duly.errors import ItemNotFound
+from duly.shown import OwnedRow
+from duly.verbs import LOCAL, Principal
+
+Act = Literal["cancel", "expedite", "discard"]
 
 
 class Review:
-    """The acts of a person on one message, each with its line in the audit log."""
+    """The acts of a person on one message. They are those on any item, said in the words of messages."""
 
-    def __init__(self, app: Duly, settings: Settings, task: Task[..., Any]) -> None:
-        self._app = app
+    def __init__(self, app: Duly, settings: Settings, rows: Rows) -> None:
+        self._items = app.verbs.items
         self._settings = settings
-        self._task = task
+        self._rows = rows
+
+    def find(self, who: Principal, item_id: int) -> OwnedRow:
+        """The item of a message, if they reach it."""
+        row = self._items.find(who, item_id)
+        if row.task != TASK:
+            raise ItemNotFound(f"there is no message {item_id}")
+        return row
 
     def resend(
         self,
@@ -33,11 +41,11 @@ class Review:
         queue: str | None = None,
         payload: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        actor: str = "local",
+        who: Principal = LOCAL,
         connection: Any = None,
     ) -> None:
         """Publish this message now, whatever its count: to its queue or another, as it is or changed."""
-        self._change(item_id, "message.sent", actor, connection, queue=queue, payload=payload, headers=headers)
+        self._change(who, item_id, queue, payload, headers, is_sent=True, connection=connection)
 
     def edit(
         self,
@@ -46,60 +54,71 @@ class Review:
         queue: str | None = None,
         payload: bytes | None = None,
         headers: Mapping[str, str] | None = None,
-        actor: str = "local",
+        who: Principal = LOCAL,
         connection: Any = None,
     ) -> None:
         """Change a message that waits or is in review."""
-        self._change(item_id, "message.edited", actor, connection, queue=queue, payload=payload, headers=headers)
+        self._change(who, item_id, queue, payload, headers, is_sent=False, connection=connection)
+
+    def act(self, who: Principal, act: Act, item_id: int) -> None:
+        """Never publish it, publish it now, or take it out of review for good."""
+        self.find(who, item_id)
+        match act:
+            case "cancel":
+                self._items.cancel(who, item_id)
+            case "expedite":
+                self._items.retry(who, item_id)
+            case "discard":
+                self._items.discard(who, item_id)
 
     def _change(
         self,
+        who: Principal,
         item_id: int,
-        action: str,
-        actor: str,
-        connection: Any,
-        *,
         queue: str | None,
         payload: bytes | None,
         headers: Mapping[str, str] | None,
+        *,
+        is_sent: bool,
+        connection: Any,
     ) -> None:
-        store, now = self._app.store, self._app.clock.now()
-        if connection is None:
-            with store.transaction() as own:
-                self._change(item_id, action, actor, own, queue=queue, payload=payload, headers=headers)
-            return
-        version = store.run(connection, "item_version", {"id": item_id})
-        found = store.fetch([item_id])
-        if not found or not version or found[0].task != TASK:
-            raise ItemNotFound(f"there is no message {item_id}")
-        (item,) = found
-        if item.state not in ("waiting", "failed"):
-            raise WrongState(f"message {item_id} is {item.state} and cannot be changed")
-        is_sent = action == "message.sent"
-        row = changed(msgspec.json.decode(item.args, type=Message), queue, payload, headers)
+        row = self.find(who, item_id)
+        known = msgspec.convert(row.args, Message)
+        message = self._changed(known, queue, payload, headers, is_sent)
+        self._items.edit(
+            who,
+            item_id,
+            args=lambda row: codec.encode(
+                self._changed(msgspec.convert(row.args, Message), queue, payload, headers, is_sent)
+            ),
+            # Each queue of the broker has a line of its own here, by which it is paused, filtered and served.
+            queue=None if message.queue == known.queue else self._rows.queue_for(message.queue),
+            rank=TASK_RANK,
+            is_retried=is_sent,
+            action="message.sent" if is_sent else "item.edited",
+            details={
+                "queue": queue,
+                "payloadBytes": None if payload is None else len(payload),
+                "headers": [*(headers or ())],
+            },
+            connection=connection,
+        )
+
+    def _changed(
+        self,
+        known: Message,
+        queue: str | None,
+        payload: bytes | None,
+        headers: Mapping[str, str] | None,
+        is_sent: bool,
+    ) -> Message:
+        message = changed(known, queue, payload, headers)
         if is_sent:
-            row = replace(row, is_sent_back=True)
-            if not row.queue:
+            message = replace(message, is_sent_back=True)
+            if not message.queue:
                 raise InputError("queue", "say where to: this message came without a queue")
-        if row.queue == self._settings.retry_queue:
+        if message.queue == self._settings.retry_queue:
             raise InputError("queue", "is the retry queue itself")
         if payload is not None and len(payload) > self._settings.message_max_bytes:
             raise InputError("payload", "is larger than is kept of a message")
-        args = codec.encode(row)
-        values = {
-            "id": item_id, "owner": None, "was": item.state, "fence": item.fence, "version": version[0][0],
-            "args": args.decode(), "due_at": item.due_at, "rank": TASK_RANK, "now": now,
-        }  # fmt: skip
-        is_changed = bool(store.run(connection, "edit_item", values))
-        if is_changed and is_sent:
-            revived = decide(item, Revived(now), now, self._task.rules)
-            is_changed = not store.settle([revived], connection=connection)
-        if not is_changed:
-            raise WrongState(f"message {item_id} was changed by someone else; look again")
-        said = {
-            "queue": queue,
-            "payloadBytes": None if payload is None else len(payload),
-            "headers": [*(headers or ())],
-        }
-        note = {"actor": actor, "action": action, "subject": f"item:{item_id}", "now": now}
-        store.run(connection, "write_note", {**note, "details": codec.encode(said).decode()})
+        return message

@@ -10,12 +10,9 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from duly.apps.messages import plugin
 from duly.apps.messages.schemas import MessageEdit, MessageOut, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
-from duly.errors import InputError, ItemNotFound
-from duly.people import Principal
-from duly.shown import OwnedRow
+from duly.errors import InputError
 from duly.web.auth import Reader, Writer, owner_for
-from duly.web.desk import At, Desk, IdempotencyKey, serving
-from duly.web.routes.items import find as find_item
+from duly.web.desk import At, IdempotencyKey, serving
 from duly.web.schemas import After, Changed, Id, Page, PageSize, State, WordFilter
 
 router = APIRouter(prefix="/api/messages", tags=["messages"])
@@ -49,15 +46,14 @@ def list_messages(
 @router.get("/{item_id}", response_model=MessageStoryOut)
 def show_message(item_id: Id, desk: At, messages: Here, principal: Reader) -> Any:
     """One message with its story, its properties and a look at its payload."""
-    shown = messages.queries.shown(_find(desk, messages, principal, item_id))
+    shown = messages.queries.shown(messages.review.find(principal, item_id))
     return {**desk.masked(shown), "tries": desk.app.read.story(item_id).tries}
 
 
 @router.patch("/{item_id}", response_model=MessageStoryOut)
 def edit_message(item_id: Id, edit: MessageEdit, desk: At, messages: Here, principal: Writer) -> Any:
     """Another queue, payload or headers, for a message that waits or is in review."""
-    _find(desk, messages, principal, item_id)
-    messages.review.edit(item_id, **_changes(edit), actor=principal.user_id)
+    messages.review.edit(item_id, **_changes(edit), who=principal)
     return show_message(item_id, desk, messages, principal)
 
 
@@ -69,19 +65,11 @@ def send_message(
     """Publish it now, whatever its count: to its queue or another, as it is or changed."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        _find(desk, messages, principal, item_id)
         changes = _changes(edit) if edit else {}
-        messages.review.resend(item_id, **changes, actor=principal.user_id, connection=connection)
+        messages.review.resend(item_id, **changes, who=principal, connection=connection)
         return 200, {"ids": [item_id]}
 
     return desk.once(principal, idempotency_key, request, edit, act)
-
-
-def _find(desk: Desk, messages: MessageRetry, principal: Principal, item_id: int) -> OwnedRow:
-    row = find_item(desk, principal, item_id)
-    if row.task != messages.task.name:
-        raise ItemNotFound(f"there is no message {item_id}")
-    return row
 
 
 def _changes(edit: MessageEdit) -> dict[str, Any]:

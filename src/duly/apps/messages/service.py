@@ -40,7 +40,7 @@ class MessageRetry:
         self._intake = Intake(app, settings, self._rows, self.metrics, self.wire)
         self._dispatch = Dispatch(app, settings, self._rows, self.metrics, self.wire, self._intake)
         self.task = self._register()
-        self.review = Review(app, settings, self.task)
+        self.review = Review(app, settings, self._rows)
         self.queries = Queries(app, settings)
 
     def _register(self) -> Task[..., Any]:

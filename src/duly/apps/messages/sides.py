@@ -9,9 +9,9 @@ from itertools import islice
 from typing import Any, Protocol
 
 from duly.apps.messages import message_retry_on
+from duly.apps.messages.review import Act
 from duly.cli import options
 from duly.cli.sides import snake, translating
-from duly.errors import ItemNotFound
 
 
 class Side(Protocol):
@@ -23,14 +23,13 @@ class Side(Protocol):
 
     def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None: ...
 
-    def act(self, act: str, item_id: int) -> None: ...
+    def act(self, act: Act, item_id: int) -> None: ...
 
 
 class _Here:
     """On the database that the settings name."""
 
     def __init__(self, app: Any) -> None:
-        self._app = app
         self._messages = message_retry_on(app)
 
     def pages(self, most: int, filters: dict[str, Any]) -> list[dict[str, Any]]:
@@ -40,19 +39,14 @@ class _Here:
         ]
 
     def show(self, item_id: int) -> dict[str, Any]:
-        row = self._app.read.owned_item(item_id, None)
-        if row is None or row.task != self._messages.task.name:
-            raise ItemNotFound(f"there is no message {item_id}")
-        return dict(self._messages.queries.shown(row))
+        return self._messages.queries.shown(self._messages.review.find(options.who(), item_id))
 
     def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
         act = self._messages.review.resend if is_sent else self._messages.review.edit
-        act(item_id, **changes, actor=options.actor())
+        act(item_id, **changes, who=options.who())
 
-    def act(self, act: str, item_id: int) -> None:
-        self.show(item_id)
-        {"cancel": self._app.cancel, "expedite": self._app.retry, "discard": self._app.discard}[act](item_id)
-        self._app.note(options.actor(), f"message.{act}", f"item:{item_id}", {})
+    def act(self, act: Act, item_id: int) -> None:
+        self._messages.review.act(options.who(), act, item_id)
 
 
 class _There:
@@ -77,7 +71,7 @@ class _There:
         else:
             self._client.request("PATCH", f"/api/messages/{item_id}", body)
 
-    def act(self, act: str, item_id: int) -> None:
+    def act(self, act: Act, item_id: int) -> None:
         self.show(item_id)
         self._client.request("POST", f"/api/items/{item_id}/{'retry' if act == 'expedite' else act}")
 

@@ -10,7 +10,6 @@ from duly.apps.reminders import Reminders, plugin
 from duly.apps.reminders.schemas import ReminderIn, ReminderOut
 from duly.web.auth import Reader, Writer
 from duly.web.desk import At, IdempotencyKey, serving, values
-from duly.web.routes.items import find as find_item
 from duly.web.schemas import Id, PlacedOut
 
 router = APIRouter(tags=["apps"])
@@ -32,7 +31,7 @@ def schedule_reminder(
     def act(connection: Any) -> tuple[int, Any]:
         key = principal.scoped(new.key) if new.key is not None else None
         made = reminders.new(new.phone, new.message, new.at, key=key, owner=principal.owner)
-        placed = desk.place(principal, made, connection)
+        placed = desk.app.verbs.items.put(principal, made, connection)
         return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
 
     return desk.once(principal, idempotency_key, request, new, act)
@@ -41,5 +40,5 @@ def schedule_reminder(
 @router.get("/api/reminders/{reminder_id}", response_model=ReminderOut)
 def show_reminder(reminder_id: Id, desk: At, reminders: Here, principal: Reader) -> Any:
     """Where a reminder stands."""
-    find_item(desk, principal, reminder_id)
+    desk.app.verbs.items.find(principal, reminder_id)
     return desk.masked(values(reminders.get(reminder_id)))

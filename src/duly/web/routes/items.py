@@ -6,9 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from duly import codec
-from duly.errors import ItemNotFound, WrongState
-from duly.people import Principal
+from duly.errors import InputError
 from duly.shown import OwnedRow
 from duly.task import OPTIONS
 from duly.web.auth import Reader, UserId, Writer, owner_for
@@ -48,7 +46,7 @@ def put_item(
             given["key"] = principal.scoped(new.key)
         args = {**desk.args(new.args, OPTIONS), **given}
         made = task.new(args, desk.app.telemetry.traceparent(), principal.owner)
-        placed = desk.place(principal, made, connection)
+        placed = desk.app.verbs.items.put(principal, made, connection)
         return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
 
     return desk.once(principal, idempotency_key, request, new, act)
@@ -88,43 +86,30 @@ def show_item(
     reveal: Annotated[bool, Query(description="Show masked values; this is audited.")] = False,
 ) -> Any:
     """One item with its tries."""
-    row = find(desk, principal, item_id)
-    if reveal:
-        if not principal.may("write"):
-            raise Problem(403, "revealing needs the scope write")
-        desk.note(principal, "item.revealed", f"item:{item_id}", {})
-    story = desk.app.read.story(item_id)
+    if reveal and not principal.may("write"):
+        raise Problem(403, "revealing needs the scope write")
+    row, story = desk.app.verbs.items.show(principal, item_id, is_revealed=reveal)
     return {**shown(desk, row, is_masked=not reveal), "tries": story.tries, "lease_until": story.lease_until}
 
 
 @router.patch("/{item_id}", response_model=ItemOut)
 def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
-    """Change the arguments, time or rank of an item that waits or is in review. The difference is in the audit log."""
-    version = desk.app.store.read("item_version", {"id": item_id})
-    row = find(desk, principal, item_id)
-    if row.state not in ("waiting", "failed"):
-        raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
-    if edit.args is None:
-        args = desk.app.store.fetch([item_id])[0].args
-    else:
-        args = desk.task(row.task).checked_args(desk.args(desk.unmasked(edit.args, row.args), OPTIONS))
-    before = {"args": row.args, "dueAt": row.due_at, "rank": row.rank}
-    after = {
-        "args": codec.shown(args), "dueAt": edit.due_at or row.due_at,
-        "rank": row.rank if edit.rank is None else edit.rank,
-    }  # fmt: skip
-    values = {
-        "id": item_id, "owner": owner_for(principal, None), "was": row.state, "fence": row.fence,
-        "version": version[0][0] if version else None, "args": args.decode(), "due_at": after["dueAt"],
-        "rank": after["rank"], "now": desk.app.clock.now(),
-    }  # fmt: skip
-    changed = [name for name in before if before[name] != after[name]]
-    difference = {name: [desk.masked(before[name]), desk.masked(after[name])] for name in changed}
-    with desk.app.store.transaction() as connection:
-        if not desk.app.store.run(connection, "edit_item", values):
-            raise WrongState(f"item {item_id} was changed by someone else; look again")
-        desk.note(principal, "item.edited", f"item:{item_id}", difference, connection)
-    return shown(desk, find(desk, principal, item_id))
+    """Change an item that waits or is in review: its arguments, time, queue, rank or tries.
+
+    The difference is in the audit log.
+    """
+    if edit.at is not None and edit.due_at is not None:
+        raise InputError("dueAt", "is an older name of at; give one of them")
+
+    def args(row: OwnedRow) -> dict[str, Any]:
+        desk.task(row.task)
+        return desk.args(desk.unmasked(edit.args, row.args), OPTIONS)
+
+    edited = desk.app.verbs.items.edit(
+        principal, item_id, args=None if edit.args is None else args, at=edit.at or edit.due_at, queue=edit.queue,
+        rank=edit.rank, tries=edit.tries,
+    )  # fmt: skip
+    return shown(desk, edited)
 
 
 @router.post("/{item_id}/cancel", response_model=Changed)
@@ -135,11 +120,8 @@ def cancel_item(
     """Never, or no more; a running handler is stopped."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        find(desk, principal, item_id)
         said = reason.reason if reason else ""
-        ids = desk.app.cancel(item_id, reason=said, connection=connection)
-        desk.note(principal, "item.cancelled", f"item:{item_id}", {"reason": said}, connection)
-        return 200, {"ids": ids}
+        return 200, {"ids": desk.app.verbs.items.cancel(principal, item_id, reason=said, connection=connection)}
 
     return desk.once(principal, idempotency_key, request, reason, act)
 
@@ -152,11 +134,8 @@ def retry_item(
     """Again with all its tries, or sooner if it still waits."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        find(desk, principal, item_id)
         at = when.at if when else None
-        ids = desk.app.retry(item_id, at=at, connection=connection)
-        desk.note(principal, "item.retried", f"item:{item_id}", {"at": at}, connection)
-        return 200, {"ids": ids}
+        return 200, {"ids": desk.app.verbs.items.retry(principal, item_id, at=at, connection=connection)}
 
     return desk.once(principal, idempotency_key, request, when, act)
 
@@ -169,21 +148,10 @@ def discard_item(
     """Take a failed item out of review for good."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        find(desk, principal, item_id)
-        ids = desk.app.discard(item_id, connection=connection)
-        said = {"reason": reason.reason if reason else ""}
-        desk.note(principal, "item.discarded", f"item:{item_id}", said, connection)
-        return 200, {"ids": ids}
+        said = reason.reason if reason else ""
+        return 200, {"ids": desk.app.verbs.items.discard(principal, item_id, reason=said, connection=connection)}
 
     return desk.once(principal, idempotency_key, request, reason, act)
-
-
-def find(desk: Desk, principal: Principal, item_id: int) -> OwnedRow:
-    """The item, if it is theirs: another's and a missing one are the same."""
-    row = desk.app.read.owned_item(item_id, owner_for(principal, None))
-    if row is None:
-        raise ItemNotFound(f"there is no item {item_id}")
-    return row
 
 
 def shown(desk: Desk, row: OwnedRow, is_masked: bool = True) -> dict[str, Any]:

@@ -15,12 +15,12 @@ from starlette.concurrency import run_in_threadpool
 
 from duly import codec
 from duly.errors import DulyError, NotMigrated, StoreUnavailable
-from duly.people import Principal
+from duly.verbs import Principal
+from duly.verbs.tail import Tail
 from duly.web.auth import Gate, Reader, owner_for
 from duly.web.desk import At, Desk
 from duly.web.problems import Problem, problem
 from duly.web.routes.queues import note_out
-from duly.web.tail import Tail
 
 log = logging.getLogger("duly.web")
 

@@ -7,7 +7,6 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 
 from duly import codec
-from duly.errors import InputError
 from duly.shown import AuditLine
 from duly.web.auth import Admin
 from duly.web.desk import At, Desk, IdempotencyKey
@@ -49,8 +48,8 @@ def act_on_queue(
     """Start nothing more of this queue until it is resumed; or open it again."""
 
     def carry_out(connection: Any) -> tuple[int, Any]:
-        note = (desk.app.pause if act == "pause" else desk.app.resume)(name, connection)
-        desk.note(principal, f"queue.{act}d", f"queue:{name}", {}, connection)
+        queues = desk.app.verbs.queues
+        note = (queues.pause if act == "pause" else queues.resume)(principal, name, connection)
         return (200, {"note": note}) if note else (204, None)
 
     return desk.once(principal, idempotency_key, request, None, carry_out)
@@ -66,16 +65,13 @@ def list_limits(desk: At, principal: Admin, page_size: PageSize = 50, after: Aft
 @router.put("/api/limits/{name:path}", status_code=204)
 def set_limit(name: Name, said: LimitIn, desk: At, principal: Admin) -> None:
     """Allow so much from now on, over the whole fleet."""
-    try:
-        desk.app.set_limit(name, said.limit, principal.user_id)
-    except ValueError as error:
-        raise InputError("limit", str(error)) from None
+    desk.app.verbs.limits.set(principal, name, said.limit)
 
 
 @router.delete("/api/limits/{name:path}", status_code=204)
 def clear_limit(name: Name, desk: At, principal: Admin) -> None:
     """What the code says counts again."""
-    desk.app.set_limit(name, None, principal.user_id)
+    desk.app.verbs.limits.set(principal, name, None)
 
 
 @router.get("/api/workers", response_model=Page[WorkerOut])
@@ -102,8 +98,8 @@ def list_audit(
     """Who did what, newest first."""
     bound = ["audit", subject]
     before = desk.cursors.read(after, bound)
-    rows = desk.app.store.read("audit", {"subject": subject, "before": before, "most": page_size + 1})
-    return desk.page(rows, page_size, lambda row: row[0], bound, lambda row: note_out(desk, AuditLine(*row)))
+    rows = desk.app.verbs.audit.page(subject, before, page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: note_out(desk, row))
 
 
 def note_out(desk: Desk, note: AuditLine) -> dict[str, Any]:

@@ -6,12 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from duly.acts import COUNTED, Acts
-from duly.errors import ItemNotFound
-from duly.people import Principal
-from duly.shown import Group
+from duly.verbs.acts import COUNTED
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.desk import At, IdempotencyKey, values
 from duly.web.schemas import (
     After,
     BulkIn,
@@ -42,21 +39,17 @@ def list_groups(
     """
     owner = owner_for(principal, user_id)
     bound = ["review", owner]
-    rows = desk.app.read.groups(owner, page_size + 1, desk.cursors.read(after, bound))
+    rows = desk.app.verbs.review.groups(principal, owner, page_size + 1, desk.cursors.read(after, bound))
     return desk.page(rows, page_size, lambda row: [row.items, row.id], bound, lambda row: row)
 
 
 @router.get("/api/review/{group_id}", response_model=GroupStoryOut)
 def show_group(group_id: GroupId, desk: At, principal: Reader) -> Any:
     """One group: a sample's error, and what people wrote about it."""
-    group = find(desk, principal, group_id)
-    values = {name: getattr(group, name) for name in group.__struct_fields__}
-    sample = desk.app.read.item(group.sample)
-    return {
-        **values,
-        "error": sample.last_error,
-        "notes": desk.app.read.review_notes(group_id, owner_for(principal, None)),
-    }
+    group = desk.app.verbs.review.group(principal, group_id)
+    sample = desk.app.verbs.items.find(principal, group.sample)
+    notes = desk.app.verbs.review.notes(principal, group_id)
+    return {**values(group), "error": sample.last_error, "notes": notes}
 
 
 @router.post("/api/review/{group_id}/notes", status_code=201, response_model=ReviewNoteOut)
@@ -65,15 +58,10 @@ def write_note(
     idempotency_key: IdempotencyKey = None,
 ) -> Response:  # fmt: skip
     """Write something down about a group of failures."""
-    owner = owner_for(principal, None)
 
     def act(connection: Any) -> tuple[int, Any]:
-        find(desk, principal, group_id)
-        now = desk.app.clock.now()
-        row = {"owner": owner, "error_group": group_id, "author": principal.user_id, "text": note.text, "now": now}
-        made = desk.app.store.run(connection, "write_review_note", row)[0][0]
-        desk.note(principal, "review.noted", f"group:{group_id}", {"note": made}, connection)
-        return 201, ReviewNoteOut(id=made, author=principal.user_id, text=note.text, at=now)
+        made = desk.app.verbs.review.write_note(principal, group_id, note.text, connection)
+        return 201, ReviewNoteOut.model_validate(made)
 
     return desk.once(principal, idempotency_key, request, note, act)
 
@@ -85,10 +73,7 @@ def revive_canary(
     """Try one of the group again, to see whether the cause is gone."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        group = find(desk, principal, group_id)
-        ids = desk.app.retry(group.sample, connection=connection)
-        desk.note(principal, "review.canary", f"item:{group.sample}", {"group": group_id}, connection)
-        return 200, {"ids": ids}
+        return 200, {"ids": [desk.app.verbs.review.canary(principal, group_id, connection)]}
 
     return desk.once(principal, idempotency_key, request, None, act)
 
@@ -96,7 +81,7 @@ def revive_canary(
 @router.post("/api/bulk/count", response_model=CountOut)
 def count_rows(asked: CountIn, desk: At, principal: Reader, user_id: UserId = None) -> Any:
     """How many rows an act would mean, before anything is done."""
-    count, _ = Acts(desk.app).count(owner_for(principal, user_id), asked.filter.model_dump())
+    count, _ = desk.app.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
     return {"count": count, "is_more": count >= COUNTED}
 
 
@@ -107,12 +92,13 @@ def order_act(
 ) -> Response:  # fmt: skip
     """Cancel, retry (at a rate) or discard all rows that fit a filter, as durable work."""
     owner = owner_for(principal, user_id)
-    acts = Acts(desk.app)
-    options = {"rate": new.rate, "reason": new.reason}
 
     def act(connection: Any) -> tuple[int, Any]:
-        made = acts.order(owner, principal.user_id, new.action, new.filter.model_dump(), options, connection)
-        return 201, BulkOut.model_validate(acts.get(made, owner, connection))
+        made = desk.app.verbs.acts.order(
+            principal, new.action, new.filter.model_dump(), rate=new.rate, reason=new.reason, whose=owner,
+            connection=connection,
+        )  # fmt: skip
+        return 201, BulkOut.model_validate(made)
 
     return desk.once(principal, idempotency_key, request, new, act)
 
@@ -124,14 +110,14 @@ def list_acts(
     """Acts on many rows, newest first."""
     owner = owner_for(principal, user_id)
     bound = ["bulk", owner]
-    rows = Acts(desk.app).page(owner, desk.cursors.read(after, bound), page_size + 1)
+    rows = desk.app.verbs.acts.page(principal, owner, desk.cursors.read(after, bound), page_size + 1)
     return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
 
 
 @router.get("/api/bulk/{act_id}", response_model=BulkOut)
 def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
     """How far it is."""
-    return Acts(desk.app).get(act_id, owner_for(principal, None))
+    return desk.app.verbs.acts.get(principal, act_id)
 
 
 @router.post("/api/bulk/{act_id}/cancel", response_model=BulkOut)
@@ -141,15 +127,6 @@ def cancel_act(
     """Stop where it stands; what was done stays done."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        acts, owner = Acts(desk.app), owner_for(principal, None)
-        acts.cancel(act_id, principal.user_id, owner, connection)
-        return 200, BulkOut.model_validate(acts.get(act_id, owner, connection))
+        return 200, BulkOut.model_validate(desk.app.verbs.acts.cancel(principal, act_id, connection))
 
     return desk.once(principal, idempotency_key, request, None, act)
-
-
-def find(desk: Desk, principal: Principal, group_id: str) -> Group:
-    group = desk.app.read.group(group_id, owner_for(principal, None))
-    if group is None:
-        raise ItemNotFound(f"there is no group {group_id}")
-    return group

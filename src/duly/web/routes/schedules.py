@@ -7,11 +7,10 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from duly import Slots, codec
-from duly.errors import InputError, ItemNotFound, KeyConflict
+from duly.errors import InputError
 from duly.model import Schedule
-from duly.people import Principal
 from duly.policy.recur import parse, zone_named
-from duly.schedules import OPTIONS
+from duly.verbs.schedules import OPTIONS
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.routes.queues import note_out
@@ -37,8 +36,8 @@ router = APIRouter(tags=["schedules"])
 
 SLOTS = 10_000  # of all rings together, shown at once; say which ring
 
-# What `Schedules.create` takes beside options and arguments.
-SAID = ("self", "task", "rule", "key", "for_owner", "actor", "connection")
+# What the verbs take beside options and arguments, or once took.
+SAID = ("self", "who", "task", "rule", "key", "for_owner", "actor", "connection")
 
 
 @router.post("/api/schedules", status_code=201, response_model=ScheduleOut)
@@ -50,18 +49,10 @@ def create_schedule(
     def act(connection: Any) -> tuple[int, Any]:
         args = desk.args(new.args, (*OPTIONS, *SAID))
         options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
-        task, key = desk.task(new.task), principal.scoped(new.key)
-        for known in desk.app.schedules.page(task=task.name, key=key, most=1):
-            # Code may have a key that looks like one of theirs.
-            if desk.app.schedules.owned_one(known.id, principal.owner) is None:
-                raise KeyConflict(f"{new.key!r} is taken; choose another key", 0)
-        made = desk.app.schedules.create(
-            task, _rule(new.rule), key=key, for_owner=principal.owner, actor=principal.user_id, connection=connection,
-            **options, **args,
-        )  # fmt: skip
-        about = {"task": task.name, "key": new.key}
-        desk.note(principal, "schedule.created", f"schedule:{made.id}", about, connection)
-        return 201, ScheduleOut.model_validate(shown(desk, find(desk, principal, made.id, connection)))
+        made = desk.app.verbs.schedules.create(
+            principal, desk.task(new.task), _rule(new.rule), key=new.key, connection=connection, **options, **args
+        )
+        return 201, ScheduleOut.model_validate(shown(desk, made))
 
     return desk.once(principal, idempotency_key, request, new, act)
 
@@ -84,7 +75,7 @@ def list_schedules(
     filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
     bound = ["schedules", owner, filters]
     place = desk.cursors.read(after, bound) or 0
-    rows = desk.app.schedules.owned(owner, after=place, most=page_size + 1, **filters)
+    rows = desk.app.verbs.schedules.owned(owner, after=place, most=page_size + 1, **filters)
     return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: shown(desk, row))
 
 
@@ -99,14 +90,15 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     return {
         "rule": str(rule),
         "describe": rule.describe(zone),
-        "next": desk.app.schedules.preview(rule, asked.zone, asked.n),
+        "next": desk.app.verbs.schedules.preview(rule, asked.zone, asked.n),
     }
 
 
 @router.get("/api/schedules/{schedule_id}", response_model=ScheduleStoryOut)
 def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated[int, Query(ge=1, le=100)] = 5) -> Any:
     """One schedule: its rule, its next times, what it made, and what was done to it."""
-    found, schedules = find(desk, principal, schedule_id), desk.app.schedules
+    schedules = desk.app.verbs.schedules
+    found = schedules.reached(principal, schedule_id)
     return {
         **shown(desk, found),
         "next": schedules.preview(found.rule, found.zone, ahead) if found.is_active else [],
@@ -118,21 +110,20 @@ def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated
 @router.patch("/api/schedules/{schedule_id}", response_model=ScheduleOut)
 def change_schedule(schedule_id: Id, edit: ScheduleEdit, desk: At, principal: Writer) -> Any:
     """Change it; another rule or zone plans anew."""
-    known = find(desk, principal, schedule_id)
+    schedules = desk.app.verbs.schedules
+    known = schedules.reached(principal, schedule_id)
     fields = {name: value for name in edit.model_fields_set if (value := getattr(edit, name)) is not None}
     if not fields:
         raise InputError("body", "says nothing to change")
     if edit.args is not None:
         fields["args"] = desk.args(desk.unmasked(edit.args, codec.decode(known.args)), (*OPTIONS, *SAID))
-    desk.app.schedules.change(schedule_id, actor=principal.user_id, **fields)
-    return shown(desk, find(desk, principal, schedule_id))
+    return shown(desk, schedules.change(principal, schedule_id, **fields))
 
 
 @router.delete("/api/schedules/{schedule_id}", status_code=204)
 def remove_schedule(schedule_id: Id, desk: At, principal: Writer) -> None:
     """Remove it, with what still waits of it."""
-    find(desk, principal, schedule_id)
-    desk.app.schedules.remove(schedule_id, actor=principal.user_id)
+    desk.app.verbs.schedules.remove(principal, schedule_id)
 
 
 @router.post("/api/schedules/{schedule_id}/{act}", response_model=ScheduleOut)
@@ -141,16 +132,15 @@ def act_on_schedule(
     principal: Writer, idempotency_key: IdempotencyKey = None,
 ) -> Response:  # fmt: skip
     """Pause, resume, run now, or reactivate after too many failures in a row."""
-    schedules = desk.app.schedules
+    schedules = desk.app.verbs.schedules
     acts = {
         "pause": schedules.pause, "resume": schedules.resume, "run": schedules.run_now,
         "reactivate": schedules.reactivate,
     }  # fmt: skip
 
     def carry_out(connection: Any) -> tuple[int, Any]:
-        find(desk, principal, schedule_id)
-        acts[act](schedule_id, actor=principal.user_id, connection=connection)
-        return 200, ScheduleOut.model_validate(shown(desk, find(desk, principal, schedule_id, connection)))
+        acts[act](principal, schedule_id, connection=connection)
+        return 200, ScheduleOut.model_validate(shown(desk, schedules.reached(principal, schedule_id, connection)))
 
     return desk.once(principal, idempotency_key, request, None, carry_out)
 
@@ -158,13 +148,13 @@ def act_on_schedule(
 @router.get("/api/slots", response_model=list[SlotOut])
 def list_slots(desk: At, principal: Admin, ring: WordFilter = None) -> Any:
     """The load of each slot: its active members, of all owners. There are as many as a ring has slots."""
-    return desk.app.schedules.slots(ring)[:SLOTS]
+    return desk.app.verbs.schedules.slots(ring)[:SLOTS]
 
 
 @router.get("/api/slots/{ring:path}/rebalance", response_model=list[MoveOut])
 def preview_rebalance(ring: Name, desk: At, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000) -> Any:
     """Who would have to move so that all slots are even again. Nobody moves by this."""
-    return desk.app.schedules.rebalance(ring)[:most]
+    return desk.app.verbs.schedules.rebalance(ring)[:most]
 
 
 def _rule(text: str) -> Any:
@@ -178,13 +168,6 @@ def _rule(text: str) -> Any:
         raise InputError("rule", str(error)) from None
 
 
-def find(desk: Desk, principal: Principal, schedule_id: int, connection: Any = None) -> Schedule:
-    found = desk.app.schedules.owned_one(schedule_id, owner_for(principal, None), connection)
-    if found is None:
-        raise ItemNotFound(f"there is no schedule {schedule_id}")
-    return found
-
-
 def shown(desk: Desk, schedule: Schedule) -> dict[str, Any]:
     values = {name: getattr(schedule, name) for name in schedule.__struct_fields__}
     if schedule.owner is not None:
@@ -192,7 +175,7 @@ def shown(desk: Desk, schedule: Schedule) -> dict[str, Any]:
     values.update(
         args=desk.masked(codec.shown(schedule.args)),
         keep=None if schedule.keep is None else desk.masked(codec.shown(schedule.keep)),
-        describe=desk.app.schedules.describe(schedule),
+        describe=desk.app.verbs.schedules.describe(schedule),
         state="broken" if schedule.broken_at else "paused" if schedule.paused_at else "active",
     )
     return values

@@ -103,10 +103,15 @@ select {owned_row}
 select updated_at from duly_item where id = :id
 
 -- name: edit_item
--- Another content for an item that is not running, if nobody was faster.
+-- Another content, time or place for an item that is not running, if nobody was faster. The items of a schedule are told
+-- apart by their planned times, so none is moved to another's.
 update duly_item
-   set args = :args::json, due_at = :due_at, rank = :rank, updated_at = :now
+   set args = :args::json, due_at = :at, planned_at = :planned_at, expires_at = :expires_at::timestamptz, queue = :queue,
+       rank = :rank, max_attempts = :tries::int, updated_at = :now
  where id = :id and state = :was and fence = :fence and state in ('waiting', 'failed')
    and updated_at is not distinct from :version::timestamptz
    and (:owner::text is null or owner = :owner::text)
+   and not exists (select 1 from duly_item twin
+                    where twin.schedule_id = duly_item.schedule_id and twin.planned_at = :planned_at
+                      and twin.id <> duly_item.id)
 returning id

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import AfterValidator
 
-from duly.errors import InputError, ItemNotFound
-from duly.people import SCOPES, SESSION, Principal
+from duly.errors import InputError
+from duly.verbs import SCOPES
+from duly.verbs.users import SESSION
 from duly.web.auth import COOKIE, Admin, Gate, Reader, UserId, Writer, check_origin, owner_for
 from duly.web.desk import At, IdempotencyKey
 from duly.web.problems import Problem
@@ -57,7 +58,7 @@ def sign_in(said: SignIn, request: Request, desk: At, response: Response) -> Non
     address = request.client.host if request.client else ""
     names = (f"user {said.user_id}", f"from {address}")
     gate.count_sign_in(*names)
-    token = desk.app.people.sign_in(said.user_id, said.password)
+    token = desk.app.verbs.users.sign_in(said.user_id, said.password)
     if token is None:
         log.warning("a sign-in as %r from %s was refused", said.user_id, address)
         raise Problem(401, "this is not a user with this password", headers={"WWW-Authenticate": "Bearer"})
@@ -72,7 +73,7 @@ def sign_out(request: Request, desk: At, response: Response) -> None:
     """End this browser's session."""
     check_origin(request)
     if token := request.cookies.get(COOKIE):
-        desk.app.people.sign_out(token)
+        desk.app.verbs.users.sign_out(token)
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
 
 
@@ -83,7 +84,7 @@ def list_keys(
     """API keys, without their secrets."""
     owner = owner_for(principal, user_id)
     bound = ["keys", owner]
-    rows = desk.app.people.keys(owner, desk.cursors.read(after, bound) or "", page_size + 1)
+    rows = desk.app.verbs.users.keys(principal, owner, desk.cursors.read(after, bound) or "", page_size + 1)
     return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
 
 
@@ -107,8 +108,8 @@ def make_key(
         raise Problem(403, "expiresAt: a key may not outlive the one that makes it", "expiresAt")
 
     def act(connection: Any) -> tuple[int, Any]:
-        given = (user_id, new.name, tuple(new.scopes), new.expires_at, principal.user_id)
-        made, secret = desk.app.people.make_key(*given, connection)
+        given = (user_id, new.name, tuple(new.scopes), new.expires_at)
+        made, secret = desk.app.verbs.users.make_key(principal, *given, connection)
         return 201, NewKeyOut(**{name: getattr(made, name) for name in made.__struct_fields__}, secret=secret)
 
     def told_again(answer: Any) -> tuple[int, str]:
@@ -120,14 +121,14 @@ def make_key(
 @router.delete("/api/keys/{key_id}", response_model=KeyOut)
 def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], desk: At, principal: Writer) -> Any:
     """This key opens nothing any more."""
-    return desk.app.people.revoke_key(key_id, owner_for(principal, None), principal.user_id)
+    return desk.app.verbs.users.revoke_key(principal, key_id)
 
 
 @router.get("/api/users", response_model=Page[UserOut])
 def list_users(desk: At, principal: Admin, page_size: PageSize = 50, after: After = None) -> Any:
     """People and programs that may come in, by id."""
     bound = ["users"]
-    rows = desk.app.people.users(desk.cursors.read(after, bound) or "", page_size + 1)
+    rows = desk.app.verbs.users.page(principal, desk.cursors.read(after, bound) or "", page_size + 1)
     return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
 
 
@@ -138,7 +139,7 @@ def create_user(
     """A new person or program; without a password it comes in by keys only."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        made = desk.app.people.create(new.id, new.role, new.password, principal.user_id, connection)
+        made = desk.app.verbs.users.create(principal, new.id, new.role, new.password, connection)
         return 201, UserOut.model_validate(made)
 
     return desk.once(principal, idempotency_key, request, new, act)
@@ -147,18 +148,12 @@ def create_user(
 @router.get("/api/users/{user}", response_model=UserOut)
 def show_user(user: UserPath, desk: At, principal: Reader) -> Any:
     """Yourself; for admins, anyone."""
-    return _seen(desk, principal, user)
+    return desk.app.verbs.users.get(principal, user)
 
 
 @router.patch("/api/users/{user}", response_model=UserOut)
 def change_user(user: UserPath, edit: UserEdit, desk: At, principal: Admin) -> Any:
     """Another role or password, or shut out."""
-    return desk.app.people.change(
-        user, role=edit.role, password=edit.password, is_disabled=edit.disabled, actor=principal.user_id
+    return desk.app.verbs.users.change(
+        principal, user, role=edit.role, password=edit.password, is_disabled=edit.disabled
     )
-
-
-def _seen(desk: At, principal: Principal, user: str) -> Any:
-    if not principal.is_admin and user != principal.user_id:
-        raise ItemNotFound(f"there is no user {user!r:.80}")
-    return desk.app.people.get(user)

@@ -127,10 +127,14 @@ class Read:
             return [_owned_row(row) for row in self._store.read("owned_failed", given)]
         return [_owned_row(row) for row in self._store.read("owned_items", {**given, "state": state})]
 
-    def owned_item(self, item_id: int, owner: str | None) -> OwnedRow | None:
+    def owned_item(self, item_id: int, owner: str | None, connection: Any = None) -> OwnedRow | None:
         """This item, if it is theirs."""
-        rows = self._store.read("owned_item", {"id": item_id, "owner": owner})
+        rows = self._store.read("owned_item", {"id": item_id, "owner": owner}, connection)
         return _owned_row(rows[0]) if rows else None
+
+    def ids_between(self, task: str, low: str, high: str) -> list[int]:
+        """Items of a task that have a version, by their keys: those from `low` to before `high`, newest first."""
+        return [item_id for (item_id,) in self._store.read("versioned", {"task": task, "low": low, "high": high})]
 
     def groups(self, owner: str | None, most: int = 100, after: tuple[int, str] | None = None) -> list[Group]:
         """Failures in review by their look, the largest groups first; after a group of this size and id."""

@@ -1,0 +1,171 @@
+"""One act on all rows that fit a filter, as durable work: it goes on where it stood, whoever died over it.
+
+The act is a row (`duly_bulk`) and an item that walks through the rows it means, by id, up to the newest when it was
+ordered. A portion's changes and the place where it stands commit together, so nothing is done or counted twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from duly import codec
+from duly.decide import decide
+from duly.errors import ItemNotFound, WrongState
+from duly.model import Cancel, Change, Discarded, Item, Outcome, Revived
+from duly.shown import Act, Action
+from duly.store.borrow import put_borrowed
+from duly.store.records import Record, reader
+from duly.verbs.audit import Audit
+from duly.verbs.ground import Ground
+from duly.verbs.who import Principal
+
+TASK = "duly.acts"
+PORTION = 500
+COUNTED = 1_000_000
+
+# What an act can be about; the rest of a filter is narrower still.
+STATES: dict[str, tuple[str, ...]] = {
+    "cancel": ("waiting", "running"),
+    "retry": ("failed", "cancelled", "waiting"),
+    "discard": ("failed",),
+}
+
+
+class Acts:
+    def __init__(self, ground: Ground, audit: Audit) -> None:
+        self._ground = ground
+        self._audit = audit
+
+    def count(self, who: Principal, filter: Mapping[str, Any], whose: str | None = None) -> tuple[int, int]:
+        """How many rows a filter means now, up to a million, and the newest row of all."""
+        given = {"owner": who.among(whose), **_filter(filter), "most": COUNTED}
+        count, newest = self._ground.store.read("bulk_count", given)[0]
+        return count, newest
+
+    def order(
+        self,
+        who: Principal,
+        action: Action,
+        filter: Mapping[str, Any],
+        *,
+        rate: float | None = None,
+        reason: str = "",
+        whose: str | None = None,
+        connection: Any = None,
+    ) -> Act:
+        """Have it done to all rows of this filter: retries at so many a second, all at once without a `rate`.
+
+        The act and the item that carries it out commit together.
+        """
+        total, newest = self.count(who, filter, whose)
+        options = {"rate": rate, "reason": reason}
+        row = {
+            "owner": who.among(whose), "author": who.user_id, "action": action,
+            "filter": codec.encode(_filter(filter)).decode(), "options": codec.encode(options).decode(),
+            "total": total, "until": newest, "now": self._ground.now(),
+        }  # fmt: skip
+        with self._ground.joining(connection) as connection:
+            act_id: int = self._ground.store.run(connection, "bulk_create", row)[0][0]
+            new = self._ground.task_named(TASK).new({"act_id": act_id, "key": f"act-{act_id}"})
+            put_borrowed(connection, new)
+            details = {"action": action, "filter": _filter(filter), "total": total}
+            self._audit.note(who, "bulk.ordered", f"bulk:{act_id}", details, connection)
+            return self.get(who, act_id, connection)
+
+    def get(self, who: Principal, act_id: int, connection: Any = None) -> Act:
+        """How far it is."""
+        return _found(self._ground, act_id, who.reach, connection)
+
+    def page(self, who: Principal, whose: str | None = None, before: int | None = None, most: int = 100) -> list[Act]:
+        """Acts, newest first; `before` is the last id of the page before."""
+        given = {"owner": who.among(whose), "before": before or 2**63 - 1, "most": most}
+        return [_act(row) for row in self._ground.store.read("bulks", given)]
+
+    def cancel(self, who: Principal, act_id: int, connection: Any = None) -> Act:
+        """Stop where it stands; what was done stays done."""
+        self.get(who, act_id)
+        given = {"id": act_id, "owner": who.reach, "now": self._ground.now()}
+        with self._ground.joining(connection) as connection:
+            if not self._ground.store.run(connection, "bulk_cancel", given):
+                raise WrongState(f"bulk action {act_id} is over")
+            self._audit.note(who, "bulk.cancelled", f"bulk:{act_id}", {}, connection)
+            return self.get(who, act_id, connection)
+
+
+def portions(ground: Ground, act_id: int) -> Iterator[Act]:
+    """Do it portion by portion, from where it stands; yields it after each."""
+    most = PORTION
+    while (act := _found(ground, act_id)).state == "running":
+        if "from" not in act.options:  # a rate counts from when it really begins
+            options = codec.encode({**act.options, "from": ground.now()}).decode()
+            ground.store.write("bulk_begin", {"id": act_id, "options": options})
+            continue
+        given = {**act.filter, "owner": act.owner, "place": act.place, "until": act.until, "most": most}
+        ids = [row[0] for row in ground.store.read("bulk_page", given)]
+        if not ids:
+            ground.store.write("bulk_finish", {"id": act_id, "now": ground.now()})
+            return
+        changes = list(_changes(ground, act, ground.store.fetch(ids)))
+        try:
+            _apply(ground, act, ids, changes)
+        except _Outrun:
+            continue  # cancelled meanwhile, or another try was faster: nothing of this counts
+        except WrongState:
+            # One of them cannot be, such as a second live item with the same key: alone, so that it stops no other.
+            if most > 1:
+                most = 1
+                continue
+            _apply(ground, act, ids, ())
+        most = PORTION
+        yield _found(ground, act_id)
+
+
+def _apply(ground: Ground, act: Act, ids: Sequence[int], changes: Sequence[Change]) -> None:
+    """Make these changes and note where it stands: both or none."""
+    with ground.store.transaction() as connection:
+        refused = ground.store.settle(changes, (), connection)
+        moved = {
+            "id": act.id, "was": act.place, "seen": len(ids), "changed": len(changes) - len(refused), "place": ids[-1],
+        }  # fmt: skip
+        if not ground.store.run(connection, "bulk_move", moved):
+            raise _Outrun
+
+
+def _changes(ground: Ground, act: Act, items: list[Item]) -> Iterator[Change]:
+    now, rate = ground.now(), act.options.get("rate")
+    begun = datetime.fromisoformat(act.options["from"])
+    place = act.changed
+    for item in sorted(items, key=lambda each: each.id):
+        if item.state not in STATES[act.action]:
+            continue
+        outcome: Outcome
+        match act.action:
+            case "cancel":
+                outcome = Cancel(act.options.get("reason", ""))
+            case "discard":
+                outcome = Discarded()
+            case _:
+                # At a rate: each is due a little after the one before, so nobody has to wait here.
+                outcome = Revived(begun + timedelta(seconds=place / rate) if rate else now)
+        yield decide(item, outcome, now, ground.rules_of(item.task))
+        place += 1
+
+
+def _filter(filter: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: filter.get(name) for name in ("state", "task", "queue", "error_group")}
+
+
+def _found(ground: Ground, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
+    rows = ground.store.read("bulk", {"id": act_id, "owner": owner}, connection)
+    if not rows:
+        raise ItemNotFound(f"there is no bulk action {act_id}")
+    return _act(rows[0])
+
+
+_act = reader(Record(Act), {object: codec.decode})
+
+
+class _Outrun(Exception):
+    pass

@@ -1,0 +1,31 @@
+"""The audit log: who did what to what. Each verb that changes something writes its line in its own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from duly import codec
+from duly.shown import AuditLine
+from duly.verbs.ground import Ground
+from duly.verbs.who import Principal
+
+
+class Audit:
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    def note(
+        self, who: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
+    ) -> None:
+        """Write a line; with a connection, if and only if its transaction commits."""
+        given = {
+            "now": self._ground.now(), "actor": who.user_id, "action": action, "subject": subject,
+            "details": codec.encode(details).decode(),
+        }  # fmt: skip
+        self._ground.store.run(connection, "write_note", given)
+
+    def page(self, subject: str | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
+        """What was done to this subject, or to all, newest first; `before` is the last id of the page before."""
+        rows = self._ground.store.read("audit", {"subject": subject, "before": before, "most": most})
+        return [AuditLine(*row) for row in rows]

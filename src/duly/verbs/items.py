@@ -1,0 +1,233 @@
+"""Items: put, show, edit, cancel, retry, discard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from duly import codec
+from duly.decide import decide
+from duly.errors import ItemNotFound, KeyConflict, WrongState
+from duly.model import Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived
+from duly.shown import OwnedRow, Story
+from duly.store.borrow import put_borrowed
+from duly.task import checked_name, checked_rank, checked_tries, when
+from duly.verbs.audit import Audit
+from duly.verbs.ground import Ground
+from duly.verbs.read import Read
+from duly.verbs.who import Principal
+
+# Arguments as a whole, or what makes them of the item as it is. Bytes are JSON that was checked already.
+Args = Mapping[str, Any] | bytes
+AskArgs = Callable[[OwnedRow], Args]
+
+TURNS = 10  # times that an act is decided anew when a worker was faster
+
+
+class Items:
+    def __init__(self, ground: Ground, audit: Audit) -> None:
+        self._ground = ground
+        self._audit = audit
+
+    # -- in
+
+    def put(self, who: Principal, new: NewItem, connection: Any = None) -> Placed:
+        """Put an item of theirs.
+
+        Another's item may have the key that this one would get, such as one of the code's that looks like a user's.
+        Nothing is told about it but that the key is taken.
+        """
+        with self._ground.joining(connection) as connection:
+            try:
+                placed = put_borrowed(connection, new)
+                known = None if placed.fresh else placed.id
+            except KeyConflict as error:
+                if self._owned(error.item_id, who.owner) is not None:
+                    raise
+                known = error.item_id
+            if known is not None and self._owned(known, who.owner) is None:
+                raise KeyConflict(f"{who.unscoped(new.key or '')!r} is taken; choose another key", 0)
+            if placed.fresh:
+                self._audit.note(who, "item.put", f"item:{placed.id}", {"task": new.task}, connection)
+        return placed
+
+    # -- looks
+
+    def find(self, who: Principal, item_id: int, connection: Any = None) -> OwnedRow:
+        """The item, if they reach it: another's and a missing one are the same."""
+        row = self._owned(item_id, who.reach, connection)
+        if row is None:
+            raise ItemNotFound(f"there is no item {item_id}")
+        return row
+
+    def show(self, who: Principal, item_id: int, *, is_revealed: bool = False) -> tuple[OwnedRow, Story]:
+        """The item with its tries. Whoever has its secrets revealed is in the audit log."""
+        row = self.find(who, item_id)
+        if is_revealed:
+            self._audit.note(who, "item.revealed", f"item:{item_id}", {})
+        return row, self._read.story(item_id)
+
+    # -- care
+
+    def cancel(self, who: Principal, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
+        """Cancel waiting and running items; a running handler is stopped within a second. Returns the ids."""
+        return self._decide_all(who, ids, lambda _: Cancel(reason), "item.cancelled", {"reason": reason}, connection)
+
+    def retry(
+        self,
+        who: Principal,
+        *ids: int,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        action: str = "item.retried",
+        details: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> list[int]:
+        """Have failed or cancelled items tried again with all their tries, and waiting ones sooner.
+
+        `action` and `details` are for the audit log, where this is part of something that has a name of its own.
+        """
+        due_at = when(at, delay, self._ground.now) if at is not None or delay is not None else None
+        said = {"at": due_at} if details is None else details
+        return self._decide_all(who, ids, lambda now: Revived(due_at or now), action, said, connection)
+
+    def discard(self, who: Principal, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
+        """Take failed items out of review for good."""
+        return self._decide_all(who, ids, lambda _: Discarded(), "item.discarded", {"reason": reason}, connection)
+
+    def edit(
+        self,
+        who: Principal,
+        item_id: int,
+        *,
+        args: Args | AskArgs | None = None,
+        at: datetime | str | None = None,
+        queue: str | None = None,
+        rank: int | None = None,
+        tries: int | None = None,
+        is_retried: bool = False,
+        action: str = "item.edited",
+        details: Mapping[str, Any] | None = None,
+        connection: Any = None,
+    ) -> OwnedRow:
+        """Change an item that waits or is in review, unless someone else changes it meanwhile.
+
+        With another time everything that was counted from the old one moves: lateness, drift, and how long it is worth
+        starting. With other arguments it moves to the queue that its task has for them. `is_retried`: have it tried
+        again at once, too. The difference is in the audit log; `details` stand there in place of the arguments, where
+        those are not for reading.
+        """
+        store = self._ground.store
+        # First of all, so that whatever anybody changes from here on is noticed.
+        version = store.read("item_version", {"id": item_id}, connection)
+        row = self.find(who, item_id)
+        if row.state not in ("waiting", "failed"):
+            raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
+        (item,) = store.fetch([item_id])
+        said = {"at": at, "queue": queue, "rank": rank, "tries": tries}
+        before, after = _content(item), self._edited(item, args(row) if callable(args) else args, said)
+        now = self._ground.now()
+        with self._ground.joining(connection) as connection:
+            changed = {
+                **after, **_moved(item, None if at is None else after["at"]), "args": after["args"].decode(),
+                "id": item_id, "owner": who.reach, "was": item.state, "fence": row.fence,
+                "version": version[0][0] if version else None, "now": now,
+            }  # fmt: skip
+            is_done = bool(store.run(connection, "edit_item", changed))
+            if is_done and is_retried:
+                revived = decide(item, Revived(now), now, self._ground.rules_of(item.task))
+                is_done = not self._ground.observed().settle([revived], (), connection)
+            if not is_done:
+                raise WrongState(f"item {item_id} was changed by someone else, or has a twin at this time; look again")
+            self._audit.note(who, action, f"item:{item_id}", self._difference(before, after, details), connection)
+            return self.find(who, item_id, connection)
+
+    def _edited(self, item: Item, args: Args | None, said: Mapping[str, Any]) -> dict[str, Any]:
+        """What the item is to hold: what was said, checked, and for the rest what it has."""
+        checked: dict[str, Callable[[Any], Any]] = {
+            "at": lambda at: when(at, None, self._ground.now), "queue": lambda queue: checked_name("queue", queue),
+            "rank": checked_rank, "tries": checked_tries,
+        }  # fmt: skip
+        given = {name: checked[name](value) for name, value in said.items() if value is not None}
+        if args is not None:
+            given = {"args": self._checked_args(item, args), "queue": self._queue(item, args), **given}
+        return {**_content(item), **given}
+
+    def _checked_args(self, item: Item, given: Args) -> bytes:
+        return given if isinstance(given, bytes) else self._ground.task_named(item.task).checked_args(dict(given))
+
+    def _queue(self, item: Item, given: Args) -> str:
+        """Where an item with these arguments waits; one that was moved by hand stays where it is."""
+        if isinstance(given, bytes):
+            return item.queue
+        task = self._ground.task_named(item.task)
+        is_as_put = item.queue == task.queue_for(codec.decode(item.args))
+        return task.queue_for(given) if is_as_put else item.queue
+
+    def _difference(
+        self, before: Mapping[str, Any], after: Mapping[str, Any], details: Mapping[str, Any] | None
+    ) -> dict[str, Any]:
+        changed = [name for name in before if before[name] != after[name]]
+        difference = {name: [before[name], after[name]] for name in changed}
+        if "args" in difference and details is None:
+            masked = self._ground.masks.masked
+            difference["args"] = [masked(codec.shown(args)) for args in difference["args"]]
+        else:
+            difference.pop("args", None)
+        return {**difference, **(details or {})}
+
+    def _decide_all(
+        self,
+        who: Principal,
+        ids: Sequence[int],
+        outcome: Callable[[datetime], Outcome],
+        action: str,
+        details: Mapping[str, Any],
+        connection: Any,
+    ) -> list[int]:
+        """Decide for each item; when a worker was faster, look at what became of it and decide again."""
+        wanted = list(dict.fromkeys(ids))
+        if who.reach is not None:
+            for item_id in wanted:
+                self.find(who, item_id)
+        # Before the transaction, which others may have to wait for.
+        changes = self._changes(wanted, outcome)
+        with self._ground.joining(connection) as connection:
+            for _ in range(TURNS):
+                left = self._ground.observed().settle(changes, (), connection)
+                if not left:
+                    break
+                changes = self._changes(left, outcome)
+            else:
+                raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
+            for item_id in wanted:
+                self._audit.note(who, action, f"item:{item_id}", details, connection)
+        return wanted
+
+    def _changes(self, ids: Sequence[int], outcome: Callable[[datetime], Outcome]) -> list[Change]:
+        items = self._ground.store.fetch(ids)
+        if missing := set(ids) - {item.id for item in items}:
+            raise ItemNotFound(f"there is no item {', '.join(map(str, sorted(missing)))}")
+        now = self._ground.now()
+        return [decide(item, outcome(now), now, self._ground.rules_of(item.task)) for item in items]
+
+    @property
+    def _read(self) -> Read:
+        return Read(self._ground.store, self._ground.clock)
+
+    def _owned(self, item_id: int, owner: str | None, connection: Any = None) -> OwnedRow | None:
+        return self._read.owned_item(item_id, owner, connection)
+
+
+def _content(item: Item) -> dict[str, Any]:
+    """What can be edited of an item, by the names that put has for it."""
+    return {"args": item.args, "at": item.due_at, "queue": item.queue, "rank": item.rank, "tries": item.max_attempts}
+
+
+def _moved(item: Item, at: datetime | None) -> dict[str, Any]:
+    """What goes with the time of an item: when it was planned, and until when it is worth starting."""
+    if at is None:
+        return {"planned_at": item.planned_at, "expires_at": item.expires_at}
+    expires_at = None if item.expires_at is None else at + (item.expires_at - item.planned_at)
+    return {"planned_at": at, "expires_at": expires_at}

@@ -1,0 +1,29 @@
+"""Limits: how many calls there may be at most, changed by people while everything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from duly.errors import InputError
+from duly.policy.limits import parse_limit
+from duly.task import checked_name
+from duly.verbs.audit import Audit
+from duly.verbs.ground import Ground
+from duly.verbs.who import Principal
+
+
+class Limits:
+    def __init__(self, ground: Ground, audit: Audit) -> None:
+        self._ground = ground
+        self._audit = audit
+
+    def set(self, who: Principal, name: str, limit: str | None, connection: Any = None) -> None:
+        """Allow so much from now on, over the whole fleet: `2/1m`, `4`, or None for what the code says."""
+        try:
+            most, per = (None, None) if limit is None else parse_limit(limit)
+        except ValueError as error:
+            raise InputError("limit", str(error)) from None
+        given = {"name": checked_name("limit", name), "most": most, "per": per}
+        with self._ground.joining(connection) as connection:
+            self._ground.store.run(connection, "set_meter", given)
+            self._audit.note(who, "limit.set", f"limit:{name}", {"limit": limit}, connection)

@@ -1,0 +1,252 @@
+"""Schedules: create, change, pause, resume, run now, reactivate, remove, and seat elsewhere, while everything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from msgspec.structs import replace
+
+from duly import advance
+from duly.errors import InputError, ItemNotFound, KeyConflict
+from duly.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
+from duly.policy.recur import Rule, Slot, Slots, parse, zone_named
+from duly.task import Task, checked_key, checked_lateness, checked_rank
+from duly.verbs.timetable import PORTION, Move, Timetable, rule_said, slot_of, zone_said
+from duly.verbs.who import Principal
+
+OPTIONS = ("zone", "catch_up", "max_lateness", "overlap", "rank")
+
+
+class Schedules(Timetable):
+    # -- in
+
+    def create(
+        self,
+        who: Principal,
+        /,
+        task: str | Task[..., Any],
+        rule: Rule | Slots | str,
+        *,
+        key: str,
+        connection: Any = None,
+        **options: Any,
+    ) -> Schedule:
+        """A schedule of theirs under this key, created or, if it is there already, changed to what is said here.
+
+        `options` are zone, catch_up, max_lateness, overlap, rank, and the arguments of the task.
+        """
+        new = self.new(self._task(task), rule, who.scoped(checked_key(key)), options)
+        return self.write(who, replace(new, owner=who.owner), connection)
+
+    def create_many(
+        self,
+        task: str | Task[..., Any],
+        rule: Any,
+        rows: Iterable[Mapping[str, Any]],
+        for_owner: str | None = None,
+        connection: Any = None,
+    ) -> int:
+        """Any number at once, each row with its key, arguments and options (also a rule of its own).
+
+        Keys that exist are left as they are; returns how many are new. There is no line in the audit log for each:
+        whoever has so many at once says in their own words what that was.
+        """
+        of = self._task(task)
+        news = (self.new(of, row.get("rule", rule), checked_key(row.get("key")), _without(row)) for row in rows)
+        fresh = 0
+        while portion := list(islice(news, PORTION)):
+            self._check_ring(portion[0])
+            now = self._ground.now()
+            planned = [replace(_planned(new, now), owner=for_owner) for new in portion]
+            fresh += sum(is_new for _, is_new in self._ground.store.enroll(planned, self._seat, connection))
+        return fresh
+
+    def _task(self, task: str | Task[..., Any]) -> Task[..., Any]:
+        return self._ground.task_named(task) if isinstance(task, str) else task
+
+    def new(
+        self, task: Task[..., Any], rule: Any, key: str, options: Mapping[str, Any], is_declared: bool = False
+    ) -> NewSchedule:
+        """A schedule as it is to be written, checked."""
+        given = dict(options)
+        said = {name: given.pop(name, None) for name in OPTIONS}
+        zone = zone_said(said["zone"] or "UTC")
+        ring = slots = None
+        if isinstance(rule, Slots):
+            ring, slots, text = task.name, rule.n, str(rule.at(0))  # until it has a seat
+        else:
+            rule = rule_said(rule)
+            text = str(rule)
+        is_even = isinstance(rule, Slots)
+        return NewSchedule(
+            task=task.name,
+            key=key,
+            queue=task.queue_for(given),
+            args=task.checked_args(given),
+            rule=text,
+            zone=zone.key,
+            next_at=None,  # planned when it is written
+            rank=task.rank if said["rank"] is None else checked_rank(said["rank"]),
+            catch_up=_one_of("catch_up", said["catch_up"] or "latest", CatchUp),
+            max_lateness=_lateness(said["max_lateness"]),
+            overlap=_one_of("overlap", said["overlap"] or ("supersede" if is_even else "allow"), Overlap),
+            ring=ring,
+            slots=slots,
+            is_declared=is_declared,
+        )
+
+    def write(self, who: Principal, new: NewSchedule, connection: Any = None) -> Schedule:
+        """Make the row what this says, whether it is there already or not."""
+        self._check_ring(new)
+        planned = _planned(new, self._ground.now())
+        with self._ground.joining(connection) as connection:
+            ((schedule_id, is_fresh),) = self._ground.store.enroll([planned], self._seat, connection)
+            if is_fresh:
+                about = {"task": new.task, "key": who.unscoped(new.key)}
+                self._audit.note(who, "schedule.created", f"schedule:{schedule_id}", about, connection)
+            else:
+                self._overwrite(who, schedule_id, new, connection)
+            return self.get(schedule_id, connection)
+
+    def _overwrite(self, who: Principal, schedule_id: int, new: NewSchedule, connection: Any) -> None:
+        # Code may have a key that looks like one of theirs.
+        if self.owned_one(schedule_id, who.owner, connection) is None:
+            raise KeyConflict(f"{who.unscoped(new.key)!r} is taken; choose another key", 0)
+        if (self.get(schedule_id, connection).ring is None) != (new.ring is None):
+            raise InputError("rule", f"{new.key!r} has another kind of rule, with a slot or without; remove it first")
+        fields: dict[str, Any] = {
+            "queue": new.queue, "args": new.args, "zone": new.zone, "rank": new.rank, "catch_up": new.catch_up,
+            "max_lateness": new.max_lateness, "overlap": new.overlap, "is_declared": new.is_declared,
+        }  # fmt: skip
+        if new.ring is None:
+            fields["rule"] = new.rule
+        self._revise(who, [schedule_id], advance.changed, connection, **fields)
+
+    def _seat(self, new: NewSchedule, slot: int) -> tuple[str, datetime]:
+        rule = _seated(new.rule, slot)
+        next_at = rule.next(self._ground.now(), zone_named(new.zone))
+        assert next_at is not None
+        return str(rule), next_at
+
+    def _check_ring(self, new: NewSchedule) -> None:
+        """All members of a ring divide the same period by the same number."""
+        for (text,) in self._ground.store.read("ring_rule", {"ring": new.ring}) if new.ring is not None else ():
+            rule, known = slot_of(new.rule), slot_of(text)
+            if (rule.of, rule.period) != (known.of, known.period):
+                raise InputError("rule", f"the members of {new.ring} have {known.of} slots; all of them have the same")
+
+    # -- care
+
+    def reached(self, who: Principal, schedule_id: int, connection: Any = None) -> Schedule:
+        """The schedule, if they reach it: another's and a missing one are the same."""
+        found = self.owned_one(schedule_id, who.reach, connection)
+        if found is None:
+            raise ItemNotFound(f"there is no schedule {schedule_id}")
+        return found
+
+    def change(self, who: Principal, /, schedule_id: int, *, connection: Any = None, **fields: Any) -> Schedule:
+        """Other values: rule, zone, catch_up, max_lateness, overlap, rank, and `args` as a whole."""
+        schedule = self.reached(who, schedule_id, connection)
+        said: dict[str, Any] = {}
+        for name, value in fields.items():
+            match name:
+                case "rule":
+                    if schedule.ring is not None:
+                        raise InputError("rule", "a member of a ring keeps its slot; see `duly slots`")
+                    said["rule"] = str(rule_said(value))
+                case "zone":
+                    said["zone"] = zone_said(value).key
+                case "catch_up":
+                    said["catch_up"] = _one_of(name, value, CatchUp)
+                case "overlap":
+                    said["overlap"] = _one_of(name, value, Overlap)
+                case "max_lateness":
+                    said["max_lateness"] = _lateness(value)
+                case "rank":
+                    said["rank"] = checked_rank(value)
+                case "args":
+                    task = self._ground.task_named(schedule.task)
+                    said["args"], said["queue"] = task.checked_args(dict(value)), task.queue_for(value)
+                case _:
+                    known = "rule, zone, catch_up, max_lateness, overlap, rank, args"
+                    raise InputError(name, f"cannot be changed; known: {known}")
+        self._revise(who, [schedule_id], advance.changed, connection, **said)
+        return self.get(schedule_id, connection)
+
+    def pause(self, who: Principal, *ids: int, connection: Any = None) -> None:
+        """Make no more items until it is resumed."""
+        self._revise(who, ids, _plainly(advance.paused), connection)
+
+    def resume(self, who: Principal, *ids: int, connection: Any = None) -> None:
+        """Go on from now; what was missed meanwhile stays missed."""
+        self._revise(who, ids, _plainly(advance.resumed), connection)
+
+    def reactivate(self, who: Principal, *ids: int, connection: Any = None) -> None:
+        """A person says that what failed too often in a row may be tried again."""
+        self._revise(who, ids, _plainly(advance.reactivated), connection)
+
+    def run_now(self, who: Principal, *ids: int, connection: Any = None) -> None:
+        """One occurrence more, now; WrongState beside one that is still under way where there may be one only."""
+        self._revise(who, ids, lambda each, live, now, actor: advance.run_now(each, now, actor, live), connection)
+
+    def remove(self, who: Principal, *ids: int, connection: Any = None) -> None:
+        """Gone, with what still waits of it."""
+        self._revise(who, ids, advance.removed, connection)
+
+    def move(self, who: Principal, moves: Iterable[Move], connection: Any = None) -> int:
+        """Seat these members elsewhere, for good: a person's decision."""
+        count = 0
+        for move in moves:
+            rule = str(_seated(self.reached(who, move.schedule_id, connection).rule, move.to))
+            self._revise(who, [move.schedule_id], advance.changed, connection, rule=rule, slot=move.to)
+            count += 1
+        return count
+
+    def _revise(
+        self, who: Principal, ids: Sequence[int], act: Callable[..., Revision], connection: Any, **fields: Any
+    ) -> None:
+        """Have `act` say what becomes of these schedules, under their lock; it also says the line of the audit log."""
+        if who.reach is not None:
+            for schedule_id in ids:
+                self.reached(who, schedule_id, connection)
+        now = self._ground.now()
+
+        def plan(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
+            return [act(each, live.get(each.id, ()), now, who.user_id, **fields) for each in schedules]
+
+        if self._ground.store.revise(ids, now, len(ids), plan, connection) < len(set(ids)):
+            found = {each.id for each in self.some(ids)}
+            missing = ", ".join(str(each) for each in ids if each not in found)
+            if missing:
+                raise ItemNotFound(f"there is no schedule {missing}")
+
+
+def _planned(new: NewSchedule, now: datetime) -> NewSchedule:
+    return new if new.ring is not None else replace(new, next_at=parse(new.rule).next(now, zone_named(new.zone)))
+
+
+def _plainly(act: Callable[[Schedule, datetime, str], Revision]) -> Callable[..., Revision]:
+    """An act that does not care for what waits."""
+    return lambda schedule, _, now, actor: act(schedule, now, actor)
+
+
+def _lateness(given: Any) -> float | None:
+    return None if given is None else checked_lateness(given).total_seconds()
+
+
+def _one_of(field: str, value: Any, choices: Any) -> Any:
+    if value not in choices.__args__:
+        raise InputError(field, f"must be one of {', '.join(choices.__args__)}, got {value!r:.80}")
+    return value
+
+
+def _without(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in ("key", "rule")}
+
+
+def _seated(text: str, slot: int) -> Slot:
+    rule = slot_of(text)
+    return Slot(slot, rule.of, rule.period)

@@ -1,0 +1,56 @@
+"""What a service keeps for itself: secrets of its own, and answers that may have to be told again."""
+
+from __future__ import annotations
+
+import secrets
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from duly.verbs.ground import Ground
+
+KEPT = timedelta(days=1)  # how long an answer can be repeated
+PRUNED_EVERY = timedelta(minutes=10)
+
+
+class Reply(Struct, frozen=True):
+    """An answer that was given once."""
+
+    request: str  # a hash of what was asked
+    status: int
+    answer: str
+
+
+class Service:
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._pruned_at: datetime | None = None
+
+    def secret(self, name: str) -> str:
+        """The secret of this name, which all services on this database share; made when it is first asked for."""
+        rows = self._ground.store.write("secret", {"name": name, "value": secrets.token_urlsafe(32)})
+        found: str = rows[0][0]
+        return found
+
+    def reply(self, owner: str, key: str) -> Reply | None:
+        """What was answered to this one under this key."""
+        self._prune()
+        rows = self._ground.store.read("reply", {"owner": owner, "key": key})
+        return Reply(*rows[0]) if rows else None
+
+    def begin_reply(self, owner: str, key: str, request: str, connection: Any) -> bool:
+        """Whether nobody has this key yet. Whoever has it at the same time is waited for."""
+        given = {"owner": owner, "key": key, "request": request, "now": self._ground.now()}
+        return bool(self._ground.store.run(connection, "reply_begin", given))
+
+    def end_reply(self, owner: str, key: str, status: int, answer: str, connection: Any) -> None:
+        """Keep this answer; it commits with what was done for it."""
+        given = {"owner": owner, "key": key, "status": status, "answer": answer}
+        self._ground.store.run(connection, "reply_end", given)
+
+    def _prune(self) -> None:
+        now = self._ground.now()
+        if self._pruned_at is None or now - self._pruned_at >= PRUNED_EVERY:
+            self._pruned_at = now
+            self._ground.store.write("replies_prune", {"before": now - KEPT})

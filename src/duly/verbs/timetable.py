@@ -1,0 +1,170 @@
+"""Looks at schedules: pages of them, one of them, what they made, what they mean, and how evenly slots are filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+
+from duly import advance, codec
+from duly.errors import InputError, ItemNotFound
+from duly.model import Schedule
+from duly.policy.recur import Rule, Slot, parse, preview, zone_named
+from duly.shown import AuditLine, Occurrence
+from duly.verbs.audit import Audit
+from duly.verbs.ground import Ground
+
+PORTION = 1_000
+
+Status = Literal["active", "paused", "broken"]
+
+
+class SlotLoad(Struct, frozen=True):
+    ring: str
+    slot: int
+    members: int
+
+
+class Move(Struct, frozen=True):
+    """A member that a rebalance would seat elsewhere."""
+
+    schedule_id: int
+    key: str
+    slot: int
+    to: int
+
+
+class Timetable:
+    def __init__(self, ground: Ground, audit: Audit) -> None:
+        self._ground = ground
+        self._audit = audit
+
+    def owned(
+        self, owner: str | None, *, after: int = 0, most: int = 100, connection: Any = None, **filters: Any
+    ) -> list[Schedule]:
+        """A page of what someone owns, by id; None: of all."""
+        given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
+        given = {**given, "owner": owner, "after": after, "most": most}
+        return [Schedule(*row) for row in self._ground.store.read("schedules_page", given, connection)]
+
+    def owned_one(self, schedule_id: int, owner: str | None, connection: Any = None) -> Schedule | None:
+        """This one, if it is theirs."""
+        found = self.owned(owner, after=schedule_id - 1, most=1, connection=connection)
+        return found[0] if found and found[0].id == schedule_id else None
+
+    def get(self, schedule_id: int, connection: Any = None) -> Schedule:
+        which = {"id": schedule_id, "task": None, "key": None}
+        return self._one(which, f"there is no schedule {schedule_id}", connection)
+
+    def find(self, task: str, key: str, connection: Any = None) -> Schedule:
+        return self._one({"id": None, "task": task, "key": key}, f"{task} has no schedule {key!r}", connection)
+
+    def _one(self, which: dict[str, Any], problem: str, connection: Any) -> Schedule:
+        rows = self._ground.store.read("schedule", which, connection)
+        if not rows:
+            raise ItemNotFound(problem)
+        return Schedule(*rows[0])
+
+    def some(self, ids: Iterable[int]) -> list[Schedule]:
+        """Those of these that exist, by id."""
+        rows = self._ground.store.read("schedules_with_ids", {"ids": codec.encode(list(ids)).decode()})
+        return [Schedule(*row) for row in rows]
+
+    def page(
+        self,
+        *,
+        task: str | None = None,
+        key: str | None = None,
+        state: Status | None = None,
+        ring: str | None = None,
+        slot: int | None = None,
+        after: int = 0,
+        most: int = 100,
+    ) -> list[Schedule]:
+        """By id; `after` is the last id of the page before."""
+        filters = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot, "after": after}
+        rows = self._ground.store.read("schedules", {**filters, "most": max(1, min(most, PORTION))})
+        return [Schedule(*row) for row in rows]
+
+    def pages(self, **filters: Any) -> Iterator[Schedule]:
+        """All that fit, a page at a time."""
+        after = 0
+        while rows := self.page(**filters, after=after, most=PORTION):
+            yield from rows
+            after = rows[-1].id
+
+    def declared(self) -> list[tuple[int, str, str]]:
+        """Those that code declared without a key: the id, task and key of each."""
+        return [(schedule_id, task, key) for schedule_id, task, key in self._ground.store.read("declared", {})]
+
+    def occurrences(self, schedule_id: int, most: int = 100) -> list[Occurrence]:
+        """The items that it made and that are still kept, newest first."""
+        rows = self._ground.store.read("occurrences", {"schedule_id": schedule_id, "most": max(1, min(most, PORTION))})
+        return [Occurrence(*map(_utc, row)) for row in rows]
+
+    def preview(self, rule: Rule | str, zone: str = "UTC", n: int = 5) -> list[datetime]:
+        """The next n times of a rule."""
+        return preview(rule_said(rule), self._ground.now(), zone_said(zone), min(n, PORTION))
+
+    def describe(self, schedule: Schedule) -> str:
+        """Its rule in plain English; as it is written when that is not understood here."""
+        try:
+            return advance.rule_of(schedule.rule).describe(zone_named(schedule.zone))
+        except ValueError:
+            return f"{schedule.rule} ({schedule.zone})"
+
+    def slots(self, ring: str | None = None) -> list[SlotLoad]:
+        """The load of each slot: its active members."""
+        return [SlotLoad(*row) for row in self._ground.store.read("slots", {"ring": ring})]
+
+    def rebalance(self, ring: str) -> list[Move]:
+        """Who would have to move so that all slots are even again. A preview: nobody moves by itself."""
+        members: dict[int, list[Schedule]] = {}
+        n = 0
+        for schedule in self.pages(ring=ring, state="active"):
+            members.setdefault(schedule.slot or 0, []).append(schedule)
+            n = slot_of(schedule.rule).of
+        least, extra = divmod(sum(map(len, members.values())), n or 1)
+        # The fullest slots keep one more, so that as few as possible move.
+        order = sorted(range(n), key=lambda slot: (-len(members.get(slot, ())), slot))
+        target = {slot: least + (place < extra) for place, slot in enumerate(order)}
+        leaving = [each for slot in order for each in members.get(slot, [])[target[slot] :]]
+        seats = [slot for slot in range(n) for _ in range(target[slot] - len(members.get(slot, ())))]
+        return [Move(each.id, each.key, each.slot or 0, to) for each, to in zip(leaving, seats, strict=True)]
+
+    def audit(self, schedule_id: int | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
+        """What was done to a schedule, or to all, newest first."""
+        return self._audit.page(None if schedule_id is None else f"schedule:{schedule_id}", before, most)
+
+
+def rule_said(rule: Any) -> Rule:
+    """The rule that someone means, as text or as a value."""
+    if isinstance(rule, str):
+        try:
+            return parse(rule)
+        except ValueError as error:
+            raise InputError("rule", str(error)) from None
+    if not hasattr(rule, "next") or not hasattr(rule, "describe"):
+        raise InputError("rule", f'must be a rule such as Daily("09:00"), or its text, got {rule!r:.80}')
+    found: Rule = rule
+    return found
+
+
+def zone_said(name: Any) -> ZoneInfo:
+    try:
+        return zone_named(name.key if isinstance(name, ZoneInfo) else name)
+    except ValueError as error:
+        raise InputError("zone", str(error).removeprefix("zone: ")) from None
+
+
+def slot_of(text: str) -> Slot:
+    rule = parse(text)
+    assert isinstance(rule, Slot)
+    return rule
+
+
+def _utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) else value

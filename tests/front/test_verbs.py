@@ -1,0 +1,192 @@
+"""Verbs: one for each act, with the same line in the audit log whatever door it came through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from duly import Duly, Limit, codec
+from duly.errors import InputError, ItemNotFound, WrongState
+from duly.shown import Occurrence
+from duly.verbs import LOCAL, Principal
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Duly]:
+    app = Duly(database_url)
+
+    @app.task
+    def ring(phone: str, n: int = 0) -> None: ...
+
+    app.migrate()
+    yield app
+    app.close()
+
+
+def actions(app: Duly, subject: str | None = None) -> list[tuple[str, str]]:
+    """Who did what, the oldest first."""
+    return [(line.actor, line.action) for line in reversed(app.verbs.audit.page(subject))]
+
+
+def someone(name: str) -> Principal:
+    return Principal(name, "user", frozenset(("read", "write")), "key")
+
+
+def test_code_that_looks_after_queues_and_limits_is_in_the_audit_log(app: Duly) -> None:
+    app.pause("ring")
+    app.resume("ring")
+    app.set_limit("boeing", "2/1m")
+    assert actions(app) == [("local", "queue.paused"), ("local", "queue.resumed"), ("local", "limit.set")]
+
+
+def test_a_limit_that_cannot_be_read_is_refused_by_its_name(app: Duly) -> None:
+    with pytest.raises(InputError, match="limit: "):
+        app.set_limit("boeing", "many")
+    assert actions(app) == []
+
+
+def test_an_act_and_its_line_come_and_go_with_the_callers_transaction(app: Duly) -> None:
+    with suppress(ZeroDivisionError), app.store.transaction() as connection:
+        app.pause("ring", connection)
+        app.verbs.users.create(LOCAL, "ana", connection=connection)
+        raise ZeroDivisionError
+    assert actions(app) == []
+    assert app.verbs.users.page(LOCAL) == []
+    assert app.store.open_queues(["ring"]) == {"ring"}
+
+
+def test_for_a_user_there_is_nobody_but_themselves(app: Duly) -> None:
+    for name in ("ana", "bob"):
+        app.verbs.users.create(LOCAL, name)
+        app.verbs.users.make_key(LOCAL, name, "k")
+    users, ana = app.verbs.users, someone("ana")
+    assert users.get(ana, "ana").id == "ana"
+    assert [each.id for each in users.page(ana)] == ["ana"]
+    (key,) = users.keys(LOCAL, "bob")
+    assert {each.user_id for each in users.keys(ana, "bob")} == {"ana"}
+    for act in (lambda: users.get(ana, "bob"), lambda: users.key(ana, key.id), lambda: users.revoke_key(ana, key.id)):
+        with pytest.raises(ItemNotFound):
+            act()
+
+
+# -- items
+
+AT = datetime(2030, 1, 1, 9, tzinfo=UTC)
+LATER = datetime(2030, 1, 2, 9, tzinfo=UTC)
+
+
+def test_code_that_looks_after_items_is_in_the_audit_log(app: Duly) -> None:
+    item_id = app.put("ring", phone="+1", at=AT).id
+    app.cancel(item_id, reason="twice")
+    app.retry(item_id, at=LATER)
+    app.edit(item_id, rank=3)
+    lines = app.verbs.audit.page(f"item:{item_id}")
+    assert [line.action for line in lines] == ["item.edited", "item.retried", "item.cancelled"]
+    assert [codec.decode(line.details) for line in lines[1:]] == [{"at": "2030-01-02T09:00:00Z"}, {"reason": "twice"}]
+
+
+def test_none_of_several_is_changed_when_one_of_them_cannot_be(app: Duly) -> None:
+    first, second = (app.put("ring", phone="+1", at=AT).id for _ in range(2))
+    app.cancel(second)
+    with pytest.raises(WrongState):
+        app.cancel(first, second)
+    assert app.read.item(first).state == "waiting"
+    assert len(actions(app)) == 1
+
+
+def test_another_time_moves_everything_that_is_counted_from_it(app: Duly) -> None:
+    item_id = app.put("ring", phone="+1", at=AT, max_lateness=60).id
+    row = app.edit(item_id, at=LATER)
+    assert (row.due_at, row.planned_at) == (LATER, LATER)
+    (item,) = app.store.fetch([item_id])
+    assert item.expires_at == LATER + timedelta(seconds=60), "it is worth starting as long after its time as before"
+    (line,) = app.verbs.audit.page(f"item:{item_id}")
+    assert codec.decode(line.details) == {"at": ["2030-01-01T09:00:00Z", "2030-01-02T09:00:00Z"]}
+
+
+def test_an_item_moves_to_another_queue_with_other_tries(app: Duly) -> None:
+    item_id = app.put("ring", phone="+1", at=AT).id
+    row = app.edit(item_id, queue="calls", tries=7, args={"phone": "+2"})
+    assert (row.queue, row.max_attempts, row.args) == ("calls", 7, {"phone": "+2", "n": 0})
+    assert row.planned_at == AT
+    assert [each.id for each in app.read.page(queue="calls")] == [item_id]
+    assert app.edit(item_id, args={"phone": "+3"}).queue == "calls", "whoever moved it by hand meant it"
+
+
+def test_arguments_that_choose_the_queue_move_the_item(app: Duly) -> None:
+    @app.task(limits=Limit("mails", 2, by="to"))
+    def mail(to: str) -> None: ...
+
+    item_id = mail.put(to="ana", at=AT).id
+    assert app.edit(item_id, args={"to": "bob"}).queue == "mail/bob"
+
+
+@pytest.mark.parametrize("wrong", [{"queue": "\x00"}, {"rank": 101}, {"tries": 0}, {"at": "soon"}, {"args": {"x": 1}}])
+def test_what_an_item_cannot_be_is_refused(app: Duly, wrong: dict[str, Any]) -> None:
+    item_id = app.put("ring", phone="+1", at=AT).id
+    with pytest.raises(InputError):
+        app.edit(item_id, **wrong)
+    assert actions(app) == []
+
+
+def test_an_item_of_a_schedule_is_not_moved_to_the_time_of_another(app: Duly) -> None:
+    schedule = app.schedules.create("ring", "every 1h", key="k", phone="+1")
+    first, second = (_occurrence(app, schedule.id) for _ in range(2))
+    with pytest.raises(WrongState, match="twin"):
+        app.edit(first.id, at=second.planned_at)
+    assert app.edit(first.id, at=LATER).planned_at == LATER
+
+
+def _occurrence(app: Duly, schedule_id: int) -> Occurrence:
+    app.schedules.run_now(schedule_id)
+    return app.schedules.occurrences(schedule_id)[0]
+
+
+def test_another_users_item_is_not_found(app: Duly) -> None:
+    items, bob = app.verbs.items, someone("bob")
+    item_id = items.put(bob, app.task_named("ring").new({"phone": "+1", "at": AT}, owner="bob")).id
+    acts: list[Callable[[Principal], object]] = [
+        lambda who: items.find(who, item_id), lambda who: items.show(who, item_id, is_revealed=True),
+        lambda who: items.edit(who, item_id, rank=1), lambda who: items.retry(who, item_id),
+        lambda who: items.cancel(who, item_id),
+    ]  # fmt: skip
+    for act in acts:
+        with pytest.raises(ItemNotFound):
+            act(someone("ana"))
+    for act in acts:
+        act(bob)
+    assert actions(app) == [
+        ("bob", f"item.{what}") for what in ("put", "revealed", "edited", "retried", "cancelled")
+    ]  # fmt: skip
+
+
+# -- schedules
+
+
+def test_a_schedule_is_created_once_and_changed_from_then_on(app: Duly) -> None:
+    made = app.schedules.create("ring", "every 1h", key="k", phone="+1")
+    app.schedules.create("ring", "every 2h", key="k", phone="+1")
+    app.schedules.create("ring", "every 2h", key="k", phone="+1")
+    assert actions(app, f"schedule:{made.id}") == [("local", "schedule.created"), ("local", "schedule.changed")]
+
+
+def test_another_users_schedule_is_not_found(app: Duly) -> None:
+    schedules, bob = app.verbs.schedules, someone("bob")
+    made = schedules.create(bob, "ring", "every 1h", key="k", phone="+1")
+    assert (made.owner, made.key) == ("bob", "bob/k")
+    acts: list[Callable[[Principal], object]] = [
+        lambda who: schedules.reached(who, made.id), lambda who: schedules.change(who, made.id, rule="every 2h"),
+        lambda who: schedules.pause(who, made.id), lambda who: schedules.resume(who, made.id),
+        lambda who: schedules.run_now(who, made.id), lambda who: schedules.remove(who, made.id),
+    ]  # fmt: skip
+    for act in acts:
+        with pytest.raises(ItemNotFound):
+            act(someone("ana"))
+    for act in acts:
+        act(bob)
+    done = ("created", "changed", "paused", "resumed", "run_now", "removed")
+    assert actions(app, f"schedule:{made.id}") == [("bob", f"schedule.{what}") for what in done]
