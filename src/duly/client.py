@@ -213,6 +213,15 @@ class Client:
     def remove_schedule(self, schedule_id: int) -> None:
         self.request("DELETE", f"/api/schedules/{schedule_id}")
 
+    def preview(self, rule: str, zone: str = "UTC", n: int = 5) -> dict[str, Any]:
+        """What a rule means, in words and in its next times."""
+        return self._told("POST", "/api/schedules/preview", {"rule": rule, "zone": zone, "n": n})
+
+    def slots(self, ring: str | None = None) -> list[dict[str, Any]]:
+        """The load of each slot: its active members."""
+        found: list[dict[str, Any]] = self.request("GET", "/api/slots", query={"ring": ring})
+        return found
+
     # -- users and keys
 
     def users(self) -> Iterator[dict[str, Any]]:
@@ -254,6 +263,15 @@ class Client:
             self.request("DELETE", path)
         else:
             self.request("PUT", path, {"limit": limit})
+
+    def workers(self) -> Iterator[dict[str, Any]]:
+        """Workers that gave a sign of life within a day and did not sign off."""
+        return self.pages("/api/workers", {"page_size": 500})
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What is wrong now."""
+        found: list[dict[str, Any]] = self.request("GET", "/api/alerts")
+        return found
 
     def audit(self, subject: str | None = None) -> Iterator[dict[str, Any]]:
         """Who did what, newest first; a subject is such as `item:7`."""
