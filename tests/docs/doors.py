@@ -10,6 +10,9 @@ import inspect
 from typing import NamedTuple
 
 from duly import Duly
+from duly.apps.birthdays import Birthdays
+from duly.apps.catalog import Catalog
+from duly.apps.reminders import Reminders
 from tests.docs.pages import ROOT
 
 PAGE = ROOT / "docs" / "reference.md"
@@ -18,6 +21,10 @@ BEGIN, END = "<!-- doors: written by python -m tests.docs.doors -->\n", "<!-- en
 
 _VERBS = Duly("sqlite://").verbs
 NOUNS = {noun: type(value) for noun, value in vars(_VERBS).items() if noun != "ground"}
+
+
+# What the apps that come along put on an app: their verbs are all of their methods that are said below.
+OF_APPS = {"reminders": Reminders, "catalog": Catalog, "birthdays": Birthdays}
 
 
 class No(str):
@@ -37,6 +44,7 @@ def inner(reason: str) -> Doors:
 
 
 FLEET = No("a look over all owners, for whoever has the database")
+APPS = No("the client names no app; its `request` and `pages` reach the path")
 ACT = "POST /api/schedules/{schedule_id}/{act}"
 
 DOORS: dict[str, Doors] = {
@@ -100,6 +108,21 @@ DOORS: dict[str, Doors] = {
     "audit.note": inner("the line that every verb writes"),
     "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "alive"),
     "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
+    "reminders.schedule": Doors("reminders.schedule", "POST /api/reminders", APPS, "reminders add"),
+    "reminders.list": Doors("reminders.list", "GET /api/reminders", APPS, "reminders"),
+    "reminders.get": Doors("reminders.get", "GET /api/reminders/{reminder_id}", APPS, "reminders show"),
+    "reminders.edit": Doors("reminders.edit", "PATCH /api/items/{item_id}", "edit", "reminders edit"),
+    "reminders.cancel": Doors("reminders.cancel", "POST /api/items/{item_id}/cancel", "cancel", "reminders cancel"),
+    "reminders.retry": Doors("reminders.retry", "POST /api/items/{item_id}/retry", "retry", "reminders retry"),
+    "catalog.publish": Doors("catalog.publish", "POST /api/products", APPS, "products publish"),
+    "catalog.products": Doors("catalog.products", "GET /api/products", APPS, "products"),
+    "catalog.withdraw": Doors("catalog.withdraw", "DELETE /api/products/{sku}", APPS, "products withdraw"),
+    "catalog.reactivate": Doors("catalog.reactivate", ACT, "act_on_schedule", "products reactivate"),
+    "birthdays.add": Doors("birthdays.add", "POST /api/people", APPS, "people add"),
+    "birthdays.list": Doors("birthdays.list", "GET /api/people", APPS, "people"),
+    "birthdays.get": Doors("birthdays.get", "GET /api/people/{person}", APPS, "people show"),
+    "birthdays.change": Doors("birthdays.change", "PATCH /api/people/{person}", APPS, "people change"),
+    "birthdays.remove": Doors("birthdays.remove", "DELETE /api/people/{person}", APPS, "people remove"),
     "read.late": Doors("app.read.late", FLEET, FLEET, "late"),
     "read.stuck": Doors("app.read.stuck", FLEET, FLEET, "stuck"),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from duly.cli import main
 from duly.client import Client
 from duly.task import Task
 from duly.verbs.read import Read
-from tests.docs.doors import DOORS, NOUNS, PAGE, No, known, written
+from tests.docs.doors import DOORS, NOUNS, OF_APPS, PAGE, No, known, written
 from tests.web.test_matrix import DOCUMENT
 
 
@@ -22,7 +22,7 @@ def test_every_verb_says_by_which_doors_it_is_reached() -> None:
     assert known() <= set(DOORS), "say in tests/docs/doors.py by which doors, or why by none"
     for verb in DOORS:
         noun, _, name = verb.partition(".")
-        assert hasattr(NOUNS.get(noun, Read), name), f"there is no verb {verb}"
+        assert hasattr({"read": Read, **NOUNS, **OF_APPS}[noun], name), f"there is no verb {verb}"
 
 
 @pytest.mark.parametrize("verb", DOORS)
@@ -31,7 +31,7 @@ def test_the_doors_of_a_verb_are_there(verb: str, tmp_path: Path) -> None:
     if not isinstance(doors.python, No):
         root, _, path = doors.python.partition(".")
         app = Duly(f"sqlite:///{tmp_path}/duly.db")
-        assert callable(attrgetter(path)({"app": app, "task": Task}[root]))
+        assert callable(attrgetter(path)({"app": app, "task": Task, **OF_APPS}[root]))
         app.close()
     if not isinstance(doors.http, No):
         method, _, path = doors.http.partition(" ")

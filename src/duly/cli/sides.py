@@ -5,14 +5,21 @@ Both take and give the same values, so that a command is written once and its ou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeVar
 
 from duly.cli import options
 from duly.cli.here import Here
 from duly.cli.there import There, snake, translated
 
-__all__ = ["Here", "There", "side", "snake", "translating"]
+if TYPE_CHECKING:
+    from duly import Duly
+    from duly.client import Client
+
+T = TypeVar("T")
+
+__all__ = ["Here", "There", "chosen", "side", "snake"]
 
 
 @contextmanager
@@ -36,6 +43,18 @@ def side(spec: str | None = None, *, with_tasks: bool = False, makes: bool = Fal
     else:
         with options.opened(makes) as app:
             yield Here(app)
+
+
+@contextmanager
+def chosen(here: Callable[[Duly], T], there: Callable[[Client], T]) -> Iterator[T]:
+    """For commands of apps: what `here` makes of the database, or `there` of the service, as the command line chose."""
+    client = options.remote()
+    if client is None:
+        with options.opened() as app:
+            yield here(app)
+    else:
+        with client, translating():
+            yield there(client)
 
 
 @contextmanager
