@@ -129,6 +129,64 @@ class Client:
     def retry(self, item_id: int, at: datetime | str | None = None) -> None:
         self.request("POST", f"/api/items/{item_id}/retry", {"at": _text(at)} if at is not None else {})
 
+    def discard(self, item_id: int, reason: str = "") -> None:
+        """Take a failed item out of review for good."""
+        self.request("POST", f"/api/items/{item_id}/discard", {"reason": reason})
+
+    def edit(self, item_id: int, **fields: Any) -> Item:
+        """Change an item that waits or is in review: args as a whole, at, queue, rank, tries."""
+        return convert(self.request("PATCH", f"/api/items/{item_id}", _camel(fields)), Item)
+
+    # -- review, and acts on many items
+
+    def groups(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Failures in review that look alike, the largest groups first."""
+        return self.pages("/api/review", filters)
+
+    def group(self, group_id: str) -> dict[str, Any]:
+        """One group, with a sample's error and what people wrote about it."""
+        return self._told("GET", f"/api/review/{quote(group_id, safe='')}")
+
+    def write_note(self, group_id: str, text: str) -> dict[str, Any]:
+        return self._told("POST", f"/api/review/{quote(group_id, safe='')}/notes", {"text": text})
+
+    def canary(self, group_id: str) -> int:
+        """Try one of a group again, to see whether the cause is gone; returns which."""
+        (item_id,) = self._told("POST", f"/api/review/{quote(group_id, safe='')}/canary")["ids"]
+        return int(item_id)
+
+    def retry_group(self, group_id: str, rate: float | None = None) -> dict[str, Any]:
+        """Try all of a group again: so many a second, or all at once without a `rate`."""
+        return self.order("retry", {"state": "failed", "error_group": group_id}, rate=rate)
+
+    def discard_group(self, group_id: str, reason: str = "") -> dict[str, Any]:
+        """Take all of a group out of review for good."""
+        return self.order("discard", {"state": "failed", "error_group": group_id}, reason=reason)
+
+    def count(self, action: str, filter: Mapping[str, Any]) -> int:
+        """How many items an act would mean, up to a million; filters are state, task, queue, error_group."""
+        told = self._told("POST", "/api/bulk/count", {"action": action, "filter": _camel(filter)})
+        return int(told["count"])
+
+    def order(
+        self, action: str, filter: Mapping[str, Any], rate: float | None = None, reason: str = ""
+    ) -> dict[str, Any]:
+        """Have all items of a filter cancelled, retried (at so many a second) or discarded, as durable work."""
+        body = {"action": action, "filter": _camel(filter), "rate": rate, "reason": reason}
+        return self._told("POST", "/api/bulk", body)
+
+    def acts(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Acts on many items, newest first."""
+        return self.pages("/api/bulk", filters)
+
+    def act(self, act_id: int) -> dict[str, Any]:
+        """How far it is."""
+        return self._told("GET", f"/api/bulk/{act_id}")
+
+    def cancel_act(self, act_id: int) -> dict[str, Any]:
+        """Stop it where it stands; what was done stays done."""
+        return self._told("POST", f"/api/bulk/{act_id}/cancel")
+
     # -- schedules
 
     def schedule(
@@ -155,7 +213,69 @@ class Client:
     def remove_schedule(self, schedule_id: int) -> None:
         self.request("DELETE", f"/api/schedules/{schedule_id}")
 
+    def preview(self, rule: str, zone: str = "UTC", n: int = 5) -> dict[str, Any]:
+        """What a rule means, in words and in its next times."""
+        return self._told("POST", "/api/schedules/preview", {"rule": rule, "zone": zone, "n": n})
+
+    def slots(self, ring: str | None = None) -> list[dict[str, Any]]:
+        """The load of each slot: its active members."""
+        found: list[dict[str, Any]] = self.request("GET", "/api/slots", query={"ring": ring})
+        return found
+
+    # -- users and keys
+
+    def users(self) -> Iterator[dict[str, Any]]:
+        """The people and programs that may come in."""
+        return self.pages("/api/users", {"page_size": 500})
+
+    def user(self, user_id: str) -> dict[str, Any]:
+        return self._told("GET", f"/api/users/{quote(user_id, safe='')}")
+
+    def create_user(self, user_id: str, role: str = "user", password: str | None = None) -> dict[str, Any]:
+        """A new person or program; without a password it comes in by keys only."""
+        return self._told("POST", "/api/users", {"id": user_id, "role": role, "password": password})
+
+    def change_user(self, user_id: str, **fields: Any) -> dict[str, Any]:
+        """Another role or password, or disabled=True to shut them out."""
+        return self._told("PATCH", f"/api/users/{quote(user_id, safe='')}", _camel(fields))
+
+    def keys(self, user_id: str | None = None) -> Iterator[dict[str, Any]]:
+        """API keys without their secrets: of this user, or of all whose keys you may see."""
+        return self.pages("/api/keys", {"user_id": user_id, "page_size": 500})
+
+    def make_key(self, name: str, **options: Any) -> dict[str, Any]:
+        """A new key, with its `secret`, which nobody can show again; options are user_id, scopes, expires_at."""
+        return self._told("POST", "/api/keys", {"name": name, **_camel(options)})
+
+    def revoke_key(self, key_id: str) -> dict[str, Any]:
+        return self._told("DELETE", f"/api/keys/{quote(key_id, safe='')}")
+
     # -- the rest
+
+    def limits(self) -> Iterator[dict[str, Any]]:
+        """What limits have counted, and what a person set in place of the code's values."""
+        return self.pages("/api/limits", {"page_size": 500})
+
+    def set_limit(self, name: str, limit: str | None) -> None:
+        """Allow so much from now on: `2/1m`, `4`, or None for what the code says."""
+        path = f"/api/limits/{quote(name, safe='')}"
+        if limit is None:
+            self.request("DELETE", path)
+        else:
+            self.request("PUT", path, {"limit": limit})
+
+    def workers(self) -> Iterator[dict[str, Any]]:
+        """Workers that gave a sign of life within a day and did not sign off."""
+        return self.pages("/api/workers", {"page_size": 500})
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What is wrong now."""
+        found: list[dict[str, Any]] = self.request("GET", "/api/alerts")
+        return found
+
+    def audit(self, subject: str | None = None) -> Iterator[dict[str, Any]]:
+        """Who did what, newest first; a subject is such as `item:7`."""
+        return self.pages("/api/audit", {"subject": subject})
 
     def queues(self) -> list[dict[str, Any]]:
         return list(self.pages("/api/queues", {"page_size": 500}))
@@ -171,6 +291,10 @@ class Client:
     def me(self) -> dict[str, Any]:
         found: dict[str, Any] = self.request("GET", "/api/me")
         return found
+
+    def _told(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        told: dict[str, Any] = self.request(method, path, body)
+        return told
 
     def pages(self, path: str, filters: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """All rows of a list, a page at a time."""

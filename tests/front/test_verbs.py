@@ -125,6 +125,17 @@ def test_arguments_that_choose_the_queue_move_the_item(app: Duly) -> None:
     assert app.edit(item_id, args={"to": "bob"}).queue == "mail/bob"
 
 
+def test_arguments_that_say_the_same_in_another_order_are_no_difference(app: Duly) -> None:
+    item_id = app.put("ring", phone="+1", n=2, at=AT).id
+    with app.store.transaction() as connection:
+        mark = "%s" if app.store.url.startswith("postgres") else "?"
+        text = '{"n": 2, "phone": "+1"}'
+        connection.execute(f"update duly_item set args = {mark} where id = {mark}", (text, item_id))
+    app.edit(item_id, args={"phone": "+1", "n": 2}, rank=4)
+    (line,) = app.verbs.audit.page(f"item:{item_id}")
+    assert codec.decode(line.details) == {"rank": [0, 4]}
+
+
 @pytest.mark.parametrize("wrong", [{"queue": "\x00"}, {"rank": 101}, {"tries": 0}, {"at": "soon"}, {"args": {"x": 1}}])
 def test_what_an_item_cannot_be_is_refused(app: Duly, wrong: dict[str, Any]) -> None:
     item_id = app.put("ring", phone="+1", at=AT).id

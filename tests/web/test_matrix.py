@@ -181,6 +181,7 @@ RECIPES: dict[str, Recipe] = {
     "cancel_act": Recipe(path(act_id=act)),
     # the apps' own
     "schedule_reminder": Recipe(body({"phone": "+385 1 234", "message": MARK, "at": LATER}), **for_all(201)),
+    "list_reminders": Recipe(everything, **LIST),
     "show_reminder": Recipe(path(reminder_id=reminder)),
     "list_messages": Recipe(everything, **LIST),
     "show_message": Recipe(path(item_id=message), owner=404),
@@ -190,6 +191,7 @@ RECIPES: dict[str, Recipe] = {
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
     "add_person": Recipe(body(PERSON), **for_all(201)),
+    "list_people": Recipe(everything, **LIST),
     "show_person": Recipe(path(person=person), whose={"userId": "ana"}),
     "change_person": Recipe(body({"zone": "Asia/Tokyo"}, person=person), whose={"userId": "ana"}),
     "remove_person": Recipe(path(person=person), owner=204, admin=204, whose={"userId": "ana"}),

@@ -13,10 +13,11 @@ import click
 from duly import __version__
 from duly.cli.care import migrate, settings
 from duly.cli.doctor import doctor
-from duly.cli.items import cancel, items, retry, show
+from duly.cli.items import cancel, discard, edit, items, retry, show
 from duly.cli.put import put
 from duly.cli.queues import queues
-from duly.cli.reports import alerts, alive, late, stuck
+from duly.cli.reports import alerts, alive, audit, late, stuck
+from duly.cli.review import acts, review
 from duly.cli.run import up, worker
 from duly.cli.schedules import limits, schedules, slots
 from duly.cli.serve import serve
@@ -75,7 +76,7 @@ def main() -> None:
 
 
 for command in (
-    up, worker, serve, migrate, put, items, show, retry, cancel, queues, schedules, slots, limits, late, stuck, alerts,
-    alive, simulate, users, keys, doctor, settings,
+    up, worker, serve, migrate, put, items, show, retry, cancel, edit, discard, review, acts, queues, schedules, slots,
+    limits, late, stuck, alerts, alive, audit, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

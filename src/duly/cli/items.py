@@ -1,13 +1,17 @@
-"""`duly items`, `show`, `retry`, `cancel`: look at items and look after them. No app is needed for that."""
+"""`duly items`, `show`, `retry`, `cancel`, `discard`, `edit`: look at items and look after them.
+
+No app is needed for that, but to check other arguments.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from duly.cli import options
+from duly.errors import InputError
 from duly.model import STATES
 
 if TYPE_CHECKING:
@@ -196,14 +200,75 @@ def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool
 @options.as_json
 def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
     """Cancel waiting and running items; a running handler is stopped within a second."""
-    from duly.cli import words
     from duly.cli.sides import side
 
     with side() as there:
         there.cancel(*ids, reason=reason)
         rows = {item_id: there.item(item_id) for item_id in ids}
+    _print_ends(rows, as_json, "cancelled")
+
+
+@click.command(short_help="Take failed items out of review for good.")
+@ids
+@click.option("--reason", default="", help="Kept in the audit log.")
+@options.database_url
+@options.service
+@options.as_json
+def discard(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
+    """Take failed items out of review for good."""
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.discard(*ids, reason=reason)
+        rows = {item_id: there.item(item_id) for item_id in ids}
+    _print_ends(rows, as_json, "discarded")
+
+
+def _print_ends(rows: dict[int, Row | None], as_json: bool, done: str) -> None:
+    from duly.cli import words
+
     if as_json:
         words.print_json([row or {"id": item_id} for item_id, row in rows.items()])
         return
     for item_id, row in rows.items():
-        click.echo(f"item {item_id}" + (f" of {row.task}: {row.state}" if row else ": cancelled"))
+        click.echo(f"item {item_id}" + (f" of {row.task}: {row.state}" if row else f": {done}"))
+
+
+@click.command(short_help="Change an item that waits or is in review.")
+@click.argument("item_id", type=int, metavar="ID")
+@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--args", "text", metavar="JSON", help="All arguments as one JSON object, in place of NAME=VALUE.")
+@options.at
+@click.option("--queue", help="Another queue to wait in.")
+@click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
+@click.option("--tries", type=int, metavar="N", help="Tries in all.")
+@options.app
+@options.database_url
+@options.service
+@options.as_json
+@options.in_utc
+def edit(
+    item_id: int, pairs: tuple[str, ...], text: str | None, spec: str | None, as_json: bool, in_utc: bool, **said: Any
+) -> None:
+    """Change an item that waits or is in review: arguments, time, queue, rank or tries.
+
+    Arguments that are not named stay as they are. To change arguments on a database, --app must say what has the task.
+    """
+    from duly.cli import words
+    from duly.cli.put import fitting, json_object, named_pairs
+    from duly.cli.sides import side
+
+    fields = {name: value for name, value in said.items() if value is not None}
+    if not fields and not pairs and text is None:
+        raise InputError("edit", "say what: NAME=VALUE, --args, --at, --queue, --rank or --tries")
+    with side(spec, with_tasks=bool(pairs) or text is not None) as there:
+        if pairs or text is not None:
+            known = there.story(item_id).item.args if text is None else json_object(text)
+            row: Row = fitting(lambda **read: there.edit(item_id, args={**known, **read}, **fields), named_pairs(pairs))
+        else:
+            row = there.edit(item_id, **fields)
+        now = there.now()
+    if as_json:
+        words.print_json(row)
+    else:
+        click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}, queue {row.queue}")

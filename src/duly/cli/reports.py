@@ -87,6 +87,32 @@ def alerts(as_json: bool) -> None:
         click.echo("nothing is wrong")
 
 
+@click.command(short_help="Who did what.")
+@click.option("--subject", metavar="KIND:ID", help="Only what was done to this, such as item:7 or queue:mail.")
+@click.option("--limit", "most", type=click.IntRange(1, 500), default=20, show_default=True)
+@options.database_url
+@options.service
+@options.as_json
+@options.in_utc
+def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
+    """The audit log: who did what to what, newest first."""
+    from duly import codec
+    from duly.cli import words
+    from duly.cli.sides import side
+
+    with side() as there:
+        found, now = there.audit(subject, most), there.now()
+    lines = [{name: getattr(each, name) for name in each.__struct_fields__} for each in found]
+    if as_json:
+        words.print_json([{**line, "details": codec.decode(line["details"])} for line in lines])
+        return
+    for each in found:
+        when = words.short(each.at, now, in_utc)
+        click.echo(f"{when} {each.actor} {each.action} {each.subject} {words.cut(each.details.decode(), 200)}")
+    if not found:
+        click.echo("nothing was done yet")
+
+
 @click.command(short_help="Whether any worker is alive: a dead-man's switch.")
 @click.option(
     "--max-age", default="5m", show_default=True, metavar="TIME", help="The oldest sign of life that will do."

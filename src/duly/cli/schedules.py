@@ -236,6 +236,7 @@ def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
 
 @click.group(invoke_without_command=True, short_help="Show and change limits while everything runs.")
 @options.database_url
+@options.service
 @options.as_json
 @click.pass_context
 def limits(ctx: click.Context, as_json: bool) -> None:
@@ -243,9 +244,10 @@ def limits(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        found, now = app.read.limits(), app.clock.now()
+    with side() as there:
+        found, now = there.limits(), there.now()
     if as_json:
         words.print_json(found)
         return
@@ -268,20 +270,26 @@ def limits(ctx: click.Context, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("limit", metavar="N[/PERIOD]")
 @options.database_url
+@options.service
 def set_limit(name: str, limit: str) -> None:
     """Allow 2/1m (calls in any minute) or 4 (at the same time) from now on, over the whole fleet."""
-    with options.opened() as app:
-        app.verbs.limits.set(options.who(), name, limit)
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.set_limit(name, limit)
     click.echo(f"{name}: {limit}")
 
 
 @limits.command(name="clear")
 @click.argument("name")
 @options.database_url
+@options.service
 def clear_limit(name: str) -> None:
     """What the code says counts again."""
-    with options.opened() as app:
-        app.verbs.limits.set(options.who(), name, None)
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.set_limit(name, None)
     click.echo(f"{name}: as in the code")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -14,10 +13,7 @@ from duly.errors import InputError
 from duly.verbs.who import SCOPES
 
 if TYPE_CHECKING:
-    from duly import Duly
-    from duly.shown import KeyInfo, Role, User
-
-PAGE = 500
+    from duly.shown import KeyInfo, Role
 
 name = click.argument("name")
 password_stdin = click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
@@ -25,6 +21,7 @@ password_stdin = click.option("--password-stdin", is_flag=True, help="Read the p
 
 @click.group(invoke_without_command=True, short_help="List, add and change who may use the service.")
 @options.database_url
+@options.service
 @options.as_json
 @options.in_utc
 @click.pass_context
@@ -33,9 +30,10 @@ def users(ctx: click.Context, as_json: bool, in_utc: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        found, now = list(_users(app)), app.clock.now()
+    with side() as there:
+        found, now = list(there.users()), there.now()
     if as_json:
         words.print_json(found)
         return
@@ -55,26 +53,21 @@ def users(ctx: click.Context, as_json: bool, in_utc: bool) -> None:
     words.console().print(words.table("user", "role", "comes in by", "since", "", rows=rows))
 
 
-def _users(app: Duly) -> Iterator[User]:
-    after = ""
-    while found := app.verbs.users.page(options.who(), after, PAGE):
-        yield from found
-        after = found[-1].id
-
-
 @users.command(name="add")
 @name
 @click.option("--admin", is_flag=True, help="May see and do everything, for everyone.")
 @password_stdin
 @options.database_url
+@options.service
 @options.as_json
 def add_user(name: str, admin: bool, password_stdin: bool, as_json: bool) -> None:
     """Let someone in. On a terminal a password is asked for; without one they come in by keys only."""
     from duly.cli import words
+    from duly.cli.sides import side
 
     password = _password(password_stdin, is_required=False)
-    with options.opened(makes=True) as app:
-        user = app.verbs.users.create(options.who(), name, "admin" if admin else "user", password)
+    with side(makes=True) as there:
+        user = there.create_user(name, "admin" if admin else "user", password)
     if as_json:
         words.print_json(user)
         return
@@ -84,20 +77,26 @@ def add_user(name: str, admin: bool, password_stdin: bool, as_json: bool) -> Non
 @users.command(name="disable")
 @name
 @options.database_url
+@options.service
 def disable_user(name: str) -> None:
     """Shut someone out: sessions end at once, keys open nothing until they are enabled again."""
-    with options.opened() as app:
-        app.verbs.users.change(options.who(), name, is_disabled=True)
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.change_user(name, disabled=True)
     click.echo(f"{name} is shut out: `duly users enable {name}` lets them in again")
 
 
 @users.command(name="enable")
 @name
 @options.database_url
+@options.service
 def enable_user(name: str) -> None:
     """Let someone in again."""
-    with options.opened() as app:
-        app.verbs.users.change(options.who(), name, is_disabled=False)
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.change_user(name, disabled=False)
     click.echo(f"{name} may come in")
 
 
@@ -105,11 +104,14 @@ def enable_user(name: str) -> None:
 @name
 @password_stdin
 @options.database_url
+@options.service
 def set_password(name: str, password_stdin: bool) -> None:
     """Give someone another password; their sessions end."""
-    with options.opened() as app:
-        app.verbs.users.get(options.who(), name)  # before anybody types anything
-        app.verbs.users.change(options.who(), name, password=_password(password_stdin, is_required=True))
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.user(name)  # before anybody types anything
+        there.change_user(name, password=_password(password_stdin, is_required=True))
     click.echo(f"{name} has a new password")
 
 
@@ -117,10 +119,13 @@ def set_password(name: str, password_stdin: bool) -> None:
 @name
 @click.argument("role", type=click.Choice(["user", "admin"]))
 @options.database_url
+@options.service
 def set_role(name: str, role: Role) -> None:
     """Make someone a user or an admin."""
-    with options.opened() as app:
-        app.verbs.users.change(options.who(), name, role=role)
+    from duly.cli.sides import side
+
+    with side() as there:
+        there.change_user(name, role=role)
     click.echo(f"{name} is {_a(role)}")
 
 
@@ -147,6 +152,7 @@ def _password(from_stdin: bool, is_required: bool) -> str | None:
 @click.group(invoke_without_command=True, short_help="List, make and revoke API keys.")
 @click.option("--user", help="Only those of this user.")
 @options.database_url
+@options.service
 @options.as_json
 @click.pass_context
 def keys(ctx: click.Context, user: str | None, as_json: bool) -> None:
@@ -154,9 +160,10 @@ def keys(ctx: click.Context, user: str | None, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
     from duly.cli import words
+    from duly.cli.sides import side
 
-    with options.opened() as app:
-        found, now = list(_keys(app, user)), app.clock.now()
+    with side() as there:
+        found, now = list(there.keys(user)), there.now()
     if as_json:
         words.print_json(found)
         return
@@ -185,15 +192,6 @@ def keys(ctx: click.Context, user: str | None, as_json: bool) -> None:
     words.console().print(words.table("key", "user", "name", "scopes", "used", "", rows=rows))
 
 
-def _keys(app: Duly, user: str | None) -> Iterator[KeyInfo]:
-    if user is not None:
-        app.verbs.users.get(options.who(), user)
-    after = ""
-    while found := app.verbs.users.keys(options.who(), user, after, PAGE):
-        yield from found
-        after = found[-1].id
-
-
 @keys.command(name="add")
 @click.argument("user")
 @click.option("--name", required=True, help="What it is for.")
@@ -203,20 +201,22 @@ def _keys(app: Duly, user: str | None) -> Iterator[KeyInfo]:
 )  # fmt: skip
 @click.option("--expires", metavar="TIME", help="After how long it opens nothing, such as 90d.")
 @options.database_url
+@options.service
 @options.as_json
 def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, as_json: bool) -> None:
     """Make a key. Its secret is printed this once, alone on standard output."""
     from duly.cli import words
+    from duly.cli.sides import side
 
     length = options.span(expires, "expires")
-    with options.opened() as app:
+    with side() as there:
         ends = None
         if length is not None:
             length = length if isinstance(length, timedelta) else timedelta(seconds=length)
             if length <= timedelta():
                 raise InputError("expires", f"must be later than now, got {expires!r}")
-            ends = app.clock.now() + length
-        made, secret = app.verbs.users.make_key(options.who(), user, name, scopes, ends)
+            ends = there.now() + length
+        made, secret = there.make_key(user, name, scopes, ends)
     if as_json:
         words.print_json({**{field: getattr(made, field) for field in made.__struct_fields__}, "secret": secret})
         return
@@ -227,8 +227,11 @@ def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, 
 @keys.command(name="revoke")
 @click.argument("key_id", metavar="ID")
 @options.database_url
+@options.service
 def revoke_key(key_id: str) -> None:
     """Make a key open nothing any more."""
-    with options.opened() as app:
-        key = app.verbs.users.revoke_key(options.who(), key_id)
+    from duly.cli.sides import side
+
+    with side() as there:
+        key = there.revoke_key(key_id)
     click.echo(f"key {key.id} of {key.user_id} is revoked")

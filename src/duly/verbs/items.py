@@ -168,14 +168,13 @@ class Items:
     def _difference(
         self, before: Mapping[str, Any], after: Mapping[str, Any], details: Mapping[str, Any] | None
     ) -> dict[str, Any]:
-        changed = [name for name in before if before[name] != after[name]]
-        difference = {name: [before[name], after[name]] for name in changed}
-        if "args" in difference and details is None:
-            masked = self._ground.masks.masked
-            difference["args"] = [masked(codec.shown(args)) for args in difference["args"]]
-        else:
-            difference.pop("args", None)
-        return {**difference, **(details or {})}
+        difference = {name: [before[name], after[name]] for name in before if before[name] != after[name]}
+        args = [codec.shown(each) for each in difference.pop("args", ())]
+        if details is None:
+            # The same may be written in another way.
+            is_other = bool(args) and args[0] != args[1]
+            details = {"args": [self._ground.masks.masked(each) for each in args]} if is_other else {}
+        return {**difference, **details}
 
     def _decide_all(
         self,

@@ -102,14 +102,15 @@ class Schedules(Timetable):
         """Make the row what this says, whether it is there already or not."""
         self._check_ring(new)
         planned = _planned(new, self._ground.now())
-        with self._ground.joining(connection) as connection:
-            ((schedule_id, is_fresh),) = self._ground.store.enroll([planned], self._seat, connection)
+        with self._ground.joining(connection) as own:
+            ((schedule_id, is_fresh),) = self._ground.store.enroll([planned], self._seat, own)
             if is_fresh:
                 about = {"task": new.task, "key": who.unscoped(new.key)}
-                self._audit.note(who, "schedule.created", f"schedule:{schedule_id}", about, connection)
-            else:
-                self._overwrite(who, schedule_id, new, connection)
-            return self.get(schedule_id, connection)
+                self._audit.note(who, "schedule.created", f"schedule:{schedule_id}", about, own)
+                return self.get(schedule_id, own)
+        # After the seats of its ring are free again: whoever changes schedules locks those first.
+        self._overwrite(who, schedule_id, new, connection)
+        return self.get(schedule_id, connection)
 
     def _overwrite(self, who: Principal, schedule_id: int, new: NewSchedule, connection: Any) -> None:
         # Code may have a key that looks like one of theirs.

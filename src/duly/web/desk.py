@@ -43,12 +43,6 @@ class Desk:
         """Made when they are first needed: a service may start before its database is there."""
         return Cursors(self.app.verbs.service.secret("cursors"))
 
-    def note(
-        self, principal: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
-    ) -> None:
-        """A line of the audit log; with a connection, if and only if its transaction commits."""
-        self.app.verbs.audit.note(principal, action, subject, details, connection)
-
     # -- what comes in
 
     def task(self, name: str) -> Task[..., Any]:

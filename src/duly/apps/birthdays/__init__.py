@@ -28,6 +28,7 @@ The year of birth is not kept: nothing needs it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duly import Duly
@@ -38,6 +39,7 @@ from duly.plugin import Plugin, Simulated
 from duly.task import Task
 
 if TYPE_CHECKING:
+    import click
     from fastapi import APIRouter
 
     app: Duly
@@ -53,12 +55,19 @@ def _router() -> APIRouter:
     return router
 
 
+def _commands() -> Sequence[click.Command]:
+    from duly.apps.birthdays.commands import people
+
+    return (people,)
+
+
 plugin = Plugin(
     name="birthdays",
     doc="Birthday messages at nine in the morning of each person's own time.",
     settings=Settings,
     install=install,
     router=_router,
+    commands=_commands,
     checks=checks,
     views=("duly_events",),
     simulation=Simulated(noun="people", count=10_000, fill=simulated),

@@ -71,12 +71,17 @@ class Birthdays:
         leap: Leap = "feb28",
         *,
         owner: str | None = None,
+        actor: str = "local",
         connection: Any = None,
     ) -> Person:
         """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Adding twice is adding once."""
         row = self._row(person_id, first_name, last_name, birthday, zone, leap, owner)
-        is_new = self.app.verbs.schedules.create_many(self.task, None, [row], owner, connection)
-        person = self._find(person_id, owner, connection)[1]
+        verbs = self.app.verbs
+        with verbs.ground.joining(connection) as connection:
+            is_new = verbs.schedules.create_many(self.task, None, [row], owner, connection)
+            person = self._find(person_id, owner, connection)[1]
+            if is_new:
+                verbs.audit.note(local(actor), "person.added", f"person:{person_id}", {}, connection)
         if not is_new and _told(person) != (first_name, last_name, *_rule_words(row["rule"]), zone):
             raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
         return person
@@ -111,6 +116,10 @@ class Birthdays:
     def remove(self, person_id: str, *, actor: str = "local", owner: str | None = None) -> None:
         """No more greetings; one that waits is cancelled."""
         self.app.verbs.schedules.remove(local(actor), self._find(person_id, owner)[0].id)
+
+    def seen(self, schedule: Schedule) -> Person:
+        """The person that a schedule is about."""
+        return _person(schedule)
 
     def get(self, person_id: str, owner: str | None = None) -> Person:
         return self._find(person_id, owner)[1]

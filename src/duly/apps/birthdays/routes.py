@@ -12,7 +12,7 @@ from duly.errors import InputError
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, IdempotencyKey, serving, values
-from duly.web.schemas import Name
+from duly.web.schemas import After, Name, Page, PageSize
 
 router = APIRouter(tags=["apps"])
 
@@ -32,11 +32,22 @@ def add_person(
 
     def act(connection: Any) -> tuple[int, Any]:
         given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
-        person = birthdays.add(*given, owner=principal.owner, connection=connection)
-        desk.note(principal, "person.added", f"person:{new.id}", {}, connection)
+        person = birthdays.add(*given, owner=principal.owner, actor=principal.user_id, connection=connection)
         return 201, PersonOut.model_validate(person)
 
     return desk.once(principal, idempotency_key, request, new, act)
+
+
+@router.get("/api/people", response_model=Page[PersonOut])
+def list_people(
+    desk: At, birthdays: Here, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
+) -> Any:
+    """The people that are yours, in the order in which they were added."""
+    owner = owner_for(principal, user_id)
+    bound = ["people", owner]
+    place = desk.cursors.read(after, bound) or 0
+    rows = desk.app.schedules.owned(owner, task=birthdays.task.name, after=place, most=page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(values(birthdays.seen(row))))
 
 
 @router.get("/api/people/{person:path}", response_model=PersonStoryOut)

@@ -70,9 +70,9 @@ def _router() -> APIRouter:
 
 
 def _commands() -> Sequence[click.Command]:
-    from duly.apps.catalog.commands import plan
+    from duly.apps.catalog.commands import plan, products
 
-    return (plan,)
+    return (plan, products)
 
 
 plugin = Plugin(

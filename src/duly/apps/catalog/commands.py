@@ -1,15 +1,22 @@
-"""`duly plan`: what a catalog costs."""
+"""`duly products`: publish and withdraw them, on a database or through a service; `duly plan`: what a catalog costs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from duly.cli import options
+from duly.errors import InputError, ItemNotFound
 
 if TYPE_CHECKING:
+    from duly import Duly
+    from duly.apps.catalog import Product
     from duly.apps.catalog.capacity import Plan
+    from duly.client import Client
 
 
 @click.command(short_help="What a catalog of so many products costs in calls and minutes.")
@@ -40,3 +47,138 @@ def _print_plan(made: Plan) -> None:
         if isinstance(value, float):
             value = f"{value:,.1f}"
         click.echo(f"{name.replace('_', ' '):28} {words.cut(str(value), 90)}")
+
+
+class _Here:
+    """On the database that the settings name. A product is somebody's, so they have to be named."""
+
+    def __init__(self, app: Duly) -> None:
+        from duly.apps.catalog import catalog_on
+
+        self._catalog = catalog_on(app)
+
+    def page(self, user: str | None, most: int) -> Iterable[Product]:
+        return self._catalog.products(user_id=user, most=most)
+
+    def publish(self, user: str | None, sku: str) -> Product:
+        return self._catalog.publish(_named(user), sku, actor=options.who().user_id)
+
+    def withdraw(self, user: str | None, sku: str) -> None:
+        self._catalog.withdraw(_named(user), sku, actor=options.who().user_id)
+
+    def reactivate(self, user: str | None, sku: str) -> Product:
+        return self._catalog.reactivate(_named(user), sku, actor=options.who().user_id)
+
+
+class _There:
+    """Through a service. Whoever is not named is the one whose key it is."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def page(self, user: str | None, most: int) -> Iterable[Product]:
+        rows = self._client.pages("/api/products", {"page_size": min(most, 500)})
+        found = (_read(each) for each in rows)
+        return islice((each for each in found if user in (None, each.user_id)), most)
+
+    def publish(self, user: str | None, sku: str) -> Product:
+        return _read(self._client.request("POST", "/api/products", {"sku": sku, "userId": user}))
+
+    def withdraw(self, user: str | None, sku: str) -> None:
+        self._client.request("DELETE", f"/api/products/{quote(sku, safe='')}", query={"userId": user})
+
+    def reactivate(self, user: str | None, sku: str) -> Product:
+        for each in self.page(user, 1_000_000):
+            if each.sku == sku:
+                self._client.act_on_schedule(each.id, "reactivate")
+                return each
+        raise ItemNotFound(f"there is no product {sku!r:.80}")
+
+
+def _named(user: str | None) -> str:
+    if user is None:
+        raise InputError("user", "say whose product it is: --user NAME")
+    return user
+
+
+def _read(told: dict[str, Any]) -> Product:
+    from msgspec import convert
+
+    from duly.apps.catalog import Product
+    from duly.cli.sides import snake
+
+    return convert(snake(told), Product)
+
+
+def _side() -> Any:
+    from duly.cli.sides import chosen
+
+    return chosen(_Here, _There)
+
+
+whose = click.option("--user", metavar="NAME", help="Whose product.")
+
+
+@click.group(invoke_without_command=True, short_help="Products of the catalog: list, publish, withdraw.")
+@whose
+@click.option("--limit", "most", type=click.IntRange(1, 1_000), default=20, show_default=True)
+@options.database_url
+@options.service
+@options.as_json
+@click.pass_context
+def products(ctx: click.Context, user: str | None, most: int, as_json: bool) -> None:
+    """List products with how their syncs went."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from duly.cli import words
+
+    with _side() as place:
+        found: list[Product] = list(place.page(user, most))
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("there are no products")
+    for each in found:
+        click.echo(_line(each))
+
+
+def _line(each: Product) -> str:
+    state = each.sync_status if each.is_active else "deactivated"
+    return f"{each.user_id} {each.sku}: slot {each.hour_bucket}, {state}, {each.consecutive_failures} failures in a row"
+
+
+@products.command()
+@click.argument("sku")
+@whose
+@options.database_url
+@options.service
+def publish(sku: str, user: str | None) -> None:
+    """Sync a product every day; publishing twice is publishing once."""
+    with _side() as place:
+        made = place.publish(user, sku)
+    click.echo(_line(made))
+
+
+@products.command()
+@click.argument("sku")
+@whose
+@options.database_url
+@options.service
+def withdraw(sku: str, user: str | None) -> None:
+    """Sync it no more; what waits of it is cancelled."""
+    with _side() as place:
+        place.withdraw(user, sku)
+    click.echo(f"{sku} is withdrawn")
+
+
+@products.command()
+@click.argument("sku")
+@whose
+@options.database_url
+@options.service
+def reactivate(sku: str, user: str | None) -> None:
+    """Try a product again that was deactivated after failures in a row."""
+    with _side() as place:
+        place.reactivate(user, sku)
+    click.echo(f"{sku} is reactivated")

@@ -67,10 +67,19 @@ class Catalog:
         self.rule = Slots(settings.hour_buckets)
         self.ask = ask
 
-    def publish(self, user_id: str, sku: str, owner: str | None = None, connection: Any = None) -> Product:
+    def publish(
+        self, user_id: str, sku: str, owner: str | None = None, connection: Any = None, actor: str = "local"
+    ) -> Product:
         """Sync this product every day, at the hour that has the fewest; publishing twice is publishing once."""
-        self.app.verbs.schedules.create_many(self.task, self.rule, [self._row(user_id, sku)], owner, connection)
-        return self.product(user_id, sku, connection)
+        verbs = self.app.verbs
+        with verbs.ground.joining(connection) as connection:
+            row = self._row(user_id, sku)
+            is_new = verbs.schedules.create_many(self.task, self.rule, [row], owner, connection)
+            product = self.product(user_id, sku, connection)
+            if is_new:
+                about = f"schedule:{product.id}", {"sku": sku}
+                verbs.audit.note(local(actor), "product.published", *about, connection)
+        return product
 
     def publish_many(self, rows: Iterable[Mapping[str, str]]) -> int:
         """Any number, each with its user_id and sku; returns how many are new. A bad row stops all of them."""

@@ -40,9 +40,9 @@ def publish_product(
 
     def act(connection: Any) -> tuple[int, Any]:
         user_id = _whose(principal, new.user_id)
-        product = catalog.publish(user_id, new.sku, None if principal.owner is None else user_id, connection)
+        owner = None if principal.owner is None else user_id
+        product = catalog.publish(user_id, new.sku, owner, connection, principal.user_id)
         _check_owner(desk, principal, product.id, new.sku, connection)
-        desk.note(principal, "product.published", f"schedule:{product.id}", {"sku": new.sku}, connection)
         return 201, ProductOut.model_validate(product)
 
     return desk.once(principal, idempotency_key, request, new, act)

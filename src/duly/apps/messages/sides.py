@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import islice
 from typing import Any, Protocol
 
 from duly.apps.messages import message_retry_on
 from duly.apps.messages.review import Act
 from duly.cli import options
-from duly.cli.sides import snake, translating
+from duly.cli.sides import chosen, snake
 
 
 class Side(Protocol):
@@ -76,13 +75,6 @@ class _There:
         self._client.request("POST", f"/api/items/{item_id}/{'retry' if act == 'expedite' else act}")
 
 
-@contextmanager
-def side() -> Iterator[Side]:
+def side() -> AbstractContextManager[Side]:
     """The one that the command line asks for."""
-    client = options.remote()
-    if client is None:
-        with options.opened() as app:
-            yield _Here(app)
-        return
-    with client, translating():
-        yield _There(client)
+    return chosen(_Here, _There)

@@ -25,6 +25,7 @@ This is the scheduler of "Advanced Scheduler Patterns", better in four ways:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duly import Duly
@@ -35,6 +36,7 @@ from duly.plugin import Plugin
 from duly.task import Task
 
 if TYPE_CHECKING:
+    import click
     from fastapi import APIRouter
 
     app: Duly
@@ -50,12 +52,19 @@ def _router() -> APIRouter:
     return router
 
 
+def _commands() -> Sequence[click.Command]:
+    from duly.apps.reminders.commands import reminders
+
+    return (reminders,)
+
+
 plugin = Plugin(
     name="reminders",
     doc="Reminders that become phone calls.",
     settings=Settings,
     install=install,
     router=_router,
+    commands=_commands,
     checks=checks,
     views=("duly_reminders",),
 )

@@ -18,6 +18,7 @@ from duly.model import NewItem, State
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
 from duly.shown import Row, Try
 from duly.task import Task
+from duly.verbs import LOCAL, Principal
 
 log = logging.getLogger("duly.reminders")
 
@@ -31,7 +32,7 @@ Name = Annotated[str, Meta(max_length=200)]
 
 Status = Literal["scheduled", "processing", "completed", "pending_retry", "failed", "cancelled"]
 
-_STATES: dict[Status, State] = {
+STATES: dict[Status, State] = {
     "scheduled": "waiting",
     "pending_retry": "waiting",
     "processing": "running",
@@ -109,26 +110,44 @@ class Reminders:
         story = self.app.read.story(reminder_id)
         if story.item.task != self.task.name:
             raise ItemNotFound(f"there is no reminder {reminder_id}")
-        return self._seen(story.item, story.tries)
+        return self.seen(story.item, story.tries)
 
     def list(self, status: Status | None = None, most: int = 100) -> tuple[Reminder, ...]:
         """Newest first, without their attempts."""
-        if status is not None and status not in _STATES:
+        if status is not None and status not in STATES:
             raise InputError("status", f"must be one of {', '.join(get_args(Status))}, got {status!r:.40}")
-        rows = self.app.read.pages(task=self.task.name, state=_STATES[status] if status else None)
-        return tuple(islice((self._seen(row) for row in rows if status in (None, status_of(row))), most))
+        rows = self.app.read.pages(task=self.task.name, state=STATES[status] if status else None)
+        return tuple(islice((self.seen(row) for row in rows if status in (None, status_of(row))), most))
 
-    def cancel(self, reminder_id: int) -> Reminder:
+    def edit(
+        self,
+        reminder_id: int,
+        *,
+        at: datetime | str | None = None,
+        phone: str | None = None,
+        message: str | None = None,
+        name: str | None = None,
+        who: Principal = LOCAL,
+    ) -> Reminder:
+        """Another time, phone or message for a reminder that waits or has failed."""
+        self.get(reminder_id)
+        given = {"phone": phone and phone.replace(" ", ""), "message": message, "name": name}
+        said = {field: value for field, value in given.items() if value is not None}
+        self.app.verbs.items.edit(who, reminder_id, at=at, args=(lambda row: {**row.args, **said}) if said else None)
+        return self.get(reminder_id)
+
+    def cancel(self, reminder_id: int, who: Principal = LOCAL) -> Reminder:
         """Call no more; also while it is being called."""
-        self.app.cancel(self.get(reminder_id).id)
+        self.app.verbs.items.cancel(who, self.get(reminder_id).id)
         return self.get(reminder_id)
 
-    def retry(self, reminder_id: int) -> Reminder:
+    def retry(self, reminder_id: int, who: Principal = LOCAL) -> Reminder:
         """Call now: a failed or cancelled reminder with all its tries, a waiting one sooner."""
-        self.app.retry(self.get(reminder_id).id)
+        self.app.verbs.items.retry(who, self.get(reminder_id).id)
         return self.get(reminder_id)
 
-    def _seen(self, row: Row, tries: Sequence[Try] = ()) -> Reminder:
+    def seen(self, row: Row, tries: Sequence[Try] = ()) -> Reminder:
+        """The reminder that an item is."""
         status = status_of(row)
         return Reminder(
             id=row.id,

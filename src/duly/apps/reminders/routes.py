@@ -8,9 +8,9 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from duly.apps.reminders import Reminders, plugin
 from duly.apps.reminders.schemas import ReminderIn, ReminderOut
-from duly.web.auth import Reader, Writer
+from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, IdempotencyKey, serving, values
-from duly.web.schemas import Id, PlacedOut
+from duly.web.schemas import After, Id, Page, PageSize, PlacedOut
 
 router = APIRouter(tags=["apps"])
 
@@ -35,6 +35,18 @@ def schedule_reminder(
         return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
 
     return desk.once(principal, idempotency_key, request, new, act)
+
+
+@router.get("/api/reminders", response_model=Page[ReminderOut])
+def list_reminders(
+    desk: At, reminders: Here, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
+) -> Any:
+    """The reminders that are yours, newest first, without their tries."""
+    owner = owner_for(principal, user_id)
+    bound = ["reminders", owner]
+    before = desk.cursors.read(after, bound)
+    rows = desk.app.read.owned(owner, task=reminders.task.name, before=before, most=page_size + 1)
+    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(values(reminders.seen(row))))
 
 
 @router.get("/api/reminders/{reminder_id}", response_model=ReminderOut)

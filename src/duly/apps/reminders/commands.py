@@ -1,0 +1,197 @@
+"""`duly reminders`: who is called when, on a database or through a service."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duly.cli import options
+from duly.errors import InputError
+
+if TYPE_CHECKING:
+    from duly import Duly
+    from duly.apps.reminders import Reminder
+    from duly.client import Client
+
+item = click.argument("reminder_id", type=options.ID, metavar="ID")
+
+
+class _Here:
+    """On the database that the settings name."""
+
+    def __init__(self, app: Duly) -> None:
+        from duly.apps.reminders import reminders_on
+
+        self._app = app
+        self._reminders = reminders_on(app)
+
+    def page(self, most: int) -> list[Reminder]:
+        return list(self._reminders.list(most=most))
+
+    def add(self, said: dict[str, Any]) -> Reminder:
+        placed = self._app.verbs.items.put(options.who(), self._reminders.new(**said))
+        return self.show(placed.id)
+
+    def show(self, reminder_id: int) -> Reminder:
+        return self._reminders.get(reminder_id)
+
+    def edit(self, reminder_id: int, said: dict[str, Any]) -> Reminder:
+        return self._reminders.edit(reminder_id, **said, who=options.who())
+
+    def act(self, act: str, reminder_id: int) -> Reminder:
+        reminders = self._reminders
+        return (reminders.cancel if act == "cancel" else reminders.retry)(reminder_id, options.who())
+
+
+class _There:
+    """Through a service. A reminder is an item, and is changed as such."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def page(self, most: int) -> list[Reminder]:
+        return [_read(each) for each in islice(self._client.pages("/api/reminders"), most)]
+
+    def add(self, said: dict[str, Any]) -> Reminder:
+        given = {name: value for name, value in said.items() if value}
+        return self.show(self._client.request("POST", "/api/reminders", given)["id"])
+
+    def show(self, reminder_id: int) -> Reminder:
+        return _read(self._client.request("GET", f"/api/reminders/{reminder_id}"))
+
+    def edit(self, reminder_id: int, said: dict[str, Any]) -> Reminder:
+        self.show(reminder_id)
+        fields = {"at": said.pop("at", None)}
+        if said:
+            fields["args"] = {**self._client.item(reminder_id).args, **said}
+        self._client.edit(reminder_id, **{name: value for name, value in fields.items() if value is not None})
+        return self.show(reminder_id)
+
+    def act(self, act: str, reminder_id: int) -> Reminder:
+        self.show(reminder_id)
+        (self._client.cancel if act == "cancel" else self._client.retry)(reminder_id)
+        return self.show(reminder_id)
+
+
+def _read(told: dict[str, Any]) -> Reminder:
+    from msgspec import convert
+
+    from duly.apps.reminders import Reminder
+    from duly.cli.sides import snake
+
+    return convert({**snake(told), "attempts": [snake(each) for each in told["attempts"]]}, Reminder)
+
+
+def _side() -> Any:
+    from duly.cli.sides import chosen
+
+    return chosen(_Here, _There)
+
+
+@click.group(invoke_without_command=True, short_help="Reminders that become phone calls.")
+@click.option("--limit", "most", type=click.IntRange(1, 1_000), default=20, show_default=True)
+@options.database_url
+@options.service
+@options.as_json
+@options.in_utc
+@click.pass_context
+def reminders(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> None:
+    """List reminders, newest first."""
+    if ctx.invoked_subcommand is not None:
+        return
+    from duly.cli import words
+
+    with _side() as place:
+        found: list[Reminder] = place.page(most)
+    if as_json:
+        words.print_json(found)
+        return
+    if not found:
+        click.echo("there are no reminders")
+    for each in found:
+        click.echo(_line(each, in_utc))
+
+
+@reminders.command(name="add")
+@click.argument("phone")
+@click.argument("message")
+@click.option("--at", required=True, metavar="TIME", help="When to call, such as 2026-12-01T09:00+01:00.")
+@click.option("--key", help="Schedule it once while one with this key is live.")
+@options.database_url
+@options.service
+@options.as_json
+@options.in_utc
+def add_reminder(as_json: bool, in_utc: bool, **said: Any) -> None:
+    """Have a phone called at a time and told something."""
+    with _side() as place:
+        made = place.add(said)
+    _tell(made, as_json, in_utc)
+
+
+@reminders.command(name="show")
+@item
+@options.database_url
+@options.service
+@options.as_json
+@options.in_utc
+def show_reminder(reminder_id: int, as_json: bool, in_utc: bool) -> None:
+    """Where a reminder stands."""
+    with _side() as place:
+        found = place.show(reminder_id)
+    _tell(found, as_json, in_utc)
+
+
+@reminders.command(name="edit")
+@item
+@click.option("--at", metavar="TIME", help="Another time to call.")
+@click.option("--phone")
+@click.option("--message")
+@click.option("--name")
+@options.database_url
+@options.service
+@options.as_json
+@options.in_utc
+def edit_reminder(reminder_id: int, as_json: bool, in_utc: bool, **said: Any) -> None:
+    """Another time, phone or message for a reminder that waits or has failed."""
+    given = {name: value for name, value in said.items() if value is not None}
+    if not given:
+        raise InputError("edit", "say what: --at, --phone, --message or --name")
+    with _side() as place:
+        changed = place.edit(reminder_id, given)
+    _tell(changed, as_json, in_utc)
+
+
+def _act(name: str, doc: str) -> None:
+    @reminders.command(name=name, help=doc)
+    @item
+    @options.database_url
+    @options.service
+    @options.as_json
+    @options.in_utc
+    def act(reminder_id: int, as_json: bool, in_utc: bool) -> None:
+        with _side() as place:
+            found = place.act(name, reminder_id)
+        _tell(found, as_json, in_utc)
+
+
+_act("cancel", "Call no more; also while it is being called.")
+_act("retry", "Call now: a failed or cancelled reminder with all its tries, a waiting one sooner.")
+
+
+def _tell(reminder: Reminder, as_json: bool, in_utc: bool) -> None:
+    from duly.cli import words
+
+    if as_json:
+        words.print_json(reminder)
+    else:
+        click.echo(_line(reminder, in_utc))
+
+
+def _line(each: Reminder, in_utc: bool) -> str:
+    from duly.cli import words
+
+    when = words.full(each.date_time_utc, datetime.now(UTC), in_utc)
+    return f"reminder {each.id} {each.phone}: {each.status}, {when}, {words.cut(each.message, 60)}"

@@ -1,0 +1,163 @@
+"""Which verb has which doors: the table in docs/reference.md, which is written by `python -m tests.docs.doors`.
+
+A verb is a method that takes who acts first. Each has a door in Python, over HTTP, in the client and at the command
+line, or says why it has none.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import NamedTuple
+
+from duly import Duly
+from duly.apps.birthdays import Birthdays
+from duly.apps.catalog import Catalog
+from duly.apps.reminders import Reminders
+from tests.docs.pages import ROOT
+
+PAGE = ROOT / "docs" / "reference.md"
+BEGIN, END = "<!-- doors: written by python -m tests.docs.doors -->\n", "<!-- end of doors -->\n"
+
+
+_VERBS = Duly("sqlite://").verbs
+NOUNS = {noun: type(value) for noun, value in vars(_VERBS).items() if noun != "ground"}
+
+
+# What the apps that come along put on an app: their verbs are all of their methods that are said below.
+OF_APPS = {"reminders": Reminders, "catalog": Catalog, "birthdays": Birthdays}
+
+
+class No(str):
+    """There is no such door, for this reason."""
+
+
+class Doors(NamedTuple):
+    python: str
+    http: str
+    client: str
+    cli: str
+
+
+def inner(reason: str) -> Doors:
+    """Of a verb that is a part of others, for this reason."""
+    return Doors(*(No(reason) for _ in Doors._fields))
+
+
+FLEET = No("a look over all owners, for whoever has the database")
+APPS = No("the client names no app; its `request` and `pages` reach the path")
+ACT = "POST /api/schedules/{schedule_id}/{act}"
+
+DOORS: dict[str, Doors] = {
+    "items.put": Doors("task.put", "POST /api/items", "put", "put"),
+    "items.find": inner("what show and edit begin with"),
+    "items.show": Doors("app.read.story", "GET /api/items/{item_id}", "item", "show"),
+    "items.edit": Doors("app.edit", "PATCH /api/items/{item_id}", "edit", "edit"),
+    "items.cancel": Doors("app.cancel", "POST /api/items/{item_id}/cancel", "cancel", "cancel"),
+    "items.retry": Doors("app.retry", "POST /api/items/{item_id}/retry", "retry", "retry"),
+    "items.discard": Doors("app.discard", "POST /api/items/{item_id}/discard", "discard", "discard"),
+    "read.page": Doors("app.read.page", "GET /api/items", "items", "items"),
+    "review.groups": Doors("app.verbs.review.groups", "GET /api/review", "groups", "review"),
+    "review.group": Doors("app.verbs.review.group", "GET /api/review/{group_id}", "group", "review show"),
+    "review.notes": Doors("app.verbs.review.notes", "GET /api/review/{group_id}", "group", "review show"),
+    "review.write_note": Doors(
+        "app.verbs.review.write_note", "POST /api/review/{group_id}/notes", "write_note", "review note"
+    ),
+    "review.canary": Doors("app.verbs.review.canary", "POST /api/review/{group_id}/canary", "canary", "review canary"),
+    "review.retry": Doors("app.verbs.review.retry", "POST /api/bulk", "retry_group", "review retry"),
+    "review.discard": Doors("app.verbs.review.discard", "POST /api/bulk", "discard_group", "review discard"),
+    "acts.count": Doors("app.verbs.acts.count", "POST /api/bulk/count", "count", "acts order"),
+    "acts.order": Doors("app.verbs.acts.order", "POST /api/bulk", "order", "acts order"),
+    "acts.page": Doors("app.verbs.acts.page", "GET /api/bulk", "acts", "acts"),
+    "acts.get": Doors("app.verbs.acts.get", "GET /api/bulk/{act_id}", "act", "acts show"),
+    "acts.cancel": Doors("app.verbs.acts.cancel", "POST /api/bulk/{act_id}/cancel", "cancel_act", "acts cancel"),
+    "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
+    "schedules.write": inner("what create and schedules that code declares end with"),
+    "schedules.page": Doors("app.schedules.page", "GET /api/schedules", "schedules", "schedules"),
+    "schedules.reached": Doors(
+        "app.schedules.get", "GET /api/schedules/{schedule_id}", "find_schedule", "schedules show"
+    ),
+    "schedules.change": Doors(
+        "app.schedules.change", "PATCH /api/schedules/{schedule_id}", "change_schedule", "schedules change"
+    ),
+    "schedules.pause": Doors("app.schedules.pause", ACT, "act_on_schedule", "schedules pause"),
+    "schedules.resume": Doors("app.schedules.resume", ACT, "act_on_schedule", "schedules resume"),
+    "schedules.run_now": Doors("app.schedules.run_now", ACT, "act_on_schedule", "schedules run-now"),
+    "schedules.reactivate": Doors("app.schedules.reactivate", ACT, "act_on_schedule", "schedules reactivate"),
+    "schedules.remove": Doors(
+        "app.schedules.remove", "DELETE /api/schedules/{schedule_id}", "remove_schedule", "schedules remove"
+    ),
+    "schedules.preview": Doors("app.schedules.preview", "POST /api/schedules/preview", "preview", "schedules preview"),
+    "schedules.slots": Doors("app.schedules.slots", "GET /api/slots", "slots", "slots"),
+    "schedules.move": Doors(
+        "app.schedules.move", No("it moves members of all owners"), No("it moves members of all owners"), "slots"
+    ),
+    "queues.pause": Doors("app.pause", "POST /api/queues/{name}/{act}", "pause", "queues pause"),
+    "queues.resume": Doors("app.resume", "POST /api/queues/{name}/{act}", "resume", "queues resume"),
+    "read.queues": Doors("app.read.queues", "GET /api/queues", "queues", "queues"),
+    "limits.set": Doors("app.set_limit", "PUT /api/limits/{name}", "set_limit", "limits set"),
+    "read.limits": Doors("app.read.limits", "GET /api/limits", "limits", "limits"),
+    "users.page": Doors("app.verbs.users.page", "GET /api/users", "users", "users"),
+    "users.get": Doors("app.verbs.users.get", "GET /api/users/{user}", "user", "users"),
+    "users.create": Doors("app.verbs.users.create", "POST /api/users", "create_user", "users add"),
+    "users.change": Doors("app.verbs.users.change", "PATCH /api/users/{user}", "change_user", "users role"),
+    "users.keys": Doors("app.verbs.users.keys", "GET /api/keys", "keys", "keys"),
+    "users.key": inner("what making and revoking a key answers"),
+    "users.make_key": Doors("app.verbs.users.make_key", "POST /api/keys", "make_key", "keys add"),
+    "users.revoke_key": Doors("app.verbs.users.revoke_key", "DELETE /api/keys/{key_id}", "revoke_key", "keys revoke"),
+    "audit.page": Doors("app.verbs.audit.page", "GET /api/audit", "audit", "audit"),
+    "audit.note": inner("the line that every verb writes"),
+    "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "alive"),
+    "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
+    "reminders.schedule": Doors("reminders.schedule", "POST /api/reminders", APPS, "reminders add"),
+    "reminders.list": Doors("reminders.list", "GET /api/reminders", APPS, "reminders"),
+    "reminders.get": Doors("reminders.get", "GET /api/reminders/{reminder_id}", APPS, "reminders show"),
+    "reminders.edit": Doors("reminders.edit", "PATCH /api/items/{item_id}", "edit", "reminders edit"),
+    "reminders.cancel": Doors("reminders.cancel", "POST /api/items/{item_id}/cancel", "cancel", "reminders cancel"),
+    "reminders.retry": Doors("reminders.retry", "POST /api/items/{item_id}/retry", "retry", "reminders retry"),
+    "catalog.publish": Doors("catalog.publish", "POST /api/products", APPS, "products publish"),
+    "catalog.products": Doors("catalog.products", "GET /api/products", APPS, "products"),
+    "catalog.withdraw": Doors("catalog.withdraw", "DELETE /api/products/{sku}", APPS, "products withdraw"),
+    "catalog.reactivate": Doors("catalog.reactivate", ACT, "act_on_schedule", "products reactivate"),
+    "birthdays.add": Doors("birthdays.add", "POST /api/people", APPS, "people add"),
+    "birthdays.list": Doors("birthdays.list", "GET /api/people", APPS, "people"),
+    "birthdays.get": Doors("birthdays.get", "GET /api/people/{person}", APPS, "people show"),
+    "birthdays.change": Doors("birthdays.change", "PATCH /api/people/{person}", APPS, "people change"),
+    "birthdays.remove": Doors("birthdays.remove", "DELETE /api/people/{person}", APPS, "people remove"),
+    "read.late": Doors("app.read.late", FLEET, FLEET, "late"),
+    "read.stuck": Doors("app.read.stuck", FLEET, FLEET, "stuck"),
+}  # fmt: skip
+
+
+def known() -> set[str]:
+    """All verbs: what takes who acts first."""
+    return {
+        f"{noun}.{name}"
+        for noun, kind in NOUNS.items()
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_") and list(inspect.signature(method).parameters)[1:2] == ["who"]
+    }
+
+
+def table() -> str:
+    lines = ["| verb | Python | HTTP | client | command |", "| --- | --- | --- | --- | --- |"]
+    for verb, doors in DOORS.items():
+        cells = [f"– {cell}" if isinstance(cell, No) else f"`{cell}`" for cell in _said(doors)]
+        lines.append(f"| {' | '.join([f'`{verb}`', *cells])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _said(doors: Doors) -> Doors:
+    def said(cell: str, form: str) -> str:
+        return cell if isinstance(cell, No) else form.format(cell)
+
+    return Doors(doors.python, doors.http, said(doors.client, "client.{}"), said(doors.cli, "duly {}"))
+
+
+def written() -> str:
+    """The page with the table as it is to be."""
+    before, _, rest = PAGE.read_text(encoding="utf8").partition(BEGIN)
+    return before + BEGIN + table() + END + rest.partition(END)[2]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(), encoding="utf8")
