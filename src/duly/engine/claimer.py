@@ -31,8 +31,10 @@ BREATH = timedelta(milliseconds=50)
 # Of a meter's slack, the part in which a call must begin.
 START_WITHIN = 0.8
 # Lines looked at in one go, and items in a glance at what has just fallen due.
-PORTION = 1_000
+PORTION = 500
 GLANCED = 200
+# After a glance, so many times what it cost until the next, whatever is heard meanwhile.
+REST = 4
 # A clock that is earlier than it was by more than this was set back.
 SET_BACK = timedelta(seconds=JUMP)
 # Claims of one tick, after which whoever wants us to stop or to listen has their turn.
@@ -192,7 +194,7 @@ class Claimer:
         # Where a look is costly, it is taken more rarely.
         cost = time.monotonic() - begun
         self._later = max(LATER, timedelta(seconds=20 * cost))
-        self._rested_at = now + timedelta(seconds=10 * cost) if self._is_walking else EPOCH
+        self._rested_at = now + timedelta(seconds=REST * cost) if self._is_walking else EPOCH
         for head in heads:
             if outlook := self._by_task.get(head.line.task):
                 outlook.add(head, now)
