@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Protocol
 
 from duly.clock import EPOCH, JUMP, Clock
@@ -39,6 +40,8 @@ REST = 4
 SET_BACK = timedelta(seconds=JUMP)
 # Claims of one tick, after which whoever wants us to stop or to listen has their turn.
 ROUNDS = 1_000
+
+_place = attrgetter("queue", "task", "owner", "lane")
 
 
 class Pool(Protocol):
@@ -338,6 +341,15 @@ def _fences(items: Sequence[Item]) -> list[int]:
 
 def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) -> list[int]:
     """How many of these items each share got: beside a backlog, what is fresh is the other part's."""
-    split = {share.line for share in shares if share.is_fresh}
-    got = Counter((item.line, item.lane, item.line in split and item.due_at >= fresh_since) for item in items)
-    return [got[share.line, share.lane, share.line in split and share.is_fresh] for share in shares]
+    split = {(share.line, share.lane) for share in shares if share.is_fresh}
+    got = Counter(map(_place, items))
+    fresh = Counter(map(_place, [item for item in items if item.due_at >= fresh_since] if split else ()))
+
+    def count(share: Share) -> int:
+        queue, task, owner = share.line
+        place = (queue, task, owner or None, share.lane)
+        if share.is_fresh:
+            return fresh[place]
+        return got[place] - (fresh[place] if (share.line, share.lane) in split else 0)
+
+    return [count(share) for share in shares]
