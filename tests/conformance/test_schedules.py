@@ -770,10 +770,10 @@ def test_the_audit_log_is_read_from_its_newest_line(store: Store) -> None:
             "now": after(n),
             "actor": "ana",
             "action": f"a{n}",
-            "subject": f"s{n % 2}",
+            "subjects": f'["s{n % 2}"]',
             "details": f'{{"n":{n}}}',
         }
-        assert store.write("write_note", details) == []
+        assert store.write("note_each", details) == []
     rows = store.read("audit", {"subject": "s1", "before": None, "most": 10})
     assert [(row[1], row[2], row[3], row[4], row[5]) for row in rows] == [
         (after(3), "ana", "a3", "s1", b'{"n":3}'),

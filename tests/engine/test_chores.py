@@ -308,8 +308,8 @@ def test_keeping_for_ever_prunes_nothing(store: Store) -> None:
 
 
 def note(store: Store, at: datetime) -> None:
-    line = {"actor": "ana", "action": "limit.set", "subject": "limit:a", "details": "{}"}
-    store.write("write_note", {**line, "now": at})
+    line = {"actor": "ana", "action": "limit.set", "subjects": '["limit:a"]', "details": "{}"}
+    store.write("note_each", {**line, "now": at})
 
 
 def notes(store: Store) -> list[datetime]:

@@ -89,6 +89,23 @@ def test_code_that_looks_after_items_is_in_the_audit_log(app: Duly) -> None:
     assert [codec.decode(line.details) for line in lines[1:]] == [{"at": "2030-01-02T09:00:00Z"}, {"reason": "twice"}]
 
 
+def test_an_act_on_many_items_writes_all_its_lines_at_once(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [app.tasks["ring"].put(phone="1", n=n).id for n in range(30)]
+    asked: list[str] = []
+    run = app.store.run
+
+    def counting(connection: Any, name: str, parameters: Any) -> Any:
+        asked.append(name)
+        return run(connection, name, parameters)
+
+    monkeypatch.setattr(app.store, "run", counting)
+    app.cancel(*ids, reason="wrong list")
+    assert asked == ["note_each"]
+    lines = app.verbs.audit.page()
+    assert [line.subject for line in reversed(lines)] == [f"item:{item_id}" for item_id in ids]
+    assert {(line.actor, line.action) for line in lines} == {("local", "item.cancelled")}
+
+
 def test_none_of_several_is_changed_when_one_of_them_cannot_be(app: Duly) -> None:
     first, second = (app.put("ring", phone="+1", at=AT).id for _ in range(2))
     app.cancel(second)

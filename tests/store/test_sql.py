@@ -10,7 +10,7 @@ ONLY_POSTGRES = {
     "open_ring", "lock_ring", "lock_rings", "lock_schedules", "lock_waiting", "start",
     "by_index", "now", "put", "put_one_and_tell", "tell", "settle_members", "note", "new_meters", "lock_meters",
 }  # fmt: skip
-ONLY_SQLITE = {"hit", "last_fence", "lease", "tried", "old", "settle_member"}
+ONLY_SQLITE = {"write_note", "hit", "last_fence", "lease", "tried", "old", "settle_member"}
 
 
 def test_both_dialects_have_the_same_sections_but_for_those_listed_here() -> None:
@@ -43,7 +43,7 @@ def test_reads_of_both_dialects_take_the_same_parameters() -> None:
     others = (
         "set_meter",
         "all_meters",
-        "write_note",
+        "note_each",
         "alive",
         "gone",
         "workers",

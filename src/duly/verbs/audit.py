@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from duly import codec
@@ -19,11 +19,17 @@ class Audit:
         self, who: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
     ) -> None:
         """Write a line; with a connection, if and only if its transaction commits."""
+        self.note_each(who, action, [subject], details, connection)
+
+    def note_each(
+        self, who: Principal, action: str, subjects: Sequence[str], details: Mapping[str, Any], connection: Any = None
+    ) -> None:
+        """Write a line about each of these subjects, to all of which the same was done."""
         given = {
-            "now": self._ground.now(), "actor": who.user_id, "action": action, "subject": subject,
-            "details": codec.encode(details).decode(),
+            "now": self._ground.now(), "actor": who.user_id, "action": action,
+            "subjects": codec.encode(subjects).decode(), "details": codec.encode(details).decode(),
         }  # fmt: skip
-        self._ground.store.run(connection, "write_note", given)
+        self._ground.store.run(connection, "note_each", given)
 
     def page(self, subject: str | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
         """What was done to this subject, or to all, newest first; `before` is the last id of the page before."""

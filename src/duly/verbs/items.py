@@ -187,25 +187,21 @@ class Items:
     ) -> list[int]:
         """Decide for each item; when a worker was faster, look at what became of it and decide again."""
         wanted = list(dict.fromkeys(ids))
-        if who.reach is not None:
-            for item_id in wanted:
-                self.find(who, item_id)
         # Before the transaction, which others may have to wait for.
-        changes = self._changes(wanted, outcome)
+        changes = self._changes(who, wanted, outcome)
         with self._ground.joining(connection) as connection:
             for _ in range(TURNS):
                 left = self._ground.observed().settle(changes, (), connection)
                 if not left:
                     break
-                changes = self._changes(left, outcome)
+                changes = self._changes(who, left, outcome)
             else:
                 raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
-            for item_id in wanted:
-                self._audit.note(who, action, f"item:{item_id}", details, connection)
+            self._audit.note_each(who, action, [f"item:{item_id}" for item_id in wanted], details, connection)
         return wanted
 
-    def _changes(self, ids: Sequence[int], outcome: Callable[[datetime], Outcome]) -> list[Change]:
-        items = self._ground.store.fetch(ids)
+    def _changes(self, who: Principal, ids: Sequence[int], outcome: Callable[[datetime], Outcome]) -> list[Change]:
+        items = [item for item in self._ground.store.fetch(ids) if who.reach in (None, item.owner)]
         if missing := set(ids) - {item.id for item in items}:
             raise ItemNotFound(f"there is no item {', '.join(map(str, sorted(missing)))}")
         now = self._ground.now()

@@ -7,10 +7,11 @@ select n.at, {note of n}
   from {many note with at timestamptz as n}
  where pg_current_xact_id() is not null
 
--- name: write_note
--- The same for one.
-insert into duly_audit (at, {note})
-select :now::timestamptz, {values note}
+-- name: note_each
+-- The same line about each of these subjects.
+insert into duly_audit (at, actor, action, subject, details)
+select :now::timestamptz, :actor, :action, s.subject, :details::json
+  from json_array_elements_text(:subjects::json) as s(subject)
  where pg_current_xact_id() is not null
 
 -- name: audit

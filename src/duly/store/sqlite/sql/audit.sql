@@ -3,6 +3,11 @@
 -- name: write_note
 insert into duly_audit (at, {note}) values (:now, {values note})
 
+-- name: note_each
+-- The same line about each of these subjects.
+insert into duly_audit (at, actor, action, subject, details)
+select :now, :actor, :action, value, :details from json_each(:subjects)
+
 -- name: audit
 select {audit_line}
   from duly_audit
