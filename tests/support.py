@@ -14,11 +14,11 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from duly.clock import EPOCH
-from duly.decide import Rules, decide
-from duly.model import Change, Head, Item, Lane, Line, NewItem, Outcome, Share
+from duly.core.clock import EPOCH
+from duly.core.decide import Rules, decide
+from duly.core.model import Change, Head, Item, Lane, Line, NewItem, Outcome, Share
+from duly.core.shown import Row, Try
 from duly.policy import Backoff
-from duly.shown import Row, Try
 from duly.store import Store, open_store
 from duly.store.migrate import dialect_of
 

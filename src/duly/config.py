@@ -15,9 +15,9 @@ from dataclasses import Field, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
+from duly.core.section import Section, setting
 from duly.plugin import plugins
-from duly.section import Section, setting
 
 # What the command line said, as JSON: in the environment, so that a worker's child processes see the same.
 COMMAND_LINE = "DULY_COMMAND_LINE"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from duly.errors import ConfigError, ItemNotFound
-from duly.section import Section, setting
+from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.section import Section, setting
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.registry import Collector
 
-    from duly.app import Duly
+    from duly.facade.app import Duly
 
 __all__ = ["Finding", "Plugin", "Section", "Simulated", "chosen", "plugins", "setting"]
 

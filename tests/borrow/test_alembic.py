@@ -12,7 +12,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from duly.errors import NotMigrated
+from duly.core.errors import NotMigrated
 from duly.store.migrate import check, migrate, migrations
 from tests.support import claim, counts, opened, put, query
 

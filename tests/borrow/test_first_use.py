@@ -16,10 +16,10 @@ import pytest
 import sqlalchemy as sa
 
 from duly import Duly
-from duly.errors import NotMigrated
+from duly.core.errors import NotMigrated
 from duly.store import migrate as migrating
 from duly.store.migrate import current, latest, migrate, migrations
-from duly.task import Task
+from duly.tasks.task import Task
 from tests.borrow.callers import POSTGRES, SQLITE, play
 from tests.support import opened
 

@@ -19,7 +19,7 @@ from duly.store import Store
 from duly.store.borrow import _steps
 from duly.store.contract import News
 from duly.store.dialects import named
-from duly.task import Task
+from duly.tasks.task import Task
 from tests.borrow.callers import POSTGRES, SQLITE, Opener, play
 from tests.support import claim, exists, new
 

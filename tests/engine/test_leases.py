@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from duly import Duly, Limit
-from duly.clock import DatabaseClock
+from duly.core.clock import DatabaseClock
+from duly.core.errors import StoreUnavailable
 from duly.engine.worker import Worker
-from duly.errors import StoreUnavailable
 from tests.engine import apps
 from tests.engine.apps import seen, tasks_on
 from tests.process.fleet import until

@@ -12,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Duly
+from duly.core.errors import ConfigError, NotMigrated
+from duly.core.model import Item
+from duly.core.shown import Row
 from duly.engine.keeper import drop
 from duly.engine.work import Hands, Work
 from duly.engine.worker import Worker
-from duly.errors import ConfigError, NotMigrated
-from duly.model import Item
-from duly.shown import Row
 from tests.engine import apps
 from tests.engine.apps import seen, tasks_on
 from tests.process.fleet import until
@@ -334,9 +334,9 @@ def test_a_child_that_cannot_start_is_a_failure_with_a_reason_and_no_crash(
 
 
 def test_every_outcome_survives_the_pipe_to_a_child() -> None:
+    from duly.core.model import Cancel, Done, Failed, GiveUp, NotFound, Released, Skip, Snooze, Throttled
     from duly.engine.calls import SETTLED
     from duly.engine.child import from_wire, to_wire
-    from duly.model import Cancel, Done, Failed, GiveUp, NotFound, Released, Skip, Snooze, Throttled
 
     outcomes: list[Any] = [
         Done(), Done(b"1"), Failed("x", ("A", "B")), Snooze(3), Throttled(4), Skip("a"), NotFound("b"), Cancel("c"),

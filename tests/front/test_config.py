@@ -7,7 +7,7 @@ import pytest
 
 from duly.apps import reminders
 from duly.config import Settings, load, sections
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 
 
 def test_the_seeds_settings_have_the_seeds_defaults_and_names() -> None:

@@ -9,7 +9,7 @@ import click
 from duly.cli import options
 
 if TYPE_CHECKING:
-    from duly.section import Section
+    from duly.core.section import Section
 
 
 @click.command()

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duly.cli import options
-from duly.errors import InputError
-from duly.model import STATES
+from duly.core.errors import InputError
+from duly.core.model import STATES
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from duly.model import State
-    from duly.shown import Row, Story
+    from duly.core.model import State
+    from duly.core.shown import Row, Story
 
 ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 
@@ -117,8 +117,8 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from duly import codec
     from duly.cli import words
+    from duly.core import codec
 
     item = story.item
     console.print(Text.assemble((f"item {item.id} ", "bold"), (item.task, "bold"), "  ", words.state(item.state)))

@@ -96,9 +96,9 @@ def alerts(as_json: bool) -> None:
 @options.in_utc
 def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
     """The audit log: who did what to what, newest first."""
-    from duly import codec
     from duly.cli import words
     from duly.cli.sides import side
+    from duly.core import codec
 
     with side() as there:
         found, now = there.audit(subject, most), there.now()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duly.cli import options
-from duly.model import STATES
+from duly.core.model import STATES
 
 if TYPE_CHECKING:
-    from duly.shown import Act, Action
+    from duly.core.shown import Act, Action
 
 group_id = click.argument("group_id", metavar="GROUP")
 act_id = click.argument("act_id", type=options.ID, metavar="ID")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 
 STATES = ("active", "paused", "broken")
 
@@ -139,7 +139,7 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
     from datetime import UTC, datetime
 
     from duly.cli import words
-    from duly.policy.recur import parse, preview, zone_named
+    from duly.core.policy.recur import parse, preview, zone_named
 
     try:
         read, place = parse(rule), zone_named(zone)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 from duly.verbs.who import SCOPES
 
 if TYPE_CHECKING:
-    from duly.shown import KeyInfo, Role
+    from duly.core.shown import KeyInfo, Role
 
 name = click.argument("name")
 password_stdin = click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")

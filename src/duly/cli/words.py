@@ -36,7 +36,7 @@ def console() -> Console:
 def print_json(value: Any) -> None:
     import msgspec
 
-    from duly import codec
+    from duly.core import codec
 
     click.echo(msgspec.json.format(codec.encode(value), indent=2).decode())
 

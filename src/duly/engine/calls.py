@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from duly import codec
-from duly.attempt import Attempt
-from duly.decide import decide
-from duly.errors import DulyError, InputError, LeaseLost, StoreBusy
-from duly.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Released, Verdict, cut
-from duly.policy.retry import class_name, class_names
-from duly.task import Task
+from duly.core import codec
+from duly.core.decide import decide
+from duly.core.errors import DulyError, InputError, LeaseLost, StoreBusy
+from duly.core.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Released, Verdict, cut
+from duly.core.policy.retry import class_name, class_names
+from duly.tasks.attempt import Attempt
+from duly.tasks.task import Task
 from duly.telemetry import is_tracing
 
 if TYPE_CHECKING:
-    from duly.app import Duly
+    from duly.facade.app import Duly
 
 
 WAITING = 0.8  # the part of a try's deadline that it may wait for a connection

@@ -18,8 +18,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec import Struct
 
-from duly.engine.calls import SETTLED, Caller, Settled, Verdicts, breakdown
-from duly.model import (
+from duly.core.model import (
     Cancel,
     Done,
     Failed,
@@ -34,6 +33,7 @@ from duly.model import (
     Snooze,
     Throttled,
 )
+from duly.engine.calls import SETTLED, Caller, Settled, Verdicts, breakdown
 
 PR_SET_PDEATHSIG = 1
 
@@ -140,7 +140,7 @@ def receive_reply(pipe: BinaryIO) -> Reply | None:
 
 
 def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
-    from duly.app import load_app
+    from duly.facade.app import load_app
     from duly.telemetry import set_up_logs
 
     die_with_parent()

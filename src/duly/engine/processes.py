@@ -12,10 +12,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import BinaryIO
 
+from duly.core.model import Crashed, Failed, Item, Released
 from duly.engine.calls import Verdicts
 from duly.engine.child import Answer, Call, Ready, Report, from_wire, receive_reply, send
 from duly.engine.work import Work
-from duly.model import Crashed, Failed, Item, Released
 
 
 class ProcessSlot:

@@ -20,7 +20,10 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from duly.clock import JUMP
+from duly.core.clock import JUMP
+from duly.core.errors import ConfigError, StoreUnavailable
+from duly.core.model import Released
+from duly.core.patience import Patient
 from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
 from duly.engine.detector import LOOK_WITHIN, Detector
@@ -35,16 +38,13 @@ from duly.engine.rescuer import Rescuer
 from duly.engine.settler import Settler
 from duly.engine.watch import Watch
 from duly.engine.work import Hands, Work
-from duly.errors import ConfigError, StoreUnavailable
-from duly.model import Released
 from duly.outbound.http import post_json
-from duly.patience import Patient
 from duly.store import migrate
 from duly.store.contract import News
-from duly.task import Task
+from duly.tasks.task import Task
 
 if TYPE_CHECKING:
-    from duly.app import Duly
+    from duly.facade.app import Duly
 
 log = logging.getLogger("duly.engine")
 

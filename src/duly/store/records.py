@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-from duly.model import Change, Item, Member, NewItem, NewSchedule, Note, Schedule, Tried
-from duly.shown import (
+from duly.core.model import Change, Item, Member, NewItem, NewSchedule, Note, Schedule, Tried
+from duly.core.shown import (
     Act,
     Alert,
     AuditLine,

@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly import codec
-from duly.clock import Clock
-from duly.errors import ItemNotFound
-from duly.model import State
-from duly.shown import (
+from duly.core import codec
+from duly.core.clock import Clock
+from duly.core.errors import ItemNotFound
+from duly.core.model import State
+from duly.core.shown import (
     Alert,
     Depth,
     Group,

@@ -20,9 +20,9 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from duly.app import Duly
-from duly.errors import ConfigError, DulyError, NotMigrated, StoreUnavailable
-from duly.patience import Patient
+from duly.core.errors import ConfigError, DulyError, NotMigrated, StoreUnavailable
+from duly.core.patience import Patient
+from duly.facade.app import Duly
 
 log = logging.getLogger("duly.web")
 

@@ -10,7 +10,7 @@ from msgspec.structs import fields
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-from duly.shown import OwnedRow
+from duly.core.shown import OwnedRow
 
 DEPTH = 40  # how deeply arguments may be nested
 BIG = 2**63 - 1

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 
 if TYPE_CHECKING:
     from duly import Duly

@@ -12,16 +12,16 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
 from duly.apps.birthdays.settings import QUEUE, Settings
-from duly.codec import decode
-from duly.errors import ConfigError, ItemNotFound
-from duly.model import LIVE, Item, Schedule
+from duly.core.codec import decode
+from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.model import LIVE, Item, Schedule
+from duly.core.policy.recur import parse, zone_named
 from duly.outbound.http import attempt_headers, post_json
-from duly.policy.recur import parse, zone_named
-from duly.task import Task, checked_key
+from duly.tasks.task import Task, checked_key
 from duly.verbs import local
 
 if TYPE_CHECKING:
-    from duly.sim import Simulation
+    from duly.virtual.simulation import Simulation
 
 log = logging.getLogger("duly.birthdays")
 

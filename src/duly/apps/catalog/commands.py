@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from duly.cli import options
-from duly.errors import InputError, ItemNotFound
+from duly.core.errors import InputError, ItemNotFound
 
 if TYPE_CHECKING:
     from duly import Duly

@@ -14,16 +14,16 @@ from duly import Attempt, Duly, Fingerprint, InputError, Limit, Skip, Slots, Win
 from duly.apps.catalog.capacity import CatalogSettings
 from duly.apps.catalog.settings import Settings
 from duly.apps.catalog.supplier import Found, Offer, ask
-from duly.codec import decode
-from duly.errors import ConfigError, ItemNotFound
-from duly.model import Item, Schedule, cut
+from duly.core.codec import decode
+from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.model import Item, Schedule, cut
 from duly.outbound.http import BadAnswer
-from duly.task import Task
+from duly.tasks.task import Task
 from duly.verbs import local
 from duly.verbs.timetable import SlotLoad
 
 if TYPE_CHECKING:
-    from duly.sim import Simulation
+    from duly.virtual.simulation import Simulation
 
 ERROR_LIMIT = 500
 

@@ -10,7 +10,7 @@ from typing import Literal
 from msgspec import Struct
 
 from duly.cli.words import cut, span
-from duly.shown import Row, Try
+from duly.core.shown import Row, Try
 from duly.verbs.read import Read
 
 Kind = Literal["fired", "failed", "in review", "busy", "cancelled"]

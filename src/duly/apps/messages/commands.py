@@ -12,8 +12,8 @@ import click
 from duly.apps.messages.review import Act
 from duly.apps.messages.sides import side
 from duly.cli import options
-from duly.errors import InputError
-from duly.model import STATES
+from duly.core.errors import InputError
+from duly.core.model import STATES
 
 
 @click.group()
@@ -79,8 +79,8 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
 @options.in_utc
 def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
     """Tell the story of a message: why it failed, when it is due, what it holds."""
-    from duly import codec
     from duly.cli import words
+    from duly.core import codec
 
     with side() as place:
         told = place.show(item_id)

@@ -16,8 +16,8 @@ from duly.bridge.contract import clean
 from duly.bridge.message import Message
 from duly.bridge.properties import BadProperties
 from duly.bridge.publisher import Outgoing, Receipt
-from duly.errors import DulyError
-from duly.model import Verdict
+from duly.core.errors import DulyError
+from duly.core.model import Verdict
 from duly.telemetry import is_tracing
 
 log = logging.getLogger("duly.bridge")

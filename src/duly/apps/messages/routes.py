@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from duly.apps.messages import plugin
 from duly.apps.messages.schemas import MessageEdit, MessageOut, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
-from duly.errors import InputError
+from duly.core.errors import InputError
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import At, IdempotencyKey, serving
 from duly.web.schemas import After, Changed, Id, Page, PageSize, State, WordFilter

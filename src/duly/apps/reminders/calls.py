@@ -13,11 +13,11 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, Settings
-from duly.errors import ItemNotFound
-from duly.model import NewItem, State
+from duly.core.errors import ItemNotFound
+from duly.core.model import NewItem, State
+from duly.core.shown import Row, Try
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
-from duly.shown import Row, Try
-from duly.task import Task
+from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
 
 log = logging.getLogger("duly.reminders")

@@ -13,8 +13,8 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from duly import codec
-from duly.errors import DulyError, NotMigrated, StoreUnavailable
+from duly.core import codec
+from duly.core.errors import DulyError, NotMigrated, StoreUnavailable
 from duly.verbs import Principal
 from duly.verbs.tail import Tail
 from duly.web.auth import Gate, Reader, owner_for

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 
-from duly import codec
-from duly.shown import AuditLine
+from duly.core import codec
+from duly.core.shown import AuditLine
 from duly.web.auth import Admin
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.schemas import (

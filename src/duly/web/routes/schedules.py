@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from duly import Slots, codec
-from duly.errors import InputError
-from duly.model import Schedule
-from duly.policy.recur import parse, zone_named
+from duly.core import codec
+from duly.core.errors import InputError
+from duly.core.model import Schedule
+from duly.core.policy.recur import Slots, parse, zone_named
 from duly.verbs.schedules import OPTIONS
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey

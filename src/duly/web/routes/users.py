@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import AfterValidator
 
-from duly.errors import InputError
+from duly.core.errors import InputError
 from duly.verbs import SCOPES
 from duly.verbs.users import SESSION
 from duly.web.auth import COOKIE, Admin, Gate, Reader, UserId, Writer, check_origin, owner_for

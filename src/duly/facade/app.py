@@ -1,0 +1,458 @@
+"""Duly: register tasks, put work, look after it, run it. A facade: everything it does is done elsewhere."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import importlib
+import importlib.util
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+
+from duly.config import Settings, check_names, load, section
+from duly.core.clock import Clock, DatabaseClock
+from duly.core.decide import UNKNOWN, Rules
+from duly.core.errors import ConfigError, InputError, UnknownTask
+from duly.core.forks import renew_in_children
+from duly.core.model import NewItem, Placed
+from duly.core.policy.limits import Limit, parse_limit
+from duly.core.policy.retry import Backoff, Retry
+from duly.core.section import Section
+from duly.core.shown import OwnedRow
+from duly.facade.acts import acts_on
+from duly.facade.schedules import Schedules
+from duly.store import Store, open_store
+from duly.store.borrow import aput_borrowed, put_borrowed
+from duly.store.migrate import check, migrate
+from duly.tasks.task import Task, checked_name
+from duly.telemetry import Telemetry
+from duly.verbs import LOCAL, Ground, Verbs
+from duly.verbs.acts import TASK
+from duly.verbs.masks import Masks
+from duly.verbs.read import Read
+
+if TYPE_CHECKING:
+    from duly.engine.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=Section)
+
+
+class Companion(Protocol):
+    """Something that lives and dies with a worker of its task, such as a bridge to a broker."""
+
+    @property
+    def task(self) -> Task[..., Any]: ...
+
+    def start(self) -> None: ...
+
+    def rest(self) -> None:
+        """The worker takes no more; neither must this."""
+        ...
+
+    def stop(self) -> None:
+        """Do nothing more: what is still under way is about to be given to others."""
+        ...
+
+    def ailing(self) -> str | None:
+        """What keeps it from its work, in a few words: this process is not ready then, though it may be well."""
+        ...
+
+
+class Duly:
+    """An app: its tasks and the database they are due in.
+
+    `database_url` and any setting may be given here; what is not given comes from the environment or duly.toml.
+    """
+
+    def __init__(
+        self, database_url: str | None = None, *, clock: Clock | None = None, store: Store | None = None, **given: Any
+    ) -> None:
+        check_names(given, "Duly")
+        self.settings: Settings = load(database_url=database_url, **given)
+        self._given = given
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.spec: str | None = None
+        self._store = store
+        self._bare: Store | None = None  # a store that nobody has used yet but to ask for the time
+        self._clock = clock
+        self.renew()
+        renew_in_children(self)
+        self.telemetry = Telemetry(self)
+        self.verbs = Verbs(self._ground())
+        self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
+        self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
+        self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
+        self.companions: list[Companion] = []  # what runs beside this app's workers
+        # Tasks of our own, which every worker runs beside the app's.
+        self.system: dict[str, Task[..., Any]] = {}
+        self.system[TASK] = acts_on(self)
+
+    def renew(self) -> None:
+        """Nobody is opening the store: also not in a process that was forked while someone was."""
+        self._opening = threading.Lock()
+
+    def _ground(self) -> Ground:
+        return Ground(
+            open_store=lambda: self.store,
+            open_clock=lambda: self.clock,
+            observed=lambda: self.telemetry.observe(self.store),
+            task_named=self.task_named,
+            rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
+            is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
+            forget_depths=self.telemetry.depths.forget,
+            masks=Masks(self.settings.masked),
+        )
+
+    def section(self, kind: type[S]) -> S:
+        """The settings of an app that is installed on this one, as they are in force here."""
+        return section(kind, self._given)
+
+    # -- tasks
+
+    @overload
+    def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Retry | None = None,
+        deadline: float | timedelta | None = None,
+        cpu: bool = False,
+        batch: int | None = None,
+        rank: int = 0,
+        crash_limit: int | None = None,
+        breaker: int | None = None,
+        limits: Sequence[Limit] | Limit = (),
+        backlog: str | None = None,
+        label: str | None = None,
+        check: Callable[[dict[str, Any]], None] | None = None,
+        trusted: bool = False,
+        internal: bool = False,
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
+        """Register a handler, bare or with policies.
+
+        name: default the function's. queue: default the name. retry: when to try again. deadline: seconds after which
+        a try is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once.
+        rank: lower runs first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is
+        deactivated. limits: how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed
+        work is made up. label: the noun that logs use. check: called with the arguments when they are put; raises
+        InputError. trusted: known not to take its process down, so a try whose worker vanished is simply given back.
+        internal: nobody may put it through the service.
+        """
+        if handler is not None:
+            return self._register(handler, **policies)
+        return lambda handler: self._register(handler, **policies)
+
+    def _register(
+        self,
+        handler: Callable[P, R],
+        *,
+        name: str | None = None,
+        queue: str | None = None,
+        retry: Retry | None = None,
+        deadline: float | timedelta | None = None,
+        cpu: bool = False,
+        batch: int | None = None,
+        rank: int = 0,
+        crash_limit: int | None = None,
+        breaker: int | None = None,
+        limits: Sequence[Limit] | Limit = (),
+        backlog: str | None = None,
+        label: str | None = None,
+        check: Callable[[dict[str, Any]], None] | None = None,
+        trusted: bool = False,
+        internal: bool = False,
+    ) -> Task[P, R]:
+        settings = self.settings
+        name = checked_name("name", name or handler.__name__)
+        if name in self.tasks:
+            raise InputError("name", f"a task called {name!r} is registered already")
+        if retry is not None and not isinstance(retry, Retry):
+            raise InputError("retry", f"must be a policy such as Backoff(), got {retry!r}")
+        if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= 10_000):
+            raise InputError("batch", f"must be a whole number from 1 to 10,000, got {batch!r}")
+        seconds = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
+        if seconds is not None and not seconds > 0:
+            raise InputError("deadline", f"must be a positive number of seconds, got {deadline!r}")
+        rules = Rules(
+            retry=retry or Backoff(base=settings.retry_base_seconds, tries=settings.retry_tries),
+            crash_limit=crash_limit or settings.crash_limit,
+            breaker=_checked_breaker(breaker),
+            is_trusted=trusted,
+        )
+        task: Task[P, R] = Task(
+            self,
+            handler,
+            name=name,
+            queue=queue or name,
+            rules=rules,
+            deadline=seconds or settings.deadline_seconds,
+            cpu=cpu,
+            batch=batch,
+            rank=rank,
+            label=label,
+            limits=(limits,) if isinstance(limits, Limit) else limits,
+            backlog=None if backlog is None else _pace(backlog),
+            check=check,
+            internal=internal,
+        )
+        self.tasks[name] = task
+        return task
+
+    @property
+    def all_tasks(self) -> dict[str, Task[..., Any]]:
+        return {**self.system, **self.tasks}
+
+    def task_named(self, name: str) -> Task[..., Any]:
+        try:
+            return self.tasks[name] if name in self.tasks else self.system[name]
+        except KeyError:
+            known = ", ".join(sorted(self.tasks)) or "none"
+            raise UnknownTask("task", f"there is no task {name!r} here; known: {known}") from None
+
+    # -- in
+
+    def put(self, task: str, **args: Any) -> Placed:
+        """Put by the task's name."""
+        return self.task_named(task).put(**args)
+
+    def place(self, new: NewItem, connection: Any = None) -> Placed:
+        if connection is not None:
+            return put_borrowed(connection, new)
+        return self.store.put([new])[0]
+
+    async def aplace(self, new: NewItem, connection: Any = None) -> Placed:
+        if connection is not None:
+            return await aput_borrowed(connection, new)
+        return (await asyncio.to_thread(self.store.put, [new]))[0]
+
+    # -- care
+
+    def cancel(self, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
+        """Cancel waiting and running items; a running handler is stopped within a second. Returns the ids."""
+        return self.verbs.items.cancel(LOCAL, *ids, reason=reason, connection=connection)
+
+    def retry(
+        self,
+        *ids: int,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        connection: Any = None,
+    ) -> list[int]:
+        """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
+        return self.verbs.items.retry(LOCAL, *ids, at=at, delay=delay, connection=connection)
+
+    def discard(self, *ids: int, connection: Any = None) -> list[int]:
+        """Take failed items out of review for good."""
+        return self.verbs.items.discard(LOCAL, *ids, connection=connection)
+
+    def edit(
+        self,
+        item_id: int,
+        *,
+        args: Mapping[str, Any] | None = None,
+        at: datetime | str | None = None,
+        queue: str | None = None,
+        rank: int | None = None,
+        tries: int | None = None,
+        connection: Any = None,
+    ) -> OwnedRow:
+        """Change an item that waits or is in review: its arguments as a whole, time, queue, rank or tries."""
+        return self.verbs.items.edit(
+            LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=connection
+        )
+
+    def hindrance(self) -> str | None:
+        """What keeps companions of a worker in this process from their work."""
+        return next((trouble for each in self.companions if (trouble := each.ailing())), None)
+
+    def pause(self, queue: str, connection: Any = None) -> str | None:
+        """Start nothing more of this queue until it is resumed; what runs goes on.
+
+        Returns a note when nothing has this name yet: it is paused all the same, for what comes.
+        """
+        return self.verbs.queues.pause(LOCAL, queue, connection)
+
+    def resume(self, queue: str, connection: Any = None) -> None:
+        """Open a paused queue again."""
+        self.verbs.queues.resume(LOCAL, queue, connection)
+
+    # -- the rooms behind
+
+    def migrate(self, tell: Callable[[str], None] = lambda _: None) -> list[str]:
+        """Bring the database up to date; returns the names of what was applied."""
+        with self._opening:
+            store = self._store or self._open_store()
+            applied = migrate(store, tell=tell)
+            self._store, self._bare = store, None
+        return applied
+
+    def check(self) -> None:
+        """Raise when the database does not answer or is not migrated."""
+        check(self.store)
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            with self._opening:
+                if self._store is None:
+                    store = self._open_store()
+                    if store.url.startswith("sqlite"):
+                        migrate(store)  # an embedded database has nobody else to do it
+                    self._store, self._bare = store, None
+        return self._store
+
+    def _open_store(self) -> Store:
+        settings = self.settings
+        self._bare = self._bare or open_store(
+            settings.database_url,
+            timeout=settings.store_timeout_seconds,
+            pool_size=settings.pool_size,
+            listen=settings.listen,
+        )
+        return self._bare
+
+    @property
+    def clock(self) -> Clock:
+        if self._clock is None:
+            self._clock = DatabaseClock(self._database_time)
+        return self._clock
+
+    def _database_time(self) -> datetime:
+        """The database's clock. Nothing is migrated for it: whoever asks may hold SQLite's write lock."""
+        store = self._store
+        if store is None:
+            with self._opening:
+                store = self._store or self._open_store()
+        return store.now()
+
+    @property
+    def read(self) -> Read:
+        return Read(self.store, self.clock)
+
+    def set_limit(self, name: str, limit: str | None) -> None:
+        """Change a limit while everything runs: `2/1m`, `4`, or None for what the code says."""
+        self.verbs.limits.set(LOCAL, name, limit)
+
+    def observed(self, store: Store) -> Store:
+        return self.telemetry.observe(store)
+
+    # -- out
+
+    def run(self, tasks: Iterable[str] | None = None) -> None:
+        """Work until told to stop (SIGTERM, Ctrl-C)."""
+        self.worker(tasks).run()
+
+    def worker(self, tasks: Iterable[str] | None = None) -> Worker:
+        """A worker for these tasks, default all: not started yet."""
+        from duly.engine.worker import Worker
+
+        self.spec = self.spec or find_spec(self)
+        return Worker(self, tasks)
+
+    def close(self) -> None:
+        for store in (self._store, self._bare):
+            if store is not None:
+                store.close()
+        self._store = self._bare = None
+        if isinstance(self._clock, DatabaseClock):
+            self._clock = None
+
+
+def _checked_breaker(breaker: Any) -> int | None:
+    if breaker is not None and (isinstance(breaker, bool) or not isinstance(breaker, int) or breaker < 1):
+        raise InputError("breaker", f"must be a whole number of failures, at least 1, got {breaker!r}")
+    return breaker
+
+
+def _pace(text: str) -> Limit:
+    try:
+        most, per = parse_limit(text)
+    except ValueError as error:
+        raise InputError("backlog", str(error)) from None
+    if per is None:
+        raise InputError("backlog", f"must be like 100/s, got {text!r}")
+    return Limit("backlog", most, per=per)
+
+
+def load_app(spec: str) -> Duly:
+    """The app that `module:name` or `path/to/file.py:name` means; the name defaults to app."""
+    where, _, name = spec.rpartition(":") if ":" in spec else (spec, "", "app")
+    if where.endswith(".py"):
+        path = Path(where)
+        found = importlib.util.spec_from_file_location(f"duly_app_{path.stem}", path)
+        if found is None or found.loader is None or not path.exists():
+            raise ConfigError(f"{spec}: there is no file {path}")
+        module = importlib.util.module_from_spec(found)
+        sys.modules[found.name] = module
+        sys.path.insert(0, str(path.parent.resolve()))
+        found.loader.exec_module(module)
+    else:
+        if "" not in sys.path and str(Path.cwd()) not in sys.path:
+            sys.path.insert(0, str(Path.cwd()))
+        try:
+            module = importlib.import_module(where)
+        except ModuleNotFoundError as error:
+            raise ConfigError(f"{spec}: cannot import {where} ({error})") from error
+    app = getattr(module, name, None)
+    if not isinstance(app, Duly):
+        raise ConfigError(f"{spec}: {name} in {where} is not a Duly app")
+    app.spec = spec
+    return app
+
+
+def find_spec(app: Duly) -> str | None:
+    """How another process can import this app; None when it cannot (a REPL, a local variable)."""
+    main = sys.modules["__main__"]
+    for key, module in list(sys.modules.items()):
+        if module is not main and (name := _name_of(app, module)):  # multiprocessing has another key for main
+            return f"{key}:{name}"
+    path = getattr(main, "__file__", None)
+    name = _name_of(app, main)
+    if name is None or path is None or not _is_bound(name, Path(path)):
+        return None
+    started_as = getattr(getattr(main, "__spec__", None), "name", "__main__")  # with python -m, its name
+    return f"{Path(path).resolve() if started_as == '__main__' else started_as}:{name}"
+
+
+def _name_of(app: Duly, module: Any) -> str | None:
+    names = list(getattr(module, "__dict__", {}).items())
+    return next((name for name, value in names if value is app), None)
+
+
+def _is_bound(name: str, path: Path) -> bool:
+    """Whether a script gives this name a value also when it is imported, not only under `__name__ == "__main__"`."""
+    try:
+        nodes: list[ast.AST] = list(ast.parse(path.read_bytes()).body)
+    except (OSError, SyntaxError, ValueError):
+        return False
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, ast.If) and "__main__" in ast.dump(node.test):
+            nodes.extend(node.orelse)
+        elif _binds(node, name):
+            return True
+        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            nodes.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.alias():
+            return (node.asname or node.name) in (name, "*")
+        case ast.Name(id=bound, ctx=ast.Store()):
+            return bound == name
+    return False

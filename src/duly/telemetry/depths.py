@@ -1,0 +1,29 @@
+"""How much waits, runs and is in review, by queue, and under which names it is told: so many at most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from duly.core.shown import Depth
+
+NAMES = 200  # that a metric has at most; what users make up has no end
+OTHERS = "others"
+
+
+def labels(depths: Iterable[Depth], known: Collection[str], families: Collection[str]) -> dict[str, str]:
+    """The name under which each queue is told: its own for the known and the largest ones.
+
+    Queues of a family (`family/…`, one for each value of an argument) have the family's name; the rest is `others`.
+    """
+    sizes: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for depth in depths:
+        name = names.setdefault(depth.queue, family_of(depth.queue, families))
+        sizes[name] += depth.items
+    own = set(sorted(sizes, key=lambda name: (name not in known, -sizes[name], name))[:NAMES])
+    return {queue: name if name in own else OTHERS for queue, name in names.items()}
+
+
+def family_of(queue: str, families: Collection[str]) -> str:
+    return next((family for family in families if queue.startswith(f"{family}/")), queue)
