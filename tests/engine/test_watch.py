@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from duly import Duly
-from duly.config import Settings
 from duly.core.clock import ManualClock
 from duly.core.model import Failed
+from duly.core.settings import Settings
 from duly.engine import watch as watching
 from duly.engine.watch import EVERY, Watch
 from duly.outbound.http import post_json

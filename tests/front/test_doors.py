@@ -45,11 +45,9 @@ ROOMS: dict[str, set[str]] = {
 
 # Doors that still lead upwards and are to be shut.
 OPEN = {
-    ("engine", "config"),
     ("engine", "facade"),
     ("engine", "telemetry"),
     ("plugin", "facade"),
-    ("store", "config"),
     ("tasks", "facade"),
     ("telemetry", "facade"),
 }

@@ -16,9 +16,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from duly.config import Settings, load, section, sources
+from duly.config import load, section, sources
 from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
+from duly.core.settings import Settings
 from duly.core.shown import Depth
 from duly.plugin import Finding, Plugin, chosen, plugins
 from duly.store import Store, open_store

@@ -133,6 +133,7 @@ def ending(worker: Worker, seconds: float | None) -> Iterator[None]:
 
 def _is_port_said(app: Duly) -> bool:
     """Whether someone chose the port: many workers on one host would fight for the default."""
-    from duly.config import Settings, sources
+    from duly.config import sources
+    from duly.core.settings import Settings
 
     return "http_port" in sources() or app.settings.http_port != Settings.http_port

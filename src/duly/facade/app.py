@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
-from duly.config import Settings, check_names, load, section
+from duly.config import check_names, load, section
 from duly.core.clock import Clock, DatabaseClock
 from duly.core.decide import UNKNOWN, Rules
 from duly.core.errors import ConfigError, InputError, UnknownTask
@@ -22,6 +22,7 @@ from duly.core.model import NewItem, Placed
 from duly.core.policy.limits import Limit, parse_limit
 from duly.core.policy.retry import Backoff, Retry
 from duly.core.section import Section
+from duly.core.settings import Settings
 from duly.core.shown import OwnedRow
 from duly.facade.acts import acts_on
 from duly.facade.schedules import Schedules

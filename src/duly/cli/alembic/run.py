@@ -6,7 +6,8 @@ from alembic import context
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
-from duly.config import Settings, load
+from duly.config import load
+from duly.core.settings import Settings
 from duly.store.alembic import dialect_on, upgrade_to
 from duly.store.dialects import of_url
 
