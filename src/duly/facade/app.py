@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
 
+from prometheus_client import CollectorRegistry
+
 from duly.config import check_names, load, section
 from duly.core.clock import Clock, DatabaseClock
 from duly.core.decide import UNKNOWN, Rules
@@ -109,6 +111,11 @@ class Duly:
             forget_depths=self.telemetry.depths.forget,
             masks=Masks(self.settings.masked),
         )
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Where the metrics of this app are collected: its own, and those of the plug-ins that are installed on it."""
+        return self.telemetry.registry
 
     def section(self, kind: type[S]) -> S:
         """The settings of an app that is installed on this one, as they are in force here."""

@@ -76,7 +76,7 @@ class Probe:
     def answer(self, path: str) -> Answer:
         match path:
             case "/metrics":
-                return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._app.telemetry.registry)
+                return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._app.registry)
             case "/healthz":
                 return _status(self._ailing())
             case "/readyz":

@@ -109,7 +109,7 @@ def metrics(desk: At, principal: Reader) -> PlainTextResponse:
 
     if principal.role != "admin":
         raise Problem(403, "metrics are for admins")
-    return PlainTextResponse(generate_latest(desk.app.telemetry.registry), media_type=CONTENT_TYPE_LATEST)
+    return PlainTextResponse(generate_latest(desk.app.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/healthz", response_class=PlainTextResponse)
