@@ -47,7 +47,6 @@ ROOMS: dict[str, set[str]] = {
 OPEN = {
     ("engine", "facade"),
     ("engine", "telemetry"),
-    ("tasks", "facade"),
     ("telemetry", "facade"),
 }
 

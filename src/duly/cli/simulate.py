@@ -87,7 +87,7 @@ def simulate(
 
 
 def _begin(start: str) -> datetime:
-    from duly.tasks.task import when
+    from duly.tasks.checks import when
 
     if start == "now":
         return datetime.now(UTC).replace(microsecond=0)

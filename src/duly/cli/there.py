@@ -57,7 +57,7 @@ class There:
         return list(islice((row for row in rows if before is None or row.id < before), most))
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
-        from duly.tasks.task import when
+        from duly.tasks.checks import when
 
         if at is not None or delay is not None:
             at = when(at, delay, self.now).isoformat()

@@ -26,12 +26,13 @@ from duly.core.policy.retry import Backoff, Retry
 from duly.core.section import Section
 from duly.core.settings import Settings
 from duly.core.shown import OwnedRow
-from duly.facade.acts import acts_on
+from duly.facade.acts import acts_task
 from duly.facade.schedules import Schedules
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
-from duly.tasks.task import Task, checked_name
+from duly.tasks.checks import checked_name
+from duly.tasks.task import Inlet, Task
 from duly.telemetry import Telemetry
 from duly.verbs import LOCAL, Ground, Verbs
 from duly.verbs.acts import TASK
@@ -87,20 +88,32 @@ class Duly:
         self.renew()
         renew_in_children(self)
         self.telemetry = Telemetry(self)
-        self.verbs = Verbs(self._ground())
+        self.verbs = Verbs(self._make_ground())
         self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
+        self._inlet = self._make_inlet()
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # Tasks of our own, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
-        self.system[TASK] = acts_on(self)
+        self.system[TASK] = acts_task(self._inlet, self.verbs)
 
     def renew(self) -> None:
         """Nobody is opening the store: also not in a process that was forked while someone was."""
         self._opening = threading.Lock()
 
-    def _ground(self) -> Ground:
+    def _make_inlet(self) -> Inlet:
+        return Inlet(
+            open_clock=lambda: self.clock,
+            place=self.place,
+            aplace=self.aplace,
+            load=lambda items: self.store.load(items),
+            declare=self.schedules.declare,
+            traceparent=self.telemetry.traceparent,
+            max_args_bytes=self.settings.max_args_bytes,
+        )
+
+    def _make_ground(self) -> Ground:
         return Ground(
             open_store=lambda: self.store,
             open_clock=lambda: self.clock,
@@ -201,7 +214,7 @@ class Duly:
             is_trusted=trusted,
         )
         task: Task[P, R] = Task(
-            self,
+            self._inlet,
             handler,
             name=name,
             queue=queue or name,

@@ -8,12 +8,10 @@ from functools import wraps
 from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from msgspec import Struct
-
 from duly.core.errors import InputError, ItemNotFound
-from duly.core.model import NewSchedule
 from duly.core.policy.recur import Rule, Slots
-from duly.tasks.task import Task, checked_key
+from duly.tasks.checks import checked_key
+from duly.tasks.task import Declaration, Task
 from duly.verbs import LOCAL, Verbs, local, schedules
 from duly.verbs.schedules import OPTIONS
 from duly.verbs.timetable import Timetable
@@ -22,12 +20,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CODE = local("code")
-
-
-class Declaration(Struct, frozen=True):
-    """A schedule that code declares, as it will be written when the app starts."""
-
-    new: NewSchedule
 
 
 def _by_code(

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Struct
 
 from duly.core import codec
+from duly.core.clock import Clock
 from duly.core.decide import Rules
 from duly.core.errors import InputError
-from duly.core.model import NewItem, Placed
+from duly.core.model import NewItem, NewSchedule, Placed
 from duly.core.policy.limits import Limit
 from duly.core.policy.recur import Rule, Slots
 from duly.tasks.attempt import Attempt
-
-if TYPE_CHECKING:
-    from duly.facade.app import Duly
-    from duly.facade.schedules import Declaration
+from duly.tasks.checks import NAME, checked_key, checked_lateness, checked_name, checked_rank, checked_tries, when
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -30,15 +28,38 @@ R = TypeVar("R")
 Kind = Literal["async", "thread", "cpu"]
 
 OPTIONS = ("at", "delay", "key", "rank", "tries", "max_lateness", "connection")
-NAME = re.compile(r"[\w.:@/+-]+( [\w.:@/+-]+)*")
-KEY_LIMIT = 500
-RANKS = range(-100, 101)
+
+
+class Declaration(Struct, frozen=True):
+    """A schedule that code declares, as it will be written when the app starts."""
+
+    new: NewSchedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inlet:
+    """The way in for the items and schedules of tasks: what a task needs of its app, and never the app itself."""
+
+    # The clock is made when it is first used, so it is asked for each time.
+    open_clock: Callable[[], Clock]
+    # Put one item, on the caller's own connection if one is given.
+    place: Callable[[NewItem, Any], Placed]
+    # The same for async callers.
+    aplace: Callable[[NewItem, Any], Awaitable[Placed]]
+    # Put any number of items, all or none; it returns how many are new.
+    load: Callable[[Iterable[NewItem]], int]
+    # Remember a schedule of a task by its rule, key and options, to be written when the app starts.
+    declare: Callable[[Task[..., Any], Rule | Slots | str, str | None, Mapping[str, Any]], Declaration]
+    # The trace that the caller is in, for whoever runs what is put; None without one.
+    traceparent: Callable[[], str | None]
+    # The largest arguments that one item may have, in bytes of JSON text.
+    max_args_bytes: int
 
 
 class Task(Generic[P, R]):
     def __init__(
         self,
-        app: Duly,
+        inlet: Inlet,
         handler: Callable[P, R],
         *,
         name: str,
@@ -54,7 +75,7 @@ class Task(Generic[P, R]):
         check: Callable[[dict[str, Any]], None] | None = None,
         internal: bool = False,
     ) -> None:
-        self.app = app
+        self._inlet = inlet
         self.handler = handler
         self.name = checked_name("name", name)
         self.queue = checked_name("queue", queue)
@@ -97,25 +118,25 @@ class Task(Generic[P, R]):
         worth starting later), and connection, the caller's own, to put inside the caller's transaction.
         """
         connection = args.pop("connection", None)
-        return self.app.place(self.new(args, self.app.telemetry.traceparent()), connection)
+        return self._inlet.place(self.new(args, self._inlet.traceparent()), connection)
 
     async def aput(self, **args: Any) -> Placed:
         """`put` for async callers; `connection` may be an async one (asyncpg, psycopg, SQLAlchemy)."""
         connection = args.pop("connection", None)
-        return await self.app.aplace(self.new(args, self.app.telemetry.traceparent()), connection)
+        return await self._inlet.aplace(self.new(args, self._inlet.traceparent()), connection)
 
     def put_many(self, rows: Iterable[Mapping[str, Any]], **common: Any) -> int:
         """Put any number of argument mappings, streamed, all or none; returns how many are new.
 
         A mapping may hold options (at, key, …) beside arguments; `common` holds for all that do not say otherwise.
         """
-        return self.app.store.load(self._stream(rows, common))
+        return self._inlet.load(self._stream(rows, common))
 
     async def aput_many(self, rows: Iterable[Mapping[str, Any]], **common: Any) -> int:
         return await asyncio.to_thread(self.put_many, rows, **common)
 
     def _stream(self, rows: Iterable[Mapping[str, Any]], common: dict[str, Any]) -> Iterator[NewItem]:
-        trace = self.app.telemetry.traceparent()
+        trace = self._inlet.traceparent()
         for place, row in enumerate(rows):
             try:
                 yield self.new({**common, **row}, trace)
@@ -124,8 +145,9 @@ class Task(Generic[P, R]):
 
     def new(self, args: dict[str, Any], trace: str | None = None, owner: str | None = None) -> NewItem:
         """A new item of this task from arguments and options, checked."""
+        clock = self._inlet.open_clock()
         at, delay = args.pop("at", None), args.pop("delay", None)
-        due_at = when(at, delay, self.app.clock.now) if at is not None or delay is not None else self.app.clock.stamp()
+        due_at = when(at, delay, clock.now) if at is not None or delay is not None else clock.stamp()
         key, rank, tries = args.pop("key", None), args.pop("rank", None), args.pop("tries", None)
         lateness = args.pop("max_lateness", None)
         return NewItem(
@@ -138,13 +160,13 @@ class Task(Generic[P, R]):
             max_attempts=None if tries is None else checked_tries(tries),
             trace=trace,
             owner=owner,
-            expires_at=None if lateness is None else (due_at or self.app.clock.now()) + checked_lateness(lateness),
+            expires_at=None if lateness is None else (due_at or clock.now()) + checked_lateness(lateness),
             is_relative=at is None,
         )
 
     def checked_args(self, args: dict[str, Any]) -> bytes:
         """Arguments as the JSON text that a row keeps."""
-        text = codec.check(args, self._shape, self.app.settings.max_args_bytes, self._open_ended)
+        text = codec.check(args, self._shape, self._inlet.max_args_bytes, self._open_ended)
         if self._check is not None:
             self._check(self._read(text))
         return text
@@ -168,7 +190,7 @@ class Task(Generic[P, R]):
         With one it is a row like any other, which stays until someone removes it. Options: zone (UTC), catch_up
         (latest, all, skip), max_lateness, overlap (allow, skip, supersede), rank; the rest are the handler's arguments.
         """
-        return self.app.schedules.declare(self, rule, key, options)
+        return self._inlet.declare(self, rule, key, options)
 
     # -- out
 
@@ -245,76 +267,6 @@ class Task(Generic[P, R]):
             self._open_ended = open_ended
         except TypeError as error:
             raise InputError(self.name, f"its arguments cannot be carried as JSON: {error}") from error
-
-
-def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
-    """The due time that a caller means."""
-    if at is not None and delay is not None:
-        raise InputError("delay", "give either at or delay, not both")
-    if at is not None:
-        return _moment(at)
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 3.2e9:
-        raise InputError("delay", f"must be a number of seconds or a timedelta, not negative, got {delay!r}")
-    return now() + timedelta(seconds=seconds)
-
-
-def _moment(at: Any) -> datetime:
-    if isinstance(at, str):
-        try:
-            at = datetime.fromisoformat(at)
-        except ValueError:
-            raise InputError("at", f"must be ISO 8601, such as 2026-12-01T09:00+01:00, got {at!r}") from None
-    if not isinstance(at, datetime):
-        raise InputError("at", f"must be a datetime or ISO 8601 text, got {type(at).__name__}")
-    if at.tzinfo is None or at.utcoffset() is None:
-        raise InputError("at", f"has no time zone: say which, such as {at.isoformat()}+01:00 or {at.isoformat()}Z")
-    if not 1970 <= at.year <= 9998:
-        raise InputError("at", f"must lie between the years 1970 and 9998, got {at.isoformat()}")
-    return at.astimezone(UTC)
-
-
-def checked_name(field: str, name: Any) -> str:
-    if not isinstance(name, str) or len(name) > 200 or not NAME.fullmatch(name):
-        raise InputError(field, f"must be 1 to 200 letters, digits or . _ : @ / + -, got {name!r:.80}")
-    return name
-
-
-def checked_lateness(given: Any) -> timedelta:
-    lateness = given if isinstance(given, timedelta) else timedelta(seconds=given) if _is_number(given) else None
-    if lateness is None or not timedelta(0) <= lateness <= timedelta(days=36_500):
-        raise InputError("max_lateness", f"must be a number of seconds or a timedelta, got {given!r:.80}")
-    return lateness
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 3.2e9
-
-
-def checked_key(key: Any) -> str:
-    if not isinstance(key, str) or not key.strip():
-        raise InputError("key", f"must be text that is not empty, got {key!r:.80}")
-    if len(key) > KEY_LIMIT:
-        raise InputError("key", f"must have at most {KEY_LIMIT} characters, has {len(key)}")
-    if "\x00" in key:
-        raise InputError("key", "must not contain NUL characters")
-    try:
-        key.encode()
-    except UnicodeEncodeError:
-        raise InputError("key", "must be valid Unicode") from None
-    return key
-
-
-def checked_rank(rank: Any) -> int:
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank not in RANKS:
-        raise InputError("rank", f"must be a whole number from {RANKS[0]} (first) to {RANKS[-1]} (last), got {rank!r}")
-    return rank
-
-
-def checked_tries(tries: Any) -> int:
-    if isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000:
-        raise InputError("tries", f"must be a whole number from 1 to 1,000,000, got {tries!r}")
-    return tries
 
 
 def _row_fields(row: Any) -> tuple[list[Any], bool]:

@@ -12,7 +12,7 @@ from duly.core.errors import ItemNotFound, KeyConflict, WrongState
 from duly.core.model import Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived
 from duly.core.shown import OwnedRow, Story
 from duly.store.borrow import put_borrowed
-from duly.tasks.task import checked_name, checked_rank, checked_tries, when
+from duly.tasks.checks import checked_name, checked_rank, checked_tries, when
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.read import Read

@@ -6,7 +6,7 @@ from typing import Any
 
 from duly.core.errors import InputError
 from duly.core.policy.limits import parse_limit
-from duly.tasks.task import checked_name
+from duly.tasks.checks import checked_name
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.who import Principal

@@ -32,7 +32,8 @@ from duly.engine.rescuer import Rescuer
 from duly.engine.work import Work
 from duly.facade.app import Duly
 from duly.store.contract import Plan, Store
-from duly.tasks.task import Task, when
+from duly.tasks.checks import when
+from duly.tasks.task import Task
 from duly.verbs.read import Read
 from duly.virtual.world import World
 

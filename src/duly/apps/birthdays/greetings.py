@@ -17,7 +17,8 @@ from duly.core.errors import ConfigError, ItemNotFound
 from duly.core.model import LIVE, Item, Schedule
 from duly.core.policy.recur import parse, zone_named
 from duly.outbound.http import attempt_headers, post_json
-from duly.tasks.task import Task, checked_key
+from duly.tasks.checks import checked_key
+from duly.tasks.task import Task
 from duly.verbs import local
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from duly.apps.messages.settings import Settings
 from duly.bridge.message import Message, key_of
 from duly.core import codec
 from duly.core.model import NewItem
-from duly.tasks.task import NAME
+from duly.tasks.checks import NAME
 
 TASK = QUEUE = "message_retry"
 # Retries are on time; what goes to a person may wait for them.
