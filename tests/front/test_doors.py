@@ -16,7 +16,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
 ROOMS: dict[str, set[str]] = {
     "apps": {
         "duly", "bridge", "cli", "client", "config", "core", "engine", "facade", "outbound", "plugin", "tasks",
-        "telemetry", "verbs", "virtual", "web",
+        "verbs", "virtual", "web",
     },
     "cli": {
         "duly", "client", "config", "core", "engine", "facade", "outbound", "plugin", "store", "tasks", "telemetry",
@@ -47,7 +47,6 @@ ROOMS: dict[str, set[str]] = {
 OPEN = {
     ("engine", "facade"),
     ("engine", "telemetry"),
-    ("telemetry", "facade"),
 }
 
 

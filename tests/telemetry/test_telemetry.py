@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 
 import duly.testing
 from duly import Attempt, Backoff, Duly
-from duly.telemetry.telemetry import JsonLines, set_up_logs
+from duly.telemetry.logs import JsonLines, set_up_logs
 
 
 @pytest.fixture

@@ -95,6 +95,6 @@ def serving(app: Duly, ailing: Callable[[], str | None] = lambda: None) -> Itera
 
 
 def set_up_logs(app: Duly) -> None:
-    from duly.telemetry import set_up_logs
+    from duly.telemetry.logs import set_up_logs
 
     set_up_logs(app.settings.log_level, app.settings.log_format)

@@ -18,7 +18,7 @@ from duly.core.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Re
 from duly.core.policy.retry import class_name, class_names
 from duly.tasks.attempt import Attempt
 from duly.tasks.task import Task
-from duly.telemetry import is_tracing
+from duly.telemetry.spans import is_tracing
 
 if TYPE_CHECKING:
     from duly.facade.app import Duly

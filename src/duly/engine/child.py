@@ -141,7 +141,7 @@ def receive_reply(pipe: BinaryIO) -> Reply | None:
 
 def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
     from duly.facade.app import load_app
-    from duly.telemetry import set_up_logs
+    from duly.telemetry.logs import set_up_logs
 
     die_with_parent()
     app = load_app(spec)

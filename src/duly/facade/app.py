@@ -33,7 +33,7 @@ from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
 from duly.tasks.checks import checked_name
 from duly.tasks.task import Inlet, Task
-from duly.telemetry import Telemetry
+from duly.telemetry.telemetry import Telemetry
 from duly.verbs import LOCAL, Ground, Verbs
 from duly.verbs.acts import TASK
 from duly.verbs.masks import Masks
@@ -87,7 +87,12 @@ class Duly:
         self._clock = clock
         self.renew()
         renew_in_children(self)
-        self.telemetry = Telemetry(self)
+        self.telemetry = Telemetry(
+            self.tasks,
+            self.settings,
+            signs=lambda: (self.read.signs(), self.clock.now()),
+            depths=lambda: self.read.depths(),
+        )
         self.verbs = Verbs(self._make_ground())
         self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
         self._inlet = self._make_inlet()

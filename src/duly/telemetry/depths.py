@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from duly.core.shown import Depth
+from duly.tasks.task import Task
 
 NAMES = 200  # that a metric has at most; what users make up has no end
 OTHERS = "others"
@@ -27,3 +29,8 @@ def labels(depths: Iterable[Depth], known: Collection[str], families: Collection
 
 def family_of(queue: str, families: Collection[str]) -> str:
     return next((family for family in families if queue.startswith(f"{family}/")), queue)
+
+
+def families_of(tasks: Mapping[str, Task[..., Any]]) -> set[str]:
+    """Queues that have one below them for each value of an argument."""
+    return {task.queue for task in list(tasks.values()) if any(limit.by for limit in task.limits)}
