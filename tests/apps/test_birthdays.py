@@ -447,7 +447,7 @@ def test_bad_rows_and_unknown_fields_are_named(house: Open) -> None:
 
 
 def test_the_shipped_app_is_importable_by_the_worker() -> None:
-    from duly.facade.app import load_app
+    from duly.facade.loading import load_app
 
     assert "birthday" in load_app("duly.apps.birthdays").tasks
 

@@ -11,7 +11,7 @@ from click.testing import Result
 
 from duly import Duly
 from duly.core.model import GiveUp
-from duly.facade.app import load_app
+from duly.facade.loading import load_app
 from duly.web.server import Service
 from tests.cli.conftest import call
 from tests.support import claim, settle, share

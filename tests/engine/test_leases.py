@@ -59,7 +59,7 @@ class House:
         return one
 
     def worker(self, app: Duly, *tasks: str) -> Worker:
-        one = Worker(app, tasks=tasks)
+        one = app.worker(tasks=tasks)
         one.start()
         self._workers.append(one)
         return one

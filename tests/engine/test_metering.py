@@ -314,7 +314,7 @@ def make(app: Duly) -> Iterator[Make]:
 
         tasks: dict[str, Task[..., Any]] = {name: app.tasks[name]}
         common: dict[str, Any] = {"hands": hands, "finish": finish, "wants": lambda: None}
-        caller = Caller(app, lambda *_: None)
+        caller = Caller(app.store, app.clock, app.telemetry, app.settings, lambda *_: None)
         pool = (
             AsyncPool(tasks, size, 100, caller=caller, **common)
             if tasks[name].is_async

@@ -19,7 +19,7 @@ QUICK = {"sweep_seconds": 0.2, "drain_seconds": 0.2}
 
 @contextmanager
 def working(app: Duly) -> Iterator[Worker]:
-    worker = Worker(app)
+    worker = app.worker()
     worker.start()
     try:
         yield worker

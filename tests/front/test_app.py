@@ -11,7 +11,8 @@ from duly import Duly, InputError
 from duly.core.decide import Rules, decide
 from duly.core.errors import ConfigError, ItemNotFound, WrongState
 from duly.core.model import GiveUp
-from duly.facade.app import find_spec, load_app
+from duly.facade.loading import load_app
+from duly.facade.spec import find_spec
 from tests.support import claim, counts, heads, new, settle, share
 
 here = Duly("sqlite:///unused.db")

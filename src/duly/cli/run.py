@@ -43,7 +43,7 @@ def worker(spec: str, tasks: str | None) -> None:
 
     MODULE:APP is such as shop.work:app, or a file: work.py:app. Metrics and probes are served when a port is given.
     """
-    from duly.facade.app import load_app
+    from duly.facade.loading import load_app
 
     app = load_app(spec)
     set_up_logs(app)
@@ -88,7 +88,7 @@ def up(spec: str | None, demo: bool, seconds: float | None) -> None:
     if demo:
         resolve_name(DEMO)(seconds)
         return
-    from duly.facade.app import load_app
+    from duly.facade.loading import load_app
 
     app = load_app(spec or BUILT_IN)
     set_up_logs(app)

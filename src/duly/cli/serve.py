@@ -38,7 +38,7 @@ def serve(spec: str | None) -> None:
     Without MODULE:APP it serves the apps that are installed, or those that DULY_APPS names. SQLite is migrated on the
     way; PostgreSQL by `duly migrate`.
     """
-    from duly.facade.app import load_app
+    from duly.facade.loading import load_app
 
     app = load_app(spec or BUILT_IN)
     set_up_logs(app)

@@ -113,7 +113,7 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _world(what: str, model: Model, begin: datetime, sizes: Mapping[str, int]) -> Iterator[Simulation]:
     from duly import Duly
-    from duly.facade.app import load_app
+    from duly.facade.loading import load_app
     from duly.virtual.simulation import Simulation
     from duly.virtual.world import stage
 

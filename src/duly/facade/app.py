@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
-import importlib
-import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from prometheus_client import CollectorRegistry
 
@@ -26,8 +22,10 @@ from duly.core.policy.retry import Backoff, Retry
 from duly.core.section import Section
 from duly.core.settings import Settings
 from duly.core.shown import OwnedRow
+from duly.engine.equipment import Companion, Equipment
 from duly.facade.acts import acts_task
 from duly.facade.schedules import Schedules
+from duly.facade.spec import find_spec
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
@@ -46,26 +44,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=Section)
 
-
-class Companion(Protocol):
-    """Something that lives and dies with a worker of its task, such as a bridge to a broker."""
-
-    @property
-    def task(self) -> Task[..., Any]: ...
-
-    def start(self) -> None: ...
-
-    def rest(self) -> None:
-        """The worker takes no more; neither must this."""
-        ...
-
-    def stop(self) -> None:
-        """Do nothing more: what is still under way is about to be given to others."""
-        ...
-
-    def ailing(self) -> str | None:
-        """What keeps it from its work, in a few words: this process is not ready then, though it may be well."""
-        ...
+# The program of a worker's child processes.
+CHILD = "duly.facade.child"
 
 
 class Duly:
@@ -386,7 +366,24 @@ class Duly:
         from duly.engine.worker import Worker
 
         self.spec = self.spec or find_spec(self)
-        return Worker(self, tasks)
+        asked = {name: self.task_named(name) for name in tasks} if tasks is not None else dict(self.tasks)
+        if not asked:
+            raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
+        chosen = {**self.system, **asked}
+        return Worker(
+            Equipment(
+                settings=self.settings,
+                clock=self.clock,
+                store=self.store,
+                observer=self.telemetry,
+                tasks=chosen,
+                system=self.system,
+                known=self.all_tasks,
+                companions=[each for each in self.companions if each.task.name in chosen],
+                reconcile=self.schedules.reconcile,
+                child_command=None if self.spec is None else [sys.executable, "-m", CHILD, self.spec],
+            )
+        )
 
     def close(self) -> None:
         for store in (self._store, self._bare):
@@ -411,74 +408,3 @@ def _pace(text: str) -> Limit:
     if per is None:
         raise InputError("backlog", f"must be like 100/s, got {text!r}")
     return Limit("backlog", most, per=per)
-
-
-def load_app(spec: str) -> Duly:
-    """The app that `module:name` or `path/to/file.py:name` means; the name defaults to app."""
-    where, _, name = spec.rpartition(":") if ":" in spec else (spec, "", "app")
-    if where.endswith(".py"):
-        path = Path(where)
-        found = importlib.util.spec_from_file_location(f"duly_app_{path.stem}", path)
-        if found is None or found.loader is None or not path.exists():
-            raise ConfigError(f"{spec}: there is no file {path}")
-        module = importlib.util.module_from_spec(found)
-        sys.modules[found.name] = module
-        sys.path.insert(0, str(path.parent.resolve()))
-        found.loader.exec_module(module)
-    else:
-        if "" not in sys.path and str(Path.cwd()) not in sys.path:
-            sys.path.insert(0, str(Path.cwd()))
-        try:
-            module = importlib.import_module(where)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"{spec}: cannot import {where} ({error})") from error
-    app = getattr(module, name, None)
-    if not isinstance(app, Duly):
-        raise ConfigError(f"{spec}: {name} in {where} is not a Duly app")
-    app.spec = spec
-    return app
-
-
-def find_spec(app: Duly) -> str | None:
-    """How another process can import this app; None when it cannot (a REPL, a local variable)."""
-    main = sys.modules["__main__"]
-    for key, module in list(sys.modules.items()):
-        if module is not main and (name := _name_of(app, module)):  # multiprocessing has another key for main
-            return f"{key}:{name}"
-    path = getattr(main, "__file__", None)
-    name = _name_of(app, main)
-    if name is None or path is None or not _is_bound(name, Path(path)):
-        return None
-    started_as = getattr(getattr(main, "__spec__", None), "name", "__main__")  # with python -m, its name
-    return f"{Path(path).resolve() if started_as == '__main__' else started_as}:{name}"
-
-
-def _name_of(app: Duly, module: Any) -> str | None:
-    names = list(getattr(module, "__dict__", {}).items())
-    return next((name for name, value in names if value is app), None)
-
-
-def _is_bound(name: str, path: Path) -> bool:
-    """Whether a script gives this name a value also when it is imported, not only under `__name__ == "__main__"`."""
-    try:
-        nodes: list[ast.AST] = list(ast.parse(path.read_bytes()).body)
-    except (OSError, SyntaxError, ValueError):
-        return False
-    while nodes:
-        node = nodes.pop()
-        if isinstance(node, ast.If) and "__main__" in ast.dump(node.test):
-            nodes.extend(node.orelse)
-        elif _binds(node, name):
-            return True
-        elif not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            nodes.extend(ast.iter_child_nodes(node))
-    return False
-
-
-def _binds(node: ast.AST, name: str) -> bool:
-    match node:
-        case ast.alias():
-            return (node.asname or node.name) in (name, "*")
-        case ast.Name(id=bound, ctx=ast.Store()):
-            return bound == name
-    return False

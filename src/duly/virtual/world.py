@@ -88,7 +88,7 @@ class World:
         self._hands = Hands()
         self._store = self._observed(app)
         self._settler = Settler(self._store, app.all_tasks, self._hands)
-        self._caller = Caller(app, self._report)
+        self._caller = Caller(app.store, clock, app.telemetry, app.settings, self._report)
         self._runner = runner
         self._reports: dict[int, tuple[Item, bytes]] = {}
         self._recurrer = Recurrer(self._store, sweep=app.settings.sweep_seconds)

@@ -19,7 +19,7 @@ from duly.apps.demo.view import view
 from duly.cli.run import ending
 from duly.cli.serve import serving
 from duly.config import imposed
-from duly.facade.app import load_app
+from duly.facade.loading import load_app
 
 REMINDERS = "duly.apps.reminders:app"
 
