@@ -12,23 +12,8 @@ from duly.tasks.task import OPTIONS
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.problems import Problem
-from duly.web.schemas import (
-    BIG,
-    After,
-    Changed,
-    Id,
-    ItemEdit,
-    ItemIn,
-    ItemOut,
-    ItemStoryOut,
-    Page,
-    PageSize,
-    PlacedOut,
-    Reason,
-    RetryIn,
-    State,
-    WordFilter,
-)
+from duly.web.schemas import BIG, After, Id, Page, PageSize, State, WordFilter
+from duly.web.schemas.items import Changed, ItemEdit, ItemIn, ItemOut, ItemStoryOut, PlacedOut, Reason, RetryIn
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 
