@@ -5,31 +5,29 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from prometheus_client import CollectorRegistry
 
 from duly.config import check_names, load, section
 from duly.core.clock import Clock, DatabaseClock
-from duly.core.decide import UNKNOWN, Rules
+from duly.core.decide import UNKNOWN
 from duly.core.errors import ConfigError, InputError, UnknownTask
 from duly.core.forks import renew_in_children
 from duly.core.model import NewItem, Placed
-from duly.core.policy.limits import Limit, parse_limit
-from duly.core.policy.retry import Backoff, Retry
 from duly.core.section import Section
 from duly.core.settings import Settings
 from duly.core.shown import OwnedRow
 from duly.engine.equipment import Companion, Equipment
 from duly.facade.acts import acts_task
+from duly.facade.policies import Policies, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
-from duly.tasks.checks import checked_name
 from duly.tasks.task import Inlet, Task
 from duly.telemetry.telemetry import Telemetry
 from duly.verbs import LOCAL, Ground, Verbs
@@ -125,28 +123,9 @@ class Duly:
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        retry: Retry | None = None,
-        deadline: float | timedelta | None = None,
-        cpu: bool = False,
-        batch: int | None = None,
-        rank: int = 0,
-        crash_limit: int | None = None,
-        breaker: int | None = None,
-        limits: Sequence[Limit] | Limit = (),
-        backlog: str | None = None,
-        label: str | None = None,
-        check: Callable[[dict[str, Any]], None] | None = None,
-        trusted: bool = False,
-        internal: bool = False,
-    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, /, **policies: Unpack[Policies]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
 
-    def task(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
+    def task(self, handler: Callable[..., Any] | None = None, /, **policies: Unpack[Policies]) -> Any:
         """Register a handler, bare or with policies.
 
         name: default the function's. queue: default the name. retry: when to try again. deadline: seconds after which
@@ -158,63 +137,14 @@ class Duly:
         internal: nobody may put it through the service.
         """
         if handler is not None:
-            return self._register(handler, **policies)
-        return lambda handler: self._register(handler, **policies)
+            return self._register(handler, policies)
+        return lambda handler: self._register(handler, policies)
 
-    def _register(
-        self,
-        handler: Callable[P, R],
-        *,
-        name: str | None = None,
-        queue: str | None = None,
-        retry: Retry | None = None,
-        deadline: float | timedelta | None = None,
-        cpu: bool = False,
-        batch: int | None = None,
-        rank: int = 0,
-        crash_limit: int | None = None,
-        breaker: int | None = None,
-        limits: Sequence[Limit] | Limit = (),
-        backlog: str | None = None,
-        label: str | None = None,
-        check: Callable[[dict[str, Any]], None] | None = None,
-        trusted: bool = False,
-        internal: bool = False,
-    ) -> Task[P, R]:
-        settings = self.settings
-        name = checked_name("name", name or handler.__name__)
-        if name in self.tasks:
-            raise InputError("name", f"a task called {name!r} is registered already")
-        if retry is not None and not isinstance(retry, Retry):
-            raise InputError("retry", f"must be a policy such as Backoff(), got {retry!r}")
-        if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= 10_000):
-            raise InputError("batch", f"must be a whole number from 1 to 10,000, got {batch!r}")
-        seconds = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
-        if seconds is not None and not seconds > 0:
-            raise InputError("deadline", f"must be a positive number of seconds, got {deadline!r}")
-        rules = Rules(
-            retry=retry or Backoff(base=settings.retry_base_seconds, tries=settings.retry_tries),
-            crash_limit=crash_limit or settings.crash_limit,
-            breaker=_checked_breaker(breaker),
-            is_trusted=trusted,
-        )
-        task: Task[P, R] = Task(
-            self._inlet,
-            handler,
-            name=name,
-            queue=queue or name,
-            rules=rules,
-            deadline=seconds or settings.deadline_seconds,
-            cpu=cpu,
-            batch=batch,
-            rank=rank,
-            label=label,
-            limits=(limits,) if isinstance(limits, Limit) else limits,
-            backlog=None if backlog is None else _pace(backlog),
-            check=check,
-            internal=internal,
-        )
-        self.tasks[name] = task
+    def _register(self, handler: Callable[P, R], policies: Policies) -> Task[P, R]:
+        task = make_task(self._inlet, self.settings, handler, policies)
+        if task.name in self.tasks:
+            raise InputError("name", f"a task called {task.name!r} is registered already")
+        self.tasks[task.name] = task
         return task
 
     @property
@@ -392,19 +322,3 @@ class Duly:
         self._store = self._bare = None
         if isinstance(self._clock, DatabaseClock):
             self._clock = None
-
-
-def _checked_breaker(breaker: Any) -> int | None:
-    if breaker is not None and (isinstance(breaker, bool) or not isinstance(breaker, int) or breaker < 1):
-        raise InputError("breaker", f"must be a whole number of failures, at least 1, got {breaker!r}")
-    return breaker
-
-
-def _pace(text: str) -> Limit:
-    try:
-        most, per = parse_limit(text)
-    except ValueError as error:
-        raise InputError("backlog", str(error)) from None
-    if per is None:
-        raise InputError("backlog", f"must be like 100/s, got {text!r}")
-    return Limit("backlog", most, per=per)
