@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from duly.core.model import Lane, State
+from duly.core.model import Lane, State, Tried
 
 Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]
@@ -53,25 +53,12 @@ class Row(Struct, frozen=True):
         return f"{self.id}-{self.attempt}-{self.fence:08x}"
 
 
-class Try(Struct, frozen=True):
-    """A try that did not succeed."""
-
-    number: int
-    attempt_key: str
-    worker: str | None
-    started_at: datetime | None
-    ended_at: datetime
-    outcome: str
-    error: str | None
-    error_class: str | None
-
-
 class Story(Struct, frozen=True):
     """All there is to tell about one item."""
 
     item: Row
     lease_until: datetime | None
-    tries: list[Try]
+    tries: list[Tried]
 
 
 class Signs(Struct, frozen=True):

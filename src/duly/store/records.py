@@ -28,7 +28,6 @@ from duly.core.shown import (
     ReviewNote,
     Row,
     Story,
-    Try,
     User,
     WorkerLife,
 )
@@ -87,7 +86,6 @@ RECORDS: dict[str, Record[Any]] = {
     "new_schedule": NEW_SCHEDULE,
     "row": Record(Row),
     "owned_row": Record(OwnedRow),
-    "try": Record(Try),
     "occurrence": Record(Occurrence),
     "audit_line": Record(AuditLine),
     "review_note": Record(ReviewNote),

@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from fastapi import Path, Query
+from msgspec import Struct
+from msgspec.structs import fields
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
@@ -86,6 +88,11 @@ class Out(BaseModel):
 def example(**values: Any) -> ConfigDict:
     """The part of a model's configuration that shows readers of the API a body."""
     return ConfigDict(json_schema_extra={"examples": [values]})
+
+
+def fields_of(record: type[Struct], *but: str) -> dict[str, Any]:
+    """The annotations of an answer that shows a record as it is, so that each field is named once: in the record."""
+    return {field.name: field.type for field in fields(record) if field.name not in but}
 
 
 class ProblemOut(BaseModel):

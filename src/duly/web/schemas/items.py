@@ -5,11 +5,25 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated
 
-from msgspec.structs import fields
 from pydantic import AfterValidator, Field, StringConstraints
 
+from duly.core.model import Tried
 from duly.core.shown import OwnedRow
-from duly.web.schemas import Args, Key, Model, Moment, Out, Rank, Seconds, Sentence, Tries, Word, clean, example
+from duly.web.schemas import (
+    Args,
+    Key,
+    Model,
+    Moment,
+    Out,
+    Rank,
+    Seconds,
+    Sentence,
+    Tries,
+    Word,
+    clean,
+    example,
+    fields_of,
+)
 
 
 class ItemIn(Model):
@@ -31,19 +45,12 @@ class PlacedOut(Out):
 
 
 class ItemOut(Out):
-    # The fields of `OwnedRow`, where each is named once; the fence is between the store and the worker.
-    __annotations__ = {field.name: field.type for field in fields(OwnedRow) if field.name != "fence"}
+    # The fence is between the store and the worker.
+    __annotations__ = fields_of(OwnedRow, "fence")
 
 
 class TryOut(Out):
-    number: int
-    attempt_key: str
-    worker: str | None
-    started_at: datetime | None
-    ended_at: datetime
-    outcome: str
-    error: str | None
-    error_class: str | None
+    __annotations__ = fields_of(Tried)
 
 
 class ItemStoryOut(ItemOut):

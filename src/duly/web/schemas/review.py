@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.web.schemas import Model, Out, Sentence, State, Word, clean, example
+from duly.core.shown import ReviewNote
+from duly.web.schemas import Model, Out, Sentence, State, Word, clean, example, fields_of
 
 
 class GroupOut(Out):
@@ -27,10 +28,7 @@ class ReviewNoteIn(Model):
 
 
 class ReviewNoteOut(Out):
-    id: int
-    author: str
-    text: str
-    at: datetime
+    __annotations__ = fields_of(ReviewNote)
 
 
 class GroupStoryOut(GroupOut):

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from duly.web.schemas import Args, Key, Model, Out, Rank, Rule, Seconds, State, Word, example
+from duly.core.shown import Occurrence
+from duly.web.schemas import Args, Key, Model, Out, Rank, Rule, Seconds, Word, example, fields_of
 from duly.web.schemas.audit import NoteOut
 
 
@@ -74,14 +75,7 @@ class ScheduleOut(Out):
 
 
 class OccurrenceOut(Out):
-    id: int
-    state: State
-    outcome: str | None
-    planned_at: datetime
-    started_at: datetime | None
-    finished_at: datetime | None
-    attempt: int
-    last_error: str | None
+    __annotations__ = fields_of(Occurrence)
 
 
 class ScheduleStoryOut(ScheduleOut):
