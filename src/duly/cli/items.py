@@ -51,11 +51,7 @@ def items(
     with side() as there:
         rows = there.items(before, limit, state=state, task=task, queue=queue, key=key)
         now = there.now()
-    if as_json:
-        words.print_json(rows)
-        return
-    if not rows:
-        click.echo("no items fit")
+    if words.is_all_told(rows, as_json, "no items fit"):
         return
     _print_rows(rows, now, in_utc)
     if len(rows) == limit:

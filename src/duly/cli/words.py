@@ -41,6 +41,15 @@ def print_json(value: Any) -> None:
     click.echo(msgspec.json.format(codec.encode(value), indent=2).decode())
 
 
+def is_all_told(found: Sequence[Any], as_json: bool, nothing: str) -> bool:
+    """Whether a list is told already: as JSON, or by the sentence for when there is nothing in it."""
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo(nothing)
+    return as_json or not found
+
+
 def table(*columns: str | tuple[str, str], rows: Iterable[Sequence[RenderableType]], last: bool = False) -> Table:
     """A table without lines. A column is a title, or a title and "right"; `last`: the last one takes what is left."""
     from rich.table import Table

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from duly.core.errors import InputError
 
 NAME = re.compile(r"[\w.:@/+-]+( [\w.:@/+-]+)*")
 KEY_LIMIT = 500
 RANKS = range(-100, 101)
+
+T = TypeVar("T")
 
 
 def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
@@ -82,3 +84,16 @@ def checked_tries(tries: Any) -> int:
     if isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000:
         raise InputError("tries", f"must be a whole number from 1 to 1,000,000, got {tries!r}")
     return tries
+
+
+def checked_rows(field: str, rows: Iterable[Mapping[str, Any]], check: Callable[..., T]) -> list[T]:
+    """What `check` makes of each row, whose values it is given by name. The error of a bad row says which it is."""
+    checked = []
+    for place, row in enumerate(rows):
+        try:
+            checked.append(check(**row))
+        except InputError as error:
+            raise InputError(f"{field}[{place}].{error.field}", error.problem) from None
+        except TypeError as error:
+            raise InputError(f"{field}[{place}]", str(error).partition("() ")[2]) from None
+    return checked

@@ -48,11 +48,7 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
 
     with side() as place:
         found = place.pages(limit, filters)
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("no messages fit")
+    if words.is_all_told(found, as_json, "no messages fit"):
         return
     console, now = words.console(), datetime.now(UTC)
     is_roomy = console.width >= words.ROOMY
