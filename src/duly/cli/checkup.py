@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -34,6 +35,8 @@ SQLITE_SAFE = (3, 51, 3)
 POSTGRES_OLDEST = 140_000
 PATIENCE = 5.0
 
+ok, warn, bad = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "bad")
+
 _ORPHANS = """
 select i.id from duly_item i
  where i.state = 'running' and not exists (select 1 from duly_lease l where l.fence = i.fence) limit 1000
@@ -47,22 +50,22 @@ def examine() -> Iterator[Finding]:
     try:
         settings = load()
     except ConfigError as error:
-        yield Finding("bad", "settings", str(error), "`duly settings` lists them all")
+        yield bad("settings", str(error), "`duly settings` lists them all")
         return
     yield from _settings(settings)
     try:
         missing = missing_file(settings.database_url)
         store = open_store(settings.database_url, timeout=PATIENCE, pool_size=1, listen=False)
     except ConfigError as error:
-        yield Finding("bad", "database", str(error), "correct DULY_DATABASE_URL")
+        yield bad("database", str(error), "correct DULY_DATABASE_URL")
         return
     if missing is not None:
-        yield Finding("bad", "database", f"there is no file {missing} yet", "`duly migrate` or `duly up` makes it")
+        yield bad("database", f"there is no file {missing} yet", "`duly migrate` or `duly up` makes it")
         return
     try:
         yield from _database(store, settings)
     except DulyError as error:
-        yield Finding("bad", "database", _line(error), "the checks that follow could not be made")
+        yield bad("database", _line(error), "the checks that follow could not be made")
     finally:
         store.close()
 
@@ -95,7 +98,7 @@ def _versions() -> Finding:
             found.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             found.append(f"no {name}")
-    return Finding("ok", "versions", ", ".join(found))
+    return ok("versions", ", ".join(found))
 
 
 def _settings(settings: Settings) -> Iterator[Finding]:
@@ -106,9 +109,9 @@ def _settings(settings: Settings) -> Iterator[Finding]:
             shown |= section(plugin.settings).shown()
             where |= sources(kind=plugin.settings)
         except ConfigError as error:
-            yield Finding("bad", plugin.name, _line(error), "docs/reference.md lists its settings")
+            yield bad(plugin.name, _line(error), "docs/reference.md lists its settings")
     text = ", ".join(f"{name} = {shown[name]} ({source})" for name, source in where.items())
-    yield Finding("ok", "settings", text or "all defaults: no duly.toml, nothing in the environment")
+    yield ok("settings", text or "all defaults: no duly.toml, nothing in the environment")
 
 
 # -- the database
@@ -123,16 +126,16 @@ def _database(store: Store, settings: Settings) -> Iterator[Finding]:
         have, need = current(store), latest(store)
     except DulyError as error:
         advice = "is the file readable, and a database?" if is_sqlite else "is the server up, and the URL right?"
-        yield Finding("bad", "database", _line(error), advice)
+        yield bad("database", _line(error), advice)
         return
     place = settings.shown()["database_url"]
-    yield Finding("ok", "database", f"{place} answers ({(time.monotonic() - began) * 1000:.0f} ms)")
+    yield ok("database", f"{place} answers ({(time.monotonic() - began) * 1000:.0f} ms)")
     yield from _sqlite(store) if is_sqlite else _postgres(store, settings.listen)
     if have < need:
-        yield Finding("bad", "migrations", f"at {have}, this version needs {need}", "run `duly migrate`")
+        yield bad("migrations", f"at {have}, this version needs {need}", "run `duly migrate`")
         return
     ahead = " (newer than this code, which is fine)" if have > need else ""
-    yield Finding("ok", "migrations", f"up to date at {have}{ahead}")
+    yield ok("migrations", f"up to date at {have}{ahead}")
     yield from _work(store, settings)
 
 
@@ -140,8 +143,7 @@ def _sqlite(store: Store) -> Iterator[Finding]:
     import sqlite3
 
     if sqlite3.sqlite_version_info < SQLITE_SAFE:
-        yield Finding(
-            "warn",
+        yield warn(
             "SQLite",
             f"{sqlite3.sqlite_version} has a bug: two connections that checkpoint at once can corrupt the file",
             "duly checkpoints one at a time; do not write to its file with other programs, or use SQLite 3.51.3",
@@ -150,47 +152,44 @@ def _sqlite(store: Store) -> Iterator[Finding]:
         mode = connection.execute("pragma journal_mode").fetchone()[0]
         synchronous = connection.execute("pragma synchronous").fetchone()[0]
     if mode != "wal":
-        yield Finding("bad", "journal", f"{mode}, not WAL", "keep the file on a local disk, not on a network share")
+        yield bad("journal", f"{mode}, not WAL", "keep the file on a local disk, not on a network share")
     elif synchronous < 2:
-        yield Finding(
-            "warn",
+        yield warn(
             "journal",
             "WAL, but synchronous is below FULL: a power cut may undo the last commits",
             "take synchronous= out of DULY_DATABASE_URL",
         )
     else:
-        yield Finding("ok", "journal", "WAL, synchronous: a commit survives a power cut")
+        yield ok("journal", "WAL, synchronous: a commit survives a power cut")
 
 
 def _postgres(store: Store, listen: bool) -> Iterator[Finding]:
     if not cast("PostgresStore", store).is_pooled(look=True):
-        yield Finding("ok", "pooler", "none that shares sessions of the server between transactions")
+        yield ok("pooler", "none that shares sessions of the server between transactions")
     elif listen:
-        yield Finding(
-            "warn",
+        yield warn(
             "pooler",
             "LISTEN does not work behind this transaction pooler: new work is found by sweeps, not at once",
             "set DULY_LISTEN=false, or give workers the address of the server itself",
         )
     else:
-        yield Finding("ok", "pooler", "a transaction pooler, without LISTEN, as it must be")
+        yield ok("pooler", "a transaction pooler, without LISTEN, as it must be")
     with store.transaction() as connection:
         number = int(connection.execute("show server_version_num").fetchone()[0])
         off = sorted(name for name, value in connection.execute(_DURABILITY).fetchall() if value == "off")
     text = f"{number // 10_000}.{number % 10_000}"
     if number < POSTGRES_OLDEST:
-        yield Finding("warn", "PostgreSQL", f"{text} gets no corrections any more", "upgrade the server")
+        yield warn("PostgreSQL", f"{text} gets no corrections any more", "upgrade the server")
     else:
-        yield Finding("ok", "PostgreSQL", text)
+        yield ok("PostgreSQL", text)
     if off:
-        yield Finding(
-            "warn",
+        yield warn(
             "durability",
             f"{', '.join(off)} off: a crash of the server may undo what it said was committed",
             "turn on in postgresql.conf, or for this database with `alter database … set`",
         )
     else:
-        yield Finding("ok", "durability", "fsync and synchronous_commit are on")
+        yield ok("durability", "fsync and synchronous_commit are on")
     yield _clock(store)
 
 
@@ -199,8 +198,8 @@ def _clock(store: Store) -> Finding:
     text = f"the database is {abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'} this host"
     if abs(offset) > 1:
         advice = "due times follow the database; run NTP on both, or times shown and logged here will look wrong"
-        return Finding("warn", "clock", text, advice)
-    return Finding("ok", "clock", text)
+        return warn("clock", text, advice)
+    return ok("clock", text)
 
 
 # -- the work
@@ -218,45 +217,40 @@ def _leases(store: Store, now: datetime, lease: timedelta) -> Iterator[Finding]:
     with store.transaction() as connection:
         orphans = [row[0] for row in connection.execute(_ORPHANS).fetchall()]
     if orphans:
-        yield Finding(
-            "bad",
+        yield bad(
             "leases",
             f"{_items(orphans)} running without a lease: nobody will finish or rescue that",
             f"someone changed rows by hand? `duly cancel {orphans[0]}`, then `duly retry {orphans[0]}`",
         )
     items, empty = store.expired(now - lease, 1_000)
     if items or empty:
-        yield Finding(
-            "warn",
+        yield warn(
             "leases",
             f"{len({item.fence for item in items} | set(empty))} ran out long ago and nobody rescued them",
             "is a worker that has their tasks running? Each looks for dead leases every few seconds: `duly worker`",
         )
     if not orphans and not items and not empty:
-        yield Finding("ok", "leases", "every running item has one, and none is overdue")
+        yield ok("leases", "every running item has one, and none is overdue")
 
 
 def _queues(depths: list[Depth], now: datetime) -> Iterator[Finding]:
     paused = sorted({depth.queue for depth in depths if depth.paused})
     if paused:
-        yield Finding("warn", "queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` opens it")
+        yield warn("queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` opens it")
     due = [depth for depth in depths if depth.state == "waiting" and depth.due and not depth.paused]
     oldest = min((depth.oldest for depth in due if depth.oldest is not None), default=None)
     late = (now - oldest).total_seconds() if oldest is not None else 0.0
     count = sum(depth.due for depth in due)
     if late > 60:
-        yield Finding(
-            "warn",
+        yield warn(
             "due work",
             f"{count} items are due, the oldest for {late:.0f} s",
             "is a worker with their tasks running, and are there enough? `duly queues` shows where they wait",
         )
     else:
-        yield Finding("ok", "due work", f"{count} items are due, none for more than a minute")
+        yield ok("due work", f"{count} items are due, none for more than a minute")
     if failed := sum(depth.items for depth in depths if depth.state == "failed"):
-        yield Finding(
-            "ok", "review", f"{failed} items were given up and wait for a person: `duly items --state failed`"
-        )
+        yield ok("review", f"{failed} items were given up and wait for a person: `duly items --state failed`")
 
 
 def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
@@ -268,7 +262,7 @@ def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
     try:
         wanted = chosen(settings.apps)
     except ConfigError as error:
-        yield Finding("bad", "apps", _line(error), "correct DULY_APPS, or the package that it speaks of")
+        yield bad("apps", _line(error), "correct DULY_APPS, or the package that it speaks of")
         return
     for plugin in wanted:
         with suppress(ConfigError):  # that was told already
