@@ -165,7 +165,7 @@ class Client:
 
     def count(self, action: str, filter: Mapping[str, Any]) -> int:
         """How many items an act would mean, up to a million; filters are state, task, queue, error_group."""
-        told = self._told("POST", "/api/bulk/count", {"action": action, "filter": _camel(filter)})
+        told = self._told("POST", "/api/acts/count", {"action": action, "filter": _camel(filter)})
         return int(told["count"])
 
     def order(
@@ -173,19 +173,19 @@ class Client:
     ) -> dict[str, Any]:
         """Have all items of a filter cancelled, retried (at so many a second) or discarded, as durable work."""
         body = {"action": action, "filter": _camel(filter), "rate": rate, "reason": reason}
-        return self._told("POST", "/api/bulk", body)
+        return self._told("POST", "/api/acts", body)
 
     def acts(self, **filters: Any) -> Iterator[dict[str, Any]]:
         """Acts on many items, newest first."""
-        return self.pages("/api/bulk", filters)
+        return self.pages("/api/acts", filters)
 
     def act(self, act_id: int) -> dict[str, Any]:
         """How far it is."""
-        return self._told("GET", f"/api/bulk/{act_id}")
+        return self._told("GET", f"/api/acts/{act_id}")
 
     def cancel_act(self, act_id: int) -> dict[str, Any]:
         """Stop it where it stands; what was done stays done."""
-        return self._told("POST", f"/api/bulk/{act_id}/cancel")
+        return self._told("POST", f"/api/acts/{act_id}/cancel")
 
     # -- schedules
 

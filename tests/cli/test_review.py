@@ -109,7 +109,7 @@ def test_a_group_is_looked_at_noted_and_tried(run: Run, app: Duly) -> None:
     made = told(run("review", "retry", group["id"], "--rate", "2", "--json"))
     assert (made["action"], made["total"], made["state"]) == ("retry", 2, "running")
     assert "state=failed: running, 0 of 2 seen" in said(run("review", "discard", group["id"], "--reason", "old"))
-    assert actions(app) == ["review.noted", "review.canary", "bulk.ordered", "bulk.ordered"]
+    assert actions(app) == ["review.noted", "review.canary", "act.ordered", "act.ordered"]
     refused = run("review", "retry", "0" * 16)
     assert (refused.exit_code, "there is no group" in refused.stderr) == (1, True)
 
@@ -126,7 +126,7 @@ def test_an_act_is_counted_ordered_followed_and_stopped(run: Run, app: Duly) -> 
     assert said(run("acts", "cancel", str(made["id"]))) == line.format("cancelled")
     assert said(run("acts")) == line.format("cancelled")
     assert [each["id"] for each in told(run("acts", "--json"))] == [made["id"]]
-    assert actions(app) == ["bulk.ordered", "bulk.cancelled"]
+    assert actions(app) == ["act.ordered", "act.cancelled"]
 
 
 def test_limits_are_set_and_cleared(run: Run, app: Duly) -> None:

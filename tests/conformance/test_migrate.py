@@ -85,6 +85,23 @@ def test_both_databases_have_the_same_migrations() -> None:
     assert [int(name[:4]) for name in names["sqlite"]] == list(range(1, len(names["sqlite"]) + 1))
 
 
+def test_acts_that_were_ordered_before_they_had_a_table_of_their_name_are_kept(blank_url: str, later: Path) -> None:
+    with opened(blank_url) as store:
+        for file in (later / dialect_of(store)).iterdir():
+            if file.name >= "0007":
+                file.unlink()
+        migrate(store, later)
+        at = "0" if is_sqlite(store) else "now()"
+        query(
+            store,
+            "insert into duly_bulk (author, action, filter, options, total, until, created_at) "
+            f"values ('ana', 'cancel', '{{}}', '{{}}', 3, 9, {at}) returning id",
+        )
+        assert "0007_acts" in migrate(store)
+        assert query(store, "select author, action, total from duly_act") == [("ana", "cancel", 3)]
+        assert query(store, "select author, action, total from duly_bulk") == [("ana", "cancel", 3)]
+
+
 def test_a_newer_schema_is_fine_because_migrations_only_add(blank_url: str, later: Path) -> None:
     with opened(blank_url) as store:
         migrate(store, later)

@@ -452,8 +452,8 @@ def test_keys_that_wait_for_a_call_to_end_elsewhere_are_asked_in_turn(store: Sto
     elsewhere = Keyed(Limit("x", 1, by="shop"), room=1_000)
     mine, clock = Keyed(Limit("x", 1, by="shop"), room=1_000), ManualClock(NOW)
     theirs = claimer(other, elsewhere, clock)
-    for _ in range(30):
-        tick(theirs, clock, clock.now())
+    for step in range(30):
+        tick(theirs, clock, after(step / 30))
     assert len(elsewhere.items) == 600
     one = claimer(store, mine, clock)
     asked = counting(store)

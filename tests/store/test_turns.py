@@ -17,7 +17,7 @@ import pytest
 
 from duly.core.errors import StoreUnavailable
 from duly.store.sqlite import turns
-from duly.store.sqlite.turns import _LINES, FileLock, Line, Place, turn
+from duly.store.sqlite.turns import FileLock, Line, Place, turn
 from tests.process.fleet import until
 from tests.support import counts, opened, put
 
@@ -191,17 +191,17 @@ def test_a_thread_that_was_cut_short_while_it_left_is_not_waited_for() -> None:
 
 def test_threads_write_in_the_order_they_came(tmp_path: Path) -> None:
     path, order = str(tmp_path / "a.db"), []
-    threads = []
+    line, threads = Line(), []
 
     def write(n: int) -> None:
-        with turn(path, PATIENCE):
+        with turn(line, path, PATIENCE):
             order.append(n)
 
-    with turn(path, PATIENCE):
+    with turn(line, path, PATIENCE):
         for n in range(5):
             threads.append(threading.Thread(target=write, args=(n,)))
             threads[-1].start()
-            until(lambda n=n: len(_LINES[path]._places) == n + 2)
+            until(lambda n=n: len(line._places) == n + 2)
     for thread in threads:
         thread.join(PATIENCE)
     assert order == [0, 1, 2, 3, 4]
@@ -235,10 +235,10 @@ def test_a_lock_that_came_at_the_last_moment_is_given_back_too(tmp_path: Path) -
     assert not second.take(0.01)
     first.free()
     until(second._settled.locked)  # the thread has it by now
-    with pytest.raises(StoreUnavailable, match="another process"), turn(path.removesuffix("-lock"), 0.01):
+    with pytest.raises(StoreUnavailable, match="another process"), turn(Line(), path.removesuffix("-lock"), 0.01):
         pass
     second.free()
-    with turn(path.removesuffix("-lock"), PATIENCE):
+    with turn(Line(), path.removesuffix("-lock"), PATIENCE):
         pass
 
 

@@ -21,13 +21,13 @@ def portions_of_three(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def order(house: House, action: str, filter: dict[str, Any], **more: Any) -> int:
-    answer = house.ana.post("/api/bulk", json={"action": action, "filter": filter, **more})
+    answer = house.ana.post("/api/acts", json={"action": action, "filter": filter, **more})
     assert answer.status_code == 201, answer.text
     return int(answer.json()["id"])
 
 
 def told(house: House, act_id: int) -> tuple[str, int, int, int]:
-    act = house.ana.get(f"/api/bulk/{act_id}").json()
+    act = house.ana.get(f"/api/acts/{act_id}").json()
     return act["state"], act["total"], act["seen"], act["changed"]
 
 
@@ -58,12 +58,12 @@ def test_rows_are_counted_before_anything_is_done(house: House, monkeypatch: pyt
         house.put()
     house.put(house.bob)
     asked = {"action": "cancel", "filter": {"state": "waiting", "task": "echo"}}
-    assert house.ana.post("/api/bulk/count", json=asked).json() == {"count": 4, "isMore": False}
-    assert house.root.post("/api/bulk/count", json=asked).json()["count"] == 5
-    assert house.root.post("/api/bulk/count?userId=bob", json=asked).json()["count"] == 1
+    assert house.ana.post("/api/acts/count", json=asked).json() == {"count": 4, "isMore": False}
+    assert house.root.post("/api/acts/count", json=asked).json()["count"] == 5
+    assert house.root.post("/api/acts/count?userId=bob", json=asked).json()["count"] == 1
     monkeypatch.setattr(acts, "COUNTED", 2)
     monkeypatch.setattr("duly.web.routes.review.COUNTED", 2)
-    assert house.ana.post("/api/bulk/count", json=asked).json() == {"count": 2, "isMore": True}
+    assert house.ana.post("/api/acts/count", json=asked).json() == {"count": 2, "isMore": True}
 
 
 def test_an_act_goes_through_all_portions_and_touches_nothing_that_came_later(house: House) -> None:
@@ -97,14 +97,14 @@ def test_an_act_that_is_cancelled_stops_where_it_stands(house: House, monkeypatc
     def apply(*given: Any) -> None:
         real(*given)
         monkeypatch.setattr(acts, "_apply", real)
-        assert house.ana.post(f"/api/bulk/{act_id}/cancel").json()["state"] == "cancelled"
+        assert house.ana.post(f"/api/acts/{act_id}/cancel").json()["state"] == "cancelled"
 
     monkeypatch.setattr(acts, "_apply", apply)
     house.world.run()
     assert told(house, act_id) == ("cancelled", 7, 3, 3)
     assert states(house, ids) == ["cancelled"] * 3 + ["waiting"] * 4
-    again = house.ana.post(f"/api/bulk/{act_id}/cancel")
-    assert (again.status_code, again.json()["detail"]) == (409, f"bulk action {act_id} is over")
+    again = house.ana.post(f"/api/acts/{act_id}/cancel")
+    assert (again.status_code, again.json()["detail"]) == (409, f"act {act_id} is over")
 
 
 def test_a_cancel_in_the_middle_of_a_portion_undoes_that_portion(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,20 +238,30 @@ def test_a_row_whose_key_was_taken_meanwhile_does_not_stop_the_others(house: Hou
 def test_acts_are_about_no_other_acts(house: House) -> None:
     house.put()
     first = order(house, "cancel", {"state": "waiting"})
-    answer = house.root.post("/api/bulk", json={"action": "cancel", "filter": {}})
+    answer = house.root.post("/api/acts", json={"action": "cancel", "filter": {}})
     assert answer.json()["total"] == 1
     house.world.run()
     assert told(house, first)[0] == "done"
-    assert house.root.get(f"/api/bulk/{answer.json()['id']}").json()["state"] == "done"
+    assert house.root.get(f"/api/acts/{answer.json()['id']}").json()["state"] == "done"
 
 
 def test_an_act_is_listed_newest_first_and_audited(house: House) -> None:
     first, second = order(house, "cancel", {}), order(house, "discard", {"state": "failed"}, reason="old")
-    assert [act["id"] for act in house.ana.get("/api/bulk").json()["items"]] == [second, first]
-    (note,) = house.audit(f"bulk:{second}")
-    assert (note["actor"], note["action"], note["details"]["action"]) == ("ana", "bulk.ordered", "discard")
-    house.ana.post(f"/api/bulk/{first}/cancel")
-    assert house.audit(f"bulk:{first}")[0]["action"] == "bulk.cancelled"
+    assert [act["id"] for act in house.ana.get("/api/acts").json()["items"]] == [second, first]
+    (note,) = house.audit(f"act:{second}")
+    assert (note["actor"], note["action"], note["details"]["action"]) == ("ana", "act.ordered", "discard")
+    house.ana.post(f"/api/acts/{first}/cancel")
+    assert house.audit(f"act:{first}")[0]["action"] == "act.cancelled"
     assert query(house.app.store, "select count(*) from duly_item where task = 'duly.acts'") == [(2,)]
     with pytest.raises(WrongState):
         house.app.verbs.acts.cancel(LOCAL, first)
+
+
+def test_the_paths_and_the_table_of_before_answer_until_there_is_a_first_version(house: House) -> None:
+    made = house.ana.post("/api/bulk", json={"action": "cancel", "filter": {"state": "waiting"}})
+    assert made.status_code == 201
+    act_id = made.json()["id"]
+    assert house.ana.get(f"/api/bulk/{act_id}").json() == house.ana.get(f"/api/acts/{act_id}").json()
+    assert house.ana.get("/api/bulk?pageSize=1").json()["items"] == [house.ana.get(f"/api/acts/{act_id}").json()]
+    assert house.ana.get("/api/bulky").status_code == 404
+    assert query(house.app.store, "select id, action from duly_bulk") == [(act_id, "cancel")]

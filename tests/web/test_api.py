@@ -48,7 +48,7 @@ REPEATED: dict[str, tuple[str, Any]] = {
         "/api/people",
         {"id": "p", "firstName": "A", "lastName": "B", "birthday": "03-15", "zone": "UTC"},
     ),
-    "act": ("/api/bulk", {"action": "cancel", "filter": {}}),
+    "act": ("/api/acts", {"action": "cancel", "filter": {}}),
     "user": ("/api/users", {"id": "zoe"}),
 }
 
@@ -70,7 +70,7 @@ def test_another_body_or_place_under_the_same_key_is_refused(house: House) -> No
     house.ana.post("/api/items", json=NEW, headers=keyed("one"))
     answers = [
         house.ana.post("/api/items", json={**NEW, "rank": 1}, headers=keyed("one")),
-        house.ana.post("/api/bulk", json={"action": "cancel", "filter": {}}, headers=keyed("one")),
+        house.ana.post("/api/acts", json={"action": "cancel", "filter": {}}, headers=keyed("one")),
     ]
     assert [(answer.status_code, answer.json()["field"]) for answer in answers] == [(422, "Idempotency-Key")] * 2
     assert items(house.app) == 1
@@ -104,7 +104,7 @@ def test_a_key_whose_request_failed_is_free_again(house: House, url: str, bad: A
 
 TABLES = (
     "duly_item", "duly_attempt", "duly_schedule", "duly_slot", "duly_queue", "duly_audit", "duly_user", "duly_key",
-    "duly_bulk", "duly_review_note", "duly_reply",
+    "duly_act", "duly_review_note", "duly_reply",
 )  # fmt: skip
 
 
@@ -117,7 +117,7 @@ def a_schedule(house: House) -> int:
 
 
 def an_act(house: House) -> int:
-    return int(house.root.post("/api/bulk", json=REPEATED["act"][1]).json()["id"])
+    return int(house.root.post("/api/acts", json=REPEATED["act"][1]).json()["id"])
 
 
 DONE_ONCE: dict[str, Callable[[House], tuple[str, Any]]] = {
@@ -128,7 +128,7 @@ DONE_ONCE: dict[str, Callable[[House], tuple[str, Any]]] = {
     "note": lambda house: (f"/api/review/{house.group(house.fail())}/notes", {"text": "x"}),
     "pause": lambda house: (f"/api/schedules/{a_schedule(house)}/pause", None),
     "run": lambda house: (f"/api/schedules/{a_schedule(house)}/run", None),
-    "cancel act": lambda house: (f"/api/bulk/{an_act(house)}/cancel", None),
+    "cancel act": lambda house: (f"/api/acts/{an_act(house)}/cancel", None),
     "pause queue": lambda house: ("/api/queues/echo/pause", None),
     "key": lambda _: ("/api/keys", {"name": "x"}),
 }
@@ -337,7 +337,7 @@ def test_every_list_has_pages(house: House) -> None:
         house.put()
         house.ana.post("/api/schedules", json={**REPEATED["schedule"][1], "key": f"k{n}"})
         house.ana.post("/api/products", json={"sku": f"s{n}"})
-        house.ana.post("/api/bulk", json={"action": "cancel", "filter": {"task": "none"}})
+        house.ana.post("/api/acts", json={"action": "cancel", "filter": {"task": "none"}})
         house.ana.post("/api/keys", json={"name": f"n{n}"})
         house.root.put(f"/api/limits/{'ž' * 190}{n}", json={"limit": "2/1m"})
         house.root.post(f"/api/queues/{'ž' * 190}{n}/pause")
@@ -345,7 +345,7 @@ def test_every_list_has_pages(house: House) -> None:
         for text in ("broken", "broken too", f"broken {'x' * n} way")[: n + 1]:
             house.fail(text=text)
     for url, name in (
-        ("/api/items", "id"), ("/api/schedules", "id"), ("/api/products", "id"), ("/api/bulk", "id"),
+        ("/api/items", "id"), ("/api/schedules", "id"), ("/api/products", "id"), ("/api/acts", "id"),
         ("/api/keys", "id"), ("/api/users", "id"), ("/api/audit", "id"), ("/api/review", "id"),
         ("/api/queues", "queue"), ("/api/limits", "name"), ("/api/workers", "name"),
     ):  # fmt: skip
@@ -377,7 +377,7 @@ def test_a_cursor_is_good_for_its_owner_and_filter_only(house: House) -> None:
         (house.ana, "/api/items", {"after": "A" * 500}),
         (house.ana, "/api/items", {"after": "A" * 2_001}),
         (house.ana, "/api/items", {"after": cursor, "state": "waiting"}),
-        (house.ana, "/api/bulk", {"after": cursor}),
+        (house.ana, "/api/acts", {"after": cursor}),
         (house.bob, "/api/items", {"after": cursor}),
         (house.root, "/api/items", {"after": cursor}),
     ]

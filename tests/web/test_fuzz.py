@@ -97,7 +97,7 @@ def known(app: Duly, portal: BlockingPortal) -> dict[str, list[Any]]:
                 "/api/schedules", json={"task": "echo", "key": "k", "rule": "every 1h", "args": {"text": "x"}}
             ),
             "reminder_id": client.post("/api/reminders", json={"phone": "+385 1 234", "message": "x", "at": LATER}),
-            "act_id": client.post("/api/bulk", json={"action": "cancel", "filter": {"task": "none"}}),
+            "act_id": client.post("/api/acts", json={"action": "cancel", "filter": {"task": "none"}}),
             "key_id": client.post("/api/keys", json={"name": "x", "userId": "ana"}),
         }
         for name, answer in made.items():

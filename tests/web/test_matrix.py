@@ -96,7 +96,7 @@ def person(house: House) -> str:
 def act(house: House) -> int:
     item(house)
     new = {"action": "cancel", "filter": {"state": "waiting"}, "reason": MARK}
-    return int(house.ana.post("/api/bulk", json=new).json()["id"])
+    return int(house.ana.post("/api/acts", json=new).json()["id"])
 
 
 def key(house: House) -> str:
@@ -318,7 +318,7 @@ def _plain(detail: str, ask: Ask) -> str:
 
 def test_lists_of_another_owner_are_empty_and_an_admins_are_not(house: House) -> None:
     everything(house)
-    for url in ("/api/items", "/api/schedules", "/api/products", "/api/bulk", "/api/review"):
+    for url in ("/api/items", "/api/schedules", "/api/products", "/api/acts", "/api/review"):
         assert house.bob.get(url).json()["items"] == [], url
         for who, query in ((house.ana, {}), (house.root, {"userId": "all"}), (house.root, {"userId": "ana"})):
             assert who.get(url, params=query).json()["items"], url
@@ -329,7 +329,7 @@ def test_lists_of_another_owner_are_empty_and_an_admins_are_not(house: House) ->
 
 def test_an_act_of_anothers_touches_only_their_own_rows(house: House) -> None:
     mine, theirs = house.put(house.bob), house.put()
-    house.bob.post("/api/bulk", json={"action": "cancel", "filter": {}})
+    house.bob.post("/api/acts", json={"action": "cancel", "filter": {}})
     house.world.run()
     assert (house.world.item(mine).state, house.world.item(theirs).state) == ("cancelled", "waiting")
     assert house.app.verbs.acts.page(LOCAL, "bob")[0].changed == 1

@@ -85,7 +85,7 @@ def keepable(value: Any, limit: int) -> bytes:
 
 def is_deep(text: bytes) -> bool:
     """Whether JSON text is nested more deeply than rows should be."""
-    if text.count(b"[") + text.count(b"{") <= DEPTH:
+    if len(text) <= DEPTH or text.count(b"[") + text.count(b"{") <= DEPTH:
         return False  # nearly always
     depth = 0
     for match in _BRACKET.finditer(text):

@@ -11,6 +11,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Protocol
 
 from duly.core.clock import EPOCH, JUMP, Clock
@@ -31,12 +32,16 @@ BREATH = timedelta(milliseconds=50)
 # Of a meter's slack, the part in which a call must begin.
 START_WITHIN = 0.8
 # Lines looked at in one go, and items in a glance at what has just fallen due.
-PORTION = 1_000
+PORTION = 500
 GLANCED = 200
+# After a glance, so many times what it cost until the next, whatever is heard meanwhile.
+REST = 4
 # A clock that is earlier than it was by more than this was set back.
 SET_BACK = timedelta(seconds=JUMP)
 # Claims of one tick, after which whoever wants us to stop or to listen has their turn.
 ROUNDS = 1_000
+
+_place = attrgetter("queue", "task", "owner", "lane")
 
 
 class Pool(Protocol):
@@ -192,7 +197,7 @@ class Claimer:
         # Where a look is costly, it is taken more rarely.
         cost = time.monotonic() - begun
         self._later = max(LATER, timedelta(seconds=20 * cost))
-        self._rested_at = now + timedelta(seconds=10 * cost) if self._is_walking else EPOCH
+        self._rested_at = now + timedelta(seconds=REST * cost) if self._is_walking else EPOCH
         for head in heads:
             if outlook := self._by_task.get(head.line.task):
                 outlook.add(head, now)
@@ -336,6 +341,15 @@ def _fences(items: Sequence[Item]) -> list[int]:
 
 def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) -> list[int]:
     """How many of these items each share got: beside a backlog, what is fresh is the other part's."""
-    split = {share.line for share in shares if share.is_fresh}
-    got = Counter((item.line, item.lane, item.line in split and item.due_at >= fresh_since) for item in items)
-    return [got[share.line, share.lane, share.line in split and share.is_fresh] for share in shares]
+    split = {(share.line, share.lane) for share in shares if share.is_fresh}
+    got = Counter(map(_place, items))
+    fresh = Counter(map(_place, [item for item in items if item.due_at >= fresh_since] if split else ()))
+
+    def count(share: Share) -> int:
+        queue, task, owner = share.line
+        place = (queue, task, owner or None, share.lane)
+        if share.is_fresh:
+            return fresh[place]
+        return got[place] - (fresh[place] if (share.line, share.lane) in split else 0)
+
+    return [count(share) for share in shares]

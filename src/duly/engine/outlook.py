@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from heapq import heappop, heappush
 from itertools import islice
+from operator import attrgetter
 
 from duly.core.clock import EPOCH
 from duly.core.model import Head, Item, Lane, Line, Share
@@ -18,6 +19,8 @@ from duly.engine.shares import LineTurns, evenly, share_out
 from duly.store.contract import FRESH
 
 Group = tuple[Line, Lane, int]
+_group = attrgetter("queue", "task", "owner", "lane", "rank")
+_due_at = attrgetter("due_at")
 # How many more items of a line a pool would take.
 Allowance = Callable[[Line], int]
 
@@ -225,12 +228,13 @@ class Outlook:
 
     def claimed(self, items: Sequence[Item], fresh_since: datetime) -> None:
         """What is left of these items' groups is due no earlier than the last of them; a backlog, of its own last."""
-        for item in items:
-            line = item.line
-            ranks = self._ready.get(line.queue, {}).get(line, {})
-            floor = ranks.get((item.lane, item.rank))
-            if floor is not None and (floor >= fresh_since or item.due_at < fresh_since):
-                ranks[item.lane, item.rank] = item.due_at
+        late = _lasts([item for item in items if item.due_at < fresh_since])
+        for group, last in _lasts(items).items():
+            queue, task, owner, lane, rank = group
+            ranks = self._ready.get(queue, {}).get(Line(queue, task, owner or ""), {})
+            floor = ranks.get((lane, rank))
+            if floor is not None and (due_at := last if floor >= fresh_since else late.get(group)) is not None:
+                ranks[lane, rank] = due_at
 
     def found(self, share: Share) -> None:
         """Something was there, however long there was nothing before."""
@@ -281,3 +285,8 @@ class Outlook:
             lines.pop(line, None)
         if not lines:
             self._ready.pop(line.queue, None)
+
+
+def _lasts(items: Sequence[Item]) -> dict[tuple[str, str, str | None, Lane, int], datetime]:
+    """When the last item of each group is due, of items in order."""
+    return dict(zip(map(_group, items), map(_due_at, items), strict=True))

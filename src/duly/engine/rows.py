@@ -150,10 +150,13 @@ class Rows:
     def lookahead(self, queue: str, owner: str | None) -> int:
         """How many items to have ahead: as many of this queue and owner as ended in the last tenth of a second.
 
-        Who has nothing here may be as quick as the others.
+        Who has nothing here at this moment may be as quick as the others.
         """
+        if not self._is_shared:
+            return self.all.lookahead()
         row = self._rows.get((queue, owner))
-        return row.lookahead() if row is not None and row.is_in_use() else self.all.lookahead() // (SHARE + 1)
+        own = 0 if row is None else row.lookahead()
+        return own if row is not None and row.is_in_use() else max(own, self.all.lookahead() // (SHARE + 1))
 
     def stuck(self, batch: int) -> int:
         """How many items wait that may not start, however many slots are free: they must be in nobody's way."""

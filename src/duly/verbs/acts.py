@@ -1,6 +1,6 @@
 """One act on all rows that fit a filter, as durable work: it goes on where it stood, whoever died over it.
 
-The act is a row (`duly_bulk`) and an item that walks through the rows it means, by id, up to the newest when it was
+The act is a row (`duly_act`) and an item that walks through the rows it means, by id, up to the newest when it was
 ordered. A portion's changes and the place where it stands commit together, so nothing is done or counted twice.
 """
 
@@ -41,7 +41,7 @@ class Acts:
     def count(self, who: Principal, filter: Mapping[str, Any], whose: str | None = None) -> tuple[int, int]:
         """How many rows a filter means now, up to a million, and the newest row of all."""
         given = {"owner": who.among(whose), **_filter(filter), "most": COUNTED}
-        count, newest = self._ground.store.read("bulk_count", given)[0]
+        count, newest = self._ground.store.read("act_count", given)[0]
         return count, newest
 
     def order(
@@ -67,11 +67,11 @@ class Acts:
             "total": total, "until": newest, "now": self._ground.now(),
         }  # fmt: skip
         with self._ground.joining(connection) as connection:
-            act_id: int = self._ground.store.run(connection, "bulk_create", row)[0][0]
+            act_id: int = self._ground.store.run(connection, "act_create", row)[0][0]
             new = self._ground.task_named(TASK).new({"act_id": act_id, "key": f"act-{act_id}"})
             put_borrowed(connection, new)
             details = {"action": action, "filter": _filter(filter), "total": total}
-            self._audit.note(who, "bulk.ordered", f"bulk:{act_id}", details, connection)
+            self._audit.note(who, "act.ordered", f"act:{act_id}", details, connection)
             return self.get(who, act_id, connection)
 
     def get(self, who: Principal, act_id: int, connection: Any = None) -> Act:
@@ -81,16 +81,16 @@ class Acts:
     def page(self, who: Principal, whose: str | None = None, before: int | None = None, most: int = 100) -> list[Act]:
         """Acts, newest first; `before` is the last id of the page before."""
         given = {"owner": who.among(whose), "before": before or 2**63 - 1, "most": most}
-        return [_act(row) for row in self._ground.store.read("bulks", given)]
+        return [_act(row) for row in self._ground.store.read("acts", given)]
 
     def cancel(self, who: Principal, act_id: int, connection: Any = None) -> Act:
         """Stop where it stands; what was done stays done."""
         self.get(who, act_id)
         given = {"id": act_id, "owner": who.reach, "now": self._ground.now()}
         with self._ground.joining(connection) as connection:
-            if not self._ground.store.run(connection, "bulk_cancel", given):
-                raise WrongState(f"bulk action {act_id} is over")
-            self._audit.note(who, "bulk.cancelled", f"bulk:{act_id}", {}, connection)
+            if not self._ground.store.run(connection, "act_cancel", given):
+                raise WrongState(f"act {act_id} is over")
+            self._audit.note(who, "act.cancelled", f"act:{act_id}", {}, connection)
             return self.get(who, act_id, connection)
 
 
@@ -100,12 +100,12 @@ def portions(ground: Ground, act_id: int) -> Iterator[Act]:
     while (act := _found(ground, act_id)).state == "running":
         if "from" not in act.options:  # a rate counts from when it really begins
             options = codec.encode({**act.options, "from": ground.now()}).decode()
-            ground.store.write("bulk_begin", {"id": act_id, "options": options})
+            ground.store.write("act_begin", {"id": act_id, "options": options})
             continue
         given = {**act.filter, "owner": act.owner, "place": act.place, "until": act.until, "most": most}
-        ids = [row[0] for row in ground.store.read("bulk_page", given)]
+        ids = [row[0] for row in ground.store.read("act_page", given)]
         if not ids:
-            ground.store.write("bulk_finish", {"id": act_id, "now": ground.now()})
+            ground.store.write("act_finish", {"id": act_id, "now": ground.now()})
             return
         changes = list(_changes(ground, act, ground.store.fetch(ids)))
         try:
@@ -129,7 +129,7 @@ def _apply(ground: Ground, act: Act, ids: Sequence[int], changes: Sequence[Chang
         moved = {
             "id": act.id, "was": act.place, "seen": len(ids), "changed": len(changes) - len(refused), "place": ids[-1],
         }  # fmt: skip
-        if not ground.store.run(connection, "bulk_move", moved):
+        if not ground.store.run(connection, "act_move", moved):
             raise _Outrun
 
 
@@ -158,9 +158,9 @@ def _filter(filter: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _found(ground: Ground, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
-    rows = ground.store.read("bulk", {"id": act_id, "owner": owner}, connection)
+    rows = ground.store.read("act", {"id": act_id, "owner": owner}, connection)
     if not rows:
-        raise ItemNotFound(f"there is no bulk action {act_id}")
+        raise ItemNotFound(f"there is no act {act_id}")
     return _act(rows[0])
 
 

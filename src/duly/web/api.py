@@ -33,6 +33,8 @@ TOO_LARGE = "a body may have at most {:,} bytes"
 TIME_LIMIT = 30.0  # seconds that a request may take, streams aside
 WAITING = 0.8  # the part of it that may be spent on waiting for a connection
 STREAM = "/api/events"
+# The name that acts on many rows had before answers until 1.0.
+ACTS, ACTS_BEFORE = "/api/acts", "/api/bulk"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -135,6 +137,8 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if f"{scope['path']}/".startswith(f"{ACTS_BEFORE}/"):
+            scope = {**scope, "path": ACTS + scope["path"].removeprefix(ACTS_BEFORE)}
         path, read, is_begun = scope["path"], 0, False
 
         async def bounded() -> Message:

@@ -25,7 +25,16 @@ def maybe_ints(values: Iterable[int | None]) -> str:
 
 
 def texts(values: Iterable[str]) -> str:
+    values = list(values)
+    joined = '","'.join(values)
+    # With no quotes but those between them there is nothing to escape, which is seen all at once.
+    if values and joined.count('"') == 2 * (len(values) - 1) and "\\" not in joined:
+        return '{"' + joined + '"}'
     return "{" + ",".join(map(_quoted, values)) + "}"
+
+
+def maybe_texts(values: Iterable[str | None]) -> str:
+    return "{" + ",".join(["null" if value is None else _quoted(value) for value in values]) + "}"
 
 
 def times(values: Iterable[datetime | None]) -> str:

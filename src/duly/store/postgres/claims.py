@@ -13,7 +13,7 @@ from duly.core.shown import MeterRow
 from duly.store.contract import START, Place
 from duly.store.granting import Rations, leases_for, ration, under
 from duly.store.lines import are_open, families, family, heads_of, in_order, items_under, place_of
-from duly.store.postgres.arrays import ints, texts, times
+from duly.store.postgres.arrays import ints, maybe_texts, texts, times
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.sessions import Sessions
 from duly.store.records import ITEM, reader
@@ -121,20 +121,20 @@ class Claims(Sessions):
         connection: Connection,
     ) -> dict[int, int]:
         """Take these items; the fence of each."""
-        rows = self._run(
+        fences: list[tuple[int, int]] = self._run(
             "start",
             {
                 "worker": worker,
                 "now": now,
                 "lease_until": lease_until,
                 "items": texts(ints(item.id for item in items) for items, _ in leases),
-                "meters": [None if names is None else texts(names) for _, names in leases],
+                "meters": maybe_texts(None if names is None else texts(names) for _, names in leases),
                 "names": texts(hits),
                 "hits": texts(times(log) for log in hits.values()),
             },
             connection,
         )
-        return {item_id: fence for fence, ids in rows for item_id in ids}
+        return dict(fences)
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:
         pairs = [(item_id, fence) for fence, ids in held.items() for item_id in ids]

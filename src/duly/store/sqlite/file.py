@@ -93,7 +93,7 @@ class File:
             )
 
     def _queue(self) -> AbstractContextManager[None]:
-        return turn(self.path, self._timeout)
+        return turn(self.turn, self.path, self._timeout)
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:

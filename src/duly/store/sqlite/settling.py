@@ -23,6 +23,9 @@ from duly.store.sqlite.values import (
     tried_parameters,
 )
 
+# More fences than this in one call are worth a statement of their own.
+FEW = 20
+
 _fence = attrgetter("fence")
 
 
@@ -36,6 +39,11 @@ class Settling(Puts):
     def _settle(self, writer: sqlite3.Connection, changes: Sequence[Change], closed: Sequence[int]) -> list[int]:
         plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
         settled: set[tuple[int, int]] = set()
+        if len({change.fence for change in plain}) > FEW:  # claims of one call each, as under limits at the same time
+            pairs = to_json([(change.id, change.fence) for change in plain])
+            parameters = {"pairs": pairs, "finished_at": maybe_int(plain[0].finished_at)}
+            settled.update(writer.execute(self._sql["settle_each_done"], parameters).fetchall())
+            plain = []
         for fence, group in groupby(plain, key=_fence):
             same = list(group)
             finished_at = maybe_int(same[0].finished_at)

@@ -37,9 +37,9 @@ PATIENCE = 10.0
 
 
 @contextmanager
-def turn(path: str, timeout: float) -> Iterator[None]:
-    """This thread's turn to write to this file, until the end of the block."""
-    line, place = line_at(path), Place()
+def turn(line: Line, path: str, timeout: float) -> Iterator[None]:
+    """This thread's turn to write to the file at this path, in its line, until the end of the block."""
+    place = Place()
     try:
         if not line.join(place, timeout):
             raise StoreUnavailable(
@@ -191,6 +191,7 @@ def _gone() -> None:
 
 
 def line_at(path: str) -> Line:
+    """The line for this file, whatever path leads to it."""
     return _LINES.setdefault(os.path.realpath(path), Line())
 
 

@@ -74,14 +74,14 @@ def revive_canary(
     return desk.once(principal, idempotency_key, request, None, act)
 
 
-@router.post("/api/bulk/count", response_model=CountOut)
+@router.post("/api/acts/count", response_model=CountOut)
 def count_rows(asked: CountIn, desk: At, principal: Reader, user_id: UserId = None) -> Any:
     """How many rows an act would mean, before anything is done."""
     count, _ = desk.app.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
     return {"count": count, "is_more": count >= COUNTED}
 
 
-@router.post("/api/bulk", status_code=201, response_model=BulkOut)
+@router.post("/api/acts", status_code=201, response_model=BulkOut)
 def order_act(
     new: BulkIn, request: Request, desk: At, principal: Writer, user_id: UserId = None,
     idempotency_key: IdempotencyKey = None,
@@ -99,24 +99,24 @@ def order_act(
     return desk.once(principal, idempotency_key, request, new, act)
 
 
-@router.get("/api/bulk", response_model=Page[BulkOut])
+@router.get("/api/acts", response_model=Page[BulkOut])
 def list_acts(
     desk: At, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
 ) -> Any:
     """Acts on many rows, newest first."""
     owner = owner_for(principal, user_id)
-    bound = ["bulk", owner]
+    bound = ["acts", owner]
     rows = desk.app.verbs.acts.page(principal, owner, desk.cursors.read(after, bound), page_size + 1)
     return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
 
 
-@router.get("/api/bulk/{act_id}", response_model=BulkOut)
+@router.get("/api/acts/{act_id}", response_model=BulkOut)
 def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
     """How far it is."""
     return desk.app.verbs.acts.get(principal, act_id)
 
 
-@router.post("/api/bulk/{act_id}/cancel", response_model=BulkOut)
+@router.post("/api/acts/{act_id}/cancel", response_model=BulkOut)
 def cancel_act(
     act_id: Id, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
 ) -> Response:

@@ -125,7 +125,7 @@ counted as (
        set hits = n.hits::timestamptz[]
       from unnest(:names::text[], :hits::text[]) as n(name, hits)
      where m.name = n.name)
-select fence, items from lease
+select unnest(items), fence from lease
 
 -- name: extend
 -- Prolongs the leases that nobody has taken over; returns the items that are no longer this worker's, by fence.

@@ -19,8 +19,10 @@ insert into duly_meter (name) select n from unnest(:names::text[]) n order by n 
 
 -- name: by_index
 -- For the rest of a transaction. Leases come and go by the thousand: a walk along an index passes over the remains of
--- those that are gone, where a scan of the table, or of a bitmap, looks at each of them until the next vacuum.
-select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)
+-- those that are gone, where a scan of the table, or of a bitmap, looks at each of them until the next vacuum. Nor is it
+-- worth the start of a process for each claim to share a walk that only seems long.
+select set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+       set_config('max_parallel_workers_per_gather', '0', true)
 
 -- name: under_way
 -- How many leases stand under each of these meters.

@@ -1,42 +1,42 @@
 -- One action on all rows that fit a filter.
 
--- name: bulk_create
-insert into duly_bulk (owner, author, action, filter, options, total, until, created_at)
+-- name: act_create
+insert into duly_act (owner, author, action, filter, options, total, until, created_at)
 values (:owner, :author, :action, :filter, :options, :total, :until, :now)
 returning id
 
--- name: bulk
+-- name: act
 select {act}
-  from duly_bulk
+  from duly_act
  where id = :id and (:owner is null or owner = :owner)
 
--- name: bulks
+-- name: acts
 select {act}
-  from duly_bulk
+  from duly_act
  where id < :before and (:owner is null or owner = :owner)
  order by id desc
  limit :most
 
--- name: bulk_begin
-update duly_bulk set options = :options where id = :id and place = 0
+-- name: act_begin
+update duly_act set options = :options where id = :id and place = 0
 
--- name: bulk_move
+-- name: act_move
 -- Notes where it stands, unless it was cancelled or someone else went on from the same place.
-update duly_bulk
+update duly_act
    set seen = seen + :seen, changed = changed + :changed, place = :place
  where id = :id and state = 'running' and place = :was
 returning place
 
--- name: bulk_finish
-update duly_bulk set state = 'done', finished_at = :now where id = :id and state = 'running'
+-- name: act_finish
+update duly_act set state = 'done', finished_at = :now where id = :id and state = 'running'
 
--- name: bulk_cancel
-update duly_bulk
+-- name: act_cancel
+update duly_act
    set state = 'cancelled', finished_at = :now
  where id = :id and state = 'running' and (:owner is null or owner = :owner)
 returning id
 
--- name: bulk_count
+-- name: act_count
 -- How many rows a filter means now, so many at most, and the newest row of all. Acts are about no other acts.
 select count(*), (select coalesce(max(id), 0) from duly_item)
   from (select id from duly_item
@@ -48,7 +48,7 @@ select count(*), (select coalesce(max(id), 0) from duly_item)
            and (:error_group is null or error_group = :error_group)
          limit :most) d
 
--- name: bulk_page
+-- name: act_page
 -- The next rows of a filter, oldest first, up to the newest when it was ordered.
 select id
   from duly_item

@@ -7,6 +7,14 @@ update duly_item
  where id in (select value from json_each(:ids)) and fence = :fence and state = 'running'
 returning id
 
+-- name: settle_each_done
+-- The same for items that each have a fence of their own.
+update duly_item
+   set state = 'done', outcome = 'done', finished_at = :finished_at
+  from json_each(:pairs) n
+ where duly_item.id = n.value ->> 0 and fence = n.value ->> 1 and state = 'running'
+returning id, fence
+
 -- name: settle
 -- Applies a change if its item is still in the state and under the fence it was decided for.
 update duly_item
