@@ -21,7 +21,6 @@ from typing import Any
 
 from bench.cluster import cluster, fresh_database
 from duly import Duly
-from duly.engine.worker import Worker
 from duly.outbound.http import post_json
 from duly.store.migrate import migrate
 
@@ -53,7 +52,7 @@ def measure(url: str, kind: str, port: int, items: int) -> dict[str, float]:
     delays: list[float] = []
     hang, tick = tasks_on(app, kind, port, hung, delays)
     hang.put_many({} for _ in range(HUNG))
-    worker = Worker(app)
+    worker = app.worker()
     worker.start()
     try:
         _until(lambda: len(hung) >= FULL)

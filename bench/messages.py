@@ -37,7 +37,7 @@ from duly.bridge.properties import Properties
 from duly.bridge.publisher import CONFIRMED, Outgoing, Publisher
 from duly.bridge.retry_message_pb2 import RetryMessage
 from duly.config import load
-from duly.model import Verdict
+from duly.core.model import Verdict
 from duly.store.migrate import migrate
 
 sys.path.append(str(REPOSITORY / "tools"))

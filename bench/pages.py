@@ -16,7 +16,7 @@ from statistics import median
 
 from bench.cluster import cluster, fresh_database
 from duly import Duly
-from duly.model import NewItem
+from duly.core.model import NewItem
 from duly.store.migrate import migrate
 
 PAGE = 50

@@ -18,9 +18,9 @@ from statistics import median
 
 from bench.cluster import cluster, fresh_database
 from duly import Duly
-from duly.advance import advance_all
+from duly.core.advance import advance_all
+from duly.core.model import NewItem, NewSchedule
 from duly.engine.recurrer import PORTION, Recurrer
-from duly.model import NewItem, NewSchedule
 from duly.policy import Yearly
 from duly.store import Store
 from duly.store.migrate import migrate

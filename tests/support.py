@@ -14,11 +14,11 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from duly.clock import EPOCH
-from duly.decide import Rules, decide
-from duly.model import Change, Head, Item, Lane, Line, NewItem, Outcome, Share
+from duly.core.clock import EPOCH
+from duly.core.decide import Rules, decide
+from duly.core.model import Change, Head, Item, Lane, Line, NewItem, Outcome, Share, Tried
+from duly.core.shown import Row
 from duly.policy import Backoff
-from duly.shown import Row, Try
 from duly.store import Store, open_store
 from duly.store.migrate import dialect_of
 
@@ -152,7 +152,7 @@ def exists(store: Store, item_id: int) -> bool:
 
 def tries(store: Store, item_id: int) -> list[dict[str, Any]]:
     """The records of the tries that did not succeed, oldest first."""
-    return [dict(zip(Try.__struct_fields__, row, strict=True)) for row in store.read("attempts", {"id": item_id})]
+    return [dict(zip(Tried.__struct_fields__, row, strict=True)) for row in store.read("attempts", {"id": item_id})]
 
 
 def leases(store: Store) -> dict[int, tuple[str, datetime, list[int]]]:

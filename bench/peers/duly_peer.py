@@ -13,7 +13,6 @@ from typing import Any
 from contract import Payload, Peer, StartLog, obey
 
 from duly import Duly
-from duly.engine.worker import Worker
 from duly.store.migrate import migrate
 
 FUTURE = """
@@ -76,7 +75,7 @@ async def client(dsn: str) -> AsyncIterator[Client]:
 async def work(dsn: str, log: StartLog) -> None:
     logging.basicConfig(level=logging.WARNING)
     app, _ = app_on(dsn, log if log.file is not None else None)
-    worker = Worker(app)
+    worker = app.worker()
     running = Thread(target=worker.run)
     running.start()
     stopping = asyncio.Event()

@@ -1,9 +1,8 @@
 """duly: what falls due gets done, once, on time, evenly, and in spite of crashes."""
 
-from duly.app import Duly
-from duly.attempt import Attempt
+from duly.core.model import Cancel, Fingerprint, GiveUp, NotFound, Placed, Skip, Snooze, Throttled
 from duly.errors import DulyError, InputError, KeyConflict
-from duly.model import Cancel, Fingerprint, GiveUp, NotFound, Placed, Skip, Snooze, Throttled
+from duly.facade.app import Duly
 from duly.policy import (
     NEVER,
     Backoff,
@@ -18,6 +17,7 @@ from duly.policy import (
     Windows,
     Yearly,
 )
+from duly.tasks.attempt import Attempt
 
 __version__ = "0.1.0"
 

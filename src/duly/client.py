@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from msgspec import Struct, convert
 
-from duly.errors import ConfigError, DulyError
+from duly.core.errors import ConfigError, DulyError
 
 TRIES = 4
 PAUSE = 0.2

@@ -14,57 +14,32 @@ DulyError
     └── NotMigrated       its schema is older or newer than this code; says which command helps
 """
 
-from __future__ import annotations
+from duly.core.errors import (
+    ConfigError,
+    DulyError,
+    InputError,
+    ItemNotFound,
+    KeyConflict,
+    LeaseLost,
+    NotMigrated,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+    UnknownTask,
+    WrongState,
+)
 
-
-class DulyError(Exception):
-    """The root: catch this to catch all of duly's own errors."""
-
-
-class ConfigError(DulyError):
-    pass
-
-
-class InputError(DulyError, ValueError):
-    def __init__(self, field: str, problem: str) -> None:
-        super().__init__(f"{field}: {problem}")
-        self.field = field
-        self.problem = problem
-
-
-class UnknownTask(InputError):
-    pass
-
-
-class KeyConflict(InputError):
-    def __init__(self, problem: str, item_id: int) -> None:
-        super().__init__("key", problem)
-        self.item_id = item_id
-
-
-class ItemNotFound(DulyError, LookupError):
-    pass
-
-
-class WrongState(DulyError):
-    pass
-
-
-class LeaseLost(DulyError):
-    pass
-
-
-class StoreError(DulyError):
-    pass
-
-
-class StoreUnavailable(StoreError):
-    pass
-
-
-class StoreBusy(StoreUnavailable):
-    pass
-
-
-class NotMigrated(StoreError):
-    pass
+__all__ = [
+    "ConfigError",
+    "DulyError",
+    "InputError",
+    "ItemNotFound",
+    "KeyConflict",
+    "LeaseLost",
+    "NotMigrated",
+    "StoreBusy",
+    "StoreError",
+    "StoreUnavailable",
+    "UnknownTask",
+    "WrongState",
+]

@@ -12,27 +12,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from duly.errors import ConfigError, ItemNotFound
-from duly.section import Section, setting
+from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.section import Section, setting
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
     import click
     from fastapi import APIRouter
-    from prometheus_client.registry import Collector
-
-    from duly.app import Duly
+    from prometheus_client.registry import Collector, CollectorRegistry
 
 __all__ = ["Finding", "Plugin", "Section", "Simulated", "chosen", "plugins", "setting"]
 
 GROUP = "duly.apps"
 
-S = TypeVar("S", bound=Section)  # the plug-in's settings
+K = TypeVar("K", bound=Section)  # any settings
+S = TypeVar("S", bound=Section)  # the plug-in's own settings
 T = TypeVar("T")  # what it is on an app: the object that its routes, its commands and other code work with
 
 
@@ -43,6 +42,21 @@ class Finding(Struct, frozen=True):
     subject: str
     text: str
     advice: str = ""
+
+
+class Host(Protocol):
+    """What a plug-in is installed on, as far as it has to be known here: a `Duly` app."""
+
+    @property
+    def plugins(self) -> dict[str, Any]: ...
+
+    @property
+    def apps(self) -> dict[str, Any]: ...
+
+    @property
+    def registry(self) -> CollectorRegistry: ...
+
+    def section(self, kind: type[K]) -> K: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +82,8 @@ class Plugin(Generic[S, T]):
     doc: str
     # Its settings: a subclass of `Section`, whose names begin with a prefix of its own.
     settings: type[S]
-    # Registers its tasks on an app, and returns the object that the rest of the plug-in works with.
-    install: Callable[[Duly, S], T]
+    # Registers its tasks on a `Duly` app, and returns the object that the rest of the plug-in works with.
+    install: Callable[[Any, S], T]
     # Its HTTP routes: a FastAPI router. `web.desk.serving(plugin)` gives a route the installed object.
     router: Callable[[], APIRouter] | None = None
     # Its commands, which become commands of `duly`.
@@ -85,21 +99,21 @@ class Plugin(Generic[S, T]):
     # Whether it is on where the setting `apps` names none.
     is_default: Callable[[], bool] = lambda: True
 
-    def on(self, duly: Duly) -> T:
+    def on(self, duly: Host) -> T:
         """Install it on this app, with the settings in force."""
         return self.adopt(duly, self.install(duly, duly.section(self.settings)))
 
-    def adopt(self, duly: Duly, made: T) -> T:
+    def adopt(self, duly: Host, made: T) -> T:
         """Have this app know what was installed on it, for the service and its metrics."""
         if self.name in duly.plugins:
             raise ConfigError(f"apps: {self.name} is installed on this app already")
         for collector in self.metrics(made):
-            duly.telemetry.registry.register(collector)
+            duly.registry.register(collector)
         duly.plugins[self.name] = self
         duly.apps[self.name] = made
         return made
 
-    def of(self, duly: Duly) -> T:
+    def of(self, duly: Host) -> T:
         """What it is on this app."""
         if duly.plugins.get(self.name) is not self:
             raise ItemNotFound(f"this service does not have {self.name}")

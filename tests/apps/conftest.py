@@ -15,7 +15,7 @@ import pytest
 
 from duly import Duly
 from duly.apps.reminders import Reminders, reminders_on
-from duly.clock import ManualClock
+from duly.core.clock import ManualClock
 from duly.testing import World
 from tests.outbound.provider import Answer, Provider
 

@@ -12,8 +12,8 @@ import pytest
 
 from duly import Duly, InputError
 from duly.apps.birthdays import Birthdays, Event, birthdays_on
-from duly.clock import ManualClock
-from duly.errors import ConfigError, ItemNotFound
+from duly.core.clock import ManualClock
+from duly.core.errors import ConfigError, ItemNotFound
 from duly.testing import World
 from tests.outbound.provider import Provider, accept_and_hang, answer
 
@@ -447,7 +447,7 @@ def test_bad_rows_and_unknown_fields_are_named(house: Open) -> None:
 
 
 def test_the_shipped_app_is_importable_by_the_worker() -> None:
-    from duly.app import load_app
+    from duly.facade.loading import load_app
 
     assert "birthday" in load_app("duly.apps.birthdays").tasks
 
@@ -463,8 +463,8 @@ def test_what_was_late_is_known_to_the_minute(house: Open, call_desk: Desk) -> N
 
 def test_a_simulation_has_people_all_over_the_year_and_the_world() -> None:
     from duly.apps.birthdays import simulated
-    from duly.sim import Model, Simulation
-    from duly.testing import stage
+    from duly.virtual.simulation import Model, Simulation
+    from duly.virtual.world import stage
 
     app = Duly()
     people = birthdays_on(app)

@@ -12,8 +12,8 @@ import pytest
 
 from duly import Duly, InputError
 from duly.apps.catalog import Catalog, CatalogSettings, Product, catalog_on
-from duly.clock import ManualClock
-from duly.errors import ConfigError, ItemNotFound, WrongState
+from duly.core.clock import ManualClock
+from duly.core.errors import ConfigError, ItemNotFound, WrongState
 from duly.testing import World
 from duly.verbs import local
 from tests.apps.catalog_api import CatalogApi, answer_with, entry, hang
@@ -614,8 +614,8 @@ def test_the_key_of_the_api_is_in_no_row(shop: Open) -> None:
 
 def test_a_simulation_asks_the_handler_and_nobody_outside() -> None:
     from duly.apps.catalog import simulated
-    from duly.sim import Model, Simulation
-    from duly.testing import stage
+    from duly.virtual.simulation import Model, Simulation
+    from duly.virtual.world import stage
 
     app = Duly(catalog_base_url="http://127.0.0.1:9")
     simulated_catalog = catalog_on(app)

@@ -13,9 +13,9 @@ import pytest
 from duly import Duly, InputError
 from duly.apps.deliver import http_on
 from duly.apps.deliver.requests import ANSWER_LIMIT, EXCERPT, RETRIED
-from duly.clock import ManualClock
+from duly.core.clock import ManualClock
+from duly.core.shown import Row
 from duly.outbound.signature import verify
-from duly.shown import Row
 from duly.testing import World
 from tests.apps.conftest import START
 from tests.outbound.provider import Desk, Provider, accept_and_hang, answer, echo_headers, hang_up, huge

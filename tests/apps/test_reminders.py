@@ -12,7 +12,7 @@ import pytest
 
 from duly import InputError
 from duly.apps.reminders import Reminder
-from duly.errors import ItemNotFound, WrongState
+from duly.core.errors import ItemNotFound, WrongState
 from tests.apps.conftest import KEY, START, Office
 from tests.outbound.provider import Provider, accept_and_hang, answer, drip, echo_headers, hang_up, huge
 from tests.support import query

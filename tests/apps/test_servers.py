@@ -12,7 +12,6 @@ import pytest
 
 from duly import Duly
 from duly.apps.reminders import Reminders, reminders_on
-from duly.engine.worker import Worker
 from tests.apps.conftest import KEY, eventually, process
 from tests.outbound.provider import Desk, Provider, accept_and_hang, answer, ok
 
@@ -94,7 +93,7 @@ def test_a_worker_by_the_databases_clock_retries_sixty_seconds_after_the_failure
 ) -> None:
     app = Duly(database_url, vapi_base_url=call_desk(answer(500)).url)
     reminders = reminders_on(app)
-    worker = Worker(app)
+    worker = app.worker()
     worker.start()
     try:
         reminder = reminders.schedule("+385 1 234", "Dentist at 9", PAST)

@@ -18,8 +18,8 @@ from duly.apps.messages import message_retry_on
 from duly.apps.reminders import reminders_on
 from duly.bridge.consumer import Delivery
 from duly.bridge.properties import Properties
-from duly.clock import ManualClock
-from duly.model import Done
+from duly.core.clock import ManualClock
+from duly.core.model import Done
 from duly.outbound.http import BadAnswer
 from duly.plugin import plugins
 from duly.store import Store

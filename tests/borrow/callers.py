@@ -27,7 +27,7 @@ from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as sa_async
 
 from duly import Placed
-from duly.task import Task
+from duly.tasks.task import Task
 
 if not settings.configured:
     settings.configure(DATABASES={}, USE_TZ=True, TIME_ZONE="Europe/Zagreb")

@@ -12,7 +12,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
 
-from duly.errors import NotMigrated
+from duly.core.errors import NotMigrated
 from duly.store.migrate import check, migrate, migrations
 from tests.support import claim, counts, opened, put, query
 
@@ -62,7 +62,7 @@ def test_alembic_finds_the_work_of_duly_migrate_done(url: str) -> None:
 AT_ONCE = """
 import os, sys
 from alembic.config import main
-import duly.store.alembic.run, psycopg
+import duly.cli.alembic.run, psycopg
 from duly.store import open_store
 from duly.store.migrate import migrate
 

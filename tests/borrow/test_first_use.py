@@ -16,10 +16,10 @@ import pytest
 import sqlalchemy as sa
 
 from duly import Duly
-from duly.errors import NotMigrated
+from duly.core.errors import NotMigrated
 from duly.store import migrate as migrating
 from duly.store.migrate import current, latest, migrate, migrations
-from duly.task import Task
+from duly.tasks.task import Task
 from tests.borrow.callers import POSTGRES, SQLITE, play
 from tests.support import opened
 
@@ -38,11 +38,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def task(path: Path) -> Iterator[Task[..., Any]]:
+def app(path: Path) -> Iterator[Duly]:
     """As a fresh process has it: nothing is opened yet. It gives up soon, though still much later than it should."""
     app = Duly(f"sqlite:///{path}", store_timeout_seconds=1)
-    yield app.task(name="ring")(ring)
+    yield app
     app.close()
+
+
+@pytest.fixture
+def task(app: Duly) -> Task[..., Any]:
+    return app.task(name="ring")(ring)
 
 
 def ring(note: str) -> None: ...
@@ -56,7 +61,7 @@ def tables(path: Path) -> set[str]:
 @pytest.mark.parametrize("said", PUTS.values(), ids=PUTS)
 @pytest.mark.parametrize("name", SQLITE)
 def test_a_blank_file_is_migrated_by_the_callers_own_transaction(
-    path: Path, task: Task[..., Any], name: str, said: dict[str, Any]
+    path: Path, app: Duly, task: Task[..., Any], name: str, said: dict[str, Any]
 ) -> None:
     async def story() -> None:
         async with SQLITE[name](f"sqlite:///{path}", task) as caller:
@@ -66,8 +71,8 @@ def test_a_blank_file_is_migrated_by_the_callers_own_transaction(
             assert placed.fresh
             await caller.execute("insert into visit values (2)")
             await caller.commit()
-        assert task.app.read.item(placed.id).state == "waiting"
-        assert current(task.app.store) == latest(task.app.store)
+        assert app.read.item(placed.id).state == "waiting"
+        assert current(app.store) == latest(app.store)
         with closing(sqlite3.connect(path)) as light:
             assert light.execute("select count(*) from visit").fetchone() == (2,)
             assert light.execute("pragma journal_mode").fetchone() == ("wal",), "the store's settings came with it"
@@ -76,7 +81,9 @@ def test_a_blank_file_is_migrated_by_the_callers_own_transaction(
 
 
 @pytest.mark.parametrize("name", SQLITE)
-def test_what_the_caller_rolls_back_is_found_missing_again(path: Path, task: Task[..., Any], name: str) -> None:
+def test_what_the_caller_rolls_back_is_found_missing_again(
+    path: Path, app: Duly, task: Task[..., Any], name: str
+) -> None:
     with closing(sqlite3.connect(path)) as light:
         light.execute("create table visit (id integer)")
 
@@ -90,14 +97,16 @@ def test_what_the_caller_rolls_back_is_found_missing_again(path: Path, task: Tas
             await caller.execute("insert into visit values (1)")
             placed = await caller.put(note="a")
             await caller.commit()
-        assert [row.id for row in task.app.read.page()] == [placed.id]
+        assert [row.id for row in app.read.page()] == [placed.id]
 
     play(story(), name)
 
 
 @pytest.mark.parametrize("said", PUTS.values(), ids=PUTS)
 @pytest.mark.parametrize("name", SQLITE)
-def test_a_migrated_file_needs_nothing_more(path: Path, task: Task[..., Any], name: str, said: dict[str, Any]) -> None:
+def test_a_migrated_file_needs_nothing_more(
+    path: Path, app: Duly, task: Task[..., Any], name: str, said: dict[str, Any]
+) -> None:
     with opened(f"sqlite:///{path}") as store, store.transaction() as connection:
         connection.execute("create table visit (id integer)")
     with opened(f"sqlite:///{path}") as store:
@@ -107,30 +116,32 @@ def test_a_migrated_file_needs_nothing_more(path: Path, task: Task[..., Any], na
         async with SQLITE[name](f"sqlite:///{path}", task) as caller:
             await caller.execute("insert into visit values (1)")
             placed = await caller.put(note="a", **said)
-            assert task.app.read.page() == [], "a first look takes no lock either"
+            assert app.read.page() == [], "a first look takes no lock either"
             await caller.commit()
-        assert task.app.read.item(placed.id).state == "waiting"
+        assert app.read.item(placed.id).state == "waiting"
 
     play(story(), name)
 
 
-def test_a_put_before_any_transaction_of_the_callers_leaves_a_whole_schema(path: Path, task: Task[..., Any]) -> None:
+def test_a_put_before_any_transaction_of_the_callers_leaves_a_whole_schema(
+    path: Path, app: Duly, task: Task[..., Any]
+) -> None:
     with closing(sqlite3.connect(path)) as own:
         task.put(note="a", connection=own)
         own.rollback()
-        assert own.execute("select max(version) from duly_migration").fetchone() == (latest(task.app.store),)
-    assert task.app.read.page() == []
+        assert own.execute("select max(version) from duly_migration").fetchone() == (latest(app.store),)
+    assert app.read.page() == []
 
 
-def test_an_older_file_is_brought_up_to_date(path: Path, task: Task[..., Any]) -> None:
+def test_an_older_file_is_brought_up_to_date(path: Path, app: Duly, task: Task[..., Any]) -> None:
     with opened(f"sqlite:///{path}") as store, store.migrations() as connection:
         assert migrating.apply(connection, migrations("sqlite")[0])
     with closing(sqlite3.connect(path)) as own, own:
         own.execute("create table visit (id integer)")
         own.execute("insert into visit values (1)")
         placed = task.put(note="a", connection=own)
-    assert task.app.read.item(placed.id).state == "waiting"
-    assert current(task.app.store) == latest(task.app.store)
+    assert app.read.item(placed.id).state == "waiting"
+    assert current(app.store) == latest(app.store)
 
 
 def test_a_migration_that_fails_on_the_way_leaves_the_callers_transaction_as_it_was(

@@ -14,12 +14,11 @@ import psycopg
 import pytest
 
 from duly import Duly, KeyConflict, Placed
-from duly.engine.worker import Worker
 from duly.store import Store
 from duly.store.borrow import _steps
 from duly.store.contract import News
 from duly.store.dialects import named
-from duly.task import Task
+from duly.tasks.task import Task
 from tests.borrow.callers import POSTGRES, SQLITE, Opener, play
 from tests.support import claim, exists, new
 
@@ -157,7 +156,7 @@ def test_idle_workers_are_told_at_the_callers_commit_and_not_before(scene: Scene
 def test_a_worker_runs_what_was_put_in_a_callers_transaction(scene: Scene) -> None:
     rung = threading.Event()
     hear = scene.app.task(name="hear")(lambda: rung.set())
-    worker = Worker(scene.app)
+    worker = scene.app.worker()
     worker.start()
 
     async def story() -> None:

@@ -14,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 
 from duly import Duly, InputError
-from duly.task import Task
+from duly.tasks.task import Task
 
 
 @pytest.fixture

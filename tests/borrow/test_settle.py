@@ -12,7 +12,6 @@ import psycopg
 import pytest
 
 from duly import Duly
-from duly.engine.worker import Worker
 from tests.apps.conftest import eventually, process
 from tests.borrow.ledger import ledger_on
 
@@ -44,7 +43,7 @@ def entries(app: Duly) -> list[tuple[int, str]]:
 @contextmanager
 def working(app: Duly) -> Iterator[None]:
     app.spec = "tests.borrow.ledger:app"
-    worker = Worker(app, [name for name, task in app.tasks.items() if task.kind != "cpu"])
+    worker = app.worker([name for name, task in app.tasks.items() if task.kind != "cpu"])
     worker.start()
     try:
         yield

@@ -15,7 +15,7 @@ from duly.bridge import publisher
 from duly.bridge.link import Link
 from duly.bridge.properties import Properties, short
 from duly.bridge.publisher import Outgoing, Publisher
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 from rabbitnode import Node
 from tests.bridge.support import REVIEW, broker_at, patiently, retry_message, service_at
 from tests.rabbit import ON_OWN_NODE

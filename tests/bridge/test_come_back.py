@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 
 from duly.apps.messages.service import MessageRetry
 from duly.bridge.publisher import Outgoing, Receipt
-from duly.shown import Row
+from duly.core.shown import Row
 from tests.bridge.fleet import Client, fresh_ids
 from tests.bridge.support import INCOMING, REVIEW, Broker, broker_at, patiently, retry_message, service_at
 

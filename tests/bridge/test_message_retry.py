@@ -16,8 +16,8 @@ from prometheus_client import generate_latest
 
 from duly.apps.messages.service import MessageRetry
 from duly.bridge.properties import parse
-from duly.errors import InputError, ItemNotFound, WrongState
-from duly.shown import Row
+from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.shown import Row
 from duly.verbs import local
 from tests.bridge.support import INCOMING, REVIEW, Broker, broker_at, patiently, retry_message, service_at
 

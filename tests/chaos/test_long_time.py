@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from duly.sim import Model, span
+from duly.virtual.simulation import Model, span
 from tests.process.fleet import fleet
 from tests.process.test_recurrence import all_due_at_once, make_up_for_a_day, ration_for
-from tests.time.days import live
+from tests.virtual.days import live
 
 
 def test_ten_thousand_schedules_that_fall_due_together_are_each_had_once(database_url: str, tmp_path: Path) -> None:

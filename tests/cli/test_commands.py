@@ -45,8 +45,8 @@ def printed(result: Result) -> str:
 
 def fail(app: App, item_id: int, error: str = "OSError: the line is busy\n\nTraceback…") -> None:
     """One failed try of this item, as a worker would settle it."""
-    from duly.decide import decide
-    from duly.model import Failed
+    from duly.core.decide import decide
+    from duly.core.model import Failed
 
     item = claim(app, item_id)
     change = decide(item, Failed(error, ("OSError",)), app.clock.now(), app.tasks["remind"].rules)
@@ -261,7 +261,7 @@ def test_a_wide_terminal_shows_the_error_too(duly: Duly, app: App) -> None:
 
 def test_an_unusual_end_is_shown_with_its_reason(duly: Duly, app: App) -> None:
     from duly import Skip
-    from duly.decide import decide
+    from duly.core.decide import decide
 
     item = claim(app, app.put("remind", phone="x", key="k").id)
     app.store.settle([decide(item, Skip("on holiday"), app.clock.now(), app.tasks["remind"].rules)], [item.fence])
@@ -344,8 +344,8 @@ def test_items_are_cancelled_with_a_reason(duly: Duly, app: App) -> None:
 
 
 def test_what_is_done_can_be_neither_retried_nor_cancelled(duly: Duly, app: App) -> None:
-    from duly.decide import decide
-    from duly.model import Done
+    from duly.core.decide import decide
+    from duly.core.model import Done
 
     item = app.put("remind", phone="x").id
     running = claim(app, item)

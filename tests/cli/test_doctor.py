@@ -13,9 +13,9 @@ import psycopg
 import pytest
 
 from duly import Duly as App
-from duly import doctor as surgery
-from duly.errors import StoreUnavailable
-from duly.model import NewItem
+from duly.cli import checkup as surgery
+from duly.core.errors import StoreUnavailable
+from duly.core.model import NewItem
 from duly.store.migrate import current
 from tests.cli.conftest import Duly, call
 from tests.support import new, opened, share
@@ -132,7 +132,7 @@ def test_old_due_work_paused_queues_and_review_are_told(duly: Duly, app: App) ->
 
 
 def test_a_database_whose_clock_is_off_is_told(postgres_url: str, duly: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
-    from duly.clock import DatabaseClock
+    from duly.core.clock import DatabaseClock
 
     right = DatabaseClock.now
     monkeypatch.setattr(DatabaseClock, "now", lambda self: right(self) + timedelta(seconds=5))

@@ -19,8 +19,8 @@ from duly.apps.messages.service import MessageRetry
 from duly.bridge.consumer import Delivery
 from duly.bridge.properties import Properties
 from duly.bridge.retry_message_pb2 import DESCRIPTOR, RetryMessage
-from duly.errors import WrongState
-from duly.model import GiveUp
+from duly.core.errors import WrongState
+from duly.core.model import GiveUp
 from duly.verbs.audit import Audit
 from duly.web.server import Service
 from tests.bridge.support import retry_message

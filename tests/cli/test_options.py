@@ -10,7 +10,8 @@ import pytest
 
 from duly import Duly
 from duly.cli import words
-from duly.config import COMMAND_LINE, Settings, imposed, load, sources
+from duly.config import COMMAND_LINE, imposed, load, sources
+from duly.core.settings import Settings
 
 
 def test_the_command_line_wins_over_code_environment_and_file(monkeypatch: pytest.MonkeyPatch) -> None:

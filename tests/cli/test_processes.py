@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from duly import Duly
-from duly.app import load_app
+from duly.facade.loading import load_app
 from tests.cli.conftest import Process, eventually
 
 Start = Callable[..., Process]

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 
 from duly import Duly
-from duly.app import load_app
+from duly.facade.loading import load_app
 from duly.verbs import LOCAL
 from duly.web.server import Service
 from tests.cli.conftest import call

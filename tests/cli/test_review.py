@@ -10,8 +10,8 @@ import pytest
 from click.testing import Result
 
 from duly import Duly
-from duly.app import load_app
-from duly.model import GiveUp
+from duly.core.model import GiveUp
+from duly.facade.loading import load_app
 from duly.web.server import Service
 from tests.cli.conftest import call
 from tests.support import claim, settle, share

@@ -12,8 +12,8 @@ from click.testing import Result
 
 from duly import Duly as App
 from duly import Every, Slots
+from duly.core.model import Done
 from duly.engine.watch import Watch
-from duly.model import Done
 from tests.cli.conftest import Duly, call
 from tests.outbound.provider import Provider, answer
 from tests.support import claim, settle, share

@@ -13,7 +13,7 @@ import pytest
 
 from duly import client as module
 from duly.client import Client, Placed, ServiceError
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 
 Answer = Callable[["Request"], bytes | None]
 PLACED = {"id": 7, "executionKey": "k", "fresh": True}

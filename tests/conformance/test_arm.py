@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from duly.errors import KeyConflict
-from duly.model import Armed, Cancel, Done, Failed, GiveUp, NewItem, Revived, Snooze
+from duly.core.errors import KeyConflict
+from duly.core.model import Armed, Cancel, Done, Failed, GiveUp, NewItem, Revived, Snooze
 from duly.store import Store
 from tests.support import NOW, after, claim, claim_one, new, put, query, settle, share, together
 

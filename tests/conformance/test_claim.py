@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from duly.model import Done, Failed, Released, Share
+from duly.core.model import Done, Failed, Released, Share
 from duly.store import Store
 from tests.support import (
     LEASE,

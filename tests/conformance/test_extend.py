@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from duly.model import Cancel, Done, Failed, Item, Lost
+from duly.core.model import Cancel, Done, Failed, Item, Lost
 from duly.store import Store
 from tests.support import (
     LEASE,

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from duly.errors import KeyConflict
-from duly.model import NewItem
+from duly.core.errors import KeyConflict
+from duly.core.model import NewItem
 from duly.store import Store
 from tests.support import after, claim, counts, fetch, new, put, query, share
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from duly.model import Ask, Crashed, Done, Item, Lost, Meter, Snooze
+from duly.core.model import Ask, Crashed, Done, Item, Lost, Meter, Snooze
 from duly.store import Store
 from tests.support import (
     LEASE,

@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from duly.errors import StoreUnavailable
-from duly.model import Done, Snooze
+from duly.core.errors import StoreUnavailable
+from duly.core.model import Done, Snooze
 from duly.store import Store
 from duly.store import migrate as migrating
 from duly.store.migrate import check, current, dialect_of, latest, migrate, migrations

@@ -6,8 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from duly.errors import KeyConflict
-from duly.model import Cancel, Done, Failed, GiveUp, Outcome
+from duly.core.errors import KeyConflict
+from duly.core.model import Cancel, Done, Failed, GiveUp, Outcome
 from duly.store import Store
 from tests.support import NOW, after, claim, claim_one, counts, fetch, new, put, settle, show
 

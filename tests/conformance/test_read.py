@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from duly.model import Cancel, Done, Failed, GiveUp
+from duly.core.model import Cancel, Done, Failed, GiveUp
 from duly.store import Store
 from tests.support import NOW, after, claim, fetch, new, put, put_and_claim, settle, show, tries
 

@@ -6,8 +6,8 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from duly.errors import StoreUnavailable
-from duly.model import Cancel, Done, Failed, GiveUp, Lost, Revived
+from duly.core.errors import StoreUnavailable
+from duly.core.model import Cancel, Done, Failed, GiveUp, Lost, Revived
 from duly.store import Store
 from tests.support import (
     after,

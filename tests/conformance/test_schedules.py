@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from duly import advance as advancing
-from duly.advance import advance_all
-from duly.decide import Rules
-from duly.model import (
+from duly.core import advance as advancing
+from duly.core.advance import advance_all
+from duly.core.decide import Rules
+from duly.core.model import (
     Cancel,
     Done,
     Failed,
@@ -31,8 +31,8 @@ from duly.model import (
     Schedule,
     Skip,
 )
+from duly.core.policy.recur import Slot
 from duly.policy import Backoff
-from duly.policy.recur import Slot
 from duly.store import Store
 from tests.support import (
     NOW,

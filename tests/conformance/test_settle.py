@@ -2,8 +2,8 @@
 
 import pytest
 
-from duly.errors import WrongState
-from duly.model import (
+from duly.core.errors import WrongState
+from duly.core.model import (
     Cancel,
     Crashed,
     Done,

@@ -1,6 +1,6 @@
 """Survey: the earliest waiting item of each open queue, lane and rank."""
 
-from duly.model import Failed, Line
+from duly.core.model import Failed, Line
 from duly.store import Store
 from tests.support import NOW, after, claim_one, head, heads, new, put, settle
 

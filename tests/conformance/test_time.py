@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from duly.model import Done, Failed, Snooze
+from duly.core.model import Done, Failed, Snooze
 from duly.store import Store
 from tests.support import NOW, claim, claim_one, decided, fetch, new, put, put_and_claim, settle, share, show, tries
 

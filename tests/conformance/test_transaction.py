@@ -2,8 +2,8 @@
 
 import pytest
 
-from duly.errors import NotMigrated
-from duly.model import Done
+from duly.core.errors import NotMigrated
+from duly.core.model import Done
 from duly.store import Store
 from duly.store.migrate import check
 from tests.support import claim, counts, opened, put, put_and_claim, query, settle, together

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from duly.model import Head, NewItem
+from duly.core.model import Head, NewItem
 from duly.store import Store
 from duly.store.contract import News
 from tests.support import is_sqlite, new

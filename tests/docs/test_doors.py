@@ -12,7 +12,7 @@ import pytest
 from duly import Duly
 from duly.cli import main
 from duly.client import Client
-from duly.task import Task
+from duly.tasks.task import Task
 from duly.verbs.read import Read
 from tests.docs.doors import DOORS, NOUNS, OF_APPS, PAGE, No, known, written
 from tests.web.test_matrix import DOCUMENT

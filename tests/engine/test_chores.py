@@ -12,8 +12,12 @@ from typing import Any
 
 import pytest
 
-from duly import Backoff, Duly, advance
-from duly.clock import ManualClock
+from duly import Backoff, Duly
+from duly.core import advance
+from duly.core.clock import ManualClock
+from duly.core.errors import StoreUnavailable
+from duly.core.model import Ask, Cancel, Done, GiveUp, Item, Meter, NewSchedule
+from duly.core.policy.recur import parse
 from duly.engine import pruner as pruning
 from duly.engine import recurrer
 from duly.engine.detector import Detector
@@ -23,9 +27,6 @@ from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import PORTION as PORTION_OF_LEASES
 from duly.engine.rescuer import Rescuer
 from duly.engine.work import Hands
-from duly.errors import StoreUnavailable
-from duly.model import Ask, Cancel, Done, GiveUp, Item, Meter, NewSchedule
-from duly.policy.recur import parse
 from duly.store import Store
 from tests.process.fleet import until
 from tests.support import (

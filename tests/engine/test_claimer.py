@@ -6,11 +6,11 @@ from datetime import timedelta
 
 import pytest
 
-from duly.clock import EPOCH, DatabaseClock
+from duly.core.clock import EPOCH, DatabaseClock
+from duly.core.model import Done, Item, Line, Share
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters
 from duly.engine.work import Hands
-from duly.model import Done, Item, Line, Share
 from duly.store import Store
 from duly.store.contract import START
 from tests.support import NOW, after, counts, fetch, head, leases, new, put, settle, show

@@ -5,10 +5,10 @@ import time
 import pytest
 
 from duly import Duly
+from duly.core.model import Cancel, Failed, Item, Released, Revived
 from duly.engine.calls import Verdicts
 from duly.engine.keeper import Guard, Keeper
 from duly.engine.work import Hands, Work
-from duly.model import Cancel, Failed, Item, Released, Revived
 from duly.store import Store
 from tests.support import NOW, after, claim, claim_one, fetch, leases, put, settle, show
 

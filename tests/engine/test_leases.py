@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from duly import Duly, Limit
-from duly.clock import DatabaseClock
+from duly.core.clock import DatabaseClock
+from duly.core.errors import StoreUnavailable
 from duly.engine.worker import Worker
-from duly.errors import StoreUnavailable
 from tests.engine import apps
 from tests.engine.apps import seen, tasks_on
 from tests.process.fleet import until
@@ -59,7 +59,7 @@ class House:
         return one
 
     def worker(self, app: Duly, *tasks: str) -> Worker:
-        one = Worker(app, tasks=tasks)
+        one = app.worker(tasks=tasks)
         one.start()
         self._workers.append(one)
         return one

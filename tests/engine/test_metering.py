@@ -12,18 +12,18 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Backoff, Duly, Limit, Windows
-from duly.clock import EPOCH, DatabaseClock, ManualClock
-from duly.decide import Rules, decide
+from duly.core.clock import EPOCH, DatabaseClock, ManualClock
+from duly.core.decide import Rules, decide
+from duly.core.model import Done, Failed, Item, Lost, Meter, Released, Share, Throttled
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters, metering_of, meters_of, prefixes_of
 from duly.engine.pools import AsyncPool, Slot, ThreadPool
 from duly.engine.work import Hands, Work
-from duly.model import Done, Failed, Item, Lost, Meter, Released, Share, Throttled
 from duly.store import Store
-from duly.task import Task
+from duly.tasks.task import Task
+from tests.core.test_decide import an_item
 from tests.engine.test_claimer import LEASE, POLL, SWEEP, Basket
-from tests.model.test_decide import an_item
 from tests.support import NOW, after, claim, counts, head, new, put, settle, share
 
 SLOW = timedelta(seconds=61.2)  # a minute and its slack
@@ -314,7 +314,7 @@ def make(app: Duly) -> Iterator[Make]:
 
         tasks: dict[str, Task[..., Any]] = {name: app.tasks[name]}
         common: dict[str, Any] = {"hands": hands, "finish": finish, "wants": lambda: None}
-        caller = Caller(app, lambda *_: None)
+        caller = Caller(app.store, app.clock, app.telemetry, app.settings, lambda *_: None)
         pool = (
             AsyncPool(tasks, size, 100, caller=caller, **common)
             if tasks[name].is_async

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from duly import Attempt, Duly
+from duly.core.shown import Row
 from duly.engine.worker import Worker
-from duly.shown import Row
 from tests.process.fleet import until
 
 QUICK = {"sweep_seconds": 0.2, "drain_seconds": 0.2}
@@ -19,7 +19,7 @@ QUICK = {"sweep_seconds": 0.2, "drain_seconds": 0.2}
 
 @contextmanager
 def working(app: Duly) -> Iterator[Worker]:
-    worker = Worker(app)
+    worker = app.worker()
     worker.start()
     try:
         yield worker

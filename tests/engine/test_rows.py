@@ -8,10 +8,10 @@ from itertools import count
 import pytest
 
 from duly import Duly
+from duly.core.model import Item
 from duly.engine import rows as room
 from duly.engine.rows import Row, Rows
 from duly.engine.work import Work
-from duly.model import Item
 from tests.support import NOW
 
 ids = count(1)

@@ -8,11 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Backoff, Duly
+from duly.core.errors import StoreUnavailable
+from duly.core.model import Change, Done, Failed, Fingerprint, Outcome
 from duly.engine.calls import SETTLED
 from duly.engine.settler import LINGER, Settler
 from duly.engine.work import Hands, Work
-from duly.errors import StoreUnavailable
-from duly.model import Change, Done, Failed, Fingerprint, Outcome
 from duly.store import Store
 from tests.support import NOW, after, claim, counts, fetch, leases, new, put, settle, show
 

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
+from duly.core.model import Head, Share
 from duly.engine.shares import LineTurns, evenly, share_out
-from duly.model import Head, Share
 from tests.support import NOW, after, head, share
 
 

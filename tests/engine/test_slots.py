@@ -87,7 +87,7 @@ def open_the_gate_at_the_end() -> Iterator[None]:
 @contextmanager
 def at_work(one: Duly, *tasks: str) -> Iterator[Worker]:
     one.spec = "tests.engine.test_slots:app"
-    worker = Worker(one, tasks or None)
+    worker = one.worker(tasks or None)
     worker.start()
     try:
         yield worker

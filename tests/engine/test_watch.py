@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from duly import Duly
-from duly.clock import ManualClock
-from duly.config import Settings
+from duly.core.clock import ManualClock
+from duly.core.model import Failed
+from duly.core.settings import Settings
 from duly.engine import watch as watching
 from duly.engine.watch import EVERY, Watch
-from duly.model import Failed
 from duly.outbound.http import post_json
 from duly.store import Store
 from duly.verbs.read import Read
@@ -273,8 +273,8 @@ def test_what_a_worker_did_is_summed_up_in_the_words_of_the_log(store: Store, ca
     put(store, 2)
     observed = app.observed(store)
     items = claim(observed, now=after(7_200))
-    from duly.decide import decide
-    from duly.model import Done
+    from duly.core.decide import decide
+    from duly.core.model import Done
     from tests.support import RULES
 
     observed.settle([decide(item, Done(), after(7_201), RULES) for item in items])

@@ -12,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Duly
+from duly.core.errors import ConfigError, NotMigrated
+from duly.core.model import Item
+from duly.core.shown import Row
 from duly.engine.keeper import drop
 from duly.engine.work import Hands, Work
 from duly.engine.worker import Worker
-from duly.errors import ConfigError, NotMigrated
-from duly.model import Item
-from duly.shown import Row
 from tests.engine import apps
 from tests.engine.apps import seen, tasks_on
 from tests.process.fleet import until
@@ -44,7 +44,7 @@ def app(database_url: str) -> Iterator[Duly]:
 
 @pytest.fixture
 def worker(app: Duly) -> Iterator[Worker]:
-    one = Worker(app)
+    one = app.worker()
     one.start()
     yield one
     one.stop()
@@ -198,7 +198,7 @@ def test_a_suspect_is_run_apart_and_finishes(app: Duly) -> None:
     crashed = "update duly_item set crashes = 1, attempt = 1 where state = 'waiting'"
     with app.store.transaction() as connection:
         connection.execute(crashed)
-    worker = Worker(app)
+    worker = app.worker()
     worker.start()
     try:
         row = ended(app, item_id)
@@ -225,7 +225,7 @@ def test_a_cpu_handler_may_answer_anything_without_losing_its_process(app: Duly,
 @pytest.mark.parametrize("kind", ["async", "thread"])
 def test_a_work_that_is_taken_away_before_it_begins_is_never_run(app: Duly, kind: str) -> None:
     first, second = ("wait", "note_async") if kind == "async" else ("steps", "note")
-    worker = Worker(app, tasks=[first, second])
+    worker = app.worker(tasks=[first, second])
     worker._hands.lease([ITEM], float("inf"))
     (pool,) = [each for each in worker._pools if first in each.tasks]
     pool.size = 1
@@ -254,7 +254,7 @@ def test_an_item_that_comes_back_to_the_same_worker_is_another_work() -> None:
 
 def test_prefetched_items_go_back_untouched_when_a_worker_stops(app: Duly) -> None:
     ids = [app.put("wait").id for _ in range(25)]
-    worker = Worker(app, tasks=["wait"])  # with nobody to leave a slot for
+    worker = app.worker(tasks=["wait"])  # with nobody to leave a slot for
     worker.start()
     until(lambda: len(seen["began"]) == 10)
     worker.stop()
@@ -265,7 +265,7 @@ def test_prefetched_items_go_back_untouched_when_a_worker_stops(app: Duly) -> No
 
 
 def test_what_waits_behind_a_blocked_event_loop_goes_to_others(app: Duly) -> None:
-    worker = Worker(app, tasks=["block", "note_later"])
+    worker = app.worker(tasks=["block", "note_later"])
     (pool,) = [each for each in worker._pools if "block" in each.tasks]
     pool.size = 1
     stuck = app.put("block", rank=0).id
@@ -274,7 +274,7 @@ def test_what_waits_behind_a_blocked_event_loop_goes_to_others(app: Duly) -> Non
     waiting = [app.put("note_later").id for _ in range(5)]
     assert ended(app, stuck).error_class == "duly.DeadlineExceeded"
     until(worker.ailing)
-    other = Worker(app, tasks=["note_later"])
+    other = app.worker(tasks=["note_later"])
     other.start()
     assert {ended(app, item_id).attempt for item_id in waiting} == {1}
     apps.gate.set()
@@ -292,23 +292,23 @@ def test_a_child_that_dies_takes_what_it_forked_along(app: Duly, worker: Worker)
 
 def test_a_worker_without_tasks_or_schema_says_what_to_do(blank_url: str, database_url: str) -> None:
     with pytest.raises(ConfigError, match="no tasks"):
-        Worker(Duly(database_url))
+        Duly(database_url).worker()
     blank = tasks_on(Duly(blank_url))
     blank.spec = "tests.engine.apps:app"
     if blank_url.startswith("postgres"):
         with pytest.raises(NotMigrated, match="duly migrate"):
-            Worker(blank).start()
+            blank.worker().start()
     blank.close()
 
 
 def test_cpu_tasks_need_an_app_that_a_child_can_import(database_url: str) -> None:
     with pytest.raises(ConfigError, match="import"):
-        Worker(tasks_on(Duly(database_url)))
+        tasks_on(Duly(database_url)).worker()
 
 
 def test_a_worker_for_some_tasks_leaves_the_others_alone(app: Duly) -> None:
     tick, flaky = app.put("tick").id, app.put("flaky", fails=0).id
-    worker = Worker(app, tasks=["flaky"])
+    worker = app.worker(tasks=["flaky"])
     worker.start()
     try:
         ended(app, flaky)
@@ -322,7 +322,7 @@ def test_a_child_that_cannot_start_is_a_failure_with_a_reason_and_no_crash(
     app: Duly, caplog: pytest.LogCaptureFixture
 ) -> None:
     app.spec = "tests.no_such_module:app"
-    worker = Worker(app)
+    worker = app.worker()
     with caplog.at_level(logging.WARNING):
         worker.start()
         try:
@@ -334,9 +334,9 @@ def test_a_child_that_cannot_start_is_a_failure_with_a_reason_and_no_crash(
 
 
 def test_every_outcome_survives_the_pipe_to_a_child() -> None:
+    from duly.core.model import Cancel, Done, Failed, GiveUp, NotFound, Released, Skip, Snooze, Throttled
     from duly.engine.calls import SETTLED
     from duly.engine.child import from_wire, to_wire
-    from duly.model import Cancel, Done, Failed, GiveUp, NotFound, Released, Skip, Snooze, Throttled
 
     outcomes: list[Any] = [
         Done(), Done(b"1"), Failed("x", ("A", "B")), Snooze(3), Throttled(4), Skip("a"), NotFound("b"), Cancel("c"),
@@ -358,7 +358,7 @@ def test_an_error_of_the_watch_for_news_is_told_and_does_not_end_it(
         watch(*given)
 
     monkeypatch.setattr(store, "watch", fails_once)
-    worker = Worker(app)
+    worker = app.worker()
     assert "news" in (worker.ailing() or ""), "as long as it does not run"
     worker.start()
     try:

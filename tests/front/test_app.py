@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from duly import Duly, InputError
-from duly.app import find_spec, load_app
-from duly.decide import Rules, decide
-from duly.errors import ConfigError, ItemNotFound, WrongState
-from duly.model import GiveUp
+from duly.core.decide import Rules, decide
+from duly.core.errors import ConfigError, ItemNotFound, WrongState
+from duly.core.model import GiveUp
+from duly.facade.loading import load_app
+from duly.facade.spec import find_spec
 from tests.support import claim, counts, heads, new, settle, share
 
 here = Duly("sqlite:///unused.db")

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from duly.apps import reminders
-from duly.config import Settings, load, sections
-from duly.errors import ConfigError
+from duly.config import load, sections
+from duly.core.errors import ConfigError
+from duly.core.settings import Settings
 
 
 def test_the_seeds_settings_have_the_seeds_defaults_and_names() -> None:

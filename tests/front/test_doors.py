@@ -4,115 +4,96 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from duly.store.sql import sections
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
 
-BELOW: dict[str, set[str]] = {
-    "errors": set(),
-    "model": set(),
-    "shown": {"model"},
-    "policy": {"model"},
-    "forks": set(),
-    "clock": {"forks"},
-    "section": {"errors"},
-    "plugin": {"errors", "section"},
-    "config": {"errors", "plugin", "section"},
-    "codec": {"errors"},
-    "decide": {"errors", "model", "policy"},
-    "advance": {"decide", "errors", "model", "policy"},
-    "store": {"clock", "errors", "forks", "model", "policy", "shown"},
-    "attempt": {"codec", "errors", "model"},
-    "depths": {"shown"},
-    "task": {"attempt", "codec", "decide", "errors", "model", "policy"},
-    "passwords": {"errors"},
-    "verbs": {
-        "advance", "clock", "codec", "decide", "errors", "model", "passwords", "policy", "shown", "store", "task",
+# The rooms from top to bottom, each with those that it may know. Every import counts, also one that is made late or
+# for type checkers only. What users import from (`duly`, `duly.errors`, …) is a room too.
+ROOMS: dict[str, set[str]] = {
+    "apps": {
+        "duly", "bridge", "cli", "client", "config", "core", "engine", "facade", "outbound", "plugin", "tasks",
+        "verbs", "virtual", "web",
     },
-    "acts": {"attempt", "decide", "policy", "task", "verbs"},
-    "client": {"errors"},
-    "schedules": {"errors", "model", "policy", "task", "verbs"},
-    "patience": {"errors", "forks"},
-    "telemetry": {"depths", "errors", "model", "patience", "shown", "store"},
-    "app": {
-        "acts", "clock", "codec", "config", "decide", "errors", "forks", "model", "policy",
-        "schedules", "section", "shown", "store", "task", "telemetry", "verbs",
+    "cli": {
+        "duly", "client", "config", "core", "engine", "facade", "outbound", "plugin", "store", "tasks", "telemetry",
+        "verbs", "virtual", "web",
     },
-    "engine": {
-        "advance", "app", "attempt", "clock", "codec", "config", "decide", "errors", "model", "outbound",
-        "patience", "policy", "store", "task", "telemetry",
-    },
-    "outbound": {"attempt", "codec", "errors", "model"},
-    "bridge": {"codec", "errors"},
+    "web": {"duly", "core", "facade", "plugin", "store", "tasks", "verbs"},
+    "testing": {"virtual"},
+    "virtual": {"core", "engine", "facade", "store", "tasks", "verbs"},
+    "duly": {"core", "errors", "facade", "policy", "tasks"},
+    "facade": {"config", "core", "engine", "store", "tasks", "telemetry", "verbs"},
+    "config": {"core", "plugin"},
+    "plugin": {"core"},
+    "engine": {"core", "outbound", "store", "tasks"},
+    "telemetry": {"core", "store", "tasks"},
+    "verbs": {"core", "store", "tasks"},
+    "outbound": {"core", "tasks"},
+    "bridge": {"core"},
+    "client": {"core"},
+    "tasks": {"core"},
+    "store": {"core"},
+    "errors": {"core"},
+    "policy": {"core"},
+    "core": set(),
 }  # fmt: skip
-FRONT = {"web", "cli", "apps", "testing", "doctor", "sim"}
-# The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the
-# database is: all at run time, none when it is imported.
-LATE = {
-    ("acts", "app"),
-    ("app", "engine"),
-    ("plugin", "app"),
-    ("store", "config"),
-    ("task", "app"),
-    ("task", "schedules"),
-    ("telemetry", "app"),
-    ("telemetry", "task"),
-}
 
 
-def rooms() -> dict[str, set[str]]:
+def known_rooms() -> dict[str, set[str]]:
+    """The rooms that each room imports from, wherever in a file it does so."""
     known: dict[str, set[str]] = defaultdict(set)
     for path in SOURCE.rglob("*.py"):
-        parts = path.relative_to(SOURCE).with_suffix("").parts
-        room = parts[0]
-        if room == "__init__":
-            continue
+        room = room_of(path.relative_to(SOURCE).with_suffix("").parts)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf8"))):
-            names = []
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("duly"):
-                base = node.module or ""
-                names = [base] if base != "duly" else [f"duly.{alias.name}" for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                assert not node.level, f"{path}:{node.lineno} imports by a relative path, which this test does not read"
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
             elif isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names if alias.name.startswith("duly")]
-            for name in names:
-                target = name.split(".")[1] if "." in name else "__init__"
-                if target != room:
-                    known[room].add(target)
+                names = [alias.name for alias in node.names]
+            else:
+                continue
+            ours = [name.split(".")[1:] for name in names if name.partition(".")[0] == "duly"]
+            known[room].update(room_of(parts) for parts in ours)
+        known[room].discard(room)
     return known
 
 
-def test_every_room_knows_only_the_rooms_below_it() -> None:
-    for room, targets in rooms().items():
-        if room in FRONT:
-            continue
-        assert room in BELOW, f"{room} is a new room: say here and in docs/architecture.md whom it may know"
-        climbs = {target for target in targets - BELOW[room] if (room, target) not in LATE}
-        assert not climbs, f"{room} may not know {sorted(climbs)}"
+def room_of(parts: Sequence[str]) -> str:
+    """The room that a module, or a name in one, belongs to: a folder or module of the package, or its front page."""
+    inside = parts and ((SOURCE / parts[0]).is_dir() or (SOURCE / f"{parts[0]}.py").exists())
+    return parts[0] if inside and parts[0] != "__init__" else "duly"
 
 
-def test_nothing_but_the_front_knows_the_front() -> None:
-    for room, targets in rooms().items():
-        if room not in FRONT:
-            assert not targets & FRONT, f"{room} reaches up to {sorted(targets & FRONT)}"
+def test_every_room_knows_only_the_rooms_that_it_may_know() -> None:
+    known = known_rooms()
+    assert sorted(known) == sorted(ROOMS), "say here and in docs/architecture.md whom a new room may know"
+    for room, targets in known.items():
+        assert targets <= ROOMS[room], f"{room} may not know {sorted(targets - ROOMS[room])}"
+        assert targets >= ROOMS[room], f"{room} does not need {sorted(ROOMS[room] - targets)} any more: shut the door"
+
+
+def test_all_doors_lead_downwards() -> None:
+    order = list(ROOMS)
+    for room, targets in ROOMS.items():
+        climbs = {target for target in targets if order.index(target) <= order.index(room)}
+        assert not climbs, f"{room} stands below {sorted(climbs)}, so it may not know them"
 
 
 def test_the_pure_rooms_import_no_database_clock_or_thread() -> None:
-    for name in (
-        "model.py",
-        "decide.py",
-        "advance.py",
-        *(f"policy/{path.name}" for path in (SOURCE / "policy").glob("*.py")),
-    ):
-        tree = ast.parse((SOURCE / name).read_text(encoding="utf8"))
+    core = SOURCE / "core"
+    for path in (core / "model.py", core / "decide.py", core / "advance.py", *(core / "policy").glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf8"))
         imported = {
             alias.name.partition(".")[0]
             for node in ast.walk(tree)
             if isinstance(node, ast.Import)
             for alias in node.names
         } | {(node.module or "").partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert not imported & {"sqlite3", "psycopg", "threading", "asyncio", "time", "random", "os"}, name
+        assert not imported & {"sqlite3", "psycopg", "threading", "asyncio", "time", "random", "os"}, path.name
 
 
 def test_named_sections_are_run_by_the_store_the_verbs_and_the_engine_only() -> None:

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from duly import Attempt, Backoff, Duly, InputError, KeyConflict, Placed
-from duly.clock import ManualClock
-from duly.errors import UnknownTask
+from duly.core.clock import ManualClock
+from duly.core.errors import UnknownTask
 from tests.support import counts
 
 

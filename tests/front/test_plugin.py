@@ -14,7 +14,7 @@ import pytest
 from duly import Duly, plugin
 from duly.apps import catalog, reminders
 from duly.config import load, section, sections, sources
-from duly.errors import ConfigError, ItemNotFound
+from duly.core.errors import ConfigError, ItemNotFound
 from duly.plugin import Plugin, Section, chosen, plugins, setting
 from tests.cli.conftest import call
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from duly import Daily, Duly, Every, InputError, Limit, Slots, testing
-from duly.errors import DulyError, ItemNotFound, WrongState
+from duly.core.errors import DulyError, ItemNotFound, WrongState
 from duly.testing import World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

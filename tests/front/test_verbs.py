@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from duly import Duly, Limit, codec
-from duly.errors import InputError, ItemNotFound, WrongState
-from duly.shown import Occurrence
+from duly import Duly, Limit
+from duly.core import codec
+from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.shown import Occurrence
 from duly.verbs import LOCAL, Principal
 
 

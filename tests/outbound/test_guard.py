@@ -13,7 +13,7 @@ import pytest
 
 from duly import Duly, GiveUp, InputError, testing
 from duly.apps.deliver import http_on
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 from duly.outbound import http
 from duly.outbound.guard import Guard, Refused
 from duly.outbound.http import BadStatus, OutboundError, post_json, request

@@ -12,7 +12,7 @@ import threading
 import time
 
 from duly import Duly
-from duly.errors import StoreError
+from duly.core.errors import StoreError
 
 CHILDREN = 8
 PUTS = 10

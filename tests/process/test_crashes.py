@@ -8,7 +8,7 @@ import signal
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from duly.shown import Row
+from duly.core.shown import Row
 from tests.process.fleet import Fleet, fleet, freeze, until
 from tests.process.workload import app as workload
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from duly.errors import StoreUnavailable
+from duly.core.errors import StoreUnavailable
 from duly.store.migrate import migrate
 from pgcluster import Cluster, ensure_binaries
 from tests.process.fleet import Fleet, fleet, until

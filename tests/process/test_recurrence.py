@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from duly.model import NewSchedule
+from duly.core.model import NewSchedule
 from duly.policy import Every
 from tests.process.fleet import Fleet, fleet, until
 from tests.process.test_crashes import QUICK

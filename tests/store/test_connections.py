@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from duly.errors import ConfigError, StoreUnavailable
+from duly.core.errors import ConfigError, StoreUnavailable
 from duly.store.postgres import connections
 from duly.store.postgres.connections import Connection, Pool
 from tests.process.fleet import until

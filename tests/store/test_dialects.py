@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from duly.errors import ConfigError
-from duly.model import Done
+from duly.core.errors import ConfigError
+from duly.core.model import Done
 from duly.store import Store, dialects, open_store
 from duly.store.migrate import check, current, dialect_of, latest, migrate
 from duly.store.sqlite import Sqlite

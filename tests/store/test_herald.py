@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from duly.clock import EPOCH
-from duly.model import Head, Line
+from duly.core.clock import EPOCH
+from duly.core.model import Head, Line
 from duly.store.postgres.herald import Herald, head_of, news_of
 from tests.support import NOW, new
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from duly.errors import ConfigError, StoreError, StoreUnavailable
+from duly.core.errors import ConfigError, StoreError, StoreUnavailable
 from duly.store import open_store
 from duly.store.migrate import migrate
 from tests.support import opened, put, query

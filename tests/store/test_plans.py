@@ -15,8 +15,8 @@ from urllib.parse import quote
 import psycopg
 import pytest
 
-from duly.advance import advance_all, changed
-from duly.model import Ask, Done, Failed, Fingerprint, Item, Lost, Meter, NewSchedule
+from duly.core.advance import advance_all, changed
+from duly.core.model import Ask, Done, Failed, Fingerprint, Item, Lost, Meter, NewSchedule
 from duly.store.migrate import migrate
 from duly.store.postgres.store import PostgresStore
 from tests.store.seeded import DUE, LEASES, RECURRING, SEED, SHARES

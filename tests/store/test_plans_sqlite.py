@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from duly.advance import advance_all
-from duly.model import Ask, Done, Failed, Fingerprint, Item, Meter
+from duly.core.advance import advance_all
+from duly.core.model import Ask, Done, Failed, Fingerprint, Item, Meter
 from duly.store.contract import START
 from duly.store.migrate import migrate
 from duly.store.sql import sections

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from duly.model import Done, Head
+from duly.core.model import Done, Head
 from duly.store.contract import News
 from duly.store.postgres.store import PostgresStore
 from tests.cli.conftest import call

@@ -12,10 +12,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from duly.advance import advance_all, removed
-from duly.decide import Rules
-from duly.errors import StoreUnavailable
-from duly.model import Cancel, Done, Failed, Head, Item, Lost, NewSchedule, Revision, Schedule
+from duly.core.advance import advance_all, removed
+from duly.core.decide import Rules
+from duly.core.errors import StoreUnavailable
+from duly.core.model import Cancel, Done, Failed, Head, Item, Lost, NewSchedule, Revision, Schedule
 from duly.store import Store, open_store
 from duly.store.contract import News
 from duly.store.postgres.store import PostgresStore

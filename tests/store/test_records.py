@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from duly.model import NewItem
-from duly.shown import Row
+from duly.core.model import NewItem
+from duly.core.shown import Row
 from duly.store.dialects import named
 from duly.store.postgres.arrays import arrays, copied
 from duly.store.records import ITEM, KINDS, RECORDS, Record, lister, reader, writer

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from duly.clock import ManualClock
-from duly.errors import StoreError, StoreUnavailable
-from duly.model import NewItem
+from duly.core.clock import ManualClock
+from duly.core.errors import StoreError, StoreUnavailable
+from duly.core.model import NewItem
 from duly.store.migrate import migrate
 from duly.verbs.read import Read
 from tests.support import NOW, claim, counts, new, opened, put, query

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from duly.errors import StoreUnavailable
+from duly.core.errors import StoreUnavailable
 from duly.store.sqlite import turns
 from duly.store.sqlite.turns import FileLock, Line, Place, turn
 from tests.process.fleet import until

@@ -19,7 +19,7 @@ from duly.apps.catalog import catalog_on
 from duly.apps.deliver import http_on
 from duly.apps.messages import message_retry_on
 from duly.apps.reminders import reminders_on
-from duly.clock import ManualClock
+from duly.core.clock import ManualClock
 from duly.testing import World
 from duly.verbs import LOCAL
 from duly.web import api as rooms

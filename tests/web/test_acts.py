@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from duly.decide import decide
-from duly.errors import WrongState
-from duly.model import Crashed
+from duly.core.decide import decide
+from duly.core.errors import WrongState
+from duly.core.model import Crashed
 from duly.verbs import LOCAL, acts
 from tests.support import query
 from tests.web.conftest import LATER, START, House

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from duly import Duly
-from duly.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
+from duly.core.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
 from duly.verbs import LOCAL, local
 from duly.verbs.audit import Audit
 from duly.verbs.tail import Tail

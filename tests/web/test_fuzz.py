@@ -27,8 +27,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from duly import Duly, passwords
-from duly.verbs import LOCAL
+from duly import Duly
+from duly.verbs import LOCAL, passwords
 from duly.web.problems import MEDIA_TYPE
 from tests.web.conftest import ANYWHERE, LATER, api_on, build, client_of
 from tests.web.test_matrix import DOCUMENT, OPERATIONS, PERSON

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from duly import Duly, InputError, passwords
-from duly.errors import ConfigError, ItemNotFound, WrongState
-from duly.verbs import LOCAL, Principal
+from duly import Duly, InputError
+from duly.core.errors import ConfigError, ItemNotFound, WrongState
+from duly.verbs import LOCAL, Principal, passwords
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem
 from tests.support import query

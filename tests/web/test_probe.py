@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 
 from duly import Duly
-from duly.errors import ConfigError, StoreError, StoreUnavailable
-from duly.patience import Patient
+from duly.core.errors import ConfigError, StoreError, StoreUnavailable
+from duly.core.patience import Patient
 from duly.web import probe as room
 from duly.web.probe import Probe
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from duly.bridge.link import Link, Unread
 from duly.bridge.properties import Properties
-from duly.errors import StoreUnavailable
+from duly.core.errors import StoreUnavailable
 
 log = logging.getLogger("duly.bridge")
 

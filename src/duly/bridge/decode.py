@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 from google.protobuf.message import DecodeError
 
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 
 
 class Decoder:

@@ -19,7 +19,7 @@ import pika
 from pika import exceptions, frame
 
 from duly.bridge.properties import BadProperties, Properties, parse
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 
 log = logging.getLogger("duly.bridge")
 

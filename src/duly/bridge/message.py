@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from duly import codec
 from duly.bridge import contract
 from duly.bridge.contract import queue_problem
 from duly.bridge.properties import PERSISTENT, Properties, parse
-from duly.errors import InputError
+from duly.core import codec
+from duly.core.errors import InputError
 
 STORY = 20  # of the failures of a message, so many are told
 HEADERS_LIMIT = 120_000  # bytes; a frame of the broker's holds 131,072

@@ -23,7 +23,7 @@ from duly.cli.schedules import limits, schedules, slots
 from duly.cli.serve import serve
 from duly.cli.simulate import simulate
 from duly.cli.users import keys, users
-from duly.errors import ConfigError, DulyError, InputError, KeyConflict
+from duly.core.errors import ConfigError, DulyError, InputError, KeyConflict
 from duly.plugin import plugins
 
 

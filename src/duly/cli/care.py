@@ -9,7 +9,7 @@ import click
 from duly.cli import options
 
 if TYPE_CHECKING:
-    from duly.section import Section
+    from duly.core.section import Section
 
 
 @click.command()
@@ -56,7 +56,7 @@ def settings(as_json: bool) -> None:
 
 def _settings() -> list[dict[str, Any]]:
     """The core's settings, then those of each app."""
-    from duly.config import Settings
+    from duly.core.settings import Settings
     from duly.plugin import plugins
 
     known = [_section("", Settings)]

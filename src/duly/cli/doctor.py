@@ -14,7 +14,7 @@ from duly.cli import options
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check versions, settings, database, clock and work. Exit code 1 when something is wrong."""
     from duly.cli import words
-    from duly.doctor import examine
+    from duly.cli.checkup import examine
 
     options.quiet()
     findings = list(examine())

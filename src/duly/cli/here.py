@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.cli import options
-from duly.errors import InputError
-from duly.model import Placed, Schedule
-from duly.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
+from duly.core.errors import InputError
+from duly.core.model import Placed, Schedule
+from duly.core.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -44,7 +44,7 @@ class Here:
         self._app.verbs.items.cancel(options.who(), *ids, reason=reason)
 
     def schedule(self, task: str, rule: str, key: str, args: dict[str, Any], **chosen: Any) -> dict[str, Any]:
-        from duly.policy import Slots
+        from duly.core.policy.recur import Slots
 
         word, _, number = rule.partition(" ")
         try:
@@ -58,7 +58,7 @@ class Here:
         return [plain(self._app, each) for each in self._app.schedules.page(**filters)]
 
     def schedule_story(self, schedule_id: int, ahead: int) -> dict[str, Any]:
-        from duly import codec
+        from duly.core import codec
 
         schedules = self._app.schedules
         found = schedules.get(schedule_id)
@@ -180,7 +180,7 @@ class Here:
 
 def plain(app: Duly, schedule: Schedule) -> dict[str, Any]:
     """A schedule as JSON tells it."""
-    from duly import codec
+    from duly.core import codec
 
     state = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"
     return {

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duly.cli import options
-from duly.errors import InputError
-from duly.model import STATES
+from duly.core.errors import InputError
+from duly.core.model import STATES
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from duly.model import State
-    from duly.shown import Row, Story
+    from duly.core.model import State
+    from duly.core.shown import Row, Story
 
 ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 
@@ -51,11 +51,7 @@ def items(
     with side() as there:
         rows = there.items(before, limit, state=state, task=task, queue=queue, key=key)
         now = there.now()
-    if as_json:
-        words.print_json(rows)
-        return
-    if not rows:
-        click.echo("no items fit")
+    if words.is_all_told(rows, as_json, "no items fit"):
         return
     _print_rows(rows, now, in_utc)
     if len(rows) == limit:
@@ -117,8 +113,8 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from duly import codec
     from duly.cli import words
+    from duly.core import codec
 
     item = story.item
     console.print(Text.assemble((f"item {item.id} ", "bold"), (item.task, "bold"), "  ", words.state(item.state)))

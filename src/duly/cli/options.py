@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from duly.config import imposed
-from duly.errors import ConfigError, InputError
+from duly.core.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -136,7 +136,7 @@ def quiet() -> None:
 
 
 def _refuse_absent(app: Duly, makes: bool) -> None:
-    from duly.doctor import knock, missing_file
+    from duly.cli.checkup import knock, missing_file
 
     url = app.settings.database_url
     if url.startswith("postgres"):

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 
 if TYPE_CHECKING:
-    from duly.model import Placed
+    from duly.core.model import Placed
 
 
 @click.command(short_help="Put an item: now or later.")
@@ -79,7 +79,7 @@ def fitting(act: Callable[..., Any], pairs: dict[str, str]) -> Any:
 
 
 def named_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
-    from duly.task import OPTIONS
+    from duly.tasks.task import OPTIONS
 
     texts: dict[str, str] = {}
     for pair in pairs:
@@ -104,7 +104,7 @@ def json_object(text: str | None) -> dict[str, Any]:
 def _value(text: str) -> Any:
     import msgspec
 
-    from duly import codec
+    from duly.core import codec
 
     try:
         return codec.decode(text)

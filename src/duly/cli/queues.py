@@ -21,11 +21,7 @@ def queues(ctx: click.Context, as_json: bool) -> None:
 
     with side() as there:
         found = there.queues()
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("no queue has anything waiting, running or in review")
+    if words.is_all_told(found, as_json, "no queue has anything waiting, running or in review"):
         return
     rows = [
         [

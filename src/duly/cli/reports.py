@@ -28,11 +28,7 @@ def late(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
 
     with options.opened() as app:
         found, now = app.read.late(_seconds(grace, "grace"), limit), app.clock.now()
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("nothing was late")
+    if words.is_all_told(found, as_json, "nothing was late"):
         return
     table = [
         [str(each.id), each.task, words.short(each.planned_at, now, in_utc),
@@ -54,11 +50,7 @@ def stuck(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
 
     with options.opened() as app:
         found, now = app.read.stuck(_seconds(grace, "grace"), limit), app.clock.now()
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("nothing is stuck")
+    if words.is_all_told(found, as_json, "nothing is stuck"):
         return
     table: list[list[RenderableType]] = [
         [str(each.id), each.task, words.state(each.state), words.short(each.planned_at, now, in_utc),
@@ -96,9 +88,9 @@ def alerts(as_json: bool) -> None:
 @options.in_utc
 def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
     """The audit log: who did what to what, newest first."""
-    from duly import codec
     from duly.cli import words
     from duly.cli.sides import side
+    from duly.core import codec
 
     with side() as there:
         found, now = there.audit(subject, most), there.now()

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duly.cli import options
-from duly.model import STATES
+from duly.core.model import STATES
 
 if TYPE_CHECKING:
-    from duly.shown import Act, Action
+    from duly.core.shown import Act, Action
 
 group_id = click.argument("group_id", metavar="GROUP")
 act_id = click.argument("act_id", type=options.ID, metavar="ID")
@@ -35,11 +35,7 @@ def review(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> None:
 
     with side() as there:
         found, now = there.groups(most), there.now()
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("nothing is in review")
+    if words.is_all_told(found, as_json, "nothing is in review"):
         return
     rows = [
         [
@@ -148,11 +144,8 @@ def acts(ctx: click.Context, most: int, as_json: bool) -> None:
 
     with side() as there:
         found = there.acts(most)
-    if as_json:
-        words.print_json(found)
+    if words.is_all_told(found, as_json, "there are no acts on many items"):
         return
-    if not found:
-        click.echo("there are no acts on many items")
     for each in found:
         click.echo(_line(each))
 

@@ -43,7 +43,7 @@ def worker(spec: str, tasks: str | None) -> None:
 
     MODULE:APP is such as shop.work:app, or a file: work.py:app. Metrics and probes are served when a port is given.
     """
-    from duly.app import load_app
+    from duly.facade.loading import load_app
 
     app = load_app(spec)
     set_up_logs(app)
@@ -88,7 +88,7 @@ def up(spec: str | None, demo: bool, seconds: float | None) -> None:
     if demo:
         resolve_name(DEMO)(seconds)
         return
-    from duly.app import load_app
+    from duly.facade.loading import load_app
 
     app = load_app(spec or BUILT_IN)
     set_up_logs(app)
@@ -133,6 +133,7 @@ def ending(worker: Worker, seconds: float | None) -> Iterator[None]:
 
 def _is_port_said(app: Duly) -> bool:
     """Whether someone chose the port: many workers on one host would fight for the default."""
-    from duly.config import Settings, sources
+    from duly.config import sources
+    from duly.core.settings import Settings
 
     return "http_port" in sources() or app.settings.http_port != Settings.http_port

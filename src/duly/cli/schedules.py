@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 
 STATES = ("active", "paused", "broken")
 
@@ -139,7 +139,7 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
     from datetime import UTC, datetime
 
     from duly.cli import words
-    from duly.policy.recur import parse, preview, zone_named
+    from duly.core.policy.recur import parse, preview, zone_named
 
     try:
         read, place = parse(rule), zone_named(zone)
@@ -224,11 +224,8 @@ def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
             click.echo(f"{len(moves)} members {'moved' if yes else 'would move; --yes moves them'}")
             return
         found = app.schedules.slots(ring)
-    if as_json:
-        words.print_json(found)
+    if words.is_all_told(found, as_json, "no schedule has slots"):
         return
-    if not found:
-        click.echo("no schedule has slots")
     most = max((each.members for each in found), default=0) or 1
     for each in found:
         click.echo(f"{each.ring}  {each.slot:>4}  {each.members:>7}  {'█' * round(40 * each.members / most)}")
@@ -248,11 +245,7 @@ def limits(ctx: click.Context, as_json: bool) -> None:
 
     with side() as there:
         found, now = there.limits(), there.now()
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("no limit has been used or set yet")
+    if words.is_all_told(found, as_json, "no limit has been used or set yet"):
         return
     table = [
         [

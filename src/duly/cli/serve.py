@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options
-from duly.errors import ConfigError, DulyError
+from duly.core.errors import ConfigError, DulyError
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -38,7 +38,7 @@ def serve(spec: str | None) -> None:
     Without MODULE:APP it serves the apps that are installed, or those that DULY_APPS names. SQLite is migrated on the
     way; PostgreSQL by `duly migrate`.
     """
-    from duly.app import load_app
+    from duly.facade.loading import load_app
 
     app = load_app(spec or BUILT_IN)
     set_up_logs(app)
@@ -95,6 +95,6 @@ def serving(app: Duly, ailing: Callable[[], str | None] = lambda: None) -> Itera
 
 
 def set_up_logs(app: Duly) -> None:
-    from duly.telemetry import set_up_logs
+    from duly.telemetry.logs import set_up_logs
 
     set_up_logs(app.settings.log_level, app.settings.log_format)

@@ -33,7 +33,7 @@ def side(spec: str | None = None, *, with_tasks: bool = False, makes: bool = Fal
         with client, translating():
             yield There(client)
     elif with_tasks:
-        from duly.app import load_app
+        from duly.facade.loading import load_app
 
         app = load_app(options.app_spec(spec))
         try:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 from duly.plugin import Simulated, plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from duly.sim import Model, Simulation, Story
+    from duly.virtual.simulation import Model, Simulation, Story
 
 
 class _Simulate(click.Command):
@@ -62,7 +62,7 @@ def simulate(
     nothing outside is touched: a model says how each call ends.
     """
     from duly.cli import words
-    from duly.sim import Model, span
+    from duly.virtual.simulation import Model, span
 
     model = Model(
         outages=tuple(span("outage", text) for text in outages),
@@ -87,7 +87,7 @@ def simulate(
 
 
 def _begin(start: str) -> datetime:
-    from duly.task import when
+    from duly.tasks.checks import when
 
     if start == "now":
         return datetime.now(UTC).replace(microsecond=0)
@@ -113,9 +113,9 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _world(what: str, model: Model, begin: datetime, sizes: Mapping[str, int]) -> Iterator[Simulation]:
     from duly import Duly
-    from duly.app import load_app
-    from duly.sim import Simulation
-    from duly.testing import stage
+    from duly.facade.loading import load_app
+    from duly.virtual.simulation import Simulation
+    from duly.virtual.world import stage
 
     fill: Callable[[Simulation], None] = lambda _: None  # noqa: E731
     if (simulation := _simulations().get(what)) is not None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from msgspec import convert
 
-from duly.errors import ConfigError, InputError, ItemNotFound, WrongState
-from duly.model import Placed
-from duly.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
+from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
+from duly.core.model import Placed
+from duly.core.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
 
 if TYPE_CHECKING:
     from duly.client import Client, ServiceError
@@ -57,7 +57,7 @@ class There:
         return list(islice((row for row in rows if before is None or row.id < before), most))
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
-        from duly.task import when
+        from duly.tasks.checks import when
 
         if at is not None or delay is not None:
             at = when(at, delay, self.now).isoformat()
@@ -157,7 +157,7 @@ class There:
         _asking(self._client.set_limit)(name, limit)
 
     def audit(self, subject: str | None, most: int) -> list[AuditLine]:
-        from duly import codec
+        from duly.core import codec
 
         told = islice(self._client.audit(subject), most)
         return [_as(AuditLine, {**each, "details": ""}, details=codec.encode(each["details"])) for each in told]

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 from duly.verbs.who import SCOPES
 
 if TYPE_CHECKING:
-    from duly.shown import KeyInfo, Role
+    from duly.core.shown import KeyInfo, Role
 
 name = click.argument("name")
 password_stdin = click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
@@ -34,11 +34,7 @@ def users(ctx: click.Context, as_json: bool, in_utc: bool) -> None:
 
     with side() as there:
         found, now = list(there.users()), there.now()
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("there are no users: `duly users add NAME --admin` makes the first")
+    if words.is_all_told(found, as_json, "there are no users: `duly users add NAME --admin` makes the first"):
         return
     rows = [
         [
@@ -164,11 +160,7 @@ def keys(ctx: click.Context, user: str | None, as_json: bool) -> None:
 
     with side() as there:
         found, now = list(there.keys(user)), there.now()
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("there are no such keys")
+    if words.is_all_told(found, as_json, "there are no such keys"):
         return
 
     def state(key: KeyInfo) -> str:

@@ -36,9 +36,18 @@ def console() -> Console:
 def print_json(value: Any) -> None:
     import msgspec
 
-    from duly import codec
+    from duly.core import codec
 
     click.echo(msgspec.json.format(codec.encode(value), indent=2).decode())
+
+
+def is_all_told(found: Sequence[Any], as_json: bool, nothing: str) -> bool:
+    """Whether a list is told already: as JSON, or by the sentence for when there is nothing in it."""
+    if as_json:
+        print_json(found)
+    elif not found:
+        click.echo(nothing)
+    return as_json or not found
 
 
 def table(*columns: str | tuple[str, str], rows: Iterable[Sequence[RenderableType]], last: bool = False) -> Table:

@@ -7,22 +7,21 @@ import traceback
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from duly import codec
-from duly.attempt import Attempt
-from duly.decide import decide
-from duly.errors import DulyError, InputError, LeaseLost, StoreBusy
-from duly.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Released, Verdict, cut
-from duly.policy.retry import class_name, class_names
-from duly.task import Task
-from duly.telemetry import is_tracing
-
-if TYPE_CHECKING:
-    from duly.app import Duly
-
+from duly.core import codec
+from duly.core.clock import Clock
+from duly.core.decide import decide
+from duly.core.errors import DulyError, InputError, LeaseLost, StoreBusy
+from duly.core.model import Done, Failed, Fingerprint, GiveUp, Item, Outcome, Released, Verdict, cut
+from duly.core.policy.retry import class_name, class_names
+from duly.core.settings import Settings
+from duly.engine.equipment import Observer
+from duly.store.contract import Store
+from duly.tasks.attempt import Attempt
+from duly.tasks.task import Task
 
 WAITING = 0.8  # the part of a try's deadline that it may wait for a connection
 
@@ -38,12 +37,19 @@ Verdicts = list[Outcome | Settled]
 class Caller:
     """Calls handlers on behalf of a worker."""
 
-    def __init__(self, app: Duly, report: Callable[[Item, bytes], None]) -> None:
-        self._store = app.observed(app.store)
-        self._now = app.clock.now
-        self._telemetry = app.telemetry
-        self._is_traced = is_tracing()
-        self._result_limit = app.settings.max_result_bytes
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        observer: Observer,
+        settings: Settings,
+        report: Callable[[Item, bytes], None],
+    ) -> None:
+        self._store = observer.observe(store)
+        self._now = clock.now
+        self._observer = observer
+        self._is_traced = observer.is_tracing()
+        self._result_limit = settings.max_result_bytes
         self._report = report
 
     def attempt(self, task: Task[..., Any], item: Item) -> Attempt:
@@ -65,13 +71,13 @@ class Caller:
     def begin(self, task: Task[..., Any], items: list[Item]) -> Coroutine[Any, Any, Any]:
         """The coroutine of an async handler, ready to be awaited."""
         args = self._arguments(task, items, self._attempts(task, items))
-        if self._is_traced or self._telemetry.speaks_of(task):
+        if self._is_traced or self._observer.speaks_of(task):
             return self._watched(task, items, args)
         coroutine: Coroutine[Any, Any, Any] = task.handler(**args)
         return coroutine
 
     async def _watched(self, task: Task[..., Any], items: list[Item], args: dict[str, Any]) -> Any:
-        with self._telemetry.running(task, items, self._is_traced):
+        with self._observer.running(task, items, self._is_traced):
             return await task.handler(**args)
 
     def call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
@@ -79,7 +85,7 @@ class Caller:
         attempts = self._attempts(task, items)
         try:
             args = self._arguments(task, items, attempts)
-            with self._telemetry.running(task, items, self._is_traced):
+            with self._observer.running(task, items, self._is_traced):
                 value = task.handler(**args)
             verdicts = self.judge(task, items, value)
         except BaseException as error:

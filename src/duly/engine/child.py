@@ -1,7 +1,8 @@
 """The child process of a slot: reads one call at a time from a pipe, runs it, writes the verdicts back.
 
-`python -m duly.engine.child SPEC READ_FD WRITE_FD`. It ends with its parent: when the pipe closes, or by the kernel's
-signal where there is one, so a handler never runs on for a worker that is gone. Messages are length-prefixed msgpack.
+It ends with its parent: when the pipe closes, or by the kernel's signal where there is one, so a handler never runs on
+for a worker that is gone. Messages are length-prefixed msgpack. The program that does this with an app of the user's
+is `duly.facade.child`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import signal
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any, BinaryIO
 
 import msgspec
 from msgspec import Struct
 
-from duly.engine.calls import SETTLED, Caller, Settled, Verdicts, breakdown
-from duly.model import (
+from duly.core.model import (
     Cancel,
     Done,
     Failed,
@@ -34,6 +35,8 @@ from duly.model import (
     Snooze,
     Throttled,
 )
+from duly.engine.calls import SETTLED, Caller, Settled, Verdicts, breakdown
+from duly.tasks.task import Task
 
 PR_SET_PDEATHSIG = 1
 
@@ -139,13 +142,13 @@ def receive_reply(pipe: BinaryIO) -> Reply | None:
     return None if body is None else _replies.decode(body)
 
 
-def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
-    from duly.app import load_app
-    from duly.telemetry import set_up_logs
-
-    die_with_parent()
-    app = load_app(spec)
-    set_up_logs(app.settings.log_level, app.settings.log_format)
+def serve(
+    task_named: Callable[[str], Task[..., Any]],
+    make_caller: Callable[[Callable[[Item, bytes], None]], Caller],
+    calls_in: BinaryIO,
+    replies_out: BinaryIO,
+) -> None:
+    """Answer calls until the other side is gone. `make_caller` is given where handlers report their progress to."""
     lock = threading.Lock()
 
     def reply(message: Reply) -> None:
@@ -155,7 +158,7 @@ def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
     def report(item: Item, progress: bytes) -> None:
         reply(Report(item.id, progress))
 
-    caller = Caller(app, report)
+    caller = make_caller(report)
     waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
 
     def listen() -> None:
@@ -168,12 +171,12 @@ def serve(spec: str, calls_in: BinaryIO, replies_out: BinaryIO) -> None:
     while True:
         call = waiting.get()
         try:
-            reply(Answer([to_wire(outcome) for outcome in _run(app.task_named(call.task), call.items, caller)]))
+            reply(Answer([to_wire(outcome) for outcome in _run(task_named(call.task), call.items, caller)]))
         except Exception as error:
             reply(Answer([to_wire(breakdown(error))] * len(call.items)))
 
 
-def _run(task: Any, items: list[Item], caller: Caller) -> Verdicts:
+def _run(task: Task[..., Any], items: list[Item], caller: Caller) -> Verdicts:
     try:
         if task.is_async:
             return asyncio.run(caller.acall(task, items))
@@ -188,16 +191,3 @@ def die_with_parent() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def main() -> None:
-    spec, read_fd, write_fd = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # A terminal's Ctrl-C goes to the whole group; the parent decides what becomes of us. Handlers, not SIG_IGN, which
-    # whatever the user's code starts would inherit.
-    signal.signal(signal.SIGINT, lambda *_: None)
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    serve(spec, os.fdopen(read_fd, "rb"), os.fdopen(write_fd, "wb"))
-
-
-if __name__ == "__main__":
-    main()

@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Protocol
 
-from duly.clock import EPOCH, JUMP, Clock
-from duly.decide import UNKNOWN, decide
+from duly.core.clock import EPOCH, JUMP, Clock
+from duly.core.decide import UNKNOWN, decide
+from duly.core.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
+from duly.core.policy.limits import slack
 from duly.engine.metering import Meters
 from duly.engine.outlook import BARREN, SOON, Outlook, Rota
 from duly.engine.work import Hands
-from duly.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
-from duly.policy.limits import slack
 from duly.store.contract import FRESH, START, News, Store
 
 # After a claim that emptied a line, look for what comes next there, once for all claims of this while.

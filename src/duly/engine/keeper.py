@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
+from duly.core.model import Failed, Item, Released
 from duly.engine.calls import Verdicts
 from duly.engine.work import Hands, Lease, Work
-from duly.model import Failed, Item, Released
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")

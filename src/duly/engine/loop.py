@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
-from duly.clock import Clock
-from duly.errors import StoreUnavailable
+from duly.core.clock import Clock
+from duly.core.errors import StoreUnavailable
 
 log = logging.getLogger("duly.engine")
 

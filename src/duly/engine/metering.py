@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.model import Meter, Share
-from duly.policy.limits import Limit, slack
-from duly.policy.retry import SPREAD, Windows, windows_of
+from duly.core.model import Meter, Share
+from duly.core.policy.limits import Limit, slack
+from duly.core.policy.retry import SPREAD, Windows, windows_of
 from duly.store.contract import FRESH
-from duly.task import Task
+from duly.tasks.task import Task
 
 # The part of a limit's slack that a call may spend waiting.
 PART = 0.6

@@ -13,9 +13,9 @@ from heapq import heappop, heappush
 from itertools import islice
 from operator import attrgetter
 
-from duly.clock import EPOCH
+from duly.core.clock import EPOCH
+from duly.core.model import Head, Item, Lane, Line, Share
 from duly.engine.shares import LineTurns, evenly, share_out
-from duly.model import Head, Item, Lane, Line, Share
 from duly.store.contract import FRESH
 
 Group = tuple[Line, Lane, int]

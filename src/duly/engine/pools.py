@@ -20,14 +20,14 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, S
 from functools import partial
 from typing import Any
 
+from duly.core.model import Failed, Item, Line, Released
 from duly.engine.calls import Caller, Verdicts, breakdown, failure
 from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.processes import ProcessSlot
 from duly.engine.rows import AHEAD, Row, Rows
 from duly.engine.work import Hands, Work
-from duly.model import Failed, Item, Line, Released
 from duly.outbound.leash import Leash, put_on
-from duly.task import Task
+from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 

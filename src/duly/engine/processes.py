@@ -8,19 +8,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import BinaryIO
 
+from duly.core.model import Crashed, Failed, Item, Released
 from duly.engine.calls import Verdicts
 from duly.engine.child import Answer, Call, Ready, Report, from_wire, receive_reply, send
 from duly.engine.work import Work
-from duly.model import Crashed, Failed, Item, Released
 
 
 class ProcessSlot:
-    def __init__(self, spec: str, report: Callable[[Item, bytes], None]) -> None:
-        self._spec = spec
+    def __init__(self, command: Sequence[str], report: Callable[[Item, bytes], None]) -> None:
+        self._command = command
         self._report = report
         self._child: subprocess.Popen[bytes] | None = None
         self._calls: BinaryIO | None = None
@@ -76,7 +76,7 @@ class ProcessSlot:
         self._calls, self._replies = os.fdopen(our_out, "wb"), os.fdopen(our_in, "rb")
         try:
             self._child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-                [sys.executable, "-m", "duly.engine.child", self._spec, str(their_in), str(their_out)],
+                [*self._command, str(their_in), str(their_out)],
                 pass_fds=(their_in, their_out),
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # so that whatever the handler started can be killed with it

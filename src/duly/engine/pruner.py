@@ -12,9 +12,9 @@ from functools import lru_cache
 
 from msgspec.json import encode
 
-from duly.clock import EPOCH
-from duly.policy.recur import latest, parse, zone_named
-from duly.policy.retry import LOOK_BACK
+from duly.core.clock import EPOCH
+from duly.core.policy.recur import latest, parse, zone_named
+from duly.core.policy.retry import LOOK_BACK
 from duly.store.contract import Store
 
 PORTION = 2_000

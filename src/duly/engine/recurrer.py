@@ -13,8 +13,8 @@ from functools import partial
 
 from msgspec.json import encode
 
-from duly.advance import advance_all
-from duly.clock import EPOCH
+from duly.core.advance import advance_all
+from duly.core.clock import EPOCH
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")

@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.decide import UNKNOWN, decide
+from duly.core.decide import UNKNOWN, decide
+from duly.core.model import Change, Item, Lost, Released
 from duly.engine.detector import Detector
 from duly.engine.settler import ruling
 from duly.engine.work import Hands
-from duly.model import Change, Item, Lost, Released
 from duly.store.contract import Store
-from duly.task import Task
+from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 

@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
+from duly.core.model import Item
 from duly.engine.work import Work
-from duly.model import Item
 
 SHARE = 3  # calls for every slot that is left free
 AHEAD = 0.1  # seconds of work that may wait

@@ -14,13 +14,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.decide import UNKNOWN, decide
+from duly.core.decide import UNKNOWN, decide
+from duly.core.errors import StoreUnavailable
+from duly.core.model import Change, GiveUp, Item, Outcome
 from duly.engine.calls import Settled, Verdicts
 from duly.engine.work import Hands, Work
-from duly.errors import StoreUnavailable
-from duly.model import Change, GiveUp, Item, Outcome
 from duly.store.contract import Store
-from duly.task import Task
+from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 

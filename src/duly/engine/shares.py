@@ -14,8 +14,8 @@ from math import prod
 from operator import attrgetter
 from typing import Generic, Literal, TypeVar
 
-from duly.clock import EPOCH
-from duly.model import Head, Lane, Line, Share
+from duly.core.clock import EPOCH
+from duly.core.model import Head, Lane, Line, Share
 
 T = TypeVar("T")
 Age = Literal["late", "fresh"]

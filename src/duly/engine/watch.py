@@ -14,9 +14,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.json import decode, encode
 
-from duly.clock import EPOCH
-from duly.config import Settings
-from duly.model import Head
+from duly.core.clock import EPOCH
+from duly.core.model import Head
+from duly.core.settings import Settings
 from duly.store.contract import START, Store
 
 log = logging.getLogger("duly.engine")

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from duly.model import Item
-from duly.task import Task
+from duly.core.model import Item
+from duly.tasks.task import Task
 
 if TYPE_CHECKING:
     from duly.engine.rows import Row

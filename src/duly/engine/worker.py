@@ -15,15 +15,19 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import uuid4
 
-from duly.clock import JUMP
+from duly.core.clock import JUMP
+from duly.core.errors import ConfigError, StoreUnavailable
+from duly.core.model import Released
+from duly.core.patience import Patient
 from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
 from duly.engine.detector import LOOK_WITHIN, Detector
+from duly.engine.equipment import Equipment
 from duly.engine.keeper import Guard, Keeper
 from duly.engine.loop import Loop
 from duly.engine.metering import metering_of
@@ -35,16 +39,10 @@ from duly.engine.rescuer import Rescuer
 from duly.engine.settler import Settler
 from duly.engine.watch import Watch
 from duly.engine.work import Hands, Work
-from duly.errors import ConfigError, StoreUnavailable
-from duly.model import Released
 from duly.outbound.http import post_json
-from duly.patience import Patient
 from duly.store import migrate
 from duly.store.contract import News
-from duly.task import Task
-
-if TYPE_CHECKING:
-    from duly.app import Duly
+from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 
@@ -66,28 +64,23 @@ STOPPING = 0.3
 
 
 class Worker:
-    def __init__(self, app: Duly, tasks: Iterable[str] | None = None) -> None:
-        self.app = app
+    def __init__(self, equipment: Equipment) -> None:
+        self._equipment = equipment
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
-        settings, self._clock = app.settings, app.clock
-        chosen = {name: app.task_named(name) for name in tasks} if tasks is not None else dict(app.tasks)
-        if not chosen:
-            raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
-        chosen = {**app.system, **chosen}
-        self._tasks = chosen
+        settings, observer, self._clock = equipment.settings, equipment.observer, equipment.clock
         self._hands = Hands()
         # The keeper has a store, and so a connection, of its own; it gives a silent one up while leases still last.
         patience = min(settings.store_timeout_seconds, max(settings.beat_seconds, BEAT_TIMEOUT))
-        self._keeper_store = app.observed(app.store.twin(patience))
-        self._store = app.observed(app.store)
-        self._settler = Settler(self._store, app.all_tasks, self._hands)
+        self._keeper_store = observer.observe(equipment.store.twin(patience))
+        self._store = observer.observe(equipment.store)
+        self._settler = Settler(self._store, equipment.known, self._hands)
         self._keeper = Keeper(self._keeper_store, self._hands, lease=settings.lease_seconds, beat=settings.beat_seconds)
         self._guard = Guard(
             self._hands, lease=settings.lease_seconds, finish=self._settler.finish, hung=self._replace_hung
         )
-        self._caller = Caller(app, self._keeper.report)
+        self._caller = Caller(equipment.store, self._clock, observer, settings, self._keeper.report)
         self._every_pool: list[AsyncPool | ThreadPool] = []  # also the one that claims nothing itself
-        self._pools = self._make_pools(chosen)
+        self._pools = self._make_pools()
         self._claimer = Claimer(
             self._store,
             self._pools,
@@ -100,7 +93,7 @@ class Worker:
             is_swamped=lambda: len(self._settler) > BACKLOG,
         )
         self._rescuer = Rescuer(
-            self._store, app.all_tasks, Detector(settings.lease_seconds),
+            self._store, equipment.known, Detector(settings.lease_seconds),
             sweep=min(settings.sweep_seconds, LOOK_WITHIN * settings.lease_seconds),
             worker=self.name, hands=self._hands, swept=lambda: self._claimer.hear(None),
         )  # fmt: skip
@@ -110,7 +103,12 @@ class Worker:
         self._recurs = Loop("recurrer", self._recurrer.tick, self._clock)
         self._recur_heard = 0.0
         self._watcher = Watch(
-            self._store, self.name, sorted(app.tasks), settings, post=post_json, summary=app.telemetry.summary
+            self._store,
+            self.name,
+            sorted(equipment.known.keys() - equipment.system.keys()),
+            settings,
+            post=post_json,
+            summary=observer.summary,
         )
         self._pruner = Pruner(self._store, settings.keep_seconds, settings.audit_keep_seconds)
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
@@ -129,11 +127,10 @@ class Worker:
             Loop("clock", self._measure, self._clock),
         ]
         self._settler.wants = self._settles.wake
-        self._settler.ran = app.telemetry.ran
+        self._settler.ran = observer.ran
         if any(pool.meters is not None and pool.meters.are_concurrent for pool in self._pools):
             self._settler.freed = self._claimer.freed
         self._claimer.heard = self._claims.wake
-        self._companions = [each for each in app.companions if each.task.name in chosen]
         self._signals = 0
         self._is_waiting = False
         self._stop = threading.Event()
@@ -144,18 +141,18 @@ class Worker:
 
     def start(self) -> None:
         self._is_waiting = True
-        migrate.check(self.app.store)
+        migrate.check(self._equipment.store)
         self._is_waiting = False
         self._clock.now()
-        self.app.schedules.reconcile()
-        for companion in self._companions:  # before anything is claimed that needs them
+        self._equipment.reconcile()
+        for companion in self._equipment.companions:  # before anything is claimed that needs them
             companion.start()
         for pool in self._pools:
             pool.start()
         for loop in (self._beats, self._settles, self._claims, *self._chores):
             loop.start()
         self._news.start()
-        log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self._tasks)})
+        log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self._equipment.tasks)})
 
     def run(self) -> None:
         """Start, work until SIGTERM or SIGINT (or `stop`), come to rest. Call it from the main thread."""
@@ -179,7 +176,7 @@ class Worker:
         dead = [loop.name for loop in loops if not loop.is_alive()]
         if dead:
             return f"not running: {', '.join(dead)}"
-        most = 2 * self.app.settings.store_timeout_seconds + LAST_WRITES
+        most = 2 * self._equipment.settings.store_timeout_seconds + LAST_WRITES
         still = [loop.name for loop in (self._claims, self._settles, self._beats) if loop.stands_still_for() > most]
         if still:
             return f"the work stands still for more than {most:g} s: {', '.join(still)}"
@@ -196,21 +193,21 @@ class Worker:
 
     def drain(self) -> None:
         """Come to rest: let handlers finish, then give back what did not."""
-        for companion in self._companions:
+        for companion in self._equipment.companions:
             companion.rest()
         self._claimer.stop()
         self._watch_stop.set()
         self._news.stop()
         self._claims.stop()
-        give_up = time.monotonic() + self.app.settings.drain_seconds
+        give_up = time.monotonic() + self._equipment.settings.drain_seconds
         self._await(lambda: not self._claims.is_alive(), 1.0)
         self._give_back([work for pool in self._every_pool for work in pool.unstarted()])
         if len(self._hands):
-            log.info("stopping: waiting up to %g s for running handlers", self.app.settings.drain_seconds)
+            log.info("stopping: waiting up to %g s for running handlers", self._equipment.settings.drain_seconds)
         self._await(lambda: not len(self._hands), give_up - time.monotonic())
-        for companion in self._companions:
+        for companion in self._equipment.companions:
             companion.stop()  # before their work is given to others
-        if self._companions:
+        if self._equipment.companions:
             self._await(lambda: not len(self._hands), 1.0)
         left = self._hands.works()
         if left:
@@ -304,12 +301,12 @@ class Worker:
 
     # -- pools
 
-    def _make_pools(self, tasks: dict[str, Task[..., Any]]) -> list[AsyncPool | ThreadPool]:
+    def _make_pools(self) -> list[AsyncPool | ThreadPool]:
         """One pool per kind of handler, batch size and limits, so that one's room says nothing about another's."""
-        settings = self.app.settings
+        settings, tasks = self._equipment.settings, self._equipment.tasks
         shapes: dict[Any, dict[str, Task[..., Any]]] = {}
         for name, task in tasks.items():
-            shape = (task.kind, task.batch or 0, metering_of(task), name in self.app.system)
+            shape = (task.kind, task.batch or 0, metering_of(task), name in self._equipment.system)
             shapes.setdefault(shape, {})[name] = task
         pools: list[AsyncPool | ThreadPool] = []
         for (kind, batch, _, is_ours), own in shapes.items():
@@ -324,7 +321,7 @@ class Worker:
             else:
                 size = settings.cpu_slots if kind == "cpu" else SYSTEM_SLOTS if is_ours else settings.concurrency
                 pools.append(self._threads(own, kind == "cpu", size, most))
-        if self.app.spec is not None:
+        if self._equipment.child_command is not None:
             apart = self._threads(tasks, True, settings.cpu_slots, settings.claim_most)
             for pool in pools:
                 if not (isinstance(pool, ThreadPool) and pool.apart):
@@ -333,9 +330,9 @@ class Worker:
         self._every_pool.extend(pools)
         return pools
 
-    def _threads(self, tasks: dict[str, Task[..., Any]], apart: bool, size: int, most: int) -> ThreadPool:
-        spec = self.app.spec
-        if apart and spec is None:
+    def _threads(self, tasks: Mapping[str, Task[..., Any]], apart: bool, size: int, most: int) -> ThreadPool:
+        command = self._equipment.child_command
+        if apart and command is None:
             names = ", ".join(sorted(tasks))
             raise ConfigError(
                 f"cpu tasks ({names}) run in processes of their own, which must be able to import this app: bind it"
@@ -343,7 +340,7 @@ class Worker:
             )
 
         def slot() -> Any:
-            return ProcessSlot(spec, self._keeper.report) if apart and spec else Slot(self._caller)
+            return ProcessSlot(command, self._keeper.report) if apart and command else Slot(self._caller)
 
         return ThreadPool(
             tasks, size, most,

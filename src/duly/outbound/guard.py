@@ -22,8 +22,8 @@ from ipaddress import (
     ip_network,
 )
 
-from duly.errors import ConfigError
-from duly.model import GiveUp
+from duly.core.errors import ConfigError
+from duly.core.model import GiveUp
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network

@@ -38,12 +38,12 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from msgspec import Struct
 
-from duly.attempt import Attempt
-from duly.errors import DulyError, InputError
-from duly.model import GiveUp, Throttled
+from duly.core.errors import DulyError, InputError
+from duly.core.model import GiveUp, Throttled
 from duly.outbound.guard import Guard
 from duly.outbound.hide import hide
 from duly.outbound.leash import held
+from duly.tasks.attempt import Attempt
 
 ANSWER_LIMIT = 1024 * 1024
 EXCERPT = 500  # characters of a refusal that are worth keeping

@@ -15,7 +15,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from hashlib import sha256
 
-from duly.errors import InputError
+from duly.core.errors import InputError
 
 ID, TIME, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 PREFIX = "whsec_"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 from duly.store.contract import Store
 from duly.store.dialects import of_url, register
 from duly.store.postgres import Postgres

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.errors import KeyConflict
-from duly.model import Armed, NewItem
+from duly.core.errors import KeyConflict
+from duly.core.model import Armed, NewItem
 from duly.store.contract import Merge
 
 

@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias
 
-from duly.errors import DulyError, InputError, NotMigrated
-from duly.model import NewItem, Placed
+from duly.core.errors import DulyError, InputError, NotMigrated
+from duly.core.model import NewItem, Placed
 from duly.store.arming import conflict, key_parameters
 from duly.store.dialects import Colour, Dialect, Run, called, every
 from duly.store.migrate import LEDGER, VERSION, migrations, statements_of

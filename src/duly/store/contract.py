@@ -14,7 +14,20 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from duly.model import Armed, Ask, Change, Grant, Head, Item, NewItem, NewSchedule, Placed, Revision, Schedule, Share
+from duly.core.model import (
+    Armed,
+    Ask,
+    Change,
+    Grant,
+    Head,
+    Item,
+    NewItem,
+    NewSchedule,
+    Placed,
+    Revision,
+    Schedule,
+    Share,
+)
 
 # What a watcher is told: the head that a put made, or None for "something changed, look".
 News = Head | None

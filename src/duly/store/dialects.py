@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from duly.model import NewItem
+from duly.core.model import NewItem
 from duly.store.contract import Store
 from duly.store.records import Kind
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.model import Ask, Grant, Item, Meter, Share
-from duly.policy.limits import tokens, worth_keeping
-from duly.shown import MeterRow
+from duly.core.model import Ask, Grant, Item, Meter, Share
+from duly.core.policy.limits import tokens, worth_keeping
+from duly.core.shown import MeterRow
 
 
 class Rations:

@@ -7,7 +7,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
-from duly.model import Head, Item, Line, Share
+from duly.core.model import Head, Item, Line, Share
 from duly.store.contract import Place
 
 # The order in which items start.

@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from duly.model import LIVE, Change, Item, Member, Note, Schedule
+from duly.core.model import LIVE, Change, Item, Member, Note, Schedule
 
 T = TypeVar("T")
 

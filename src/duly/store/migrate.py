@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from duly.errors import NotMigrated, StoreUnavailable
+from duly.core.errors import NotMigrated, StoreUnavailable
 from duly.store import dialects
 from duly.store.contract import Store
 

@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-from duly.model import Change, Item, Member, NewItem, NewSchedule, Note, Schedule, Tried
-from duly.shown import (
+from duly.core.model import Change, Item, Member, NewItem, NewSchedule, Note, Schedule, Tried
+from duly.core.shown import (
     Act,
     Alert,
     AuditLine,
@@ -28,7 +28,6 @@ from duly.shown import (
     ReviewNote,
     Row,
     Story,
-    Try,
     User,
     WorkerLife,
 )
@@ -87,7 +86,6 @@ RECORDS: dict[str, Record[Any]] = {
     "new_schedule": NEW_SCHEDULE,
     "row": Record(Row),
     "owned_row": Record(OwnedRow),
-    "try": Record(Try),
     "occurrence": Record(Occurrence),
     "audit_line": Record(AuditLine),
     "review_note": Record(ReviewNote),

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from duly import codec
-from duly.decide import decide
-from duly.errors import ItemNotFound, WrongState
-from duly.model import Cancel, Change, Discarded, Item, Outcome, Revived
-from duly.shown import Act, Action
+from duly.core import codec
+from duly.core.decide import decide
+from duly.core.errors import ItemNotFound, WrongState
+from duly.core.model import Cancel, Change, Discarded, Item, Outcome, Revived
+from duly.core.shown import Act, Action
 from duly.store.borrow import put_borrowed
 from duly.store.records import Record, reader
 from duly.verbs.audit import Audit

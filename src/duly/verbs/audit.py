@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duly import codec
-from duly.shown import AuditLine
+from duly.core import codec
+from duly.core.shown import AuditLine
 from duly.verbs.ground import Ground
 from duly.verbs.who import Principal
 

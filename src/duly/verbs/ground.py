@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from duly.clock import Clock
-from duly.decide import Rules
+from duly.core.clock import Clock
+from duly.core.decide import Rules
 from duly.store.contract import Store
-from duly.task import Task
+from duly.tasks.task import Task
 from duly.verbs.masks import Masks
 
 

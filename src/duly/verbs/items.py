@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from duly import codec
-from duly.decide import decide
-from duly.errors import ItemNotFound, KeyConflict, WrongState
-from duly.model import Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived
-from duly.shown import OwnedRow, Story
+from duly.core import codec
+from duly.core.decide import decide
+from duly.core.errors import ItemNotFound, KeyConflict, WrongState
+from duly.core.model import Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived
+from duly.core.shown import OwnedRow, Story
 from duly.store.borrow import put_borrowed
-from duly.task import checked_name, checked_rank, checked_tries, when
+from duly.tasks.checks import checked_name, checked_rank, checked_tries, when
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.read import Read

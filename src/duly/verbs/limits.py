@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from duly.errors import InputError
-from duly.policy.limits import parse_limit
-from duly.task import checked_name
+from duly.core.errors import InputError
+from duly.core.policy.limits import parse_limit
+from duly.tasks.checks import checked_name
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.who import Principal

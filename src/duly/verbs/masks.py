@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from duly import codec
+from duly.core import codec
 
 MASK = "***"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from duly.task import checked_name
+from duly.tasks.checks import checked_name
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.who import Principal

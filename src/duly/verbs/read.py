@@ -8,11 +8,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly import codec
-from duly.clock import Clock
-from duly.errors import ItemNotFound
-from duly.model import State
-from duly.shown import (
+from duly.core import codec
+from duly.core.clock import Clock
+from duly.core.errors import ItemNotFound
+from duly.core.model import State
+from duly.core.shown import (
     Alert,
     Depth,
     Group,
@@ -24,12 +24,11 @@ from duly.shown import (
     Signs,
     Story,
     StuckItem,
-    Try,
     WorkerLife,
 )
 from duly.store.contract import Store
 from duly.store.lines import are_open
-from duly.store.records import Kind, Record, reader
+from duly.store.records import TRIED, Kind, Record, reader
 
 PAGE_MOST = 1_000
 ALL = 2**31 - 1  # of what there are few
@@ -44,7 +43,7 @@ _SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: _utc, object: codec.shown, 
 
 _row = reader(Record(Row), _SEEN)
 _owned_row = reader(Record(OwnedRow), _SEEN)
-_try = reader(Record(Try), _SEEN)
+_try = reader(TRIED, _SEEN)
 _depth = reader(Record(Depth), _SEEN)
 _group = reader(Record(Group), _SEEN)
 _review_note = reader(Record(ReviewNote), _SEEN)

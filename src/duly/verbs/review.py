@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from duly.errors import ItemNotFound
-from duly.shown import Act, Group, ReviewNote
+from duly.core.errors import ItemNotFound
+from duly.core.shown import Act, Group, ReviewNote
 from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground

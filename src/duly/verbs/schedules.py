@@ -9,11 +9,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly import advance
-from duly.errors import InputError, ItemNotFound, KeyConflict
-from duly.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
-from duly.policy.recur import Rule, Slot, Slots, parse, zone_named
-from duly.task import Task, checked_key, checked_lateness, checked_rank
+from duly.core import advance
+from duly.core.errors import InputError, ItemNotFound, KeyConflict
+from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
+from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
+from duly.tasks.checks import checked_key, checked_lateness, checked_rank
+from duly.tasks.task import Task
 from duly.verbs.timetable import PORTION, Move, Timetable, rule_said, slot_of, zone_said
 from duly.verbs.who import Principal
 

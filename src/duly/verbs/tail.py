@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from duly.shown import AuditLine
+from duly.core.shown import AuditLine
 from duly.store import Store
 
 MOST = 500  # lines at once, and gaps that are waited for: a count that jumped leaves more

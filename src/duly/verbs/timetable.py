@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 
 from msgspec import Struct
 
-from duly import advance, codec
-from duly.errors import InputError, ItemNotFound
-from duly.model import Schedule
-from duly.policy.recur import Rule, Slot, parse, preview, zone_named
-from duly.shown import AuditLine, Occurrence
+from duly.core import advance, codec
+from duly.core.errors import InputError, ItemNotFound
+from duly.core.model import Schedule
+from duly.core.policy.recur import Rule, Slot, parse, preview, zone_named
+from duly.core.shown import AuditLine, Occurrence
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 

@@ -12,10 +12,11 @@ import secrets
 from datetime import datetime, timedelta
 from typing import Any
 
-from duly import codec, passwords
-from duly.errors import InputError, ItemNotFound, WrongState
-from duly.shown import KeyInfo, Role, User
+from duly.core import codec
+from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.shown import KeyInfo, Role, User
 from duly.store.records import Record, reader
+from duly.verbs import passwords
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.who import SCOPES, Principal, local

@@ -8,7 +8,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from duly.shown import Role, Scope
+from duly.core.shown import Role, Scope
 
 SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duly import Duly, __version__
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 from duly.plugin import Plugin
 from duly.store.contract import WAIT_UNTIL
 from duly.web.auth import Gate

@@ -16,7 +16,7 @@ from fastapi import Depends, Query, Request
 from fastapi.security import APIKeyCookie, HTTPBearer
 from pydantic import AfterValidator
 
-from duly.shown import Scope
+from duly.core.shown import Scope
 from duly.verbs import LOCAL, Principal
 from duly.verbs.users import Users
 from duly.web.problems import Problem

@@ -13,9 +13,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from duly import Duly
-from duly.errors import InputError, UnknownTask
+from duly.core.errors import InputError, UnknownTask
 from duly.plugin import Plugin
-from duly.task import Task
+from duly.tasks.task import Task
 from duly.verbs import Principal
 from duly.verbs.service import Reply
 from duly.web.cursors import Cursors

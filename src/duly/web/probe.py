@@ -20,9 +20,9 @@ from typing import Any
 from prometheus_client import generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
-from duly.app import Duly
-from duly.errors import ConfigError, DulyError, NotMigrated, StoreUnavailable
-from duly.patience import Patient
+from duly.core.errors import ConfigError, DulyError, NotMigrated, StoreUnavailable
+from duly.core.patience import Patient
+from duly.facade.app import Duly
 
 log = logging.getLogger("duly.web")
 
@@ -76,7 +76,7 @@ class Probe:
     def answer(self, path: str) -> Answer:
         match path:
             case "/metrics":
-                return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._app.telemetry.registry)
+                return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._app.registry)
             case "/healthz":
                 return _status(self._ailing())
             case "/readyz":

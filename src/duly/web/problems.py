@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from duly.errors import (
+from duly.core.errors import (
     ConfigError,
     DulyError,
     InputError,

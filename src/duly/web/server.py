@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 
 from duly import Duly
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 from duly.web.api import create_api
 
 log = logging.getLogger("duly.web")

@@ -36,7 +36,7 @@ from duly.apps import alone
 from duly.apps.birthdays.greetings import Birthdays, Event, Person, install, simulated
 from duly.apps.birthdays.settings import Settings, checks
 from duly.plugin import Plugin, Simulated
-from duly.task import Task
+from duly.tasks.task import Task
 
 if TYPE_CHECKING:
     import click

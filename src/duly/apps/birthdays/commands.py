@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -118,11 +118,8 @@ def people(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> None:
 
     with _side() as place:
         found: list[Person] = place.page(most)
-    if as_json:
-        words.print_json(found)
+    if words.is_all_told(found, as_json, "there is nobody to greet"):
         return
-    if not found:
-        click.echo("there is nobody to greet")
     for each in found:
         click.echo(_line(each, in_utc))
 

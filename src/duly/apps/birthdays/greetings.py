@@ -12,16 +12,17 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
 from duly.apps.birthdays.settings import QUEUE, Settings
-from duly.codec import decode
-from duly.errors import ConfigError, ItemNotFound
-from duly.model import LIVE, Item, Schedule
+from duly.core.codec import decode
+from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.model import LIVE, Item, Schedule
+from duly.core.policy.recur import parse, zone_named
 from duly.outbound.http import attempt_headers, post_json
-from duly.policy.recur import parse, zone_named
-from duly.task import Task, checked_key
+from duly.tasks.checks import checked_key, checked_rows
+from duly.tasks.task import Task
 from duly.verbs import local
 
 if TYPE_CHECKING:
-    from duly.sim import Simulation
+    from duly.virtual.simulation import Simulation
 
 log = logging.getLogger("duly.birthdays")
 
@@ -91,15 +92,7 @@ class Birthdays:
 
         A bad row stops all of them: nothing is written.
         """
-        rows = []
-        for place, person in enumerate(people):
-            try:
-                rows.append(self._row(**person))
-            except InputError as error:
-                raise InputError(f"people[{place}].{error.field}", error.problem) from None
-            except TypeError as error:
-                raise InputError(f"people[{place}]", str(error).partition("() ")[2]) from None
-        return self.app.verbs.schedules.create_many(self.task, None, rows)
+        return self.app.verbs.schedules.create_many(self.task, None, checked_rows("people", people, self._row))
 
     def change(self, person_id: str, *, actor: str = "local", owner: str | None = None, **fields: Any) -> Person:
         """Another first_name, last_name, birthday, zone or leap. The pending event moves along; none is had twice."""

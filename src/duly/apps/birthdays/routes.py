@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from duly.apps.birthdays import Birthdays, plugin
 from duly.apps.birthdays.schemas import PersonEdit, PersonIn, PersonOut, PersonStoryOut
-from duly.errors import InputError
+from duly.core.errors import InputError
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, IdempotencyKey, serving, values

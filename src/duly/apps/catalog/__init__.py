@@ -40,7 +40,7 @@ from duly.apps.catalog.capacity import CatalogSettings, plan, recommend
 from duly.apps.catalog.products import Catalog, Product, install, simulated
 from duly.apps.catalog.settings import Settings, checks
 from duly.plugin import Plugin, Simulated
-from duly.task import Task
+from duly.tasks.task import Task
 
 if TYPE_CHECKING:
     import click

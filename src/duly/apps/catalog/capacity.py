@@ -15,9 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from duly.apps.catalog.settings import Settings
-from duly.clock import EPOCH
-from duly.errors import InputError
-from duly.policy.recur import between, parse, zone_named
+from duly.core.clock import EPOCH
+from duly.core.errors import InputError
+from duly.core.policy.recur import between, parse, zone_named
 
 MINUTES = 1_440  # of a day
 # Of what a limit on calls could carry, the part to count on, 20,000 of 28,800 products: the rest is for retries.

@@ -10,7 +10,7 @@ from urllib.parse import quote
 import click
 
 from duly.cli import options
-from duly.errors import InputError, ItemNotFound
+from duly.core.errors import InputError, ItemNotFound
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -134,11 +134,8 @@ def products(ctx: click.Context, user: str | None, most: int, as_json: bool) -> 
 
     with _side() as place:
         found: list[Product] = list(place.page(user, most))
-    if as_json:
-        words.print_json(found)
+    if words.is_all_told(found, as_json, "there are no products"):
         return
-    if not found:
-        click.echo("there are no products")
     for each in found:
         click.echo(_line(each))
 

@@ -10,20 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from duly import Attempt, Duly, Fingerprint, InputError, Limit, Skip, Slots, Windows
+from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Windows
 from duly.apps.catalog.capacity import CatalogSettings
 from duly.apps.catalog.settings import Settings
 from duly.apps.catalog.supplier import Found, Offer, ask
-from duly.codec import decode
-from duly.errors import ConfigError, ItemNotFound
-from duly.model import Item, Schedule, cut
+from duly.core.codec import decode
+from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.model import Item, Schedule, cut
 from duly.outbound.http import BadAnswer
-from duly.task import Task
+from duly.tasks.checks import checked_rows
+from duly.tasks.task import Task
 from duly.verbs import local
 from duly.verbs.timetable import SlotLoad
 
 if TYPE_CHECKING:
-    from duly.sim import Simulation
+    from duly.virtual.simulation import Simulation
 
 ERROR_LIMIT = 500
 
@@ -83,15 +84,7 @@ class Catalog:
 
     def publish_many(self, rows: Iterable[Mapping[str, str]]) -> int:
         """Any number, each with its user_id and sku; returns how many are new. A bad row stops all of them."""
-        checked = []
-        for place, row in enumerate(rows):
-            try:
-                checked.append(self._row(**row))
-            except InputError as error:
-                raise InputError(f"rows[{place}].{error.field}", error.problem) from None
-            except TypeError as error:
-                raise InputError(f"rows[{place}]", str(error).partition("() ")[2]) from None
-        return self.app.verbs.schedules.create_many(self.task, self.rule, checked)
+        return self.app.verbs.schedules.create_many(self.task, self.rule, checked_rows("rows", rows, self._row))
 
     def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:
         """Sync it no more; what waits of it is cancelled, and its seat is free."""

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Request, Response
 
 from duly.apps.catalog import Catalog, plugin
 from duly.apps.catalog.schemas import ProductIn, ProductOut
-from duly.errors import ItemNotFound
+from duly.core.errors import ItemNotFound
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey, serving

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from duly.core.policy.retry import Windows
 from duly.plugin import Finding, Section, setting
-from duly.policy import Windows
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from duly import GiveUp, InputError
 from duly.apps.catalog.settings import Settings
-from duly.codec import convert
+from duly.core.codec import convert
 from duly.outbound.http import BadAnswer, OutboundError, post_json
 
 

@@ -28,7 +28,7 @@ from duly.apps import alone
 from duly.apps.deliver.requests import install
 from duly.apps.deliver.settings import Settings
 from duly.plugin import Plugin
-from duly.task import Task
+from duly.tasks.task import Task
 
 if TYPE_CHECKING:
     app: Duly

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from duly import Attempt, Backoff, Duly, GiveUp, InputError, codec
+from duly import Attempt, Backoff, Duly, GiveUp, InputError
 from duly.apps.deliver.settings import Settings
+from duly.core import codec
 from duly.outbound import signature
 from duly.outbound.guard import Guard
 from duly.outbound.http import BadAnswer, Response, attempt_headers, check_header, checked_url, request
-from duly.task import Task
+from duly.tasks.task import Task
 
 RETRY = Backoff(base=60, factor=2, tries=5)
 RETRIED = (408, 409, 425, 429, 500, 502, 503, 504)

@@ -12,7 +12,6 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from duly.app import load_app
 from duly.apps.demo import shop
 from duly.apps.demo.provider import Provider
 from duly.apps.demo.scene import Scene
@@ -20,6 +19,7 @@ from duly.apps.demo.view import view
 from duly.cli.run import ending
 from duly.cli.serve import serving
 from duly.config import imposed
+from duly.facade.loading import load_app
 
 REMINDERS = "duly.apps.reminders:app"
 

@@ -10,7 +10,8 @@ from typing import Literal
 from msgspec import Struct
 
 from duly.cli.words import cut, span
-from duly.shown import Row, Try
+from duly.core.model import Tried
+from duly.core.shown import Row
 from duly.verbs.read import Read
 
 Kind = Literal["fired", "failed", "in review", "busy", "cancelled"]
@@ -60,14 +61,14 @@ class Chronicle:
             news.append(Event(row.finished_at, "cancelled", row, row.last_error or ""))
         return news
 
-    def _new_tries(self, row: Row) -> list[tuple[Try, bool]]:
+    def _new_tries(self, row: Row) -> list[tuple[Tried, bool]]:
         if not row.failures + row.crashes + row.losses:
             return []
         tries = self._read.story(row.id).tries
         told, self._told[row.id] = self._told[row.id], len(tries)
         return [(tried, place == len(tries) - 1) for place, tried in enumerate(tries)][told:]
 
-    def _failure(self, row: Row, tried: Try, is_last: bool) -> Event:
+    def _failure(self, row: Row, tried: Tried, is_last: bool) -> Event:
         error = _reason(tried.error)
         if is_last and row.state == "failed":
             return Event(tried.ended_at, "in review", row, error)

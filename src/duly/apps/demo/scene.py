@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from itertools import count
 
-from duly.app import Duly
 from duly.apps.demo.provider import Provider
+from duly.facade.app import Duly
 
 LENGTH = timedelta(seconds=30)
 

@@ -9,10 +9,10 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from duly.app import Duly
 from duly.apps.messages import Settings
 from duly.apps.messages.broker import trouble
 from duly.config import section
+from duly.facade.app import Duly
 
 log = logging.getLogger("duly.demo")
 

@@ -16,12 +16,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from duly.app import Duly
 from duly.apps.demo.chronicle import Chronicle, Event
 from duly.apps.demo.scene import Scene
 from duly.cli import words
-from duly.errors import DulyError
-from duly.shown import Row
+from duly.core.errors import DulyError
+from duly.core.shown import Row
+from duly.facade.app import Duly
 
 if TYPE_CHECKING:
     from duly.engine.worker import Worker

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from duly import Duly
 from duly.apps import alone
 from duly.apps.messages.settings import Settings, checks, is_broker_named
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
 from duly.plugin import Plugin
 
 if TYPE_CHECKING:

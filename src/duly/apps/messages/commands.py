@@ -12,8 +12,8 @@ import click
 from duly.apps.messages.review import Act
 from duly.apps.messages.sides import side
 from duly.cli import options
-from duly.errors import InputError
-from duly.model import STATES
+from duly.core.errors import InputError
+from duly.core.model import STATES
 
 
 @click.group()
@@ -48,11 +48,7 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
 
     with side() as place:
         found = place.pages(limit, filters)
-    if as_json:
-        words.print_json(found)
-        return
-    if not found:
-        click.echo("no messages fit")
+    if words.is_all_told(found, as_json, "no messages fit"):
         return
     console, now = words.console(), datetime.now(UTC)
     is_roomy = console.width >= words.ROOMY
@@ -79,8 +75,8 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
 @options.in_utc
 def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
     """Tell the story of a message: why it failed, when it is due, what it holds."""
-    from duly import codec
     from duly.cli import words
+    from duly.core import codec
 
     with side() as place:
         told = place.show(item_id)

@@ -16,9 +16,8 @@ from duly.bridge.contract import clean
 from duly.bridge.message import Message
 from duly.bridge.properties import BadProperties
 from duly.bridge.publisher import Outgoing, Receipt
-from duly.errors import DulyError
-from duly.model import Verdict
-from duly.telemetry import is_tracing
+from duly.core.errors import DulyError
+from duly.core.model import Verdict
 
 log = logging.getLogger("duly.bridge")
 
@@ -42,7 +41,7 @@ class Dispatch:
         """Publish these, each to its queue or to review; what became of each."""
         verdicts: list[Verdict | Exception | None] = [None] * len(rows)
         out: list[tuple[int, Outgoing]] = []
-        is_traced = is_tracing()  # asked once: OpenTelemetry takes its time to say no
+        is_traced = self._app.telemetry.is_tracing()  # asked once: OpenTelemetry takes its time to say no
         for place, (row, attempt) in enumerate(zip(rows, attempts, strict=True)):
             if row.is_undecided and not row.is_sent_back:
                 verdicts[place] = self._intake.decide(row, attempt)

@@ -12,7 +12,7 @@ from datetime import timedelta
 import msgspec
 from msgspec.structs import replace
 
-from duly import Attempt, Duly, Snooze, codec
+from duly import Attempt, Duly, Snooze
 from duly.apps.messages.metrics import Metrics
 from duly.apps.messages.rows import TASK_RANK, Rows, label
 from duly.apps.messages.settings import Settings
@@ -22,8 +22,9 @@ from duly.bridge.consumer import Delivery
 from duly.bridge.contract import Invalid, RetryRequest, clean
 from duly.bridge.message import Failure, Message, fitting, merged, original, prepared, told_count
 from duly.bridge.publisher import CONFIRMED, Outgoing
-from duly.errors import DulyError, StoreUnavailable
-from duly.model import Armed, NewItem, Verdict
+from duly.core import codec
+from duly.core.errors import DulyError, StoreUnavailable
+from duly.core.model import Armed, NewItem, Verdict
 
 log = logging.getLogger("duly.bridge")
 

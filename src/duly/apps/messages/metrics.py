@@ -9,8 +9,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from duly.apps.messages.rows import QUEUE
-from duly.errors import DulyError
-from duly.shown import Depth
+from duly.core.errors import DulyError
+from duly.core.shown import Depth
 
 DRIFT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 3_600.0)
 

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 
 import click
 
-from duly.app import load_app
 from duly.cli import options
 from duly.cli.run import ending, lifetime, probing
 from duly.cli.serve import serving, set_up_logs
 from duly.config import imposed, sources
-from duly.errors import ConfigError
+from duly.core.errors import ConfigError
+from duly.facade.loading import load_app
 
 log = logging.getLogger("duly.cli")
 

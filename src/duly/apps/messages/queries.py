@@ -14,8 +14,8 @@ from duly.apps.messages.settings import Settings
 from duly.bridge.decode import Decoder
 from duly.bridge.message import Message, preview
 from duly.bridge.properties import BadProperties
-from duly.model import State
-from duly.shown import OwnedRow
+from duly.core.model import State
+from duly.core.shown import OwnedRow
 
 
 class Queries:

@@ -8,12 +8,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec.structs import replace
 
-from duly import Duly, InputError, codec
+from duly import Duly, InputError
 from duly.apps.messages.rows import TASK, TASK_RANK, Rows
 from duly.apps.messages.settings import Settings
 from duly.bridge.message import Message, changed
-from duly.errors import ItemNotFound
-from duly.shown import OwnedRow
+from duly.core import codec
+from duly.core.errors import ItemNotFound
+from duly.core.shown import OwnedRow
 from duly.verbs import LOCAL, Principal
 
 Act = Literal["cancel", "expedite", "discard"]

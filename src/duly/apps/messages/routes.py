@@ -10,10 +10,11 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from duly.apps.messages import plugin
 from duly.apps.messages.schemas import MessageEdit, MessageOut, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
-from duly.errors import InputError
+from duly.core.errors import InputError
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import At, IdempotencyKey, serving
-from duly.web.schemas import After, Changed, Id, Page, PageSize, State, WordFilter
+from duly.web.schemas import After, Id, Page, PageSize, State, WordFilter
+from duly.web.schemas.items import Changed
 
 router = APIRouter(prefix="/api/messages", tags=["messages"])
 

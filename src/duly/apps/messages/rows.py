@@ -6,11 +6,11 @@ import random
 from datetime import datetime, timedelta
 from hashlib import sha256
 
-from duly import codec
 from duly.apps.messages.settings import Settings
 from duly.bridge.message import Message, key_of
-from duly.model import NewItem
-from duly.task import NAME
+from duly.core import codec
+from duly.core.model import NewItem
+from duly.tasks.checks import NAME
 
 TASK = QUEUE = "message_retry"
 # Retries are on time; what goes to a person may wait for them.

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.web.schemas import Model, Out, State, TryOut, clean, example
+from duly.web.schemas import Model, Out, State, clean, example
+from duly.web.schemas.items import TryOut
 
 HeaderName = Annotated[str, StringConstraints(min_length=1, max_length=127), AfterValidator(clean)]
 HeaderValue = Annotated[str, StringConstraints(max_length=4_000), AfterValidator(clean)]

@@ -19,9 +19,9 @@ from duly.bridge.consumer import Delivery
 from duly.bridge.contract import queue_problem
 from duly.bridge.message import Message
 from duly.bridge.properties import parse
-from duly.errors import ConfigError
-from duly.model import Verdict
-from duly.task import Task
+from duly.core.errors import ConfigError
+from duly.core.model import Verdict
+from duly.tasks.task import Task
 
 WINDOW = 100  # messages that are published before their confirms are waited for
 TRIES = 4  # to publish a message: its queue may be there again before a person must look

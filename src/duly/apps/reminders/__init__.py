@@ -33,7 +33,7 @@ from duly.apps import alone
 from duly.apps.reminders.calls import Reminder, Reminders, Status, install
 from duly.apps.reminders.settings import Settings, checks
 from duly.plugin import Plugin
-from duly.task import Task
+from duly.tasks.task import Task
 
 if TYPE_CHECKING:
     import click

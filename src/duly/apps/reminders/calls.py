@@ -13,11 +13,11 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, Settings
-from duly.errors import ItemNotFound
-from duly.model import NewItem, State
+from duly.core.errors import ItemNotFound
+from duly.core.model import NewItem, State, Tried
+from duly.core.shown import Row
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
-from duly.shown import Row, Try
-from duly.task import Task
+from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
 
 log = logging.getLogger("duly.reminders")
@@ -58,7 +58,7 @@ class Reminder(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None  # of the latest try
     execution_key: str  # of all of them
     vapi_call_id: str | None
-    attempts: tuple[Try, ...]  # those that did not succeed
+    attempts: tuple[Tried, ...]  # those that did not succeed
 
 
 class Reminders:
@@ -146,7 +146,7 @@ class Reminders:
         self.app.verbs.items.retry(who, self.get(reminder_id).id)
         return self.get(reminder_id)
 
-    def seen(self, row: Row, tries: Sequence[Try] = ()) -> Reminder:
+    def seen(self, row: Row, tries: Sequence[Tried] = ()) -> Reminder:
         """The reminder that an item is."""
         status = status_of(row)
         return Reminder(

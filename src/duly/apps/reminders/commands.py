@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duly.cli import options
-from duly.errors import InputError
+from duly.core.errors import InputError
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -106,11 +106,8 @@ def reminders(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> Non
 
     with _side() as place:
         found: list[Reminder] = place.page(most)
-    if as_json:
-        words.print_json(found)
+    if words.is_all_told(found, as_json, "there are no reminders"):
         return
-    if not found:
-        click.echo("there are no reminders")
     for each in found:
         click.echo(_line(each, in_utc))
 

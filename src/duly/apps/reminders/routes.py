@@ -10,7 +10,8 @@ from duly.apps.reminders import Reminders, plugin
 from duly.apps.reminders.schemas import ReminderIn, ReminderOut
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, IdempotencyKey, serving, values
-from duly.web.schemas import After, Id, Page, PageSize, PlacedOut
+from duly.web.schemas import After, Id, Page, PageSize
+from duly.web.schemas.items import PlacedOut
 
 router = APIRouter(tags=["apps"])
 

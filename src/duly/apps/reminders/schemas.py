@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.web.schemas import Key, Model, Moment, Out, TryOut, clean, example
+from duly.web.schemas import Key, Model, Moment, Out, clean, example
+from duly.web.schemas.items import TryOut
 
 
 class ReminderIn(Model):

@@ -8,8 +8,8 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any
 
-from duly.errors import ConfigError
-from duly.model import NewItem
+from duly.core.errors import ConfigError
+from duly.core.model import NewItem
 from duly.store.contract import Store
 from duly.store.dialects import Colour, Dialect, Drivers
 from duly.store.postgres import borrowed

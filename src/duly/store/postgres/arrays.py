@@ -12,7 +12,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from duly.model import NewItem
+from duly.core.model import NewItem
 from duly.store.records import NEW_ITEM, RECORDS, Kind
 
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from duly.clock import EPOCH
-from duly.model import Ask, Grant, Head, Item, Share
-from duly.shown import MeterRow
+from duly.core.clock import EPOCH
+from duly.core.model import Ask, Grant, Head, Item, Share
+from duly.core.shown import MeterRow
 from duly.store.contract import START, Place
 from duly.store.granting import Rations, leases_for, ration, under
 from duly.store.lines import are_open, families, family, heads_of, in_order, items_under, place_of

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg.pq import ConnStatus, TransactionStatus
 
-from duly.errors import StoreBusy, StoreUnavailable
-from duly.forks import renew_in_children
+from duly.core.errors import StoreBusy, StoreUnavailable
+from duly.core.forks import renew_in_children
 from duly.store.contract import WAIT_UNTIL
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
-from duly.clock import EPOCH
-from duly.forks import renew_in_children
-from duly.model import Head, Line, NewItem
+from duly.core.clock import EPOCH
+from duly.core.forks import renew_in_children
+from duly.core.model import Head, Line, NewItem
 
 PAUSE = 0.01
 # Workers learn of anything that is due later than this from their own sweeps.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from duly.model import Armed, NewItem, Placed
+from duly.core.model import Armed, NewItem, Placed
 from duly.store.arming import Arming, chunks, conflict, key_parameters, not_ours
 from duly.store.contract import Merge
 from duly.store.postgres import new_item_parameters

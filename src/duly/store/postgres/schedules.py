@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.clock import EPOCH
-from duly.model import Item, NewSchedule, Revision, Schedule
+from duly.core.clock import EPOCH
+from duly.core.model import Item, NewSchedule, Revision, Schedule
 from duly.store.contract import FRESH, Plan
 from duly.store.members import Seats, live_by_schedule, one_at_a_time, only_moves_on
 from duly.store.postgres.arrays import arrays, ints, maybe_ints

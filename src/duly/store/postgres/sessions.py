@@ -19,7 +19,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import ByteaBinaryLoader
 
-from duly.errors import ConfigError, NotMigrated, StoreUnavailable
+from duly.core.errors import ConfigError, NotMigrated, StoreUnavailable
 from duly.store.postgres import MIGRATION_LOCK
 from duly.store.postgres.connections import Connection, Overdue, Pool
 from duly.store.postgres.herald import Herald

@@ -10,8 +10,8 @@ from operator import attrgetter
 
 from psycopg import errors
 
-from duly.errors import KeyConflict, WrongState
-from duly.model import Change, Note
+from duly.core.errors import KeyConflict, WrongState
+from duly.core.model import Change, Note
 from duly.store.members import members_of, notes_of, rounds_of
 from duly.store.postgres.arrays import arrays, ints, times
 from duly.store.postgres.connections import Connection

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from duly.model import Item
+from duly.core.model import Item
 from duly.store.contract import News
 from duly.store.postgres import sessions
 from duly.store.postgres.arrays import ints

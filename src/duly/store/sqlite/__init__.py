@@ -8,8 +8,8 @@ from importlib.resources import files
 from typing import Any
 from urllib.parse import unquote
 
-from duly.errors import ConfigError
-from duly.model import NewItem
+from duly.core.errors import ConfigError
+from duly.core.model import NewItem
 from duly.store.contract import Store
 from duly.store.dialects import Colour, Dialect, Drivers
 from duly.store.sqlite import borrowed

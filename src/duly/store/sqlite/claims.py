@@ -9,8 +9,8 @@ from functools import partial
 from itertools import zip_longest
 from typing import Any
 
-from duly.clock import EPOCH
-from duly.model import Ask, Grant, Head, Item, Share
+from duly.core.clock import EPOCH
+from duly.core.model import Ask, Grant, Head, Item, Share
 from duly.store.contract import START, Place
 from duly.store.granting import Rations, leases_for, once, ration, under
 from duly.store.lines import are_open, families, family, heads_of, in_order, items_under, place_of

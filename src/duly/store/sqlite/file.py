@@ -18,8 +18,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from duly.clock import EPOCH
-from duly.errors import NotMigrated, StoreError, StoreUnavailable
+from duly.core.clock import EPOCH
+from duly.core.errors import NotMigrated, StoreError, StoreUnavailable
 from duly.store.sql import sections
 from duly.store.sqlite import MISSING
 from duly.store.sqlite.turns import leave, line_at, mind_forks, turn

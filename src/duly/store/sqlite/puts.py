@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from duly.model import Armed, NewItem, Placed
+from duly.core.model import Armed, NewItem, Placed
 from duly.store.arming import Arming, chunks, conflict, key_parameters, not_ours
 from duly.store.contract import Merge
 from duly.store.sqlite.file import File

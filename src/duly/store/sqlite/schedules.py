@@ -8,8 +8,8 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from duly.clock import EPOCH
-from duly.model import NewSchedule, Revision, Schedule
+from duly.core.clock import EPOCH
+from duly.core.model import NewSchedule, Revision, Schedule
 from duly.store.contract import FRESH, Plan
 from duly.store.members import Seats, live_by_schedule, one_at_a_time, only_moves_on
 from duly.store.sqlite.settling import Settling

@@ -9,8 +9,8 @@ from datetime import datetime
 from itertools import groupby
 from operator import attrgetter
 
-from duly.errors import KeyConflict, WrongState
-from duly.model import Change, Note
+from duly.core.errors import KeyConflict, WrongState
+from duly.core.model import Change, Note
 from duly.store.members import members_of, notes_of
 from duly.store.sqlite.puts import Puts
 from duly.store.sqlite.values import (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from duly.model import Item
+from duly.core.model import Item
 from duly.store.contract import News
 from duly.store.sqlite.claims import Claims
 from duly.store.sqlite.schedules import Schedules

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from duly.errors import StoreUnavailable
+from duly.core.errors import StoreUnavailable
 
 # Seconds after which a waiting thread looks for itself whose turn it is.
 LOOK_AGAIN = 0.5

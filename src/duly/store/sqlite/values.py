@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from duly.clock import EPOCH
-from duly.model import NewItem
+from duly.core.clock import EPOCH
+from duly.core.model import NewItem
 from duly.store.records import (
     CHANGE,
     ITEM,

@@ -6,29 +6,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from duly.errors import InputError
-from duly.shown import OwnedRow
-from duly.task import OPTIONS
+from duly.core.errors import InputError
+from duly.core.shown import OwnedRow
+from duly.tasks.task import OPTIONS
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.problems import Problem
-from duly.web.schemas import (
-    BIG,
-    After,
-    Changed,
-    Id,
-    ItemEdit,
-    ItemIn,
-    ItemOut,
-    ItemStoryOut,
-    Page,
-    PageSize,
-    PlacedOut,
-    Reason,
-    RetryIn,
-    State,
-    WordFilter,
-)
+from duly.web.schemas import BIG, After, Id, Page, PageSize, State, WordFilter
+from duly.web.schemas.items import Changed, ItemEdit, ItemIn, ItemOut, ItemStoryOut, PlacedOut, Reason, RetryIn
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 

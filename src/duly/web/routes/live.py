@@ -13,8 +13,8 @@ from fastapi import APIRouter, Header, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from duly import codec
-from duly.errors import DulyError, NotMigrated, StoreUnavailable
+from duly.core import codec
+from duly.core.errors import DulyError, NotMigrated, StoreUnavailable
 from duly.verbs import Principal
 from duly.verbs.tail import Tail
 from duly.web.auth import Gate, Reader, owner_for
@@ -109,7 +109,7 @@ def metrics(desk: At, principal: Reader) -> PlainTextResponse:
 
     if principal.role != "admin":
         raise Problem(403, "metrics are for admins")
-    return PlainTextResponse(generate_latest(desk.app.telemetry.registry), media_type=CONTENT_TYPE_LATEST)
+    return PlainTextResponse(generate_latest(desk.app.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/healthz", response_class=PlainTextResponse)

@@ -6,24 +6,13 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 
-from duly import codec
-from duly.shown import AuditLine
+from duly.core import codec
+from duly.core.shown import AuditLine
 from duly.web.auth import Admin
 from duly.web.desk import At, Desk, IdempotencyKey
-from duly.web.schemas import (
-    After,
-    AlertOut,
-    LimitIn,
-    LimitOut,
-    Name,
-    NoteOut,
-    Page,
-    PageSize,
-    QueueNote,
-    QueueOut,
-    WordFilter,
-    WorkerOut,
-)
+from duly.web.schemas import After, Name, Page, PageSize, WordFilter
+from duly.web.schemas.audit import NoteOut
+from duly.web.schemas.queues import AlertOut, LimitIn, LimitOut, QueueNote, QueueOut, WorkerOut
 
 router = APIRouter(tags=["queues"])
 

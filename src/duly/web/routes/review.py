@@ -9,19 +9,15 @@ from fastapi import APIRouter, Request, Response
 from duly.verbs.acts import COUNTED
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, IdempotencyKey, values
-from duly.web.schemas import (
-    After,
+from duly.web.schemas import After, GroupId, Id, Page, PageSize
+from duly.web.schemas.items import Changed
+from duly.web.schemas.review import (
     BulkIn,
     BulkOut,
-    Changed,
     CountIn,
     CountOut,
-    GroupId,
     GroupOut,
     GroupStoryOut,
-    Id,
-    Page,
-    PageSize,
     ReviewNoteIn,
     ReviewNoteOut,
 )

@@ -6,22 +6,17 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from duly import Slots, codec
-from duly.errors import InputError
-from duly.model import Schedule
-from duly.policy.recur import parse, zone_named
+from duly.core import codec
+from duly.core.errors import InputError
+from duly.core.model import Schedule
+from duly.core.policy.recur import Slots, parse, zone_named
 from duly.verbs.schedules import OPTIONS
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.routes.queues import note_out
-from duly.web.schemas import (
-    BIG,
-    After,
-    Id,
+from duly.web.schemas import BIG, After, Id, Name, Page, PageSize, WordFilter
+from duly.web.schemas.schedules import (
     MoveOut,
-    Name,
-    Page,
-    PageSize,
     PreviewIn,
     PreviewOut,
     ScheduleEdit,
@@ -29,7 +24,6 @@ from duly.web.schemas import (
     ScheduleOut,
     ScheduleStoryOut,
     SlotOut,
-    WordFilter,
 )
 
 router = APIRouter(tags=["schedules"])

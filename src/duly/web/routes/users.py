@@ -8,26 +8,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 from pydantic import AfterValidator
 
-from duly.errors import InputError
+from duly.core.errors import InputError
 from duly.verbs import SCOPES
 from duly.verbs.users import SESSION
 from duly.web.auth import COOKIE, Admin, Gate, Reader, UserId, Writer, check_origin, owner_for
 from duly.web.desk import At, IdempotencyKey
 from duly.web.problems import Problem
-from duly.web.schemas import (
-    After,
-    KeyIn,
-    KeyOut,
-    MeOut,
-    NewKeyOut,
-    Page,
-    PageSize,
-    SignIn,
-    UserEdit,
-    UserIn,
-    UserOut,
-    clean,
-)
+from duly.web.schemas import After, Page, PageSize, clean
+from duly.web.schemas.users import KeyIn, KeyOut, MeOut, NewKeyOut, SignIn, UserEdit, UserIn, UserOut
 
 log = logging.getLogger("duly.web")
 

@@ -40,7 +40,7 @@ select {row of i}, l.lease_until
  where i.id = :id
 
 -- name: attempts
-select {try}
+select {tried}
   from duly_attempt
  where item_id = :id
  order by ended_at, fence

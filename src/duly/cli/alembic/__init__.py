@@ -1,0 +1,1 @@
+"""The environment of `alembic upgrade head`; the revisions are in `duly.store.alembic`."""

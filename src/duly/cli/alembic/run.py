@@ -1,0 +1,40 @@
+"""One run of alembic: on the database of DULY_DATABASE_URL or duly.toml, else the `sqlalchemy.url` of alembic.ini."""
+
+from __future__ import annotations
+
+from alembic import context
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.pool import NullPool
+
+from duly.config import load
+from duly.core.settings import Settings
+from duly.store.alembic import dialect_on, upgrade_to
+from duly.store.dialects import of_url
+
+# Beside an alembic of the user's own in the same database, this one keeps its books in a table of its own.
+VERSION_TABLE = "duly_alembic_version"
+
+
+def run() -> None:
+    if context.is_offline_mode():
+        upgrade_to(None, 0)
+    with _engine_for(_database_url()).begin() as connection:
+        dialect = dialect_on(connection)
+        dialect.take_turn(connection)  # before alembic looks at what is there
+        dialect.step_back(connection)  # it may be run again at any time
+        context.configure(connection=connection, version_table=VERSION_TABLE)
+        with context.begin_transaction():
+            context.run_migrations()
+
+
+def _database_url() -> str:
+    ours = load().database_url
+    return ours if ours != Settings.database_url else context.config.get_main_option("sqlalchemy.url") or ours
+
+
+def _engine_for(url: str) -> Engine:
+    """An engine that connects as duly does: to the same place, with the same driver and settings."""
+    if dialect := of_url(url):
+        name, connect = dialect.engine_of(url)
+        return create_engine(name, creator=connect, poolclass=NullPool)
+    return create_engine(url, poolclass=NullPool)

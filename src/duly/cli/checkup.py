@@ -1,0 +1,286 @@
+"""Looks an installation over: settings, database, clock, work. It changes nothing, and every finding says what to do.
+
+`bad` is what keeps work from being done or kept; `warn` is what may surprise; `ok` is said too, so that one can see
+what was looked at.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from duly.config import load, section, sources
+from duly.core.clock import DatabaseClock
+from duly.core.errors import ConfigError, DulyError, StoreUnavailable
+from duly.core.settings import Settings
+from duly.core.shown import Depth
+from duly.plugin import Finding, Plugin, chosen, plugins
+from duly.store import Store, open_store
+from duly.store.migrate import current, latest
+from duly.verbs.read import Read
+
+if TYPE_CHECKING:
+    from duly.store.postgres.store import PostgresStore
+
+# Before this, two connections that checkpoint at once can corrupt a WAL. We checkpoint under a lock; others may not.
+SQLITE_SAFE = (3, 51, 3)
+POSTGRES_OLDEST = 140_000
+PATIENCE = 5.0
+
+ok, warn, bad = partial(Finding, "ok"), partial(Finding, "warn"), partial(Finding, "bad")
+
+_ORPHANS = """
+select i.id from duly_item i
+ where i.state = 'running' and not exists (select 1 from duly_lease l where l.fence = i.fence) limit 1000
+"""
+_DURABILITY = "select name, setting from pg_settings where name in ('fsync', 'synchronous_commit', 'full_page_writes')"
+
+
+def examine() -> Iterator[Finding]:
+    """Everything worth saying about the installation that the settings describe."""
+    yield _versions()
+    try:
+        settings = load()
+    except ConfigError as error:
+        yield bad("settings", str(error), "`duly settings` lists them all")
+        return
+    yield from _settings(settings)
+    try:
+        missing = missing_file(settings.database_url)
+        store = open_store(settings.database_url, timeout=PATIENCE, pool_size=1, listen=False)
+    except ConfigError as error:
+        yield bad("database", str(error), "correct DULY_DATABASE_URL")
+        return
+    if missing is not None:
+        yield bad("database", f"there is no file {missing} yet", "`duly migrate` or `duly up` makes it")
+        return
+    try:
+        yield from _database(store, settings)
+    except DulyError as error:
+        yield bad("database", _line(error), "the checks that follow could not be made")
+    finally:
+        store.close()
+
+
+def missing_file(url: str) -> Path | None:
+    """The SQLite file that a URL names and that does not exist."""
+    path = getattr(open_store(url), "path", None) if url.startswith("sqlite") else None
+    return Path(path) if path is not None and not Path(path).exists() else None
+
+
+def knock(url: str) -> None:
+    """Raise when PostgreSQL cannot be reached, after one plain connection: its error says more than a pool's."""
+    import psycopg
+
+    try:
+        psycopg.connect(url, connect_timeout=int(PATIENCE)).close()
+    except psycopg.OperationalError as error:
+        raise StoreUnavailable(f"cannot connect: {error}") from error
+    except psycopg.ProgrammingError as error:  # its text may quote the URL, and so a password
+        raise ConfigError("database_url: PostgreSQL does not understand this URL") from error
+
+
+def _versions() -> Finding:
+    import sqlite3
+
+    names = ("duly", "msgspec", "click", "rich", "prometheus-client", "psycopg")
+    found = [f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"]
+    for name in names:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            found.append(f"no {name}")
+    return ok("versions", ", ".join(found))
+
+
+def _settings(settings: Settings) -> Iterator[Finding]:
+    """Where values come from that are not defaults, and what cannot be understood of the apps' own."""
+    shown, where = settings.shown(), sources()
+    for plugin in _plugins():
+        try:
+            shown |= section(plugin.settings).shown()
+            where |= sources(kind=plugin.settings)
+        except ConfigError as error:
+            yield bad(plugin.name, _line(error), "docs/reference.md lists its settings")
+    text = ", ".join(f"{name} = {shown[name]} ({source})" for name, source in where.items())
+    yield ok("settings", text or "all defaults: no duly.toml, nothing in the environment")
+
+
+# -- the database
+
+
+def _database(store: Store, settings: Settings) -> Iterator[Finding]:
+    is_sqlite = store.url.startswith("sqlite")
+    began = time.monotonic()
+    try:
+        if not is_sqlite:
+            knock(store.url)
+        have, need = current(store), latest(store)
+    except DulyError as error:
+        advice = "is the file readable, and a database?" if is_sqlite else "is the server up, and the URL right?"
+        yield bad("database", _line(error), advice)
+        return
+    place = settings.shown()["database_url"]
+    yield ok("database", f"{place} answers ({(time.monotonic() - began) * 1000:.0f} ms)")
+    yield from _sqlite(store) if is_sqlite else _postgres(store, settings.listen)
+    if have < need:
+        yield bad("migrations", f"at {have}, this version needs {need}", "run `duly migrate`")
+        return
+    ahead = " (newer than this code, which is fine)" if have > need else ""
+    yield ok("migrations", f"up to date at {have}{ahead}")
+    yield from _work(store, settings)
+
+
+def _sqlite(store: Store) -> Iterator[Finding]:
+    import sqlite3
+
+    if sqlite3.sqlite_version_info < SQLITE_SAFE:
+        yield warn(
+            "SQLite",
+            f"{sqlite3.sqlite_version} has a bug: two connections that checkpoint at once can corrupt the file",
+            "duly checkpoints one at a time; do not write to its file with other programs, or use SQLite 3.51.3",
+        )
+    with store.transaction() as connection:
+        mode = connection.execute("pragma journal_mode").fetchone()[0]
+        synchronous = connection.execute("pragma synchronous").fetchone()[0]
+    if mode != "wal":
+        yield bad("journal", f"{mode}, not WAL", "keep the file on a local disk, not on a network share")
+    elif synchronous < 2:
+        yield warn(
+            "journal",
+            "WAL, but synchronous is below FULL: a power cut may undo the last commits",
+            "take synchronous= out of DULY_DATABASE_URL",
+        )
+    else:
+        yield ok("journal", "WAL, synchronous: a commit survives a power cut")
+
+
+def _postgres(store: Store, listen: bool) -> Iterator[Finding]:
+    if not cast("PostgresStore", store).is_pooled(look=True):
+        yield ok("pooler", "none that shares sessions of the server between transactions")
+    elif listen:
+        yield warn(
+            "pooler",
+            "LISTEN does not work behind this transaction pooler: new work is found by sweeps, not at once",
+            "set DULY_LISTEN=false, or give workers the address of the server itself",
+        )
+    else:
+        yield ok("pooler", "a transaction pooler, without LISTEN, as it must be")
+    with store.transaction() as connection:
+        number = int(connection.execute("show server_version_num").fetchone()[0])
+        off = sorted(name for name, value in connection.execute(_DURABILITY).fetchall() if value == "off")
+    text = f"{number // 10_000}.{number % 10_000}"
+    if number < POSTGRES_OLDEST:
+        yield warn("PostgreSQL", f"{text} gets no corrections any more", "upgrade the server")
+    else:
+        yield ok("PostgreSQL", text)
+    if off:
+        yield warn(
+            "durability",
+            f"{', '.join(off)} off: a crash of the server may undo what it said was committed",
+            "turn on in postgresql.conf, or for this database with `alter database … set`",
+        )
+    else:
+        yield ok("durability", "fsync and synchronous_commit are on")
+    yield _clock(store)
+
+
+def _clock(store: Store) -> Finding:
+    offset = (DatabaseClock(store.now).now() - datetime.now(UTC)).total_seconds()
+    text = f"the database is {abs(offset):.3f} s {'ahead of' if offset > 0 else 'behind'} this host"
+    if abs(offset) > 1:
+        advice = "due times follow the database; run NTP on both, or times shown and logged here will look wrong"
+        return warn("clock", text, advice)
+    return ok("clock", text)
+
+
+# -- the work
+
+
+def _work(store: Store, settings: Settings) -> Iterator[Finding]:
+    clock = DatabaseClock(store.now)
+    yield from _leases(store, clock.now(), timedelta(seconds=settings.lease_seconds))
+    depths = Read(store, clock).depths()
+    yield from _queues(depths, clock.now())
+    yield from _apps(settings, depths)
+
+
+def _leases(store: Store, now: datetime, lease: timedelta) -> Iterator[Finding]:
+    with store.transaction() as connection:
+        orphans = [row[0] for row in connection.execute(_ORPHANS).fetchall()]
+    if orphans:
+        yield bad(
+            "leases",
+            f"{_items(orphans)} running without a lease: nobody will finish or rescue that",
+            f"someone changed rows by hand? `duly cancel {orphans[0]}`, then `duly retry {orphans[0]}`",
+        )
+    items, empty = store.expired(now - lease, 1_000)
+    if items or empty:
+        yield warn(
+            "leases",
+            f"{len({item.fence for item in items} | set(empty))} ran out long ago and nobody rescued them",
+            "is a worker that has their tasks running? Each looks for dead leases every few seconds: `duly worker`",
+        )
+    if not orphans and not items and not empty:
+        yield ok("leases", "every running item has one, and none is overdue")
+
+
+def _queues(depths: list[Depth], now: datetime) -> Iterator[Finding]:
+    paused = sorted({depth.queue for depth in depths if depth.paused})
+    if paused:
+        yield warn("queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` opens it")
+    due = [depth for depth in depths if depth.state == "waiting" and depth.due and not depth.paused]
+    oldest = min((depth.oldest for depth in due if depth.oldest is not None), default=None)
+    late = (now - oldest).total_seconds() if oldest is not None else 0.0
+    count = sum(depth.due for depth in due)
+    if late > 60:
+        yield warn(
+            "due work",
+            f"{count} items are due, the oldest for {late:.0f} s",
+            "is a worker with their tasks running, and are there enough? `duly queues` shows where they wait",
+        )
+    else:
+        yield ok("due work", f"{count} items are due, none for more than a minute")
+    if failed := sum(depth.items for depth in depths if depth.state == "failed"):
+        yield ok("review", f"{failed} items were given up and wait for a person: `duly items --state failed`")
+
+
+def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
+    """What the apps that are on have to say."""
+    waiting: Counter[str] = Counter()
+    for depth in depths:
+        if depth.state == "waiting":
+            waiting[depth.queue] += depth.items
+    try:
+        wanted = chosen(settings.apps)
+    except ConfigError as error:
+        yield bad("apps", _line(error), "correct DULY_APPS, or the package that it speaks of")
+        return
+    for plugin in wanted:
+        with suppress(ConfigError):  # that was told already
+            yield from plugin.checks(section(plugin.settings), waiting)
+
+
+def _plugins() -> list[Plugin[Any, Any]]:
+    """Those that can be loaded; that one cannot be is told where the apps are asked."""
+    try:
+        return [*plugins().values()]
+    except ConfigError:
+        return []
+
+
+def _items(ids: list[int]) -> str:
+    more = f" and {len(ids) - 5} more" if len(ids) > 5 else ""
+    return f"item {', '.join(map(str, ids[:5]))}{more}"
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,257 @@
+"""What becomes of a schedule when it is due, and when a person changes it. Pure: `decide` for recurrences.
+
+Between its `next_at` and now may lie one occurrence, or a day of downtime full of them. Its catch-up policy says which
+of them still become items; the others leave a note. Then it moves on to its next time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from msgspec import Struct
+from msgspec.json import decode, encode
+from msgspec.structs import replace
+
+from duly.core.decide import UNKNOWN, decide
+from duly.core.errors import WrongState
+from duly.core.model import Cancel, Item, Note, Revision, Schedule, Superseded
+from duly.core.policy.recur import Every, Rule, Slot, Yearly, between, latest, parse, zone_named
+
+log = logging.getLogger("duly.engine")
+
+# Occurrences of one schedule that become items at once; the rest follows at the next tick.
+MOST = 500
+# And of all schedules together, so that a transaction stays short whatever was missed.
+MOST_AT_ONCE = 2_000
+# Skipped occurrences are counted up to here, where counting means to walk from one to the next.
+COUNTED = 10_000
+# With `skip`, what is not later than this was not missed: it just came.
+GRACE = timedelta(seconds=60)
+# How far the rules of a zone may move a time that was planned under older ones.
+ZONE_CHANGE = timedelta(hours=3)
+
+INSTANT = timedelta(microseconds=1)
+# What lies closer together, of a yearly event, is the same one.
+EVENT = timedelta(days=2)
+
+rule_of = lru_cache(10_000)(parse)
+
+
+def advance_all(
+    now: datetime, schedules: Sequence[Schedule], live: Mapping[int, list[Item]], unread: list[int] | None = None
+) -> list[Revision]:
+    """What becomes of each. One that cannot be understood here stops no other and stays as it is, still due.
+
+    Others may know its zone or rule: those of a newer version, or with newer rules of the world's clocks. Its id is
+    added to `unread`, so that it need not be looked at all the time.
+    """
+    revisions: list[Revision] = []
+    made = 0
+    for schedule in schedules:
+        if made >= MOST_AT_ONCE:  # the others are still due at the next tick
+            break
+        try:
+            revisions.append(advance(schedule, live.get(schedule.id, ()), now))
+        except Exception as error:
+            log.debug("schedule %s (%s %s): %s", schedule.id, schedule.task, schedule.key, error)
+            if unread is not None:
+                unread.append(schedule.id)
+            continue
+        made += len(revisions[-1].occurrences) + (revisions[-1].schedule.skipped - schedule.skipped) // 10
+    return revisions
+
+
+def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision:
+    """The occurrences of a due schedule that become items now, and when it is due next."""
+    rule, zone = rule_of(schedule.rule), zone_named(schedule.zone)
+    assert schedule.next_at is not None
+    due_at = _still(rule, schedule)
+    if due_at is None or due_at > now:  # the zone's rules have changed since this was planned
+        return Revision(replace(schedule, next_at=due_at))
+    lateness = schedule.max_lateness
+    cutoff = None if lateness is None else now - timedelta(seconds=lateness)
+    if schedule.catch_up == "skip" and cutoff is None:
+        cutoff = now - GRACE
+    is_all = schedule.catch_up == "all"
+    following = rule.next(due_at, zone)
+    is_only_one = following is None or following > now  # nearly always: nothing was missed
+    if is_only_one:
+        wanted = [due_at] if cutoff is None or due_at >= cutoff else []
+    elif is_all and schedule.overlap == "allow":
+        first = due_at if cutoff is None else max(due_at, cutoff)
+        wanted = between(rule, first - INSTANT, now, zone, MOST)
+    else:
+        newest = latest(rule, due_at - INSTANT, now, zone)
+        wanted = [newest] if newest is not None and (cutoff is None or newest >= cutoff) else []
+    missed = _missed(rule, schedule, due_at, wanted, now)
+    skipped = missed.count
+    # One at a time: of several only the newest, and none beside one that is still under way.
+    is_stepped_over = is_all and schedule.overlap != "allow" and bool(wanted)
+    why = "a newer one is due" if is_stepped_over else "too late" if is_all else f"catch-up: {schedule.catch_up}"
+    notes = [_skipped(schedule, missed, why)]
+    changes = []
+    if wanted and schedule.overlap != "allow":
+        if schedule.overlap == "supersede":
+            changes = [decide(item, Superseded(), now, UNKNOWN) for item in live if item.state == "waiting"]
+        if any(item.state == "running" or schedule.overlap == "skip" for item in live):
+            gone = Missed(len(wanted), wanted[0], wanted[-1])
+            notes.append(_skipped(schedule, gone, "the one before is still under way"))
+            skipped, wanted, changes = skipped + gone.count, [], []
+    is_cut = is_all and len(wanted) == MOST
+    moved = replace(
+        schedule,
+        next_at=following if is_only_one else rule.next(wanted[-1] if is_cut else now, zone),
+        last_at=wanted[-1] if wanted else schedule.last_at,
+        skipped=schedule.skipped + skipped,
+    )
+    return Revision(moved, tuple(wanted), tuple(changes), tuple(note for note in notes if note is not None))
+
+
+def _still(rule: Rule, schedule: Schedule) -> datetime | None:
+    """The planned time, unless the rules of its zone were changed meanwhile; then what they say now."""
+    zone = zone_named(schedule.zone)
+    assert schedule.next_at is not None
+    if rule.next(schedule.next_at - INSTANT, zone) == schedule.next_at:
+        return schedule.next_at
+    since = schedule.next_at - ZONE_CHANGE
+    return rule.next(max(since, schedule.last_at) if schedule.last_at else since, zone)
+
+
+class Missed(Struct, frozen=True):
+    """Occurrences that will not be had: how many, from the first to the last."""
+
+    count: int
+    first: datetime | None = None
+    last: datetime | None = None
+    is_more: bool = False  # there were so many that they were not counted to the end
+
+
+def _missed(rule: Rule, schedule: Schedule, due_at: datetime, wanted: Sequence[datetime], now: datetime) -> Missed:
+    """What lies between the planned time and the first occurrence that is still wanted."""
+    if wanted and wanted[0] == due_at:
+        return Missed(0)
+    until, zone = wanted[0] - INSTANT if wanted else now, zone_named(schedule.zone)
+    last = latest(rule, due_at - INSTANT, until, zone)
+    if last is None:
+        return Missed(0)
+    following = rule.next(due_at, zone)
+    if isinstance(rule, Every | Slot) and following is not None:
+        return Missed((last - due_at) // (following - due_at) + 1, due_at, last)
+    counted = len(between(rule, due_at - INSTANT, last, zone, COUNTED))
+    return Missed(counted, due_at, last, is_more=counted == COUNTED)
+
+
+def _skipped(schedule: Schedule, missed: Missed, why: str) -> Note | None:
+    if not missed.count:
+        return None
+    details = {"count": missed.count, "from": missed.first, "to": missed.last, "why": why}
+    return note(schedule, "schedule.skipped", "duly", {**details, "isMore": True} if missed.is_more else details)
+
+
+# -- a person's acts
+
+
+def paused(schedule: Schedule, now: datetime, actor: str) -> Revision:
+    if schedule.paused_at is not None:
+        return Revision(schedule)
+    moved = replace(schedule, paused_at=now, next_at=None)
+    return Revision(moved, notes=(note(schedule, "schedule.paused", actor),))
+
+
+def resumed(schedule: Schedule, now: datetime, actor: str) -> Revision:
+    """Goes on from now: what would have been in the meantime was not wanted."""
+    if schedule.paused_at is None:
+        return Revision(schedule)
+    moved = replace(schedule, paused_at=None)
+    return Revision(replace(moved, next_at=_next(moved, now)), notes=(note(schedule, "schedule.resumed", actor),))
+
+
+def reactivated(schedule: Schedule, now: datetime, actor: str) -> Revision:
+    if schedule.broken_at is None:
+        raise WrongState(f"schedule {schedule.id} is active")
+    moved = replace(schedule, broken_at=None, failures=0)
+    details = {"failures": schedule.failures, "error": (schedule.last_error or "").partition("\n")[0]}
+    return Revision(
+        replace(moved, next_at=_next(moved, now)), notes=(note(schedule, "schedule.reactivated", actor, details),)
+    )
+
+
+def run_now(schedule: Schedule, now: datetime, actor: str, live: Sequence[Item] = ()) -> Revision:
+    """One occurrence more, here and now; its plan stays as it is. One at a time is one at a time for people too."""
+    others = [item for item in live if schedule.overlap != "allow" and item.planned_at != now]
+    for item in others:
+        if item.state == "running" or schedule.overlap == "skip":
+            raise WrongState(
+                f"schedule {schedule.id} has one at a time (overlap: {schedule.overlap}), and item {item.id} of it is "
+                f"{item.state}; wait for its end, or cancel it"
+            )
+    changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in others)
+    return Revision(schedule, (now,), changes, notes=(note(schedule, "schedule.run_now", actor),))
+
+
+def removed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
+    """Gone, and with it what still waits; what runs goes on."""
+    changes = tuple(decide(item, Cancel("its schedule was removed"), now, UNKNOWN) for item in _waiting(live))
+    return Revision(schedule, changes=changes, notes=(note(schedule, "schedule.removed", actor),), is_removed=True)
+
+
+def changed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str, **fields: Any) -> Revision:
+    """Other values; another rule or zone plans anew, and what still waits under the old plan is superseded."""
+    after = replace(schedule, **fields)
+    if after == schedule:
+        return Revision(schedule)
+    before = {name: _shown(getattr(schedule, name)) for name in fields if getattr(schedule, name) != fields[name]}
+    details = {"before": before, "after": {name: _shown(getattr(after, name)) for name in before}}
+    notes = (note(schedule, "schedule.changed", actor, details),)
+    if (after.rule, after.zone) == (schedule.rule, schedule.zone):
+        return Revision(after, notes=notes)
+    if _is_same_event(schedule, after):  # what waits of it was not had yet, and nothing will come in its place
+        return Revision(replace(after, next_at=_moved(schedule, after, now)), notes=notes)
+    changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in _waiting(live))
+    return Revision(replace(after, next_at=_next(after, now)), changes=changes, notes=notes)
+
+
+def _waiting(live: Sequence[Item]) -> list[Item]:
+    return [item for item in live if item.state == "waiting"]
+
+
+def _is_same_event(before: Schedule, after: Schedule) -> bool:
+    """Whether only the hour or the zone of a yearly event moves."""
+    was, rule = rule_of(before.rule), rule_of(after.rule)
+    return isinstance(was, Yearly) and isinstance(rule, Yearly) and was.on == rule.on
+
+
+def _moved(before: Schedule, after: Schedule, now: datetime) -> datetime | None:
+    """The next time of a yearly event whose hour or zone moved.
+
+    Each year's is had once: not again because its time is later now, but also if its time is over now.
+    """
+    next_at, rule, zone = _next(after, now), rule_of(after.rule), zone_named(after.zone)
+    if next_at is None:
+        return None
+    if before.next_at is not None:
+        next_at = min(next_at, rule.next(before.next_at - EVENT, zone) or next_at)
+    if before.last_at is None:
+        return next_at
+    apart = next_at.astimezone(zone).date() - before.last_at.astimezone(zone_named(before.zone)).date()
+    return rule.next(next_at, zone) if abs(apart) < EVENT else next_at
+
+
+def _next(schedule: Schedule, now: datetime) -> datetime | None:
+    if not schedule.is_active:
+        return None
+    return rule_of(schedule.rule).next(now, zone_named(schedule.zone))
+
+
+def note(schedule: Schedule, action: str, actor: str, details: Mapping[str, Any] | None = None) -> Note:
+    about = {"task": schedule.task, "key": schedule.key, **(details or {})}
+    return Note(actor, action, f"schedule:{schedule.id}", encode(about))
+
+
+def _shown(value: Any) -> Any:
+    """As it is told: what is JSON as its values, so that whoever shows it can mask some of them."""
+    return decode(value) if isinstance(value, bytes) else value

@@ -1,0 +1,157 @@
+"""The one seam to msgspec: arguments in, JSON text out, and errors that name the field.
+
+What a worker will read is what is checked at put time: types by the handler's own annotations, and nothing that a
+database cannot hold (NUL), JSON cannot say (NaN) or a row should not carry (megabytes, hundreds of levels). Whatever
+else becomes part of a row, such as results, is bounded alike by `keepable`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from duly.core.errors import InputError
+
+fields = msgspec.structs.asdict
+
+# How deeply what a row keeps may be nested: beyond some 250 levels, what shows it to people gives up.
+DEPTH = 100
+TOO_DEEP = "… nested too deeply to be shown"
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+# What the encoder raises: for objects, numbers of thousands of digits, half characters, and what has no end.
+_UNWRITABLE = (TypeError, ValueError, RecursionError, OverflowError)
+_PATH = re.compile(r"^(?P<problem>.*?)(?: - at `(?:\$|key in \$)\.?(?P<path>.*)`)?$", re.DOTALL)
+_BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|[\]}]')
+_FIELD = re.compile(r"^Object (?:missing required|contains unknown) field `(?P<name>[^`]*)`")
+
+
+def encode(value: Any) -> bytes:
+    return _encoder.encode(value)
+
+
+def decode(text: bytes | str) -> Any:
+    return msgspec.json.decode(text)
+
+
+def shown(text: bytes) -> Any:
+    """What JSON text of a row says, for people: a row may be older than the bounds of what is kept."""
+    try:
+        return msgspec.json.decode(text)
+    except RecursionError:
+        return TOO_DEEP
+
+
+def check(args: dict[str, Any], shape: type[Struct], limit: int, open_ended: bool = False) -> bytes:
+    """The JSON text of these arguments; InputError when the handler could not read them back."""
+    try:
+        row = msgspec.convert(args, shape, from_attributes=True)
+        text = _encoder.encode({**args, **fields(row)} if open_ended else row)
+    except msgspec.ValidationError as error:
+        raise named(error) from None
+    except _UNWRITABLE as error:
+        raise InputError(_culprit(args), f"cannot be written as JSON: {error}") from None
+    if len(text) > limit:
+        raise InputError(_largest(args), f"too large: the arguments are {len(text):,} bytes, the limit is {limit:,}")
+    if is_deep(text):
+        raise InputError(_deepest(args), f"must not be nested more than {DEPTH} levels deep")
+    # Both checks are substring searches; the walk that names the field runs only when one of them hits.
+    if b"\\u0000" in text or b"null" in text:
+        for path, value in _leaves(args):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(path, f"must be a finite number, got {value}")
+            if isinstance(value, str) and "\x00" in value:
+                raise InputError(path, "must not contain NUL characters")
+    return text
+
+
+def keepable(value: Any, limit: int) -> bytes:
+    """The JSON text of a value that a row may keep; ValueError says why it may not."""
+    try:
+        text = _encoder.encode(value)
+    except _UNWRITABLE as error:
+        raise ValueError(f"cannot be kept as JSON: {error}") from None
+    if len(text) > limit:
+        raise ValueError(f"has {len(text):,} bytes; {limit:,} is the limit")
+    if is_deep(text):
+        raise ValueError(f"is nested more than {DEPTH} levels deep")
+    return text
+
+
+def is_deep(text: bytes) -> bool:
+    """Whether JSON text is nested more deeply than rows should be."""
+    if len(text) <= DEPTH or text.count(b"[") + text.count(b"{") <= DEPTH:
+        return False  # nearly always
+    depth = 0
+    for match in _BRACKET.finditer(text):
+        if match[1]:
+            depth += 1
+            if depth > DEPTH:
+                return True
+        elif match[0] in b"]}":
+            depth -= 1
+    return False
+
+
+def read(text: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
+    """Arguments back from their text; InputError when they do not fit the handler any more."""
+    try:
+        return decoder.decode(text)
+    except msgspec.ValidationError as error:
+        raise named(error) from None
+
+
+def convert(value: Any, shape: type[Struct]) -> Any:
+    try:
+        return msgspec.convert(value, shape, from_attributes=True)
+    except msgspec.ValidationError as error:
+        raise named(error) from None
+
+
+def named(error: msgspec.ValidationError) -> InputError:
+    """The same complaint with the field in front."""
+    match = _PATH.match(str(error))
+    problem, path = (match["problem"], match["path"] or "") if match else (str(error), "")
+    if field := _FIELD.match(problem):
+        name = f"{path}.{field['name']}" if path else field["name"]
+        return InputError(name, "is required" if "missing" in problem else "is not an argument of this task")
+    return InputError(path or "args", problem[:1].lower() + problem[1:])
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    match value:
+        case dict():
+            for key, inner in value.items():
+                yield f"{path}.{key}".lstrip("."), key
+                yield from _leaves(inner, f"{path}.{key}".lstrip("."))
+        case list() | tuple() | set() | frozenset():
+            for place, inner in enumerate(value):
+                yield from _leaves(inner, f"{path}[{place}]")
+        case str() | float():
+            yield path, value
+        case _:
+            built = msgspec.to_builtins(value)
+            if not isinstance(built, type(value)):
+                yield from _leaves(built, path)
+
+
+def _culprit(args: dict[str, Any]) -> str:
+    for name, value in args.items():
+        try:
+            _encoder.encode(value)
+        except _UNWRITABLE:
+            return name
+    return "args"
+
+
+def _deepest(args: dict[str, Any]) -> str:
+    return next((name for name in args if is_deep(_encoder.encode([args[name]]))), "args")
+
+
+def _largest(args: dict[str, Any]) -> str:
+    return max(args, key=lambda name: len(_encoder.encode(args[name])), default="args")

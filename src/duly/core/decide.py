@@ -1,0 +1,256 @@
+"""The whole state machine: what an outcome makes of an item. Pure, total over states and outcomes.
+
+               put                    claim
+    (nothing) ─────▶ waiting ───────────────────────▶ running
+                      ▲  ▲ │ cancel                    │ │ │ │
+      failed, crashed,│  │ ▼                           │ │ │ │ done, skip, not found
+      lost, tries left│  │ cancelled ◀── cancel ───────┘ │ │ └──────────────────────▶ done
+      snooze, throttled  │                               │ │ give up, no tries left
+      released ──────────│──────────◀────────────────────┘ └──────────────────────▶ failed (in review)
+                         └────────── revive ───────────────────────── failed, cancelled
+
+An attempt is counted when the item is claimed. Snooze, throttled and released give it back. A try that failed, crashed
+or was lost keeps it, so an item that takes its worker down cannot loop.
+
+Who is to blame for a lost worker? The first loss counts as the item's crash, and from then on the engine runs it in a
+process of its own, where a crash is seen for what it is. A worker that vanishes around such a process was not brought
+down by it: that try is given back, and only `loss_limit` of those send the item to review. So it is from the first loss
+on for a task that is trusted.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from duly.core.errors import WrongState
+from duly.core.model import (
+    Cancel,
+    Change,
+    Crashed,
+    Discarded,
+    Done,
+    Expired,
+    Failed,
+    Fingerprint,
+    GiveUp,
+    Item,
+    Lost,
+    Member,
+    NotFound,
+    Outcome,
+    Released,
+    Revived,
+    Skip,
+    Snooze,
+    Superseded,
+    Throttled,
+    Tried,
+    cut,
+)
+from duly.core.policy.retry import Backoff, Retry
+
+
+class Rules(Struct, frozen=True):
+    """What a task says about its failures."""
+
+    retry: Retry = Backoff()
+    crash_limit: int = 3
+    loss_limit: int = 10
+    breaker: int | None = None  # failures in a row after which a schedule is deactivated
+    is_trusted: bool = False  # known not to take its process down: a lost worker is never its fault
+
+
+# The last of the ranks that a put may ask for.
+LAST_RANK = 100
+
+# For items of a task that this process does not know: never give up on what others may know how to run.
+UNKNOWN = Rules(retry=Backoff(base=60, tries=1_000_000))
+
+
+def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
+    """The change that this outcome makes; raises WrongState when the item cannot take it."""
+    match item.state, outcome:
+        case "running", Done(result):
+            return _succeed(_finish(item, now, "done", result), item, now)
+        case "running", Skip():
+            return _finish(item, now, "skipped", error=outcome.reason)
+        case "running", NotFound():
+            return _finish(item, now, "not_found", error=outcome.reason)
+        case "running", Throttled():
+            return _wait(item, now + timedelta(seconds=outcome.delay), "throttled")
+        case "running", Snooze():
+            return _wait(item, now + timedelta(seconds=outcome.delay), "snoozed")
+        case "running", Released():
+            return _wait(item, item.due_at, "released")
+        case "running", Fingerprint():
+            return _compare(item, outcome, now)
+        case "running", Expired():
+            late = f"not started: it expired at {item.expires_at}"
+            return replace(_finish(item, now, "expired", error=late), attempt=max(item.attempt - 1, 0))
+        case "running", Failed():
+            return _fail(item, outcome, now, rules)
+        case "running", GiveUp():
+            change = _keep(item, "gave_up", now, outcome.reason, "duly.GiveUp")
+            return _blame(_review(replace(change, failures=item.failures + 1), now), item, now, rules)
+        case "running", Crashed():
+            change = _keep(item, "crashed", now, outcome.error, "duly.Crashed")
+            return _crash(replace(change, crashes=item.crashes + 1), item, now, rules)
+        case "running", Lost():
+            return _lose(item, now, rules)
+        case "failed", Discarded():
+            return replace(_still(item, "discarded"), state="cancelled", finished_at=now)
+        case "waiting", Superseded():
+            return replace(_still(item, "superseded"), state="cancelled", finished_at=now)
+        case (("waiting" | "running"), Cancel()):
+            return replace(_still(item, "cancelled"), state="cancelled", finished_at=now, error=outcome.reason or None)
+        case "waiting", Revived():
+            return replace(_still(item, None), due_at=outcome.due_at)
+        case (("failed" | "cancelled"), Revived()):
+            return replace(
+                _still(item, "revived"),
+                state="waiting",
+                lane="main",
+                due_at=outcome.due_at,
+                attempt=0,
+                failures=0,
+                crashes=0,
+                losses=0,
+                # What windows moved it back by is forgiven with its failures.
+                rank=item.rank - item.failures_in_a_row if item.lane == "retry" and rules.retry.has_windows else None,
+            )
+        case _:
+            verb = {Cancel: "be cancelled", Revived: "be retried"}.get(type(outcome), f"take {outcome!r}")
+            raise WrongState(f"item {item.id} is {item.state} and cannot {verb}")
+
+
+def _fail(item: Item, failed: Failed, now: datetime, rules: Rules) -> Change:
+    error_class = cut(failed.classes[0], 200) if failed.classes else None
+    failures = item.failures + 1
+    change = replace(_keep(item, "failed", now, failed.error, error_class), failures=failures)
+    if item.attempt >= (item.max_attempts or rules.retry.tries_for(failed.classes)):
+        change = _review(change, now)
+    else:
+        due_at = rules.retry.next_at(now, failures, failed.classes, item.execution_key)
+        change = replace(change, due_at=due_at)
+        if rules.retry.has_windows:
+            # In a window, whoever failed less goes first: the rank says so, and is the first thing a claim looks at.
+            step = item.failures_in_a_row + 1 if item.lane == "main" else 1
+            change = replace(change, rank=min(item.rank + step, LAST_RANK))
+    return _blame(change, item, now, rules)
+
+
+def _blame(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
+    """A failure by its own doing also counts for the schedule it came from, and may deactivate it."""
+    if item.schedule_id is None:
+        return change
+    failures = item.failures_in_a_row + 1
+    is_broken = rules.breaker is not None and failures >= rules.breaker
+    member = Member(item.schedule_id, failures, now, error=change.error, is_broken=is_broken)
+    return replace(_review(change, now) if is_broken else change, member=member)
+
+
+def _succeed(change: Change, item: Item, now: datetime) -> Change:
+    if item.schedule_id is None:
+        return change
+    return replace(change, member=Member(item.schedule_id, 0, now, is_success=True))
+
+
+def _compare(item: Item, seen: Fingerprint, now: datetime) -> Change:
+    is_unchanged = seen.value == item.fingerprint
+    change = _finish(item, now, "unchanged" if is_unchanged else "done", seen.result)
+    change = replace(change, then=() if is_unchanged else seen.then)
+    if item.schedule_id is None:
+        return change
+    member = Member(
+        item.schedule_id, 0, now,
+        is_success=True, is_unchanged=is_unchanged, fingerprint=seen.value, keep=seen.keep,
+    )  # fmt: skip
+    return replace(change, member=member)
+
+
+def _lose(item: Item, now: datetime, rules: Rules) -> Change:
+    worker = item.claimed_by or "its worker"
+    change = _keep(item, "lost", now, f"{worker} vanished while it ran this", "duly.Lost")
+    change = replace(change, losses=item.losses + 1, expired_at=now)
+    if item.crashes == 0 and not rules.is_trusted:
+        return _crash(replace(change, crashes=1), item, now, rules)
+    if change.losses >= rules.loss_limit:
+        return _blame(_review(change, now), item, now, rules)
+    lane = item.lane if rules.retry.has_windows else change.lane
+    return replace(change, attempt=max(item.attempt - 1, 0), due_at=now, lane=lane)
+
+
+def _crash(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
+    tries = item.max_attempts or rules.retry.tries_for(())
+    if change.crashes >= rules.crash_limit or item.attempt >= tries:
+        return _blame(_review(change, now), item, now, rules)
+    # Windows are for what failed by its own doing; whoever was torn from its work goes on with it.
+    return replace(change, due_at=now, lane=item.lane if rules.retry.has_windows else change.lane)
+
+
+def _finish(item: Item, now: datetime, label: str, result: bytes | None = None, error: str = "") -> Change:
+    return Change(
+        id=item.id,
+        task=item.task,
+        was="running",
+        fence=item.fence,
+        state="done",
+        outcome=label,
+        lane=item.lane,
+        due_at=item.due_at,
+        attempt=item.attempt,
+        failures=item.failures,
+        crashes=item.crashes,
+        losses=item.losses,
+        finished_at=now,
+        result=result,
+        error=cut(error) if error else None,
+    )
+
+
+def _still(item: Item, label: str | None) -> Change:
+    """The change that changes nothing but the label."""
+    return Change(
+        id=item.id,
+        task=item.task,
+        was=item.state,
+        fence=item.fence,
+        state=item.state,
+        outcome=label,
+        lane=item.lane,
+        due_at=item.due_at,
+        attempt=item.attempt,
+        failures=item.failures,
+        crashes=item.crashes,
+        losses=item.losses,
+        finished_at=None,
+    )
+
+
+def _wait(item: Item, due_at: datetime, label: str) -> Change:
+    return replace(_still(item, label), state="waiting", due_at=due_at, attempt=max(item.attempt - 1, 0))
+
+
+def _keep(item: Item, label: str, now: datetime, error: str, error_class: str | None) -> Change:
+    """The try is over and counted: back to waiting in the retry lane, with a record of how it ended."""
+    error = cut(error)
+    tried = Tried(
+        number=item.attempt,
+        attempt_key=item.attempt_key,
+        worker=item.claimed_by,
+        started_at=item.started_at,
+        ended_at=now,
+        outcome=label,
+        error=error,
+        error_class=error_class,
+    )
+    return replace(
+        _still(item, label), state="waiting", lane="retry", error=error, error_class=error_class, tried=tried
+    )
+
+
+def _review(change: Change, now: datetime) -> Change:
+    return replace(change, state="failed", finished_at=now)

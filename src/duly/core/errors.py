@@ -1,0 +1,74 @@
+"""Every exception that duly raises on purpose. `duly.errors` draws their tree, and is where users import them from."""
+
+from __future__ import annotations
+
+
+class DulyError(Exception):
+    """The root: catch this to catch all of duly's own errors."""
+
+
+class ConfigError(DulyError):
+    pass
+
+
+class InputError(DulyError, ValueError):
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class UnknownTask(InputError):
+    pass
+
+
+class KeyConflict(InputError):
+    def __init__(self, problem: str, item_id: int) -> None:
+        super().__init__("key", problem)
+        self.item_id = item_id
+
+
+class ItemNotFound(DulyError, LookupError):
+    pass
+
+
+class WrongState(DulyError):
+    pass
+
+
+class LeaseLost(DulyError):
+    pass
+
+
+class StoreError(DulyError):
+    pass
+
+
+class StoreUnavailable(StoreError):
+    pass
+
+
+class StoreBusy(StoreUnavailable):
+    pass
+
+
+class NotMigrated(StoreError):
+    pass
+
+
+# Users, tracebacks and the rows of failed items name an error by where users import it from.
+for _error in (
+    DulyError,
+    ConfigError,
+    InputError,
+    UnknownTask,
+    KeyConflict,
+    ItemNotFound,
+    WrongState,
+    LeaseLost,
+    StoreError,
+    StoreUnavailable,
+    StoreBusy,
+    NotMigrated,
+):
+    _error.__module__ = "duly.errors"

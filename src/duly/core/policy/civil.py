@@ -1,0 +1,286 @@
+"""Rules that follow the clock on the wall of the schedule's zone: some days, at some times of day.
+
+A rule knows days and times only; `zones` says which instants these are, under the rule's policies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from calendar import isleap
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property
+from typing import ClassVar, Literal, TypeAlias, get_args
+from zoneinfo import ZoneInfo
+
+from duly.core.policy import words
+from duly.core.policy.words import listed, one_of, quoted
+from duly.core.policy.zones import DAY, Doubled, Skipped, first_instant, instant, second_after
+
+Short: TypeAlias = Literal["last", "skip"]
+Leap: TypeAlias = Literal["feb28", "mar1", "skip"]
+
+_ORIGIN = date(1970, 1, 1).toordinal()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Civil:
+    """Some days, at some times of day, on the wall of a zone. (No Struct: `Daily` takes any number of arguments.)
+
+    `skipped`: a time that the wall skips falls due `later` by the gap (02:30 is 03:30), `earlier` by it (01:30), or not
+    at all (`skip`). `doubled`: a time that the wall shows twice falls due at the `first`, the `second` or `both`.
+    """
+
+    word: ClassVar[str]
+    options: ClassVar[dict[str, str]] = {"skipped": "later", "doubled": "first"}
+
+    skipped: Skipped = "later"
+    doubled: Doubled = "first"
+
+    def __post_init__(self) -> None:
+        one_of("skipped", self.skipped, get_args(Skipped))
+        one_of("doubled", self.doubled, get_args(Doubled))
+
+    def next(self, after: datetime, zone: ZoneInfo) -> datetime | None:
+        """The first occurrence after `after`, in UTC."""
+        return instant(first_instant(self._first_wall, second_after(after), zone, self.skipped, self.doubled))
+
+    def __str__(self) -> str:
+        chosen = [f"{name}={getattr(self, name)}" for name in self.options if getattr(self, name) != self.options[name]]
+        return " ".join([self.word, *self._words, *chosen])
+
+    def describe(self, zone: ZoneInfo) -> str:
+        return f"{self._days} at {listed(self._words[-1].split(','))} ({zone})"
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    @property
+    def _days(self) -> str:
+        raise NotImplementedError
+
+    @cached_property
+    def _times(self) -> tuple[int, ...]:
+        return words.seconds_of_day(self._words[-1])
+
+    def _first_day(self, day: int) -> int:
+        """The first wanted day at or after a day; days count from 1970."""
+        raise NotImplementedError
+
+    def _first_wall(self, wall: int) -> int:
+        today, second = divmod(wall, DAY)
+        day = self._first_day(today)
+        if day == today:
+            index = bisect_left(self._times, second)
+            if index < len(self._times):
+                return day * DAY + self._times[index]
+            day = self._first_day(today + 1)
+        return day * DAY + self._times[0]
+
+
+@dataclass(frozen=True)
+class Cron(Civil):
+    """Five fields, or one of `@hourly @daily @midnight @weekly @monthly @yearly @annually`.
+
+    When the hour is `*` or `*/n`, minutes are taken as they really pass, whatever `skipped` and `doubled` say: a
+    doubled hour has them in both passes, a skipped hour has none.
+
+    >>> str(Cron("@daily"))
+    'cron 0 0 * * *'
+    """
+
+    word: ClassVar[str] = "cron"
+
+    text: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "text", words.cron(self.text))
+
+    def next(self, after: datetime, zone: ZoneInfo) -> datetime | None:
+        if not self._hours_pass:
+            return super().next(after, zone)
+        return instant(first_instant(self._first_wall, second_after(after), zone, "skip", "both"))
+
+    def describe(self, zone: ZoneInfo) -> str:
+        said = words.cron_in_english(self.text) or f'cron "{self.text}"'
+        return said if said == "every minute" else f"{said} ({zone})"
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return (self.text,)
+
+    @cached_property
+    def _hours_pass(self) -> bool:
+        return words.passes_hours(self.text)
+
+    @cached_property
+    def _times(self) -> tuple[int, ...]:
+        return words.cron_times(*self.text.split()[:2])
+
+    @cached_property
+    def _which(self) -> str:
+        return self.text.split(maxsplit=2)[2]
+
+    def _first_day(self, day: int) -> int:
+        if self._which == "* * *":
+            return day
+        year = date.fromordinal(day + _ORIGIN).year
+        while True:  # no calendar is further than 40 years from the next of its kind
+            new_year = date(year, 1, 1)
+            start = new_year.toordinal() - _ORIGIN
+            wanted = words.cron_days(self._which, new_year.weekday(), isleap(year))
+            index = bisect_left(wanted, day - start)
+            if index < len(wanted):
+                return start + wanted[index]
+            year += 1
+
+
+@dataclass(frozen=True, init=False)
+class Daily(Civil):
+    """Every day at one or more times: `Daily("09:00", "17:30")`."""
+
+    word: ClassVar[str] = "daily"
+
+    at: str
+
+    def __init__(self, *at: str, skipped: Skipped = "later", doubled: Doubled = "first") -> None:
+        object.__setattr__(self, "skipped", skipped)
+        object.__setattr__(self, "doubled", doubled)
+        at_once = ",".join(at) if all(isinstance(one, str) for one in at) else at
+        object.__setattr__(self, "at", words.times_of_day(at_once))
+        self.__post_init__()
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return (self.at,)
+
+    @property
+    def _days(self) -> str:
+        return "every day"
+
+    def _first_day(self, day: int) -> int:
+        return day
+
+
+@dataclass(frozen=True)
+class Weekly(Civil):
+    """On some weekdays: `Weekly("mon,fri", "08:00")`, `Weekly("mon-fri", "08:00,17:00")`."""
+
+    word: ClassVar[str] = "weekly"
+
+    days: str
+    at: str
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = (words.WEEKDAYS[day][:3].lower() for day in words.weekdays(self.days))
+        object.__setattr__(self, "days", ",".join(names))
+        object.__setattr__(self, "at", words.times_of_day(self.at))
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return self.days, self.at
+
+    @property
+    def _days(self) -> str:
+        return words.weekdays_in_english(words.weekdays(self.days))
+
+    @cached_property
+    def _wait(self) -> tuple[int, ...]:
+        """How many days to wait, by weekday of the day that is asked for."""
+        wanted = words.weekdays(self.days)
+        return tuple(min((day - today) % 7 for day in wanted) for today in range(7))
+
+    def _first_day(self, day: int) -> int:
+        return day + self._wait[(day + 3) % 7]
+
+
+@dataclass(frozen=True)
+class Monthly(Civil):
+    """On a day of each month, -1 being the last. `short`: a month without that day takes its `last`, or is a `skip`."""
+
+    word: ClassVar[str] = "monthly"
+    options: ClassVar[dict[str, str]] = {"short": "last", **Civil.options}
+
+    day: int
+    at: str
+    short: Short = "last"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.day) is not int or not (1 <= self.day <= 31 or -28 <= self.day <= -1):
+            raise ValueError(f"day: must be between 1 and 31, or -1 (the last) to -28, got {quoted(self.day)}")
+        one_of("short", self.short, get_args(Short))
+        object.__setattr__(self, "at", words.times_of_day(self.at))
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return str(self.day), self.at
+
+    @property
+    def _days(self) -> str:
+        if self.day < -1:
+            return f"{words.counted(-1 - self.day, 'day')} before the last day of each month"
+        if self.day == -1:
+            return "on the last day of each month"
+        rest = "" if self.day < 29 else " that has one" if self.short == "skip" else " (the last day of shorter ones)"
+        return f"on day {self.day} of each month{rest}"
+
+    def _first_day(self, day: int) -> int:
+        today = date.fromordinal(day + _ORIGIN)
+        year, month, start = today.year, today.month, day - today.day + 1
+        while True:
+            length = words.days_in(year, month)
+            wanted = self.day if self.day > 0 else length + 1 + self.day
+            if (wanted <= length or self.short == "last") and (found := start + min(wanted, length) - 1) >= day:
+                return found
+            start += length
+            year, month = (year, month + 1) if month < 12 else (year + 1, 1)
+
+
+@dataclass(frozen=True)
+class Yearly(Civil):
+    """On a day of each year, `MM-DD` or a date. `leap`: when 29 February is observed in the other years, if at all."""
+
+    word: ClassVar[str] = "yearly"
+    options: ClassVar[dict[str, str]] = {"leap": "feb28", **Civil.options}
+
+    on: str | date
+    at: str
+    leap: Leap = "feb28"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "on", words.month_day(self.on))
+        object.__setattr__(self, "at", words.times_of_day(self.at))
+        one_of("leap", self.leap, get_args(Leap))
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return str(self.on), self.at
+
+    @property
+    def _days(self) -> str:
+        month, day = self._month_day
+        if (month, day) != (2, 29):
+            return f"every year on {day} {words.MONTHS[month - 1]}"
+        if self.leap == "skip":
+            return "every leap year on 29 February"
+        return f"every year on 29 February ({'28 February' if self.leap == 'feb28' else '1 March'} in other years)"
+
+    @cached_property
+    def _month_day(self) -> tuple[int, int]:
+        month, day = str(self.on).split("-")
+        return int(month), int(day)
+
+    def _first_day(self, day: int) -> int:
+        year = date.fromordinal(day + _ORIGIN).year
+        while True:
+            month, nth = self._month_day
+            if nth == 29 and month == 2 and not isleap(year):
+                month, nth = {"feb28": (2, 28), "mar1": (3, 1), "skip": (0, 0)}[self.leap]
+            if month and (found := date(year, month, nth).toordinal() - _ORIGIN) >= day:
+                return found
+            year += 1

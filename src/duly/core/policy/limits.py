@@ -1,0 +1,104 @@
+"""How much at most: calls in any window of time, and calls at the same time, over the whole fleet.
+
+A limit is enforced where the claim happens, by a row that all workers share. What it promises is about calls, and a
+call begins a moment after its claim: so tokens come back a little later than they must (`SLACK`), and a call that could
+not begin within that moment is given back instead of being made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from msgspec import Struct
+
+from duly.core.model import Meter
+
+MOST = 10_000
+SLACK = 0.02
+# Of a short window, the slack must still be longer than a process takes to begin a call.
+LEAST_SLACK = 0.05
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_PERIOD = re.compile(r"(\d+(?:\.\d+)?)?\s*([smhd])")
+_TEXT = re.compile(r"(\d+)(?:\s*/\s*(\S+))?")
+
+
+class Limit(Struct, frozen=True):
+    """`Limit("boeing", 2, per="1m")`: at most 2 calls in any minute. `Limit("gpu", 4)`: at most 4 at the same time.
+
+    With `by`, the name of an argument, each of its values has a limit of its own.
+    """
+
+    name: str
+    most: int
+    per: float | str | timedelta | None = None
+    by: str | None = None
+
+    def __post_init__(self) -> None:
+        check(self.most, self.seconds)
+
+    @property
+    def seconds(self) -> float | None:
+        return None if self.per is None else period(self.per)
+
+    def meter(self, key: str = "") -> Meter:
+        return Meter(f"{self.name}:{key}" if key else self.name, self.most, per=self.seconds)
+
+
+def check(most: object, per: float | None) -> None:
+    if isinstance(most, bool) or not isinstance(most, int) or not 0 <= most <= MOST:
+        raise ValueError(f"most: must be between 0 and {MOST:,}, got {most!r}; use a shorter window for more")
+    if per is not None and not 0.5 <= per <= 31 * 86_400:
+        raise ValueError(f"per: must be between half a second and 31 days, got {per:g} s")
+
+
+def period(given: float | str | timedelta) -> float:
+    """Seconds; `"30s"`, `"1m"`, `"m"`, `"2h"`, a number or a timedelta."""
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    if isinstance(given, str):
+        if not (match := _PERIOD.fullmatch(given.strip())):
+            raise ValueError(f"per: must be like 30s, 1m, 2h or 1d, got {given!r:.80}")
+        return float(match[1] or 1) * _UNITS[match[2]]
+    return float(given)
+
+
+def parse_limit(text: str) -> tuple[int, float | None]:
+    """`2/1m` or `2/m`: calls in any minute; `4`: at the same time."""
+    if not (match := _TEXT.fullmatch(text.strip())):
+        raise ValueError(f"limit: must be like 2/1m (calls in any minute) or 4 (at the same time), got {text!r:.80}")
+    most, per = int(match[1]), None if match[2] is None else period(match[2])
+    check(most, per)
+    return most, per
+
+
+@lru_cache(1_000)
+def slack(per: float) -> timedelta:
+    """How much later than it must a token comes back; a call has half of it to begin."""
+    return timedelta(seconds=max(per * SLACK, LEAST_SLACK))
+
+
+def tokens(meter: Meter, hits: Sequence[datetime], running: int, now: datetime) -> tuple[int, datetime | None]:
+    """How many are free now, and when there will be more. `hits` are the times of what was granted, oldest first."""
+    if meter.per is None and meter.since is None:
+        return max(meter.most - running, 0), None
+    if meter.since is not None:
+        used = sum(hit >= meter.since for hit in hits)
+        return max(meter.most - used, 0), meter.until
+    window = timedelta(seconds=meter.per or 0) + slack(meter.per or 0)
+    recent = [hit for hit in hits if hit > now - window]
+    free = max(meter.most - len(recent), 0)
+    if free or not recent or not meter.most:
+        return free, None
+    return 0, recent[-meter.most] + window
+
+
+def worth_keeping(meter: Meter, hits: Sequence[datetime], now: datetime) -> list[datetime]:
+    """Only what can still count."""
+    if meter.since is not None:
+        return [hit for hit in hits if hit >= meter.since]
+    oldest = now - timedelta(seconds=meter.per or 0) - slack(meter.per or 0)
+    return [hit for hit in hits if hit > oldest]

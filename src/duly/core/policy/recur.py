@@ -1,0 +1,241 @@
+"""When to do it again. A rule is a value: it maps an instant and a zone to the next instant, and to a line of text.
+
+The text is what the database stores: `parse(str(rule)) == rule`. Civil rules (Cron, Daily, Weekly, Monthly, Yearly)
+follow the clock on the wall of the schedule's zone; Every and Slot count elapsed time and ask no zone. Occurrences
+strictly increase, lie on whole seconds (but for an anchor that does not) and end before the year 9000.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
+from itertools import islice
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from duly.core.policy import words
+from duly.core.policy.civil import Cron, Daily, Monthly, Weekly, Yearly
+from duly.core.policy.words import Length, listed, quoted
+from duly.core.policy.zones import DAY, DUSK, EPOCH, instant, second_after, within, zone_named
+
+__all__ = [
+    "Cron", "Daily", "Every", "Monthly", "Rule", "Slot", "Slots", "Weekly", "Yearly",
+    "between", "latest", "parse", "preview", "zone_named",
+]  # fmt: skip
+
+
+class Every(Struct, frozen=True, dict=True):
+    """Every `period` of elapsed time, counted from `anchor`: `Every("15m")`, `Every(90)`, `Every(timedelta(hours=1))`.
+
+    No civil time: `Every("1d")` is 24 hours, also on the day the clocks change.
+    """
+
+    period: Length
+    anchor: datetime = EPOCH
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "period", words.length(self.period))
+        anchor: object = self.anchor
+        if not (isinstance(anchor, datetime) and anchor.tzinfo and 1901 <= anchor.year <= 8998):
+            raise ValueError(f"anchor: must be an aware datetime from 1901 to 8998, got {quoted(anchor)}")
+        force_setattr(self, "anchor", anchor.astimezone(UTC))
+
+    def next(self, after: datetime, zone: ZoneInfo) -> datetime | None:
+        """The first occurrence after `after`, in UTC, whatever the zone."""
+        after = within(after)
+        if after >= DUSK:
+            return None
+        found = self.anchor + ((after - self.anchor) // self._step + 1) * self._step
+        return found if found < DUSK else None
+
+    def __str__(self) -> str:
+        return f"every {self.period}" + (f" anchor={self.anchor.isoformat()}" if self.anchor != EPOCH else "")
+
+    def describe(self, zone: ZoneInfo) -> str:
+        counted = f", counted from {self.anchor:%Y-%m-%d %H:%M:%S} UTC" if self.anchor != EPOCH else ""
+        return f"every {words.spoken(words.seconds_in(self.period))}{counted}"
+
+    @cached_property
+    def _step(self) -> timedelta:
+        return timedelta(seconds=words.seconds_in(self.period))
+
+
+class Slot(Struct, frozen=True, dict=True):
+    """One of `of` even parts of a period, from 0: `Slot(10, of=24)` falls due at 10:00 UTC.
+
+    Slots are elapsed time: periods follow each other from 1970-01-01 00:00 UTC on, and no zone moves them.
+    """
+
+    slot: int
+    of: int
+    period: Length = "1d"
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "period", words.length(self.period))
+        _check_parts("of", self.of, self.period)
+        if type(self.slot) is not int or not 0 <= self.slot < self.of:
+            raise ValueError(f"slot: must be between 0 and {self.of - 1}, got {quoted(self.slot)}")
+
+    def next(self, after: datetime, zone: ZoneInfo) -> datetime | None:
+        """The first occurrence after `after`, in UTC, whatever the zone."""
+        offset, period = self._turn
+        at = second_after(after)
+        return instant(at + (offset - at) % period)
+
+    def __str__(self) -> str:
+        return f"slot {self.slot}/{self.of}" + (f" period={self.period}" if self.period != "1d" else "")
+
+    def describe(self, zone: ZoneInfo) -> str:
+        offset, period = self._turn
+        name = f"slot {self.slot} of {self.of}"
+        if period != DAY:
+            return f"{name}: every {words.spoken(period)}, {words.spoken(offset)} after its start (UTC)"
+        minutes, second = divmod(offset, 60)
+        return f"{name}: every day at {minutes // 60:02}:{minutes % 60:02}{f':{second:02}' if second else ''} UTC"
+
+    @cached_property
+    def _turn(self) -> tuple[int, int]:
+        period = words.seconds_in(self.period)
+        return self.slot * period // self.of, period
+
+
+class Slots(Struct, frozen=True):
+    """A period in `n` even parts. Not a rule itself: `Slots(24).at(10)` is the rule of one member."""
+
+    n: int
+    period: Length = "1d"
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "period", words.length(self.period))
+        _check_parts("n", self.n, self.period)
+
+    def at(self, slot: int) -> Slot:
+        return Slot(slot, self.n, self.period)
+
+
+def _check_parts(field: str, parts: object, period: Length) -> None:
+    most = min(100_000, words.seconds_in(period))  # not two in one second
+    if type(parts) is not int or not 1 <= parts <= most:
+        raise ValueError(f"{field}: must be between 1 and {most:,} in {period}, got {quoted(parts)}")
+
+
+Rule: TypeAlias = Cron | Every | Daily | Weekly | Monthly | Yearly | Slot
+
+
+def occurrences(rule: Rule, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """All of them after `after`, oldest first."""
+    found = rule.next(after, zone)
+    while found is not None:
+        yield found
+        found = rule.next(found, zone)
+
+
+def preview(rule: Rule, after: datetime, zone: ZoneInfo, n: int) -> list[datetime]:
+    """The next n."""
+    return list(islice(occurrences(rule, after, zone), n))
+
+
+def between(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo, most: int) -> list[datetime]:
+    """The occurrences after `after` up to and including `until`, at most `most` of them, oldest first."""
+    found = []
+    for one in islice(occurrences(rule, after, zone), most):
+        if one > until:
+            break
+        found.append(one)
+    return found
+
+
+def latest(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo) -> datetime | None:
+    """The newest occurrence after `after` up to and including `until`.
+
+    Looks back from `until` in doubling steps for any occurrence, then halves the time between it and `until`: a missed
+    year of minutes is not walked.
+    """
+    # In UTC, because arithmetic within one zone is arithmetic on its wall.
+    after, until = within(after).astimezone(UTC), within(until, "until").astimezone(UTC)
+
+    def first_in(start: datetime) -> datetime | None:
+        one = rule.next(start, zone)
+        return one if one is not None and one <= until else None
+
+    found, step = None, timedelta(minutes=1)
+    while found is None:
+        start = until - step if until - after > step else after
+        found = first_in(start)
+        if found is None and start is after:
+            return None
+        step *= 2
+    high = until
+    while (later := first_in(found)) is not None:
+        middle = later + (high - later) / 2
+        further = first_in(middle)
+        found, high = (further, high) if further is not None else (later, middle)
+    return found
+
+
+def parse(text: str) -> Rule:
+    """The rule that a line of text says: what `str(rule)` gave, or a bare cron.
+
+    >>> parse("weekly fri,mon 8:00") == Weekly("mon,fri", "08:00")
+    True
+    """
+    if not isinstance(text, str) or not 0 < len(text) <= 1000:
+        raise ValueError(f"rule: must be text of at most 1,000 characters, got {quoted(text)}")
+    return _parsed(text)
+
+
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    **{rule.word: tuple(rule.options) for rule in (Cron, Daily, Weekly, Monthly, Yearly)},
+    "every": ("anchor",),
+    "slot": ("period",),
+}
+_EXAMPLES = {
+    "cron": "cron 30 2 * * *",
+    "daily": "daily 09:00,17:30",
+    "weekly": "weekly mon,fri 08:00",
+    "monthly": "monthly 31 09:00",
+    "yearly": "yearly 02-29 09:00",
+    "every": "every 15m",
+    "slot": "slot 10/24",
+}
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> Rule:
+    said, options = text.split(), dict[str, Any]()
+    while said and "=" in said[-1]:
+        name, _, value = said.pop().partition("=")
+        if name in options:
+            raise ValueError(f"rule: must have each option once, got {quoted(text)}")
+        options[name] = value
+    head = said[0].lower() if said else ""
+    if head in _OPTIONS:
+        said = said[1:]
+    elif len(said) == 5 or head in words.ALIASES:
+        head = "cron"
+    else:
+        raise ValueError(f"rule: must begin with {listed(_OPTIONS, 'or')}, or be a cron, got {quoted(text)}")
+    for name in options:
+        if name not in _OPTIONS[head]:
+            raise ValueError(f"rule: {head} has no option but {listed(_OPTIONS[head])}, got {quoted(name)}")
+    match head, said:
+        case "cron", [_, *_]:
+            return Cron(" ".join(said), **options)
+        case "daily", [at]:
+            return Daily(at, **options)
+        case "weekly", [days, at]:
+            return Weekly(days, at, **options)
+        case "monthly", [day, at]:
+            return Monthly(words.whole("day", day), at, **options)
+        case "yearly", [on, at]:
+            return Yearly(on, at, **options)
+        case "every", [period]:
+            return Every(period, **{name: words.moment(name, value) for name, value in options.items()})
+        case "slot", [part]:
+            slot, _, of = part.partition("/")
+            return Slot(words.whole("slot", slot), words.whole("of", of), **options)
+    raise ValueError(f"rule: must be like '{_EXAMPLES[head]}', got {quoted(text)}")

@@ -1,0 +1,54 @@
+"""How settings are declared: a section is a dataclass whose fields say their default, meaning, alias and bounds."""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field, fields
+from typing import Any, ClassVar
+from urllib.parse import urlsplit, urlunsplit
+
+from duly.core.errors import ConfigError
+
+
+def setting(default: Any, doc: str, alias: str | None = None, secret: bool = False, least: float | None = None) -> Any:
+    """A field of a `Section`.
+
+    The type of the default is the type of the value. `alias` is another name in the environment. A secret is masked
+    wherever settings are shown. `least` is the smallest value that a number may have.
+    """
+    return field(default=default, metadata={"doc": doc, "alias": alias, "secret": secret, "least": least})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """Settings that belong together: those of the core, or those of one app. Each field is made with `setting`."""
+
+    PREFIX: ClassVar[str] = ""  # what the names of its settings begin with, such as sms_
+
+    def __post_init__(self) -> None:
+        for name, each in self.known().items():
+            least = each.metadata["least"]
+            if least is not None and not getattr(self, each.name) >= least:
+                raise ConfigError(f"{name}: must be at least {least}, got {getattr(self, each.name)}")
+
+    @classmethod
+    def known(cls) -> dict[str, Field[Any]]:
+        """Its fields by the names that people write."""
+        return {f"{cls.PREFIX}{each.name}": each for each in fields(cls)}
+
+    def shown(self) -> dict[str, Any]:
+        """All values with secrets masked, for people and logs."""
+        return {name: _masked(each, getattr(self, each.name)) for name, each in self.known().items()}
+
+
+def _masked(each: Field[Any], value: Any) -> Any:
+    if not each.metadata["secret"] or not value:
+        return value
+    return without_password(value) if "://" in value else "***"
+
+
+def without_password(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))

@@ -1,0 +1,109 @@
+"""The settings of the core, each explained where it is declared. `duly.config` finds the values that are in force."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from duly.core.errors import ConfigError
+from duly.core.section import Section, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Section):
+    """The settings of the core."""
+
+    database_url: str = setting(
+        "sqlite:///duly.db", "Where due work is kept: sqlite:///file.db or postgresql://user@host/name.", secret=True
+    )
+    apps: str = setting(
+        "",
+        "The apps that `duly up` and `duly serve` run when they are given no app of yours, by commas; "
+        "empty: all that are installed, but for those that need something which nobody has named.",
+    )
+    concurrency: int = setting(
+        10,
+        "Items of each kind (async, thread) that a worker runs at once; one of several queues leaves a quarter free.",
+        "SCHEDULER_BATCH_SIZE",
+        least=1,
+    )
+    cpu_slots: int = setting(
+        os.cpu_count() or 1, "Processes that a worker keeps for cpu=True tasks; default: one per core.", least=1
+    )
+    claim_most: int = setting(1_000, "The largest number of items taken in one claim.", least=1)
+    poll_seconds: float = setting(
+        60.0,
+        "The longest sleep of an idle claimer. It wakes at due times and for new work anyway; this is the safety net.",
+        "SCHEDULER_POLL_INTERVAL_SECONDS",
+        least=0.01,
+    )
+    sweep_seconds: float = setting(
+        5.0,
+        "How often each worker looks for due work that nobody announced and for dead leases; "
+        "for those at least every 0.4 leases.",
+        least=0.05,
+    )
+    lease_seconds: float = setting(
+        20.0, "How long a claim holds without a heartbeat; the same for all workers of a database.", least=0.5
+    )
+    beat_seconds: float = setting(5.0, "How often leases are prolonged.", least=0.05)
+    deadline_seconds: float = setting(
+        1_800.0, "Hard deadline of a try, for tasks that set none: a handler that hangs is stopped then.", least=0.01
+    )
+    drain_seconds: float = setting(
+        30.0, "How long a stopping worker waits for running handlers before it gives their attempts back.", least=0
+    )
+    crash_limit: int = setting(3, "Crashes after which an item goes to review.", least=1)
+    retry_tries: int = setting(3, "Tries in all, for tasks that set no retry policy.", "RETRY_MAX_ATTEMPTS", least=1)
+    retry_base_seconds: float = setting(
+        60.0, "First delay of the doubling backoff, for tasks that set no retry policy.", "RETRY_BASE_DELAY_SECONDS",
+        least=0,
+    )  # fmt: skip
+    late_seconds: float = setting(3_600.0, "Lateness from which a start is logged as a recovery.", least=0)
+    alert_late_seconds: float = setting(300.0, "How late a due item is before it counts for an alert.", least=1)
+    alert_late_items: int = setting(10, "An alert is raised when more items than this are late.", least=0)
+    alert_oldest_seconds: float = setting(
+        3_600.0, "An alert is raised when the oldest due item is older than this; 0: never.", least=0
+    )
+    alert_silence_seconds: float = setting(
+        300.0, "An alert is raised when no worker has given a sign of life for longer than this.", least=60
+    )
+    alert_webhook_url: str = setting("", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL")
+    keep_seconds: float = setting(
+        7 * 86_400.0, "How long done and cancelled items are kept; 0 keeps them for ever. Review is never pruned.",
+        least=0,
+    )  # fmt: skip
+    audit_keep_seconds: float = setting(
+        365 * 86_400.0, "How long lines of the audit log are kept; 0 keeps them for ever.", least=0
+    )
+    max_args_bytes: int = setting(
+        1_048_576, "The largest arguments of one item, as JSON text; also at most 100 levels deep.", least=2
+    )
+    max_result_bytes: int = setting(
+        1_048_576, "The largest result of one item, as JSON text; also at most 100 levels deep.", least=2
+    )
+    pool_size: int = setting(10, "PostgreSQL connections that one process keeps for its puts and reads.", least=1)
+    store_timeout_seconds: float = setting(
+        30.0, "How long a call waits for a busy or absent database, and a statement for its answer.", least=0.1
+    )
+    listen: bool = setting(
+        True,
+        "Use LISTEN on PostgreSQL to wake at once; behind a transaction pooler turn it off, and sweeps find new work.",
+    )
+    masked: str = setting(
+        "password,secret,token,authorization,api_key,apikey",
+        "Parts of names, comma-separated: values of arguments and results under such names are masked in lists.",
+    )
+    http_host: str = setting("127.0.0.1", "Address of the service, or of a worker's /metrics, /healthz and /readyz.")
+    http_port: int = setting(8086, "Its port; 0 turns it off.", least=0)
+    log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.")
+    log_format: str = setting("auto", "json, text, or auto: text on a terminal, JSON elsewhere.")
+
+    def __post_init__(self) -> None:
+        if self.beat_seconds * 2 > self.lease_seconds:
+            raise ConfigError("beat_seconds: must be at most half of lease_seconds, or leases end between heartbeats")
+        if self.log_level.upper() not in ("DEBUG", "INFO", "WARNING", "ERROR"):
+            raise ConfigError(f"log_level: {self.log_level!r} is none of DEBUG, INFO, WARNING, ERROR")
+        if self.log_format not in ("json", "text", "auto"):
+            raise ConfigError(f"log_format: {self.log_format!r} is none of json, text, auto")
+        super().__post_init__()

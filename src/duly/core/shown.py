@@ -1,0 +1,226 @@
+"""Rows as people and programs see them: what pages, stories and lists are made of.
+
+Each struct is the only list of its fields: the store's SQL is filled in from it, rows become it by the same order, and
+its types say how a value is read (see `duly.store.records`). Fields of type `Any`, `dict` and `list` are kept as JSON.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from duly.core.model import Lane, State, Tried
+
+Role = Literal["user", "admin"]
+Scope = Literal["read", "write", "admin"]
+Action = Literal["cancel", "retry", "discard"]
+
+
+class Row(Struct, frozen=True):
+    """An item as people see it."""
+
+    id: int
+    task: str
+    queue: str
+    lane: Lane
+    rank: int
+    state: State
+    outcome: str | None
+    planned_at: datetime
+    due_at: datetime
+    key: str | None
+    execution_key: str
+    args: Any
+    result: Any
+    progress: Any
+    attempt: int
+    max_attempts: int | None
+    failures: int
+    crashes: int
+    losses: int
+    fence: int
+    claimed_by: str | None
+    started_at: datetime | None
+    finished_at: datetime | None
+    last_error: str | None
+    error_class: str | None
+    created_at: datetime
+
+    @property
+    def attempt_key(self) -> str:
+        return f"{self.id}-{self.attempt}-{self.fence:08x}"
+
+
+class Story(Struct, frozen=True):
+    """All there is to tell about one item."""
+
+    item: Row
+    lease_until: datetime | None
+    tries: list[Tried]
+
+
+class Signs(Struct, frozen=True):
+    """Whether all is well, in a few numbers."""
+
+    seen_at: datetime | None  # the last sign of life of any worker
+    alerts: list[str]
+    broken: int  # schedules
+
+
+class LateItem(Struct, frozen=True):
+    id: int
+    task: str
+    queue: str
+    planned_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    state: State
+    lateness_seconds: float
+
+
+class StuckItem(Struct, frozen=True):
+    id: int
+    task: str
+    queue: str
+    lane: Lane
+    state: State
+    planned_at: datetime
+    due_at: datetime
+    attempts: int
+    last_error: str | None
+    age_seconds: float
+
+
+class Alert(Struct, frozen=True):
+    name: str
+    since: datetime
+    message: str
+    details: Any
+    told_at: datetime | None
+
+
+class LimitUse(Struct, frozen=True):
+    """What a limit has counted lately, and what a person set in place of the code's values."""
+
+    name: str
+    most: int | None
+    per_seconds: float | None
+    granted: int
+    last: datetime | None
+
+
+class WorkerLife(Struct, frozen=True):
+    name: str
+    tasks: list[str]
+    started_at: datetime
+    seen_at: datetime
+
+
+class OwnedRow(Row, frozen=True):
+    """An item with whose it is, and with which others it failed."""
+
+    owner: str | None = None
+    error_group: str | None = None
+    schedule_id: int | None = None
+
+
+class Group(Struct, frozen=True):
+    """Failures in review that look alike."""
+
+    id: str
+    task: str
+    error_class: str | None
+    items: int
+    first_at: datetime | None
+    last_at: datetime | None
+    sample: int
+
+
+class ReviewNote(Struct, frozen=True):
+    id: int
+    author: str
+    text: str
+    at: datetime
+
+
+class Depth(Struct, frozen=True):
+    queue: str
+    lane: Lane
+    state: State
+    items: int
+    due: int
+    oldest: datetime | None
+    paused: bool
+
+
+class MeterRow(Struct, frozen=True):
+    """A meter as it is kept: what a person set in place of the code's values, and the times of what was granted."""
+
+    name: str
+    most: int | None
+    per: float | None
+    hits: list[datetime]
+
+
+class Occurrence(Struct, frozen=True):
+    """An item that a schedule made."""
+
+    id: int
+    state: State
+    outcome: str | None
+    planned_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    attempt: int
+    last_error: str | None
+
+
+class AuditLine(Struct, frozen=True):
+    """A line of the audit log, as people see it."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    details: bytes  # JSON
+
+
+class User(Struct, frozen=True):
+    id: str
+    role: Role
+    created_at: datetime
+    disabled_at: datetime | None
+    has_password: bool
+
+
+class KeyInfo(Struct, frozen=True):
+    """An API key, without its secret."""
+
+    id: str
+    user_id: str
+    name: str
+    scopes: list[Scope]
+    created_at: datetime
+    expires_at: datetime | None
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class Act(Struct, frozen=True):
+    id: int
+    owner: str | None
+    author: str
+    action: Action
+    filter: dict[str, Any]
+    options: dict[str, Any]
+    state: Literal["running", "done", "cancelled"]
+    total: int
+    seen: int
+    changed: int
+    place: int
+    until: int
+    created_at: datetime
+    finished_at: datetime | None

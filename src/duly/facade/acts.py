@@ -1,0 +1,26 @@
+"""The task that carries out acts on many rows, which every worker has beside the app's own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from duly.core.decide import Rules
+from duly.core.policy.retry import Backoff
+from duly.tasks.attempt import Attempt
+from duly.tasks.task import Inlet, Task
+from duly.verbs import LOCAL, Verbs
+from duly.verbs.acts import TASK, portions
+
+
+def acts_task(inlet: Inlet, verbs: Verbs) -> Task[..., Any]:
+    def carry_out(act_id: int, attempt: Attempt) -> dict[str, int]:
+        for act in portions(verbs.ground, act_id):
+            attempt.progress(act.seen, act.total)
+        done = verbs.acts.get(LOCAL, act_id)
+        return {"seen": done.seen, "changed": done.changed}
+
+    rules = Rules(retry=Backoff(base=10, tries=100), is_trusted=True)
+    return Task(
+        inlet, carry_out, name=TASK, queue=TASK, rules=rules, deadline=6 * 3600.0, cpu=False, batch=None, rank=0,
+        label=None,
+    )  # fmt: skip

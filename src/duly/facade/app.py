@@ -1,0 +1,324 @@
+"""Duly: register tasks, put work, look after it, run it. A facade: everything it does is done elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+
+from prometheus_client import CollectorRegistry
+
+from duly.config import check_names, load, section
+from duly.core.clock import Clock, DatabaseClock
+from duly.core.decide import UNKNOWN
+from duly.core.errors import ConfigError, InputError, UnknownTask
+from duly.core.forks import renew_in_children
+from duly.core.model import NewItem, Placed
+from duly.core.section import Section
+from duly.core.settings import Settings
+from duly.core.shown import OwnedRow
+from duly.engine.equipment import Companion, Equipment
+from duly.facade.acts import acts_task
+from duly.facade.policies import Policies, make_task
+from duly.facade.schedules import Schedules
+from duly.facade.spec import find_spec
+from duly.store import Store, open_store
+from duly.store.borrow import aput_borrowed, put_borrowed
+from duly.store.migrate import check, migrate
+from duly.tasks.task import Inlet, Task
+from duly.telemetry.telemetry import Telemetry
+from duly.verbs import LOCAL, Ground, Verbs
+from duly.verbs.acts import TASK
+from duly.verbs.masks import Masks
+from duly.verbs.read import Read
+
+if TYPE_CHECKING:
+    from duly.engine.worker import Worker
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S", bound=Section)
+
+# The program of a worker's child processes.
+CHILD = "duly.facade.child"
+
+
+class Duly:
+    """An app: its tasks and the database they are due in.
+
+    `database_url` and any setting may be given here; what is not given comes from the environment or duly.toml.
+    """
+
+    def __init__(
+        self, database_url: str | None = None, *, clock: Clock | None = None, store: Store | None = None, **given: Any
+    ) -> None:
+        check_names(given, "Duly")
+        self.settings: Settings = load(database_url=database_url, **given)
+        self._given = given
+        self.tasks: dict[str, Task[..., Any]] = {}
+        self.spec: str | None = None
+        self._store = store
+        self._bare: Store | None = None  # a store that nobody has used yet but to ask for the time
+        self._clock = clock
+        self.renew()
+        renew_in_children(self)
+        self.telemetry = Telemetry(
+            self.tasks,
+            self.settings,
+            signs=lambda: (self.read.signs(), self.clock.now()),
+            depths=lambda: self.read.depths(),
+        )
+        self.verbs = Verbs(self._make_ground())
+        self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
+        self._inlet = self._make_inlet()
+        self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
+        self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
+        self.companions: list[Companion] = []  # what runs beside this app's workers
+        # Tasks of our own, which every worker runs beside the app's.
+        self.system: dict[str, Task[..., Any]] = {}
+        self.system[TASK] = acts_task(self._inlet, self.verbs)
+
+    def renew(self) -> None:
+        """Nobody is opening the store: also not in a process that was forked while someone was."""
+        self._opening = threading.Lock()
+
+    def _make_inlet(self) -> Inlet:
+        return Inlet(
+            open_clock=lambda: self.clock,
+            place=self.place,
+            aplace=self.aplace,
+            load=lambda items: self.store.load(items),
+            declare=self.schedules.declare,
+            traceparent=self.telemetry.traceparent,
+            max_args_bytes=self.settings.max_args_bytes,
+        )
+
+    def _make_ground(self) -> Ground:
+        return Ground(
+            open_store=lambda: self.store,
+            open_clock=lambda: self.clock,
+            observed=lambda: self.telemetry.observe(self.store),
+            task_named=self.task_named,
+            rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
+            is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
+            forget_depths=self.telemetry.depths.forget,
+            masks=Masks(self.settings.masked),
+        )
+
+    @property
+    def registry(self) -> CollectorRegistry:
+        """Where the metrics of this app are collected: its own, and those of the plug-ins that are installed on it."""
+        return self.telemetry.registry
+
+    def section(self, kind: type[S]) -> S:
+        """The settings of an app that is installed on this one, as they are in force here."""
+        return section(kind, self._given)
+
+    # -- tasks
+
+    @overload
+    def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, /, **policies: Unpack[Policies]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    def task(self, handler: Callable[..., Any] | None = None, /, **policies: Unpack[Policies]) -> Any:
+        """Register a handler, bare or with policies.
+
+        name: default the function's. queue: default the name. retry: when to try again. deadline: seconds after which
+        a try is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once.
+        rank: lower runs first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is
+        deactivated. limits: how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed
+        work is made up. label: the noun that logs use. check: called with the arguments when they are put; raises
+        InputError. trusted: known not to take its process down, so a try whose worker vanished is simply given back.
+        internal: nobody may put it through the service.
+        """
+        if handler is not None:
+            return self._register(handler, policies)
+        return lambda handler: self._register(handler, policies)
+
+    def _register(self, handler: Callable[P, R], policies: Policies) -> Task[P, R]:
+        task = make_task(self._inlet, self.settings, handler, policies)
+        if task.name in self.tasks:
+            raise InputError("name", f"a task called {task.name!r} is registered already")
+        self.tasks[task.name] = task
+        return task
+
+    @property
+    def all_tasks(self) -> dict[str, Task[..., Any]]:
+        return {**self.system, **self.tasks}
+
+    def task_named(self, name: str) -> Task[..., Any]:
+        try:
+            return self.tasks[name] if name in self.tasks else self.system[name]
+        except KeyError:
+            known = ", ".join(sorted(self.tasks)) or "none"
+            raise UnknownTask("task", f"there is no task {name!r} here; known: {known}") from None
+
+    # -- in
+
+    def put(self, task: str, **args: Any) -> Placed:
+        """Put by the task's name."""
+        return self.task_named(task).put(**args)
+
+    def place(self, new: NewItem, connection: Any = None) -> Placed:
+        if connection is not None:
+            return put_borrowed(connection, new)
+        return self.store.put([new])[0]
+
+    async def aplace(self, new: NewItem, connection: Any = None) -> Placed:
+        if connection is not None:
+            return await aput_borrowed(connection, new)
+        return (await asyncio.to_thread(self.store.put, [new]))[0]
+
+    # -- care
+
+    def cancel(self, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
+        """Cancel waiting and running items; a running handler is stopped within a second. Returns the ids."""
+        return self.verbs.items.cancel(LOCAL, *ids, reason=reason, connection=connection)
+
+    def retry(
+        self,
+        *ids: int,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        connection: Any = None,
+    ) -> list[int]:
+        """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
+        return self.verbs.items.retry(LOCAL, *ids, at=at, delay=delay, connection=connection)
+
+    def discard(self, *ids: int, connection: Any = None) -> list[int]:
+        """Take failed items out of review for good."""
+        return self.verbs.items.discard(LOCAL, *ids, connection=connection)
+
+    def edit(
+        self,
+        item_id: int,
+        *,
+        args: Mapping[str, Any] | None = None,
+        at: datetime | str | None = None,
+        queue: str | None = None,
+        rank: int | None = None,
+        tries: int | None = None,
+        connection: Any = None,
+    ) -> OwnedRow:
+        """Change an item that waits or is in review: its arguments as a whole, time, queue, rank or tries."""
+        return self.verbs.items.edit(
+            LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=connection
+        )
+
+    def hindrance(self) -> str | None:
+        """What keeps companions of a worker in this process from their work."""
+        return next((trouble for each in self.companions if (trouble := each.ailing())), None)
+
+    def pause(self, queue: str, connection: Any = None) -> str | None:
+        """Start nothing more of this queue until it is resumed; what runs goes on.
+
+        Returns a note when nothing has this name yet: it is paused all the same, for what comes.
+        """
+        return self.verbs.queues.pause(LOCAL, queue, connection)
+
+    def resume(self, queue: str, connection: Any = None) -> None:
+        """Open a paused queue again."""
+        self.verbs.queues.resume(LOCAL, queue, connection)
+
+    # -- the rooms behind
+
+    def migrate(self, tell: Callable[[str], None] = lambda _: None) -> list[str]:
+        """Bring the database up to date; returns the names of what was applied."""
+        with self._opening:
+            store = self._store or self._open_store()
+            applied = migrate(store, tell=tell)
+            self._store, self._bare = store, None
+        return applied
+
+    def check(self) -> None:
+        """Raise when the database does not answer or is not migrated."""
+        check(self.store)
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            with self._opening:
+                if self._store is None:
+                    store = self._open_store()
+                    if store.url.startswith("sqlite"):
+                        migrate(store)  # an embedded database has nobody else to do it
+                    self._store, self._bare = store, None
+        return self._store
+
+    def _open_store(self) -> Store:
+        settings = self.settings
+        self._bare = self._bare or open_store(
+            settings.database_url,
+            timeout=settings.store_timeout_seconds,
+            pool_size=settings.pool_size,
+            listen=settings.listen,
+        )
+        return self._bare
+
+    @property
+    def clock(self) -> Clock:
+        if self._clock is None:
+            self._clock = DatabaseClock(self._database_time)
+        return self._clock
+
+    def _database_time(self) -> datetime:
+        """The database's clock. Nothing is migrated for it: whoever asks may hold SQLite's write lock."""
+        store = self._store
+        if store is None:
+            with self._opening:
+                store = self._store or self._open_store()
+        return store.now()
+
+    @property
+    def read(self) -> Read:
+        return Read(self.store, self.clock)
+
+    def set_limit(self, name: str, limit: str | None) -> None:
+        """Change a limit while everything runs: `2/1m`, `4`, or None for what the code says."""
+        self.verbs.limits.set(LOCAL, name, limit)
+
+    def observed(self, store: Store) -> Store:
+        return self.telemetry.observe(store)
+
+    # -- out
+
+    def run(self, tasks: Iterable[str] | None = None) -> None:
+        """Work until told to stop (SIGTERM, Ctrl-C)."""
+        self.worker(tasks).run()
+
+    def worker(self, tasks: Iterable[str] | None = None) -> Worker:
+        """A worker for these tasks, default all: not started yet."""
+        from duly.engine.worker import Worker
+
+        self.spec = self.spec or find_spec(self)
+        asked = {name: self.task_named(name) for name in tasks} if tasks is not None else dict(self.tasks)
+        if not asked:
+            raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
+        chosen = {**self.system, **asked}
+        return Worker(
+            Equipment(
+                settings=self.settings,
+                clock=self.clock,
+                store=self.store,
+                observer=self.telemetry,
+                tasks=chosen,
+                system=self.system,
+                known=self.all_tasks,
+                companions=[each for each in self.companions if each.task.name in chosen],
+                reconcile=self.schedules.reconcile,
+                child_command=None if self.spec is None else [sys.executable, "-m", CHILD, self.spec],
+            )
+        )
+
+    def close(self) -> None:
+        for store in (self._store, self._bare):
+            if store is not None:
+                store.close()
+        self._store = self._bare = None
+        if isinstance(self._clock, DatabaseClock):
+            self._clock = None

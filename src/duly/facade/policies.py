@@ -1,0 +1,98 @@
+"""The policies that a task is registered with: checked, and with the settings' values where nothing is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, ParamSpec, TypedDict, TypeVar
+
+from duly.core.decide import Rules
+from duly.core.errors import InputError
+from duly.core.policy.limits import Limit, parse_limit
+from duly.core.policy.retry import Backoff, Retry
+from duly.core.settings import Settings
+from duly.tasks.checks import checked_name
+from duly.tasks.task import Inlet, Task
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Policies(TypedDict, total=False):
+    """What may be said of a task; `Duly.task` explains each."""
+
+    name: str | None
+    queue: str | None
+    retry: Retry | None
+    deadline: float | timedelta | None
+    cpu: bool
+    batch: int | None
+    rank: int
+    crash_limit: int | None
+    breaker: int | None
+    limits: Sequence[Limit] | Limit
+    backlog: str | None
+    label: str | None
+    check: Callable[[dict[str, Any]], None] | None
+    trusted: bool
+    internal: bool
+
+
+def make_task(inlet: Inlet, settings: Settings, handler: Callable[P, R], policies: Policies) -> Task[P, R]:
+    """A task of this handler, which puts through this inlet."""
+    if strange := sorted(policies.keys() - Policies.__annotations__.keys()):
+        raise TypeError(f"task() got an unexpected keyword argument {strange[0]!r}")
+    name = checked_name("name", policies.get("name") or handler.__name__)
+    retry, limits, backlog = policies.get("retry"), policies.get("limits", ()), policies.get("backlog")
+    if retry is not None and not isinstance(retry, Retry):
+        raise InputError("retry", f"must be a policy such as Backoff(), got {retry!r}")
+    return Task(
+        inlet,
+        handler,
+        name=name,
+        queue=policies.get("queue") or name,
+        rules=Rules(
+            retry=retry or Backoff(base=settings.retry_base_seconds, tries=settings.retry_tries),
+            crash_limit=policies.get("crash_limit") or settings.crash_limit,
+            breaker=_checked_breaker(policies.get("breaker")),
+            is_trusted=policies.get("trusted", False),
+        ),
+        deadline=_checked_deadline(policies.get("deadline")) or settings.deadline_seconds,
+        cpu=policies.get("cpu", False),
+        batch=_checked_batch(policies.get("batch")),
+        rank=policies.get("rank", 0),
+        label=policies.get("label"),
+        limits=(limits,) if isinstance(limits, Limit) else limits,
+        backlog=None if backlog is None else _pace(backlog),
+        check=policies.get("check"),
+        internal=policies.get("internal", False),
+    )
+
+
+def _checked_batch(batch: Any) -> int | None:
+    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= 10_000):
+        raise InputError("batch", f"must be a whole number from 1 to 10,000, got {batch!r}")
+    return batch
+
+
+def _checked_deadline(deadline: Any) -> float | None:
+    seconds: float | None = deadline.total_seconds() if isinstance(deadline, timedelta) else deadline
+    if seconds is not None and not seconds > 0:
+        raise InputError("deadline", f"must be a positive number of seconds, got {deadline!r}")
+    return seconds
+
+
+def _checked_breaker(breaker: Any) -> int | None:
+    if breaker is not None and (isinstance(breaker, bool) or not isinstance(breaker, int) or breaker < 1):
+        raise InputError("breaker", f"must be a whole number of failures, at least 1, got {breaker!r}")
+    return breaker
+
+
+def _pace(text: str) -> Limit:
+    try:
+        most, per = parse_limit(text)
+    except ValueError as error:
+        raise InputError("backlog", str(error)) from None
+    if per is None:
+        raise InputError("backlog", f"must be like 100/s, got {text!r}")
+    return Limit("backlog", most, per=per)

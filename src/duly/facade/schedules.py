@@ -1,0 +1,93 @@
+"""`app.schedules`: schedules as the code has them; those that it declares are written when the app starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import wraps
+from hashlib import sha256
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from duly.core.errors import InputError, ItemNotFound
+from duly.core.policy.recur import Rule, Slots
+from duly.tasks.checks import checked_key
+from duly.tasks.task import Declaration, Task
+from duly.verbs import LOCAL, Verbs, local, schedules
+from duly.verbs.schedules import OPTIONS
+from duly.verbs.timetable import Timetable
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CODE = local("code")
+
+
+def _by_code(
+    verb: Callable[Concatenate[schedules.Schedules, Any, P], R],
+) -> Callable[Concatenate[Schedules, P], R]:
+    """The same verb, done by the code of this process."""
+
+    @wraps(verb)
+    def act(self: Schedules, /, *args: P.args, **options: P.kwargs) -> R:
+        return verb(self._verbs, LOCAL, *args, **options)
+
+    return act
+
+
+class Schedules(Timetable):
+    def __init__(self, verbs: Verbs, is_task: Callable[[str], bool]) -> None:
+        super().__init__(verbs.ground, verbs.audit)
+        self._verbs = verbs.schedules
+        self._is_task = is_task
+        self._declared: dict[tuple[str, str], Declaration] = {}
+        self._is_reconciled = False
+
+    create = _by_code(schedules.Schedules.create)
+    change = _by_code(schedules.Schedules.change)
+    pause = _by_code(schedules.Schedules.pause)
+    resume = _by_code(schedules.Schedules.resume)
+    reactivate = _by_code(schedules.Schedules.reactivate)
+    run_now = _by_code(schedules.Schedules.run_now)
+    remove = _by_code(schedules.Schedules.remove)
+    move = _by_code(schedules.Schedules.move)
+
+    def create_many(
+        self, task: str | Task[..., Any], rule: Any, rows: Iterable[Mapping[str, Any]], connection: Any = None
+    ) -> int:
+        """Any number at once, each row with its key, arguments and options (also a rule of its own).
+
+        Keys that exist are left as they are; returns how many are new.
+        """
+        return self._verbs.create_many(task, rule, rows, connection=connection)
+
+    def declare(self, task: Task[..., Any], rule: Rule | Slots | str, key: str | None, options: Any) -> Declaration:
+        """Remember it until the app starts; at once when it has."""
+        if key is None:
+            # One task may have several: by rule and arguments, so that each keeps its history while it stays the same.
+            options = dict(options)
+            args = {name: value for name, value in options.items() if name not in OPTIONS}
+            said = {name: options[name] for name in OPTIONS if options.get(name) is not None}
+            key = " ".join(f"declared {rule} {said or ''} {args or ''}".split())
+            key = key if len(key) <= 200 else f"{key[:160]} {sha256(key.encode()).hexdigest()[:32]}"
+            declaration = Declaration(self._verbs.new(task, rule, checked_key(key), options, is_declared=True))
+            if (task.name, key) in self._declared:
+                raise InputError("rule", f"{task.name} has this schedule already: give one of them a key")
+        else:
+            declaration = Declaration(self._verbs.new(task, rule, checked_key(key), options))
+        self._declared[task.name, declaration.new.key] = declaration
+        if self._is_reconciled:
+            self._write(declaration)
+        return declaration
+
+    def reconcile(self) -> None:
+        """Make the rows what the code says. Those that it declared once and no longer does are removed."""
+        for declaration in list(self._declared.values()):
+            self._write(declaration)
+        self._is_reconciled = True
+        for schedule_id, task, key in self.declared():
+            if self._is_task(task) and (task, key) not in self._declared:
+                with suppress(ItemNotFound):  # another worker starts at the same time
+                    self._verbs.remove(CODE, schedule_id)
+
+    def _write(self, declaration: Declaration) -> None:
+        self._verbs.write(CODE if declaration.new.is_declared else LOCAL, declaration.new)

@@ -1,0 +1,21 @@
+"""Pure values that say when and how much: when to try again, when to repeat, and how many at most."""
+
+from duly.core.policy.limits import Limit
+from duly.core.policy.recur import Cron, Daily, Every, Monthly, Slots, Weekly, Yearly
+from duly.core.policy.retry import NEVER, Backoff, ByError, Retry, Windows
+
+__all__ = [
+    "NEVER",
+    "Backoff",
+    "ByError",
+    "Cron",
+    "Daily",
+    "Every",
+    "Limit",
+    "Monthly",
+    "Retry",
+    "Slots",
+    "Weekly",
+    "Windows",
+    "Yearly",
+]

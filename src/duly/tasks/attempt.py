@@ -1,0 +1,119 @@
+"""What a handler may ask for: `attempt: Attempt`, the try that is under way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from duly.core.codec import encode
+from duly.core.errors import DulyError, InputError
+from duly.core.model import Item, cut
+
+NOTE_LIMIT = 500
+BIG = 2**63 - 1
+
+
+class Attempt:
+    """One try of one item. `key` is the execution key: the same for every try, so the other side can deduplicate."""
+
+    __slots__ = ("_open", "_opened", "_report", "item", "tries")
+
+    def __init__(
+        self,
+        item: Item,
+        tries: int,
+        report: Callable[[Item, bytes], None],
+        open_transaction: Callable[[], AbstractContextManager[Any]] | None,
+    ) -> None:
+        self.item = item
+        self.tries = tries
+        self._report = report
+        self._open = open_transaction
+        self._opened: tuple[ExitStack, Any] | None = None
+
+    @property
+    def id(self) -> int:
+        return self.item.id
+
+    @property
+    def key(self) -> str:
+        """The execution key, for `Idempotency-Key`."""
+        return self.item.execution_key
+
+    @property
+    def attempt_key(self) -> str:
+        """`{item}-{attempt}-{suffix}`: another for every try, for audit trails."""
+        return self.item.attempt_key
+
+    @property
+    def number(self) -> int:
+        """1 for the first try; for `Duly-Attempt`."""
+        return self.item.attempt
+
+    @property
+    def due_at(self) -> datetime:
+        """When this try was due."""
+        return self.item.due_at.astimezone(UTC)
+
+    @property
+    def planned_at(self) -> datetime:
+        """When the item was first due: the same for every try."""
+        return self.item.planned_at.astimezone(UTC)
+
+    @property
+    def schedule_id(self) -> int | None:
+        """The schedule that made this item, if one did."""
+        return self.item.schedule_id
+
+    @property
+    def fingerprint(self) -> str | None:
+        """What its schedule last saw, for handlers that return a `Fingerprint`."""
+        return self.item.fingerprint
+
+    @property
+    def revivals(self) -> int:
+        """How often a person had this item tried again after it had ended."""
+        return self.item.revivals
+
+    @property
+    def lateness(self) -> timedelta:
+        """How long after `due_at` it was started."""
+        started_at = self.item.started_at or self.item.due_at
+        return max(started_at - self.item.due_at, timedelta())
+
+    def progress(self, done: float, total: float | None = None, note: str = "") -> None:
+        """Show how far this try is; cheap to call often, written about once a second."""
+        for name, value in (("done", done), ("total", total)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float)):
+                raise InputError(name, f"must be a number, got {value!r:.80}")
+        said = {"done": _bounded(done), "total": _bounded(total), "note": cut(str(note), NOTE_LIMIT)}
+        self._report(self.item, encode(said))
+
+    @property
+    def connection(self) -> Any:
+        """A driver connection in the transaction that will settle this item.
+
+        What the handler writes on it and the item's success commit together, or not at all: exactly once. Plain and
+        cpu handlers only; keep it short on SQLite, where everybody else waits.
+        """
+        if self._open is None:
+            raise DulyError(
+                "attempt.connection: only plain (def) and cpu handlers have one; an async handler would hold a "
+                "transaction across awaits"
+            )
+        if self._opened is None:
+            stack = ExitStack()
+            self._opened = (stack, stack.enter_context(self._open()))
+        return self._opened[1]
+
+    @property
+    def transaction(self) -> tuple[ExitStack, Any] | None:
+        """The open transaction, for whoever settles; None when the handler did not ask for a connection."""
+        return self._opened
+
+
+def _bounded(number: float | None) -> float | None:
+    """A number that JSON can say: whole ones have 64 bits."""
+    return max(min(number, BIG), -BIG) if isinstance(number, int) else number

@@ -1,0 +1,99 @@
+"""The options that go with an item or a schedule, checked: its time, name, key, rank, tries and lateness."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from duly.core.errors import InputError
+
+NAME = re.compile(r"[\w.:@/+-]+( [\w.:@/+-]+)*")
+KEY_LIMIT = 500
+RANKS = range(-100, 101)
+
+T = TypeVar("T")
+
+
+def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
+    """The due time that a caller means."""
+    if at is not None and delay is not None:
+        raise InputError("delay", "give either at or delay, not both")
+    if at is not None:
+        return _moment(at)
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < 3.2e9:
+        raise InputError("delay", f"must be a number of seconds or a timedelta, not negative, got {delay!r}")
+    return now() + timedelta(seconds=seconds)
+
+
+def _moment(at: Any) -> datetime:
+    if isinstance(at, str):
+        try:
+            at = datetime.fromisoformat(at)
+        except ValueError:
+            raise InputError("at", f"must be ISO 8601, such as 2026-12-01T09:00+01:00, got {at!r}") from None
+    if not isinstance(at, datetime):
+        raise InputError("at", f"must be a datetime or ISO 8601 text, got {type(at).__name__}")
+    if at.tzinfo is None or at.utcoffset() is None:
+        raise InputError("at", f"has no time zone: say which, such as {at.isoformat()}+01:00 or {at.isoformat()}Z")
+    if not 1970 <= at.year <= 9998:
+        raise InputError("at", f"must lie between the years 1970 and 9998, got {at.isoformat()}")
+    return at.astimezone(UTC)
+
+
+def checked_name(field: str, name: Any) -> str:
+    if not isinstance(name, str) or len(name) > 200 or not NAME.fullmatch(name):
+        raise InputError(field, f"must be 1 to 200 letters, digits or . _ : @ / + -, got {name!r:.80}")
+    return name
+
+
+def checked_lateness(given: Any) -> timedelta:
+    lateness = given if isinstance(given, timedelta) else timedelta(seconds=given) if _is_number(given) else None
+    if lateness is None or not timedelta(0) <= lateness <= timedelta(days=36_500):
+        raise InputError("max_lateness", f"must be a number of seconds or a timedelta, got {given!r:.80}")
+    return lateness
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 3.2e9
+
+
+def checked_key(key: Any) -> str:
+    if not isinstance(key, str) or not key.strip():
+        raise InputError("key", f"must be text that is not empty, got {key!r:.80}")
+    if len(key) > KEY_LIMIT:
+        raise InputError("key", f"must have at most {KEY_LIMIT} characters, has {len(key)}")
+    if "\x00" in key:
+        raise InputError("key", "must not contain NUL characters")
+    try:
+        key.encode()
+    except UnicodeEncodeError:
+        raise InputError("key", "must be valid Unicode") from None
+    return key
+
+
+def checked_rank(rank: Any) -> int:
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank not in RANKS:
+        raise InputError("rank", f"must be a whole number from {RANKS[0]} (first) to {RANKS[-1]} (last), got {rank!r}")
+    return rank
+
+
+def checked_tries(tries: Any) -> int:
+    if isinstance(tries, bool) or not isinstance(tries, int) or not 1 <= tries <= 1_000_000:
+        raise InputError("tries", f"must be a whole number from 1 to 1,000,000, got {tries!r}")
+    return tries
+
+
+def checked_rows(field: str, rows: Iterable[Mapping[str, Any]], check: Callable[..., T]) -> list[T]:
+    """What `check` makes of each row, whose values it is given by name. The error of a bad row says which it is."""
+    checked = []
+    for place, row in enumerate(rows):
+        try:
+            checked.append(check(**row))
+        except InputError as error:
+            raise InputError(f"{field}[{place}].{error.field}", error.problem) from None
+        except TypeError as error:
+            raise InputError(f"{field}[{place}]", str(error).partition("() ")[2]) from None
+    return checked

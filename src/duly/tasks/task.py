@@ -1,0 +1,290 @@
+"""A task: a handler with its policies. Arguments are checked when they are put, by the handler's own annotations."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Struct
+
+from duly.core import codec
+from duly.core.clock import Clock
+from duly.core.decide import Rules
+from duly.core.errors import InputError
+from duly.core.model import NewItem, NewSchedule, Placed
+from duly.core.policy.limits import Limit
+from duly.core.policy.recur import Rule, Slots
+from duly.tasks.attempt import Attempt
+from duly.tasks.checks import NAME, checked_key, checked_lateness, checked_name, checked_rank, checked_tries, when
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Kind = Literal["async", "thread", "cpu"]
+
+OPTIONS = ("at", "delay", "key", "rank", "tries", "max_lateness", "connection")
+
+
+class Declaration(Struct, frozen=True):
+    """A schedule that code declares, as it will be written when the app starts."""
+
+    new: NewSchedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inlet:
+    """The way in for the items and schedules of tasks: what a task needs of its app, and never the app itself."""
+
+    # The clock is made when it is first used, so it is asked for each time.
+    open_clock: Callable[[], Clock]
+    # Put one item, on the caller's own connection if one is given.
+    place: Callable[[NewItem, Any], Placed]
+    # The same for async callers.
+    aplace: Callable[[NewItem, Any], Awaitable[Placed]]
+    # Put any number of items, all or none; it returns how many are new.
+    load: Callable[[Iterable[NewItem]], int]
+    # Remember a schedule of a task by its rule, key and options, to be written when the app starts.
+    declare: Callable[[Task[..., Any], Rule | Slots | str, str | None, Mapping[str, Any]], Declaration]
+    # The trace that the caller is in, for whoever runs what is put; None without one.
+    traceparent: Callable[[], str | None]
+    # The largest arguments that one item may have, in bytes of JSON text.
+    max_args_bytes: int
+
+
+class Task(Generic[P, R]):
+    def __init__(
+        self,
+        inlet: Inlet,
+        handler: Callable[P, R],
+        *,
+        name: str,
+        queue: str,
+        rules: Rules,
+        deadline: float,
+        cpu: bool,
+        batch: int | None,
+        rank: int,
+        label: str | None,
+        limits: Sequence[Limit] = (),
+        backlog: Limit | None = None,
+        check: Callable[[dict[str, Any]], None] | None = None,
+        internal: bool = False,
+    ) -> None:
+        self._inlet = inlet
+        self.handler = handler
+        self.name = checked_name("name", name)
+        self.queue = checked_name("queue", queue)
+        self.rules = rules
+        self.deadline = deadline
+        self.batch = batch
+        self.rank = checked_rank(rank)
+        self.label = label or name
+        self.is_labelled = label is not None
+        self.is_async = inspect.iscoroutinefunction(handler)
+        if cpu and self.is_async:
+            raise InputError("cpu", f"{name} is async def; a cpu task runs in a process of its own and is plain def")
+        self.kind: Kind = "async" if self.is_async else "cpu" if cpu else "thread"
+        self.limits = tuple(limits)
+        self.backlog = backlog
+        self._check = check
+        self.is_internal = internal
+        self._read_signature()
+        if len({limit.by for limit in self.limits if limit.by}) > 1:
+            raise InputError("limits", "all that are kept per value of an argument must be so by the same argument")
+        if len({limit.name for limit in self.limits}) < len(self.limits):
+            raise InputError("limits", "two of them have the same name")
+        for limit in self.limits:
+            if limit.by is not None and not self._open_ended and limit.by not in self._shape.__struct_fields__:
+                raise InputError("limits", f"{limit.name}: {self.name} has no argument {limit.by!r}")
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The handler itself, here and now; nothing is put."""
+        return self.handler(*args, **kwargs)
+
+    # -- in
+
+    def put(self, **args: Any) -> Placed:
+        """Make this happen: now, or `at` a time, or after a `delay`; once per `key`. Returns when it is durable.
+
+        Options beside the handler's own arguments: at, delay, key, rank (lower runs first), tries, max_lateness (not
+        worth starting later), and connection, the caller's own, to put inside the caller's transaction.
+        """
+        connection = args.pop("connection", None)
+        return self._inlet.place(self.new(args, self._inlet.traceparent()), connection)
+
+    async def aput(self, **args: Any) -> Placed:
+        """`put` for async callers; `connection` may be an async one (asyncpg, psycopg, SQLAlchemy)."""
+        connection = args.pop("connection", None)
+        return await self._inlet.aplace(self.new(args, self._inlet.traceparent()), connection)
+
+    def put_many(self, rows: Iterable[Mapping[str, Any]], **common: Any) -> int:
+        """Put any number of argument mappings, streamed, all or none; returns how many are new.
+
+        A mapping may hold options (at, key, …) beside arguments; `common` holds for all that do not say otherwise.
+        """
+        return self._inlet.load(self._stream(rows, common))
+
+    async def aput_many(self, rows: Iterable[Mapping[str, Any]], **common: Any) -> int:
+        return await asyncio.to_thread(self.put_many, rows, **common)
+
+    def _stream(self, rows: Iterable[Mapping[str, Any]], common: dict[str, Any]) -> Iterator[NewItem]:
+        trace = self._inlet.traceparent()
+        for place, row in enumerate(rows):
+            try:
+                yield self.new({**common, **row}, trace)
+            except InputError as error:
+                raise type(error)(f"rows[{place}].{error.field}", error.problem) from None
+
+    def new(self, args: dict[str, Any], trace: str | None = None, owner: str | None = None) -> NewItem:
+        """A new item of this task from arguments and options, checked."""
+        clock = self._inlet.open_clock()
+        at, delay = args.pop("at", None), args.pop("delay", None)
+        due_at = when(at, delay, clock.now) if at is not None or delay is not None else clock.stamp()
+        key, rank, tries = args.pop("key", None), args.pop("rank", None), args.pop("tries", None)
+        lateness = args.pop("max_lateness", None)
+        return NewItem(
+            task=self.name,
+            queue=self.queue_for(args),
+            args=self.checked_args(args),
+            due_at=due_at,
+            key=None if key is None else checked_key(key),
+            rank=self.rank if rank is None else checked_rank(rank),
+            max_attempts=None if tries is None else checked_tries(tries),
+            trace=trace,
+            owner=owner,
+            expires_at=None if lateness is None else (due_at or clock.now()) + checked_lateness(lateness),
+            is_relative=at is None,
+        )
+
+    def checked_args(self, args: dict[str, Any]) -> bytes:
+        """Arguments as the JSON text that a row keeps."""
+        text = codec.check(args, self._shape, self._inlet.max_args_bytes, self._open_ended)
+        if self._check is not None:
+            self._check(self._read(text))
+        return text
+
+    def queue_for(self, args: Mapping[str, Any]) -> str:
+        """Its queue; with a limit per value of an argument, each value has its own, so that none waits for others."""
+        by = next((limit.by for limit in self.limits if limit.by), None)
+        if by is None:
+            return self.queue
+        value = str(args[by] if by in args else self._defaults.get(by))
+        if not NAME.fullmatch(value) or len(value) > 80:
+            value = sha256(value.encode()).hexdigest()[:32]
+        return f"{self.queue}/{value}"
+
+    # -- schedules
+
+    def every(self, rule: Rule | Slots | str, *, key: str | None = None, **options: Any) -> Declaration:
+        """Make this happen again and again, by a rule such as `Daily("09:00")`, `"*/5 * * * *"` or `Slots(24)`.
+
+        Without a key it is part of the code: written when a worker starts, changed and removed as the code changes.
+        With one it is a row like any other, which stays until someone removes it. Options: zone (UTC), catch_up
+        (latest, all, skip), max_lateness, overlap (allow, skip, supersede), rank; the rest are the handler's arguments.
+        """
+        return self._inlet.declare(self, rule, key, options)
+
+    # -- out
+
+    def arguments(self, text: bytes, attempt: Attempt | None) -> dict[str, Any]:
+        """What to call the handler with."""
+        args = self._read(text)
+        if self._attempt_name is not None:
+            args[self._attempt_name] = attempt
+        return args
+
+    def _read(self, text: bytes) -> dict[str, Any]:
+        row = codec.read(text, self._decoder)
+        return {**row, **codec.fields(codec.convert(row, self._shape))} if self._open_ended else codec.fields(row)
+
+    @property
+    def wants_attempt(self) -> bool:
+        return self._attempt_name is not None
+
+    def batch_arguments(self, texts: list[bytes], attempts: list[Attempt]) -> dict[str, Any]:
+        """What to call a batch handler with: one row per item."""
+        args: dict[str, Any] = {self._rows_name: [self._row(codec.read(text, self._decoder)) for text in texts]}
+        if self._attempt_name is not None:
+            args[self._attempt_name] = attempts
+        return args
+
+    def _row(self, row: Any) -> Any:
+        return row if self._open_ended else msgspec.convert(row, self._row_type, from_attributes=True)
+
+    @property
+    def tries(self) -> int:
+        return self.rules.retry.tries_for(())
+
+    def _read_signature(self) -> None:
+        try:
+            hints = get_type_hints(self.handler, include_extras=True)
+        except NameError as error:
+            raise InputError(self.name, f"an annotation of the handler cannot be resolved: {error}") from error
+        fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+        self._defaults: dict[str, Any] = {}
+        self._attempt_name: str | None = None
+        self._rows_name = ""
+        self._row_type: Any = None
+        open_ended = False
+        for name, parameter in inspect.signature(self.handler).parameters.items():
+            hint = hints.get(name, Any)
+            if hint is Attempt or (self.batch and get_origin(hint) is list and get_args(hint) == (Attempt,)):
+                self._attempt_name = name
+            elif parameter.kind is parameter.VAR_KEYWORD:
+                open_ended = True
+            elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
+                raise InputError(name, f"{self.name} takes it by position; handlers are called by name")
+            elif self.batch and not self._rows_name:
+                self._rows_name = name
+                self._row_type = get_args(hint)[0] if get_origin(hint) is list and get_args(hint) else None
+            elif self.batch:
+                raise InputError(name, f"{self.name} is a batch task: it takes one list (and list[Attempt])")
+            elif name in OPTIONS:
+                raise InputError(name, f"is an option of put; rename this argument of {self.name}")
+            elif parameter.default is parameter.empty:
+                fields.append((name, hint))
+            else:
+                fields.append((name, hint, parameter.default))
+                self._defaults[name] = parameter.default
+        if self.batch:
+            if not self._rows_name:
+                raise InputError(self.name, "a batch task takes a list of rows")
+            fields, open_ended = _row_fields(self._row_type)
+        try:
+            shape: Any = msgspec.defstruct(
+                self.name.replace(".", "_"), fields, kw_only=True, forbid_unknown_fields=not open_ended
+            )
+            self._shape = shape
+            self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if open_ended else shape)
+            self._open_ended = open_ended
+        except TypeError as error:
+            raise InputError(self.name, f"its arguments cannot be carried as JSON: {error}") from error
+
+
+def _row_fields(row: Any) -> tuple[list[Any], bool]:
+    """The put arguments of a batch task, from the type of its rows."""
+    if row is None or row is Any or row is dict or get_origin(row) is dict:
+        return [], True
+    try:
+        info = msgspec.inspect.type_info(row)
+        fields = info.fields  # type: ignore[attr-defined]
+    except (AttributeError, TypeError):
+        raise InputError("batch", f"rows must be dict, a dataclass, a TypedDict or a Struct, not {row!r}") from None
+    hints = get_type_hints(row, include_extras=True)
+    known: list[Any] = []
+    for field in fields:
+        if field.required:
+            known.append((field.name, hints[field.name]))
+        elif field.default is not msgspec.NODEFAULT:
+            known.append((field.name, hints[field.name], field.default))
+        else:
+            known.append((field.name, hints[field.name], msgspec.field(default_factory=field.default_factory)))
+    return known, False

@@ -1,0 +1,1 @@
+"""What the outside sees of a process: metrics, logs and spans."""

@@ -1,0 +1,165 @@
+"""What happened in this process: plain counts, a batch at a time, and a log line where someone has to be told.
+
+The hot path adds up numbers and does nothing else; a scrape turns them into metric families.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from prometheus_client.core import Metric
+
+from duly.core.model import Change, Item, Share
+from duly.core.settings import Settings
+from duly.tasks.task import Task
+from duly.telemetry.depths import families_of, family_of
+from duly.telemetry.families import Histogram, counter
+from duly.telemetry.logs import iso
+
+log = logging.getLogger("duly.item")
+
+LATENESS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3_600.0, 21_600.0, 86_400.0)
+DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0)
+
+
+class Counts:
+    """Counts of claims, attempts and their ends, by task. Users make up names: a metric tells so many at most."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], settings: Settings) -> None:
+        self._tasks = tasks  # those that are registered by now: there may be more later
+        self._settings = settings
+        self._claimed: Counter[str] = Counter()
+        self._claims: Counter[str] = Counter()
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._finished: Counter[tuple[str, str]] = Counter()
+        self._retried: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        self._limited: Counter[str] = Counter()
+        self._late: Counter[str] = Counter()
+        self._steps = Histogram(DURATION)
+        self._told: dict[str, float] = {}
+        self._lateness = Histogram(LATENESS)
+        self._duration = Histogram(DURATION)
+
+    def claimed(self, shares: Sequence[Share], items: list[Item]) -> None:
+        asked = sum(share.limit for share in shares)
+        self._claims["full" if len(items) == asked else "short" if items else "empty"] += 1
+        if not items:
+            log.debug("already being processed elsewhere: %s", ", ".join(share.queue for share in shares))
+        self._claimed.update(item.task for item in items)
+        late = self._settings.late_seconds
+        latenesses = [((item.started_at or item.due_at) - item.due_at).total_seconds() for item in items]
+        self._lateness.observe_all(zip((item.task for item in items), latenesses, strict=True))
+        grace = self._settings.alert_late_seconds
+        if latenesses and max(latenesses) > grace:
+            pairs = zip(items, latenesses, strict=True)
+            self._late.update(item.task for item, lateness in pairs if lateness > grace)
+        if latenesses and max(latenesses) > late:
+            for item, lateness in zip(items, latenesses, strict=True):
+                if lateness > late:
+                    self._log_late(item, lateness)
+
+    def limited(self, share: Share) -> None:
+        self._limited[family_of(share.queue, families_of(self._tasks))] += 1
+
+    def _log_late(self, item: Item, lateness: float) -> None:
+        log.warning(
+            "Late event execution (recovery)",
+            extra={
+                "eventId": item.id,
+                "task": item.task,
+                "targetTime": iso(item.due_at),
+                "actualTime": iso(item.due_at + timedelta(seconds=lateness)),
+                "latenessMinutes": int(lateness // 60),
+                "latenessHours": f"{lateness / 3600:.1f}",
+                "reason": "Recovery from downtime",
+            },
+        )
+
+    def settled(self, changes: Sequence[Change], refused: Sequence[int]) -> None:
+        if refused:
+            stale = set(refused)
+            self._refused.update(change.task for change in changes if change.id in stale)
+            for change in changes:
+                if change.id in stale:
+                    log.warning("%s %s: a late result was refused", self._label(change.task), change.id)
+            changes = [change for change in changes if change.id not in stale]
+        self._ended.update((change.task, change.outcome or "none") for change in changes)
+        self._finished.update((change.task, change.state) for change in changes if change.finished_at is not None)
+        for change in changes:
+            if change.tried is not None:
+                self._log_failure(change)
+
+    def took(self, step: str, seconds: float) -> None:
+        self._steps.observe_all([(step, seconds)])
+
+    def summary(self) -> dict[str, Any] | None:
+        """What happened since it was last asked, in the words of a scheduler's log; None when nothing did."""
+        total = {
+            "processed": sum(count for (_, state), count in self._finished.items() if state == "done"),
+            "failed": sum(count for (_, state), count in self._finished.items() if state == "failed"),
+            "late": sum(self._late.values()),
+            "claimed": sum(self._claimed.values()),
+            "lateness": sum(self._lateness.sums.values()),
+            "seconds": sum(self._steps.sums.values()),
+        }
+        new = {name: value - self._told.get(name, 0) for name, value in total.items()}
+        self._told = total
+        if not new["processed"] and not new["failed"]:
+            return None
+        return {
+            "processed": new["processed"],
+            "failed": new["failed"],
+            "eventsLate": new["late"],
+            "averageLatenessMinutes": round(new["lateness"] / (new["claimed"] or 1) / 60, 2),
+            "recoveryMode": new["late"] > 0,
+            "durationMs": round(new["seconds"] * 1000),
+            "eventsPerSecond": round(new["processed"] / new["seconds"], 2) if new["seconds"] else None,
+        }
+
+    def ran(self, durations: list[tuple[str, float]]) -> None:
+        """How long handlers of these tasks took, in seconds."""
+        self._duration.observe_all(durations)
+
+    def _log_failure(self, change: Change) -> None:
+        assert change.tried is not None
+        label = self._label(change.task)
+        fields = {
+            "itemId": change.id,
+            "task": change.task,
+            "attempts": change.tried.number,
+            "error": (change.error or "").partition("\n")[0],
+            "errorClass": change.error_class,
+            "worker": change.tried.worker,
+        }
+        if change.state == "failed":
+            log.error("%s %s permanently failed", label, change.id, extra=fields)
+        else:
+            self._retried[change.task] += 1
+            log.warning(
+                "%s %s failed, scheduling retry", label, change.id, extra={**fields, "nextRetryAt": iso(change.due_at)}
+            )
+
+    def _label(self, task: str) -> str:
+        known = self._tasks.get(task)
+        return (known.label if known else task).capitalize() if known and known.is_labelled else task
+
+    def families(self) -> Iterable[Metric]:
+        """All counts as a scrape tells them."""
+        yield counter("duly_claims", "Claims by how much of what was asked they got.", ["result"], self._claims)
+        yield counter("duly_claimed_items", "Items started (processing rate).", ["task"], self._claimed)
+        yield counter("duly_attempts", "Ended attempts by outcome.", ["task", "outcome"], self._ended)
+        yield counter("duly_finished_items", "Items that came to an end.", ["task", "state"], self._finished)
+        yield counter("duly_retries", "Retries scheduled (retry rate).", ["task"], self._retried)
+        yield counter("duly_refused_results", "Late results of stale attempts.", ["task"], self._refused)
+        yield counter("duly_limited_claims", "Claims that a limit had no room for.", ["queue"], self._limited)
+        contended = Counter({(): self._claims["empty"]})
+        yield counter("duly_contended_claims", "Claims that found the due work taken already.", [], contended)
+        yield self._lateness.family("duly_lateness_seconds", "How long after its due time an item was started.")
+        yield self._duration.family("duly_run_seconds", "How long handlers ran.")
+        yield counter("duly_late_items", "Items started later than alert_late_seconds.", ["task"], self._late)
+        yield self._steps.family("duly_step_seconds", "How long claims and settles took.", "step")

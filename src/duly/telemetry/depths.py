@@ -1,0 +1,36 @@
+"""How much waits, runs and is in review, by queue, and under which names it is told: so many at most."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from duly.core.shown import Depth
+from duly.tasks.task import Task
+
+NAMES = 200  # that a metric has at most; what users make up has no end
+OTHERS = "others"
+
+
+def labels(depths: Iterable[Depth], known: Collection[str], families: Collection[str]) -> dict[str, str]:
+    """The name under which each queue is told: its own for the known and the largest ones.
+
+    Queues of a family (`family/…`, one for each value of an argument) have the family's name; the rest is `others`.
+    """
+    sizes: Counter[str] = Counter()
+    names: dict[str, str] = {}
+    for depth in depths:
+        name = names.setdefault(depth.queue, family_of(depth.queue, families))
+        sizes[name] += depth.items
+    own = set(sorted(sizes, key=lambda name: (name not in known, -sizes[name], name))[:NAMES])
+    return {queue: name if name in own else OTHERS for queue, name in names.items()}
+
+
+def family_of(queue: str, families: Collection[str]) -> str:
+    return next((family for family in families if queue.startswith(f"{family}/")), queue)
+
+
+def families_of(tasks: Mapping[str, Task[..., Any]]) -> set[str]:
+    """Queues that have one below them for each value of an argument."""
+    return {task.queue for task in list(tasks.values()) if any(limit.by for limit in task.limits)}

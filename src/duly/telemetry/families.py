@@ -1,0 +1,69 @@
+"""Numbers as the metric families that a scrape is answered with; each tells so many names at most."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+from duly.telemetry.depths import NAMES, OTHERS
+
+
+class Histogram:
+    """Counts per bucket and task."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts: dict[str, list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
+        self.sums: dict[str, float] = defaultdict(float)
+
+    def observe_all(self, values: Iterable[tuple[str, float]]) -> None:
+        bounds, counts, sums = self.bounds, self.counts, self.sums
+        for task, value in values:
+            counts[task][bisect_left(bounds, value)] += 1
+            sums[task] += value
+
+    def family(self, metric: str, doc: str, label: str = "task") -> HistogramMetricFamily:
+        family = HistogramMetricFamily(metric, doc, labels=[label])
+        items = list(self.counts.items())
+        names = _names(task for task, _ in items)
+        told: dict[str, list[int]] = {}
+        sums: dict[str, float] = defaultdict(float)
+        for task, counts in items:
+            name = names[task]
+            told[name] = [sum(both) for both in zip(told.get(name, [0] * len(counts)), counts, strict=True)]
+            sums[name] += self.sums[task]
+        for name, counts in told.items():
+            total, buckets = 0, []
+            for bound, count in zip((*map(str, self.bounds), "+Inf"), counts, strict=True):
+                total += count
+                buckets.append((bound, total))
+            family.add_metric([name], buckets, sums[name])
+        return family
+
+
+def counter(name: str, doc: str, labels: list[str], counts: Counter[Any]) -> CounterMetricFamily:
+    family = CounterMetricFamily(name, doc, labels=labels)
+    given = {key if isinstance(key, tuple) else (key,): count for key, count in list(counts.items())}
+    names = _names(key[0] for key in given if key)
+    told: Counter[tuple[str, ...]] = Counter()
+    for key, count in given.items():
+        told[(names[key[0]], *key[1:]) if key else key] += count
+    for key, count in told.items():
+        family.add_metric(list(key), count)
+    return family
+
+
+def gauge(name: str, doc: str, labels: list[str], values: Mapping[Any, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, doc, labels=labels)
+    for key, value in values.items():
+        family.add_metric([key] if isinstance(key, str) else list(key), value)
+    return family
+
+
+def _names(seen: Iterable[str]) -> dict[str, str]:
+    """The name under which each is told. The first ones keep their own, so that no count ever goes down."""
+    return {name: name if place < NAMES else OTHERS for place, name in enumerate(dict.fromkeys(seen))}

@@ -1,0 +1,93 @@
+"""What the database has at the moment of a scrape: how deep queues are, and whether all is well."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from duly.core.errors import DulyError
+from duly.core.patience import Patient, Thrifty
+from duly.core.shown import Depth, Signs
+from duly.tasks.task import Task
+from duly.telemetry.depths import families_of, labels
+from duly.telemetry.families import gauge
+
+# Seconds that a scrape waits for the database: less than what a scraper waits for us.
+PATIENCE = 5.0
+# And for how deep queues are, where the last answer is as good.
+DEPTHS_PATIENCE = 2.0
+
+
+class Levels:
+    """Looks when it is asked: for signs of life each time, for depths as often as their cost allows."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        late_seconds: float,
+        signs: Callable[[], tuple[Signs, datetime]],
+        depths: Callable[[], Sequence[Depth]],
+    ) -> None:
+        self._tasks = tasks
+        self._late_seconds = late_seconds
+        self._ask = Patient(signs, PATIENCE)
+        # Also for others who look again and again, such as dashboards.
+        self.depths = Thrifty(depths, DEPTHS_PATIENCE)
+
+    def families(self) -> Iterable[Metric]:
+        """All levels as a scrape tells them; only `duly_store_up` when the database is away."""
+        up = GaugeMetricFamily("duly_store_up", "1 when the database answered this scrape.")
+        try:
+            signs, now = self._ask()
+        except DulyError:
+            up.add_metric([], 0)
+            yield up
+            return
+        up.add_metric([], 1)
+        yield up
+        silence = GaugeMetricFamily("duly_silence_seconds", "Age of the last sign of life of any worker.")
+        if signs.seen_at is not None:
+            silence.add_metric([], max((now - signs.seen_at).total_seconds(), 0.0))
+        standing = GaugeMetricFamily("duly_alert", "1 for each alert that stands.", labels=["alert"])
+        for name in signs.alerts:
+            standing.add_metric([name], 1)
+        broken = GaugeMetricFamily("duly_broken_schedules", "Schedules deactivated after failures in a row.")
+        broken.add_metric([], signs.broken)
+        yield from (silence, standing, broken)
+        try:
+            depths = self.depths()
+        except DulyError:  # they take longer than this scrape has; the next one has them
+            return
+        yield from self._queues(depths, now)
+
+    def _queues(self, depths: Sequence[Depth], now: datetime) -> Iterable[Metric]:
+        """By the names that queues have here; what has none of its own is added up."""
+        names = labels(depths, {task.queue for task in list(self._tasks.values())}, families_of(self._tasks))
+        counts: Counter[tuple[str, str, str]] = Counter()
+        dues: Counter[tuple[str, str]] = Counter()
+        ages: dict[str, float] = {}
+        closed: dict[str, set[str]] = {name: set() for name in names.values()}
+        recovering = GaugeMetricFamily("duly_recovery_mode", "1 while something is due for longer than it may be.")
+        oldest = 0.0
+        for depth in depths:
+            name = names[depth.queue]
+            counts[name, depth.lane, depth.state] += depth.items
+            if depth.paused:
+                closed[name].add(depth.queue)
+            if depth.state == "waiting":
+                dues[name, depth.lane] += depth.due
+                if depth.oldest is not None:
+                    age = max((now - depth.oldest).total_seconds(), 0.0)
+                    ages[name] = max(age, ages.get(name, 0.0))
+                    oldest = max(age if depth.due else 0.0, oldest)
+        recovering.add_metric([], float(oldest > self._late_seconds))
+        yield recovering
+        yield gauge("duly_queue_items", "Items in the queue.", ["queue", "lane", "state"], counts)
+        yield gauge("duly_queue_due_items", "Waiting items that are due.", ["queue", "lane"], dues)
+        yield gauge("duly_queue_oldest_due_seconds", "Age of the oldest due item.", ["queue"], ages)
+        paused = {name: len(queues) for name, queues in closed.items()}
+        yield gauge("duly_queue_paused", "1 when the queue is paused; of several, how many are.", ["queue"], paused)

@@ -1,0 +1,68 @@
+"""What the outside sees: metrics, logs and spans, taken at one seam around the store and the caller of handlers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import datetime
+from typing import Any, cast
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+
+from duly.core.model import Item
+from duly.core.settings import Settings
+from duly.core.shown import Depth, Signs
+from duly.store.contract import Store
+from duly.tasks.task import Task
+from duly.telemetry import spans
+from duly.telemetry.counts import Counts, log
+from duly.telemetry.levels import Levels
+from duly.telemetry.observed import Observed
+
+
+class Telemetry(Counts):
+    """What a process tells of itself.
+
+    `signs` reads from the database whether all is well, with its time; `depths` reads how deep queues are.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        settings: Settings,
+        *,
+        signs: Callable[[], tuple[Signs, datetime]],
+        depths: Callable[[], Sequence[Depth]],
+    ) -> None:
+        super().__init__(tasks, settings)
+        self._levels = Levels(tasks, settings.alert_late_seconds, signs, depths)
+        self.depths = self._levels.depths
+        self.registry = CollectorRegistry()
+        self.registry.register(self)
+
+    is_tracing = staticmethod(spans.is_tracing)
+    follow = staticmethod(spans.follow)
+    traceparent = staticmethod(spans.traceparent)
+
+    def observe(self, store: Store) -> Store:
+        return cast(Store, Observed(store, self))
+
+    def speaks_of(self, task: Task[..., Any]) -> bool:
+        """Whether each try of this task has its line in the logs."""
+        return log.isEnabledFor(logging.INFO if task.is_labelled else logging.DEBUG)
+
+    def running(self, task: Task[..., Any], items: list[Item], traced: bool) -> AbstractContextManager[None]:
+        """Around one call of a handler: its log line, and its span when tracing is set up."""
+        if self.speaks_of(task):
+            level = logging.INFO if task.is_labelled else logging.DEBUG
+            for item in items:
+                tries = item.max_attempts or task.tries
+                log.log(level, "Processing %s %s (attempt %s/%s)", task.label, item.id, item.attempt, tries)
+        return spans.span(task, items) if traced else nullcontext()
+
+    def collect(self) -> Iterable[Metric]:
+        """What prometheus_client asks for at a scrape."""
+        yield from self.families()
+        yield from self._levels.families()

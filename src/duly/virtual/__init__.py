@@ -1,0 +1,1 @@
+"""The real engine in virtual time: for the tests of users, and for simulations of the days to come."""

@@ -1,0 +1,235 @@
+"""A world in virtual time: one app, a store and a clock of its own, and the engine without its threads.
+
+`duly.testing` shows users how to test with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from duly.core.clock import ManualClock
+from duly.core.errors import DulyError, InputError
+from duly.core.model import Failed, Item, Line, Placed
+from duly.core.shown import Row
+from duly.engine.calls import Caller, Verdicts
+from duly.engine.claimer import Claimer
+from duly.engine.metering import metering_of, meters_of
+from duly.engine.outlook import Rota
+from duly.engine.recurrer import Recurrer
+from duly.engine.settler import Settler
+from duly.engine.work import Hands, Work
+from duly.facade.app import Duly
+from duly.store import Store, open_store
+from duly.store.migrate import migrate
+from duly.tasks.task import Task
+
+T = TypeVar("T")
+
+# Seconds: nobody else is here, so whoever waits for the database waits for itself.
+PATIENCE = 2.0
+# Seconds: here every round asks everybody, so nobody need come back just to see.
+PATIENT = 366 * 86_400.0
+
+
+@contextmanager
+def virtual(app: Duly, start: datetime | None = None) -> Iterator[World]:
+    """The app in a world of its own until the end of the block: fresh store, manual clock (default: 2026-01-01 UTC)."""
+    with stage(app, start) as (clock, runner):
+        yield World(app, clock, runner)
+
+
+@contextmanager
+def stage(app: Duly, start: datetime | None = None) -> Iterator[tuple[ManualClock, asyncio.Runner]]:
+    """Give the app a store and a clock of its own until the end of the block."""
+    before = (app._store, app._clock)
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-testing-"))
+        store = open_store(f"sqlite:///{Path(folder) / 'virtual.db'}?synchronous=off", timeout=PATIENCE)
+        stack.callback(store.close)
+        migrate(store)
+        clock = ManualClock(start)
+        app._store, app._clock = store, clock
+        stack.callback(_restore, app, *before)
+        runner = asyncio.Runner()
+        stack.callback(_apart, runner.close)
+        yield clock, runner
+
+
+def _apart(act: Callable[..., T], *given: Any) -> T:
+    """Do this on no event loop: in a thread when the test itself is async, and its loop is busy with us."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return act(*given)
+    with ThreadPoolExecutor(1) as aside:
+        return aside.submit(act, *given).result()
+
+
+def _restore(app: Duly, store: Store | None, clock: Any) -> None:
+    app._store, app._clock = store, clock
+
+
+class World:
+    """Virtual time for one app: `run` what is due, or `advance` and run all that falls due on the way."""
+
+    most = 10_000  # attempts in one `run` after which something must be putting itself for ever
+
+    def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner) -> None:
+        self.app = app
+        self.clock = clock
+        self._hands = Hands()
+        self._store = self._observed(app)
+        self._settler = Settler(self._store, app.all_tasks, self._hands)
+        self._caller = Caller(app.store, clock, app.telemetry, app.settings, self._report)
+        self._runner = runner
+        self._reports: dict[int, tuple[Item, bytes]] = {}
+        self._recurrer = Recurrer(self._store, sweep=app.settings.sweep_seconds)
+        self._held: datetime | None = None  # when a limit has room again
+        self._rota = Rota()
+        self._attempts = 0
+        self._begun = 0
+        app.schedules.reconcile()
+
+    # -- time
+
+    def run(self) -> int:
+        """Run everything that is due now, and what that makes due now; returns the number of attempts."""
+        self._begun = self._attempts
+        while self._recur() or self._round():
+            pass
+        return self._attempts - self._begun
+
+    def advance(self, seconds: float | timedelta = 0.0, **parts: float) -> int:
+        """Move on by so much time, running what falls due at its exact time; returns the number of attempts.
+
+        `parts` are timedelta's: `world.advance(hours=1, minutes=30)`.
+        """
+        by = seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)
+        return self.run_until(self.clock.now() + by + timedelta(**parts))
+
+    def run_until(self, moment: datetime) -> int:
+        """Move on to this time, running what falls due at its exact time; returns the number of attempts."""
+        if moment.tzinfo is None:
+            raise InputError("moment", f"has no time zone: {moment.isoformat()}")
+        if moment < self.clock.now():
+            raise InputError("moment", f"{moment.isoformat()} is over: it is {self.clock.now().isoformat()} already")
+        attempts = self.run()
+        while (due_at := self._next()) is not None and due_at <= moment:
+            self.clock.set(due_at)
+            attempts += self.run()
+        self.clock.set(max(moment, self.clock.now()))  # a handler may have moved it further
+        return attempts
+
+    def _next(self) -> datetime | None:
+        """When something happens next; what is due and still waits now waits for a limit, or has nobody to run it."""
+        times = [self._store.glance(self.clock.now(), 1)[1], self._recurrer.next_at(), self._held]
+        return min((time for time in times if time is not None and time > self.clock.now()), default=None)
+
+    # -- looks
+
+    def items(self, **filters: Any) -> list[Row]:
+        """Items, newest first; filters are those of `app.read.page`: state, task, queue, key, before, most."""
+        return self.app.read.page(**filters)
+
+    def item(self, which: int | Placed) -> Row:
+        return self.app.read.item(which.id if isinstance(which, Placed) else which)
+
+    # -- the engine, without its threads
+
+    def _observed(self, app: Duly) -> Store:
+        return app.observed(app.store)
+
+    def free_calls(self) -> int:
+        """How many calls may begin at this moment."""
+        return 1
+
+    def _recur(self) -> bool:
+        """Make items of the schedules that are due now; whether there were any."""
+        now = self.clock.now()
+        return self._recurrer.tick(now) <= now
+
+    def _round(self) -> int:
+        """Claim until nothing comes; a new claimer each time, for this world has no rivals to be patient with."""
+        before = self._attempts
+        shapes: dict[Any, list[Task[..., Any]]] = {}
+        for task in self.app.all_tasks.values():
+            shapes.setdefault((task.batch or 1, metering_of(task)), []).append(task)
+        pools = [_Inline(self, tasks) for tasks in shapes.values()]
+        settings = self.app.settings
+        claimer = Claimer(
+            self._store, pools, self._hands, "virtual",
+            lease=settings.lease_seconds, poll=settings.poll_seconds, sweep=PATIENT, clock=self.clock, rota=self._rota,
+        )  # fmt: skip
+        claimer.tick(self.clock.now())
+        self._held = claimer.held_until(self.clock.now())
+        return self._attempts - before
+
+    def _do(self, work: Work) -> None:
+        self._begin(work)
+        self._finish(work, self._call(work.task, work.items))
+
+    def _begin(self, work: Work) -> None:
+        self._attempts += len(work.items)
+        if self._attempts - self._begun > self.most:
+            raise DulyError(
+                f"{self.most:,} attempts and still something is due: does a task put itself, or snooze for 0 s?"
+            )
+        self._hands.hold([work])
+
+    def _finish(self, work: Work, verdicts: Verdicts) -> None:
+        self._write_reports()
+        self._settler.finish(work, verdicts)
+        self._settler.tick(self.clock.now())
+
+    def _call(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
+        try:
+            if task.is_async:
+                return _apart(self._runner.run, self._caller.acall(task, items))
+            return contextvars.Context().run(self._caller.call, task, items)
+        except (SystemExit, asyncio.CancelledError) as error:  # as in a worker: the handler's failure, not ours
+            return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(items)
+
+    def _report(self, item: Item, progress: bytes) -> None:
+        # Written when the handler is back: it may hold a transaction open.
+        self._reports[item.id] = (item, progress)
+
+    def _write_reports(self) -> None:
+        reports, self._reports = self._reports, {}
+        for item, progress in reports.values():
+            self._store.report(item.id, item.fence, progress)
+
+
+class _Inline:
+    """A pool of one: takes an item, or one batch, and has done it when `begin` returns."""
+
+    def __init__(self, world: World, tasks: list[Task[..., Any]]) -> None:
+        self._world = world
+        self._named = {task.name: task for task in tasks}
+        self.batch = tasks[0].batch or 1
+        self.meters = meters_of(tasks)
+        self.tasks: Sequence[str] = list(self._named)
+
+    def allowance(self, _: Line) -> int:
+        return self.room()
+
+    def room(self) -> int:
+        return self.batch * self.free_calls()
+
+    def free_calls(self) -> int:
+        return min(self._world.free_calls(), 1)
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        by_task: dict[str, list[Item]] = {}
+        for item in items:
+            by_task.setdefault(item.task, []).append(item)
+        for name, same in by_task.items():
+            for place in range(0, len(same), self.batch):
+                self._world._do(Work(self._named[name], same[place : place + self.batch]))

@@ -1,0 +1,114 @@
+"""What goes in and out over HTTP, in camelCase. Strings are bounded, and hold nothing that a database refuses.
+
+Here are the words and forms that all routes share, those of apps too; beside this file, the bodies of each topic.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+from fastapi import Path, Query
+from msgspec import Struct
+from msgspec.structs import fields
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.alias_generators import to_camel
+
+DEPTH = 40  # how deeply arguments may be nested
+BIG = 2**63 - 1
+YEARS = range(1970, 9_801)  # with room for what is added to a time
+
+T = TypeVar("T")
+
+
+def clean(text: str) -> str:
+    """Text that every database takes."""
+    if "\x00" in text:
+        raise ValueError("must not contain NUL characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be valid Unicode") from None
+    return text
+
+
+def _shallow(value: Any) -> Any:
+    """JSON that is not nested too deeply to be looked at."""
+    level, depth = [value], 0
+    while level := [inner for each in level for inner in _inside(each)]:
+        depth += 1
+        if depth > DEPTH:
+            raise ValueError(f"must not be nested more than {DEPTH} levels deep")
+    return value
+
+
+def _sane(moment: datetime) -> datetime:
+    if moment.year not in YEARS:
+        raise ValueError(f"must lie between the years {YEARS[0]} and {YEARS[-1]}")
+    return moment
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+Word = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(clean)]
+Sentence = Annotated[str, StringConstraints(max_length=2_000), AfterValidator(clean)]
+Key = Annotated[str, StringConstraints(min_length=1, max_length=500), AfterValidator(clean)]
+Args = Annotated[dict[str, Any], AfterValidator(_shallow)]
+Rule = Annotated[str, StringConstraints(min_length=1, max_length=1_000), AfterValidator(clean)]
+Password = Annotated[str, StringConstraints(min_length=8, max_length=1_024), AfterValidator(clean)]
+Moment = Annotated[AwareDatetime, AfterValidator(_sane)]
+Seconds = Annotated[float, Field(ge=0, le=3e9)]
+Rank = Annotated[int, Field(ge=-100, le=100)]
+Tries = Annotated[int, Field(ge=1, le=1_000_000)]
+
+Id = Annotated[int, Path(ge=1, le=BIG)]
+Name = Annotated[str, Path(min_length=1, max_length=200), AfterValidator(clean)]
+GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,64}$")]
+PageSize = Annotated[int, Query(alias="pageSize", ge=1, le=500)]
+After = Annotated[str | None, Query(max_length=2_000, description="`next` of the page before.")]
+WordFilter = Annotated[Word | None, Query()]
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+class Model(BaseModel):
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid", allow_inf_nan=False
+    )
+
+
+class Out(BaseModel):
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True)
+
+
+def example(**values: Any) -> ConfigDict:
+    """The part of a model's configuration that shows readers of the API a body."""
+    return ConfigDict(json_schema_extra={"examples": [values]})
+
+
+def fields_of(record: type[Struct], *but: str) -> dict[str, Any]:
+    """The annotations of an answer that shows a record as it is, so that each field is named once: in the record."""
+    return {field.name: field.type for field in fields(record) if field.name not in but}
+
+
+class ProblemOut(BaseModel):
+    """RFC 9457."""
+
+    model_config = example(
+        type="about:blank", title="Not found", status=404, detail="there is no item 7"
+    )  # fmt: skip
+
+    type: str = "about:blank"
+    title: str
+    status: int
+    detail: str
+    field: str | None = None
+
+
+class Page(Out, Generic[T]):
+    items: list[T]
+    next: str | None = Field(description="`after` of the next page; null on the last.")
