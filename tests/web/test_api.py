@@ -1161,3 +1161,10 @@ def test_who_comes_through_a_proxy_on_this_host_is_not_the_local_admin(house: Ho
     assert local.get("/api/me").status_code == 200
     for header in ("X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"):
         assert local.get("/api/me", headers={header: "203.0.113.9"}).status_code == 401, header
+
+
+def test_a_path_of_an_app_that_is_not_served_says_so(house: House) -> None:
+    answer = house.ana.get("/api/elsewhere")
+    assert answer.status_code == 404
+    assert "nothing at /api/elsewhere" in answer.json()["detail"]
+    assert "`apps`" in answer.json()["detail"]

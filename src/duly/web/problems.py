@@ -41,6 +41,8 @@ TITLES = {
     409: "Conflict", 413: "Too large", 415: "Not JSON",
     422: "Invalid input", 429: "Too many", 503: "Away",
 }  # fmt: skip
+# Of a path that no route has. What is missing behind a route says so itself.
+NOWHERE = "there is nothing at {}; if it belongs to an app, that app is not among the `apps` of this service"
 
 
 class Problem(Exception):
@@ -100,5 +102,6 @@ def handle_on(api: FastAPI) -> None:
         return problem(422, f"{field}: {first.get('msg', 'is invalid')}", field=field)
 
     @api.exception_handler(HTTPException)
-    def http(_: Request, error: HTTPException) -> Response:
-        return problem(error.status_code, str(error.detail), **dict(error.headers or {}))
+    def http(request: Request, error: HTTPException) -> Response:
+        detail = NOWHERE.format(request.url.path) if error.status_code == 404 else str(error.detail)
+        return problem(error.status_code, detail, **dict(error.headers or {}))
