@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -67,6 +68,31 @@ def service(command: F) -> F:
             flag, help=doc, envvar=variable, callback=_keep, expose_value=False, metavar=flag[-3:].upper()
         )(command)
     return command
+
+
+def side(command: F) -> F:
+    """Where a command works: `--database-url` names a database, `--url` a service; see `sides`."""
+    return database_url(service(command))
+
+
+def listing(short_help: str) -> Callable[[Callable[..., None]], click.Group]:
+    """A group of commands that lists something when none of its commands is named."""
+
+    def made(list_all: Callable[..., None]) -> click.Group:
+        @click.pass_context
+        @wraps(list_all)
+        def unless_named(ctx: click.Context, /, **given: Any) -> None:
+            if ctx.invoked_subcommand is None:
+                list_all(**given)
+
+        return click.group(short_help=short_help, invoke_without_command=True)(unless_named)
+
+    return made
+
+
+def most(ceiling: int = 1_000, default: int = 20) -> Callable[[F], F]:
+    """`--limit`: how many a list shows."""
+    return click.option("--limit", "most", type=click.IntRange(1, ceiling), default=default, show_default=True)
 
 
 def remote() -> Client | None:

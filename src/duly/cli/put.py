@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
+from duly.cli.sides import side
 from duly.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
 @click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
 @click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
 @options.app
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def put(
@@ -45,9 +45,6 @@ def put(
 
     A VALUE is read as JSON where that fits the task's argument, else as text: n=3, ok=true, 'rows=[1,2]', name=Ann.
     """
-    from duly.cli import words
-    from duly.cli.sides import side
-
     given = {"at": at, "delay": options.span(delay), "key": key, "rank": rank, "tries": tries}
     chosen = {name: value for name, value in given.items() if value is not None}
     args = json_object(text)
