@@ -218,11 +218,10 @@ def _print_rows_of(rows: dict[int, Row | None], as_json: bool, tell: Callable[[R
 
 @click.command(short_help="Change an item that waits or is in review.")
 @click.argument("item_id", type=int, metavar="ID")
-@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--args", "text", metavar="JSON", help="All arguments as one JSON object, in place of NAME=VALUE.")
+@options.arguments("All arguments as one JSON object")
 @options.at
 @click.option("--queue", help="Another queue to wait in.")
-@click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
+@options.rank
 @click.option("--tries", type=int, metavar="N", help="Tries in all.")
 @options.app
 @options.side

@@ -114,6 +114,19 @@ at = click.option("--at", metavar="TIME", help="When, such as 2026-12-01T09:00+0
 delay = click.option("--delay", metavar="TIME", help="How long from now: seconds, or such as 90s, 5m, 1h30m, 2d.")
 
 
+rank = click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
+
+
+def arguments(doc: str) -> Callable[[F], F]:
+    """The arguments of a task: as pairs, or all of them as JSON."""
+
+    def add(command: F) -> F:
+        as_object = click.option("--args", "text", metavar="JSON", help=f"{doc}, in place of NAME=VALUE.")
+        return click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")(as_object(command))
+
+    return add
+
+
 app = click.option(
     "--app", "spec", envvar="DULY_APP", metavar="MODULE:APP", help="The app that has the task; or DULY_APP."
 )

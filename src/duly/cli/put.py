@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Put an item: now or later.")
 @click.argument("task")
-@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--args", "text", metavar="JSON", help="The arguments as one JSON object, in place of NAME=VALUE.")
+@options.arguments("The arguments as one JSON object")
 @options.at
 @options.delay
 @click.option("--key", help="Put once while an item with this key is live.")
-@click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
+@options.rank
 @click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
 @options.app
 @options.side

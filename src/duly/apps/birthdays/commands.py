@@ -161,3 +161,6 @@ def remove_person(person_id: str) -> None:
 def _line(each: Person, in_utc: bool) -> str:
     when = words.full(each.next_at, datetime.now(UTC), in_utc) if each.next_at else "never"
     return f"{each.id} {each.first_name} {each.last_name}, {each.birthday} in {each.zone}: next {when}"
+
+
+COMMANDS = (people,)

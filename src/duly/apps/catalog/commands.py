@@ -141,3 +141,6 @@ _act(
     "Try a product again that was deactivated after failures in a row.",
     lambda sku, _: f"{sku} is reactivated",
 )
+
+
+COMMANDS = (plan, products)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from duly.apps.messages.process import retry_service
 from duly.apps.messages.review import Act
 from duly.apps.messages.sides import side
 from duly.cli import options, words
@@ -151,3 +152,6 @@ def _time(at: Any, in_utc: bool) -> str:
 
 def _moment(at: Any) -> datetime:
     return datetime.fromisoformat(at) if isinstance(at, str) else at
+
+
+COMMANDS = (retry_service, messages)

@@ -160,3 +160,6 @@ _act("retry", "Call now: a failed or cancelled reminder with all its tries, a wa
 def _line(each: Reminder, in_utc: bool) -> str:
     when = words.full(each.date_time_utc, datetime.now(UTC), in_utc)
     return f"reminder {each.id} {each.phone}: {each.status}, {when}, {words.cut(each.message, 60)}"
+
+
+COMMANDS = (reminders,)
