@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ import pytest
 
 from duly import Duly, KeyConflict, Placed
 from duly.store import Store
-from duly.store.borrow import _steps
+from duly.store.borrow import _put
 from duly.store.contract import News
 from duly.store.dialects import named
 from duly.tasks.task import Task
@@ -186,10 +187,13 @@ def test_what_is_due_next_year_hurries_nobody_and_is_put_all_the_same(scene: Sce
 
 
 def test_a_key_whose_holder_ends_between_two_looks_is_taken() -> None:
-    steps = _steps(new(key="k"), named("postgres"))
-    assert next(steps)[0] == "put_one_and_tell"
-    assert steps.send([])[0] == "live"  # someone has it
-    assert steps.send([])[0] == "put_one_and_tell"  # and is gone
-    with pytest.raises(StopIteration) as end:
-        steps.send([(7, "key-7")])
-    assert end.value.value == Placed(id=7, execution_key="key-7", fresh=True)
+    asked: list[str] = []
+    answers: list[list[Any]] = [[], [], [(7, "key-7")]]  # someone has it, and is gone
+
+    async def ask(name: str, _: dict[str, Any]) -> list[Any]:
+        asked.append(name)
+        return answers[len(asked) - 1]
+
+    placed = asyncio.run(_put(new(key="k"), named("postgres"), ask))
+    assert asked == ["put_one_and_tell", "live", "put_one_and_tell"]
+    assert placed == Placed(id=7, execution_key="key-7", fresh=True)

@@ -14,7 +14,7 @@ from duly.core.shown import Row
 from duly.store.dialects import named
 from duly.store.postgres.arrays import arrays, copied
 from duly.store.records import ITEM, KINDS, RECORDS, Record, lister, reader, writer
-from duly.store.sql import filled, sections
+from duly.store.sql import COMMON, filled, sections
 from duly.store.sqlite.values import READ
 
 POSTGRES, SQLITE = named("postgres"), named("sqlite")
@@ -60,6 +60,24 @@ def test_parameters_have_the_types_that_their_fields_have() -> None:
     )
 
 
+def test_a_column_is_compared_only_where_its_parameter_says_something() -> None:
+    assert filled("{given owner, slot}", POSTGRES) == (
+        "(cast(:owner as text) is null or owner = cast(:owner as text)) "
+        "and (cast(:slot as bigint) is null or slot = cast(:slot as bigint))"
+    )
+    assert filled("{given owner}", SQLITE) == "(:owner is null or owner = :owner)"
+
+
+def test_each_dialect_asks_in_its_own_way_for_what_waits_and_what_is_in_review() -> None:
+    assert filled("where {is_waiting} or {in_review}", POSTGRES) == "where is_waiting or in_review"
+    assert filled("where {is_waiting} or {in_review}", SQLITE) == "where state = 'waiting' or state = 'failed'"
+
+
+def test_a_parameter_loses_its_type_where_none_is_needed() -> None:
+    assert filled("having :size::bigint is null", SQLITE) == "having :size is null"
+    assert filled("having :size::bigint is null", POSTGRES) == "having :size::bigint is null"
+
+
 def test_a_column_that_is_kept_as_another_type_is_read_as_its_field_says() -> None:
     assert "i.execution_key::text" in filled("{item of i}", POSTGRES)
     assert "i.execution_key," in filled("{item of i}", SQLITE)
@@ -70,6 +88,8 @@ def test_a_field_or_record_that_is_not_there_is_told_when_the_sql_is_loaded() ->
         filled("select {item but colour} from duly_item", SQLITE)
     with pytest.raises(KeyError, match="itme"):
         filled("select {itme} from duly_item", SQLITE)
+    with pytest.raises(KeyError, match="ownr"):
+        filled("where {given ownr}", SQLITE)
 
 
 def test_rows_become_records_by_the_order_of_their_fields() -> None:
@@ -127,8 +147,8 @@ def test_a_column_of_one_name_is_read_alike_in_every_record() -> None:
 def test_no_section_lists_the_fields_of_a_record_by_hand() -> None:
     """A dozen columns of an item in a row are a list that somebody would have to keep."""
     listed = []
-    for dialect in (POSTGRES, SQLITE):
-        for file in dialect.sql.iterdir():
+    for folder in (COMMON, POSTGRES.sql, SQLITE.sql):
+        for file in folder.iterdir():
             for names in re.findall(r"(?:(?:\w+\.)?[a-z_]+,\s+){11,}(?:\w+\.)?[a-z_]+", file.read_text()):
                 columns = set(re.findall(r"[a-z_]{2,}", names))
                 listed += [(file.name, names) for record in (ITEM, ROW) if columns <= record.fields.keys()]

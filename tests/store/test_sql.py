@@ -1,9 +1,16 @@
-"""The .sql files: the same section names in both dialects, and parameters in every driver's style."""
+"""The .sql files: what both dialects say alike, the same section names, and parameters in every driver's style."""
 
 import re
-from importlib.resources import files
+from collections.abc import Iterator
+from importlib.resources.abc import Traversable
+from pathlib import Path
 
-from duly.store.sql import psycopg_sections, sections, to_numbered, to_psycopg
+import pytest
+
+from duly.store import dialects
+from duly.store.dialects import named
+from duly.store.sql import COMMON, psycopg_sections, sections, to_numbered, to_psycopg
+from duly.store.sqlite import Sqlite
 
 # Sections that only one database needs: what the other says in Python or in another statement.
 ONLY_POSTGRES = {
@@ -21,11 +28,39 @@ def test_both_dialects_have_the_same_sections_but_for_those_listed_here() -> Non
 
 def test_no_section_is_written_twice_or_left_empty() -> None:
     for dialect in ("postgres", "sqlite"):
-        folder = files("duly.store") / dialect / "sql"
-        text = "\n".join(file.read_text() for file in sorted(folder.iterdir(), key=lambda file: file.name))
-        names = re.findall(r"^-- name: (\w+)$", text, re.MULTILINE)
+        names = [name for folder in (COMMON, named(dialect).sql) for name, _ in written(folder)]
         assert names == list(sections(dialect))
         assert all(sections(dialect).values())
+
+
+def written(folder: Traversable) -> Iterator[tuple[str, str]]:
+    """The sections of a folder as people wrote them, in the order in which they are read."""
+    for file in sorted(folder.iterdir(), key=lambda file: file.name):
+        _, *parts = re.split(r"^-- name: (\w+)\n", file.read_text(), flags=re.MULTILINE)
+        yield from zip(parts[0::2], parts[1::2], strict=True)
+
+
+def test_what_both_dialects_say_in_the_same_words_is_said_once() -> None:
+    def plain(text: str) -> str:
+        """Without what the loader would see to: comments, the types of parameters, how items are asked for."""
+        text = re.sub(r"^\s*--.*\n?", "", text, flags=re.MULTILINE)
+        text = re.sub(r"(:\w+)::\w+", r"\1", text)
+        text = text.replace("is_waiting", "state = 'waiting'").replace("in_review", "state = 'failed'")
+        return " ".join(text.split())
+
+    postgres, sqlite = (dict(written(named(dialect).sql)) for dialect in ("postgres", "sqlite"))
+    assert [name for name in postgres.keys() & sqlite.keys() if plain(postgres[name]) == plain(sqlite[name])] == []
+
+
+def test_a_dialect_may_say_a_common_section_in_its_own_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Attic(Sqlite):
+        name = "attic"
+        sql = tmp_path
+
+    (tmp_path / "workers.sql").write_text("-- name: last_seen\nselect :now::bigint\n")
+    monkeypatch.setattr(dialects, "_DIALECTS", {"attic": Attic()})
+    assert sections("attic")["last_seen"] == "select :now"
+    assert sections("attic")["show"] == sections("sqlite")["show"]
 
 
 def test_every_section_is_a_single_statement() -> None:

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any, TypeVar
 
 from duly import Duly
-from duly.plugin import Plugin
+from duly.plugin import Finding, Plugin, Section
 
+S = TypeVar("S", bound=Section)
 T = TypeVar("T")
+
+
+def shipped(
+    package: str,
+    doc: str,
+    settings: type[S],
+    install: Callable[[Any, S], T],
+    checks: Callable[[S, Mapping[str, int]], Iterable[Finding]],
+    views: tuple[str, ...],
+    **more: Any,
+) -> Plugin[S, T]:
+    """The plug-in of a package that is laid out as those here are; `more` are further fields of `Plugin`.
+
+    It has the name of its package. Its routes are the `router` of the module `routes`, and its commands the `COMMANDS`
+    of the module `commands`; both modules are loaded when they are needed.
+    """
+    return Plugin(
+        name=package.rpartition(".")[2], doc=doc, settings=settings, install=install, checks=checks, views=views,
+        router=lambda: import_module(f"{package}.routes").router,
+        commands=lambda: import_module(f"{package}.commands").COMMANDS,
+        **more,
+    )  # fmt: skip
 
 
 def alone(module: dict[str, Any], plugin: Plugin[Any, T], name: str, **names: Callable[[T], Any]) -> Any:

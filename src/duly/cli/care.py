@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
 
 if TYPE_CHECKING:
     from duly.core.section import Section
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 @options.as_json
 def migrate(as_json: bool) -> None:
     """Bring the database up to date. Safe while workers run, and when two do it at once."""
-    from duly.cli import words
-
     with options.opened(makes=True) as app:
         applied = app.migrate(lambda name: None if as_json else click.echo(f"applied {name}"))
     if as_json:
@@ -31,8 +29,6 @@ def migrate(as_json: bool) -> None:
 @options.as_json
 def settings(as_json: bool) -> None:
     """Show every setting: its value, where that comes from, and what it means."""
-    from duly.cli import words
-
     known = _settings()
     if as_json:
         words.print_json(known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
 
 
 @click.command(short_help="Say what is wrong and what to do about it.")
@@ -13,7 +13,6 @@ from duly.cli import options
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
     """Check versions, settings, database, clock and work. Exit code 1 when something is wrong."""
-    from duly.cli import words
     from duly.cli.checkup import examine
 
     options.quiet()

@@ -5,12 +5,14 @@ No app is needed for that, but to check other arguments.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
+from duly.cli.sides import side
 from duly.core.errors import InputError
 from duly.core.model import STATES
 
@@ -30,8 +32,7 @@ ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 @click.option("--key")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
 @click.option("--before", type=int, metavar="ID", help="Only older than this one: the next page.")
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def items(
@@ -45,9 +46,6 @@ def items(
     in_utc: bool,
 ) -> None:
     """List items, newest first."""
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         rows = there.items(before, limit, state=state, task=task, queue=queue, key=key)
         now = there.now()
@@ -59,8 +57,6 @@ def items(
 
 
 def _print_rows(rows: list[Row], now: datetime, in_utc: bool) -> None:
-    from duly.cli import words
-
     console = words.console()
     is_roomy = console.width >= words.ROOMY
     columns: list[str | tuple[str, str]] = [("id", "right"), "task", "state", ("try", "right"), "due", ""]
@@ -91,15 +87,11 @@ def _note(row: Row) -> str:
 
 @click.command(short_help="Tell the story of one item.")
 @click.argument("item_id", type=int, metavar="ID")
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def show(item_id: int, as_json: bool, in_utc: bool) -> None:
     """Tell the story of one item: what it is, what was tried, how it stands."""
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         story, now = there.story(item_id), there.now()
     if as_json:
@@ -113,7 +105,6 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from duly.cli import words
     from duly.core import codec
 
     item = story.item
@@ -156,9 +147,9 @@ def _timeline(story: Story) -> list[tuple[datetime, str]]:
     if item.state == "running" and item.started_at:
         events.append((item.started_at, f"try {item.attempt} started on {item.claimed_by}"))
     if item.finished_at:
-        words = {"failed": "given up: in review", "cancelled": f"cancelled {item.last_error or ''}".rstrip()}
+        ends = {"failed": "given up: in review", "cancelled": f"cancelled {item.last_error or ''}".rstrip()}
         how = f"try {item.attempt} {item.outcome}" + (f" on {item.claimed_by}" if item.claimed_by else "")
-        events.append((item.finished_at, words.get(item.state, how)))
+        events.append((item.finished_at, ends.get(item.state, how)))
     elif item.state == "waiting":
         events.append((item.due_at, "due again" if story.tries else "due"))
     return events
@@ -168,79 +159,72 @@ def _timeline(story: Story) -> list[tuple[datetime, str]]:
 @ids
 @options.at
 @options.delay
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool, in_utc: bool) -> None:
     """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         there.retry(*ids, at=at, delay=options.span(delay))
         rows, now = {item_id: there.item(item_id) for item_id in ids}, there.now()
+
+    def due(row: Row | None) -> str:
+        return f" of {row.task}: due {words.full(row.due_at, now, in_utc)}" if row else " will be tried again"
+
+    _print_rows_of(rows, as_json, due)
+
+
+def _ending(act: Literal["cancel", "discard"], done: str, short_help: str, doc: str, kept: str) -> click.Command:
+    """A command that ends items, for a reason."""
+
+    @click.command(name=act, short_help=short_help, help=doc)
+    @ids
+    @click.option("--reason", default="", help=kept)
+    @options.side
+    @options.as_json
+    def end(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
+        with side() as there:
+            (there.cancel if act == "cancel" else there.discard)(*ids, reason=reason)
+            rows = {item_id: there.item(item_id) for item_id in ids}
+        _print_rows_of(rows, as_json, lambda row: f" of {row.task}: {row.state}" if row else f": {done}")
+
+    return end
+
+
+cancel = _ending(
+    "cancel",
+    "cancelled",
+    "Cancel waiting and running items.",
+    "Cancel waiting and running items; a running handler is stopped within a second.",
+    "Kept with the item.",
+)
+discard = _ending(
+    "discard",
+    "discarded",
+    "Take failed items out of review for good.",
+    "Take failed items out of review for good.",
+    "Kept in the audit log.",
+)
+
+
+def _print_rows_of(rows: dict[int, Row | None], as_json: bool, tell: Callable[[Row | None], str]) -> None:
+    """Tell what became of each of these items; None where the key may act but not look."""
     if as_json:
         words.print_json([row or {"id": item_id} for item_id, row in rows.items()])
         return
     for item_id, row in rows.items():
-        due = f" of {row.task}: due {words.full(row.due_at, now, in_utc)}" if row else " will be tried again"
-        click.echo(f"item {item_id}{due}")
-
-
-@click.command(short_help="Cancel waiting and running items.")
-@ids
-@click.option("--reason", default="", help="Kept with the item.")
-@options.database_url
-@options.service
-@options.as_json
-def cancel(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
-    """Cancel waiting and running items; a running handler is stopped within a second."""
-    from duly.cli.sides import side
-
-    with side() as there:
-        there.cancel(*ids, reason=reason)
-        rows = {item_id: there.item(item_id) for item_id in ids}
-    _print_ends(rows, as_json, "cancelled")
-
-
-@click.command(short_help="Take failed items out of review for good.")
-@ids
-@click.option("--reason", default="", help="Kept in the audit log.")
-@options.database_url
-@options.service
-@options.as_json
-def discard(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
-    """Take failed items out of review for good."""
-    from duly.cli.sides import side
-
-    with side() as there:
-        there.discard(*ids, reason=reason)
-        rows = {item_id: there.item(item_id) for item_id in ids}
-    _print_ends(rows, as_json, "discarded")
-
-
-def _print_ends(rows: dict[int, Row | None], as_json: bool, done: str) -> None:
-    from duly.cli import words
-
-    if as_json:
-        words.print_json([row or {"id": item_id} for item_id, row in rows.items()])
-        return
-    for item_id, row in rows.items():
-        click.echo(f"item {item_id}" + (f" of {row.task}: {row.state}" if row else f": {done}"))
+        click.echo(f"item {item_id}{tell(row)}")
 
 
 @click.command(short_help="Change an item that waits or is in review.")
 @click.argument("item_id", type=int, metavar="ID")
-@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--args", "text", metavar="JSON", help="All arguments as one JSON object, in place of NAME=VALUE.")
+@options.arguments("All arguments as one JSON object")
 @options.at
 @click.option("--queue", help="Another queue to wait in.")
-@click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
+@options.rank
 @click.option("--tries", type=int, metavar="N", help="Tries in all.")
 @options.app
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def edit(
@@ -250,9 +234,7 @@ def edit(
 
     Arguments that are not named stay as they are. To change arguments on a database, --app must say what has the task.
     """
-    from duly.cli import words
     from duly.cli.put import fitting, json_object, named_pairs
-    from duly.cli.sides import side
 
     fields = {name: value for name, value in said.items() if value is not None}
     if not fields and not pairs and text is None:
@@ -264,7 +246,5 @@ def edit(
         else:
             row = there.edit(item_id, **fields)
         now = there.now()
-    if as_json:
-        words.print_json(row)
-    else:
-        click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}, queue {row.queue}")
+    due = words.full(row.due_at, now, in_utc)
+    words.print_one(row, as_json, f"item {row.id} of {row.task}: due {due}, queue {row.queue}")

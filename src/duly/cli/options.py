@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -69,6 +70,31 @@ def service(command: F) -> F:
     return command
 
 
+def side(command: F) -> F:
+    """Where a command works: `--database-url` names a database, `--url` a service; see `sides`."""
+    return database_url(service(command))
+
+
+def listing(short_help: str) -> Callable[[Callable[..., None]], click.Group]:
+    """A group of commands that lists something when none of its commands is named."""
+
+    def made(list_all: Callable[..., None]) -> click.Group:
+        @click.pass_context
+        @wraps(list_all)
+        def unless_named(ctx: click.Context, /, **given: Any) -> None:
+            if ctx.invoked_subcommand is None:
+                list_all(**given)
+
+        return click.group(short_help=short_help, invoke_without_command=True)(unless_named)
+
+    return made
+
+
+def most(ceiling: int = 1_000, default: int = 20) -> Callable[[F], F]:
+    """`--limit`: how many a list shows."""
+    return click.option("--limit", "most", type=click.IntRange(1, ceiling), default=default, show_default=True)
+
+
 def remote() -> Client | None:
     """The service that the command works through; None: a database. A database on the command line beats a variable."""
     from duly.client import Client
@@ -86,6 +112,19 @@ def remote() -> Client | None:
 
 at = click.option("--at", metavar="TIME", help="When, such as 2026-12-01T09:00+01:00.")
 delay = click.option("--delay", metavar="TIME", help="How long from now: seconds, or such as 90s, 5m, 1h30m, 2d.")
+
+
+rank = click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
+
+
+def arguments(doc: str) -> Callable[[F], F]:
+    """The arguments of a task: as pairs, or all of them as JSON."""
+
+    def add(command: F) -> F:
+        as_object = click.option("--args", "text", metavar="JSON", help=f"{doc}, in place of NAME=VALUE.")
+        return click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")(as_object(command))
+
+    return add
 
 
 app = click.option(

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
+from duly.cli.sides import side
 from duly.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -16,16 +17,14 @@ if TYPE_CHECKING:
 
 @click.command(short_help="Put an item: now or later.")
 @click.argument("task")
-@click.argument("pairs", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--args", "text", metavar="JSON", help="The arguments as one JSON object, in place of NAME=VALUE.")
+@options.arguments("The arguments as one JSON object")
 @options.at
 @options.delay
 @click.option("--key", help="Put once while an item with this key is live.")
-@click.option("--rank", type=int, metavar="N", help="From -100, runs first, to 100.")
+@options.rank
 @click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
 @options.app
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def put(
@@ -45,9 +44,6 @@ def put(
 
     A VALUE is read as JSON where that fits the task's argument, else as text: n=3, ok=true, 'rows=[1,2]', name=Ann.
     """
-    from duly.cli import words
-    from duly.cli.sides import side
-
     given = {"at": at, "delay": options.span(delay), "key": key, "rank": rank, "tries": tries}
     chosen = {name: value for name, value in given.items() if value is not None}
     args = json_object(text)

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
+from duly.cli.sides import side
 
 
-@click.group(invoke_without_command=True, short_help="Show, pause and resume queues.")
-@options.database_url
-@options.service
+@options.listing(short_help="Show, pause and resume queues.")
+@options.side
 @options.as_json
-@click.pass_context
-def queues(ctx: click.Context, as_json: bool) -> None:
+def queues(as_json: bool) -> None:
     """Show each queue: what waits, what is due, what runs, what is in review. Or pause and resume one."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         found = there.queues()
     if words.is_all_told(found, as_json, "no queue has anything waiting, running or in review"):
@@ -40,12 +34,9 @@ def queues(ctx: click.Context, as_json: bool) -> None:
 
 @queues.command()
 @click.argument("name")
-@options.database_url
-@options.service
+@options.side
 def pause(name: str) -> None:
     """Start nothing more of this queue until it is resumed; what runs goes on."""
-    from duly.cli.sides import side
-
     with side() as there:
         note = there.act_on_queue("pause", name)
     click.echo(f"{name} is paused: `duly queues resume {name}` opens it again")
@@ -55,12 +46,9 @@ def pause(name: str) -> None:
 
 @queues.command()
 @click.argument("name")
-@options.database_url
-@options.service
+@options.side
 def resume(name: str) -> None:
     """Open a paused queue again."""
-    from duly.cli.sides import side
-
     with side() as there:
         there.act_on_queue("resume", name)
     click.echo(f"{name} is open")

@@ -6,28 +6,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
+from duly.cli.sides import side
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from duly import Duly
+    from duly.core.shown import Alert
 
-limit = click.option("--limit", type=click.IntRange(1, 10_000), default=100, show_default=True)
+most = options.most(10_000, default=100)
 
 
 @click.command(short_help="What was started late.")
 @click.option("--grace", default="5m", show_default=True, metavar="TIME", help="What is late at all.")
-@limit
+@most
 @options.database_url
 @options.as_json
 @options.in_utc
-def late(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
+def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     """Done items that were started later than the grace period after their time, latest first."""
-    from duly.cli import words
-
     with options.opened() as app:
-        found, now = app.read.late(_seconds(grace, "grace"), limit), app.clock.now()
+        found, now = app.read.late(_seconds(grace, "grace"), most), app.clock.now()
     if words.is_all_told(found, as_json, "nothing was late"):
         return
     table = [
@@ -40,16 +40,14 @@ def late(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
 
 @click.command(short_help="What should be done and is not.")
 @click.option("--grace", default="1h", show_default=True, metavar="TIME", help="How long after its time.")
-@limit
+@most
 @options.database_url
 @options.as_json
 @options.in_utc
-def stuck(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
+def stuck(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     """Items that are not done long after their time: due and waiting, running, or given up; oldest first."""
-    from duly.cli import words
-
     with options.opened() as app:
-        found, now = app.read.stuck(_seconds(grace, "grace"), limit), app.clock.now()
+        found, now = app.read.stuck(_seconds(grace, "grace"), most), app.clock.now()
     if words.is_all_told(found, as_json, "nothing is stuck"):
         return
     table: list[list[RenderableType]] = [
@@ -66,30 +64,23 @@ def stuck(grace: str, limit: int, as_json: bool, in_utc: bool) -> None:
 @options.as_json
 def alerts(as_json: bool) -> None:
     """Alerts that stand: raised by any worker, and gone when what they tell of is over."""
-    from duly.cli import words
-
     with options.opened() as app:
         found, now = app.read.alerts(), app.clock.now()
-    if as_json:
-        words.print_json(found)
-        return
-    for each in found:
-        click.echo(f"{each.name}: {each.message}, since {words.full(each.since, now)}")
-    if not found:
-        click.echo("nothing is wrong")
+
+    def line(each: Alert) -> str:
+        return f"{each.name}: {each.message}, since {words.full(each.since, now)}"
+
+    words.print_lines(found, as_json, "nothing is wrong", line)
 
 
 @click.command(short_help="Who did what.")
 @click.option("--subject", metavar="KIND:ID", help="Only what was done to this, such as item:7 or queue:mail.")
-@click.option("--limit", "most", type=click.IntRange(1, 500), default=20, show_default=True)
-@options.database_url
-@options.service
+@options.most(500)
+@options.side
 @options.as_json
 @options.in_utc
 def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
     """The audit log: who did what to what, newest first."""
-    from duly.cli import words
-    from duly.cli.sides import side
     from duly.core import codec
 
     with side() as there:
@@ -119,8 +110,6 @@ def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -
     Exit code 0: someone is at work. 1: nobody has been for longer than --max-age.
     """
     import time
-
-    from duly.cli import words
 
     with options.opened() as app:
         was_told = False

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
+from duly.cli.sides import side
 from duly.core.model import STATES
 
 if TYPE_CHECKING:
     from duly.core.shown import Act, Action
 
 group_id = click.argument("group_id", metavar="GROUP")
-act_id = click.argument("act_id", type=options.ID, metavar="ID")
 rate = click.option("--rate", type=click.FloatRange(0, 10_000, min_open=True), metavar="N", help="So many a second.")
 reason = click.option("--reason", default="", help="Kept with the items.")
-most = click.option("--limit", "most", type=click.IntRange(1, 500), default=20, show_default=True)
+most = options.most(500)
 
 
-@click.group(invoke_without_command=True, short_help="Failures that look alike: see, note, retry, discard.")
+@options.listing(short_help="Failures that look alike: see, note, retry, discard.")
 @most
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
-@click.pass_context
-def review(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> None:
+def review(most: int, as_json: bool, in_utc: bool) -> None:
     """List failures in review, grouped by what they have in common, the largest groups first."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         found, now = there.groups(most), there.now()
     if words.is_all_told(found, as_json, "nothing is in review"):
@@ -50,15 +43,11 @@ def review(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> None:
 
 @review.command(name="show")
 @group_id
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def show_group(group_id: str, as_json: bool, in_utc: bool) -> None:
     """One group: how many, a sample's error, and what people wrote about it."""
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         (group, error, notes), now = there.group(group_id), there.now()
     if as_json:
@@ -75,12 +64,9 @@ def show_group(group_id: str, as_json: bool, in_utc: bool) -> None:
 @review.command(name="note")
 @group_id
 @click.argument("text")
-@options.database_url
-@options.service
+@options.side
 def write_note(group_id: str, text: str) -> None:
     """Write something down about a group."""
-    from duly.cli.sides import side
-
     with side() as there:
         there.write_note(group_id, text)
     click.echo(f"noted about {group_id}")
@@ -88,12 +74,9 @@ def write_note(group_id: str, text: str) -> None:
 
 @review.command()
 @group_id
-@options.database_url
-@options.service
+@options.side
 def canary(group_id: str) -> None:
     """Try one of the group again, to see whether the cause is gone."""
-    from duly.cli.sides import side
-
     with side() as there:
         item_id = there.canary(group_id)
     click.echo(f"item {item_id} will be tried again: `duly show {item_id}` tells how it went")
@@ -102,52 +85,36 @@ def canary(group_id: str) -> None:
 @review.command(name="retry")
 @group_id
 @rate
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 def retry_group(group_id: str, rate: float | None, as_json: bool) -> None:
     """Try all of the group again, at once or at a --rate."""
-    from duly.cli.sides import side
-
     with side() as there:
         made = there.retry_group(group_id, rate)
-    _tell(made, as_json)
+    words.print_one(made, as_json, _line(made))
 
 
 @review.command(name="discard")
 @group_id
 @reason
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 def discard_group(group_id: str, reason: str, as_json: bool) -> None:
     """Take all of the group out of review for good."""
-    from duly.cli.sides import side
-
     with side() as there:
         made = there.discard_group(group_id, reason)
-    _tell(made, as_json)
+    words.print_one(made, as_json, _line(made))
 
 
-@click.group(invoke_without_command=True, short_help="Acts on many items at once: order, follow, stop.")
+@options.listing(short_help="Acts on many items at once: order, follow, stop.")
 @most
-@options.database_url
-@options.service
+@options.side
 @options.as_json
-@click.pass_context
-def acts(ctx: click.Context, most: int, as_json: bool) -> None:
+def acts(most: int, as_json: bool) -> None:
     """List acts on many items, newest first."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         found = there.acts(most)
-    if words.is_all_told(found, as_json, "there are no acts on many items"):
-        return
-    for each in found:
-        click.echo(_line(each))
+    words.print_lines(found, as_json, "there are no acts on many items", _line)
 
 
 @acts.command(name="order")
@@ -159,56 +126,33 @@ def acts(ctx: click.Context, most: int, as_json: bool) -> None:
 @rate
 @reason
 @click.option("--count", "is_counted", is_flag=True, help="Only say how many items it would mean.")
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 def order_act(action: Action, rate: float | None, reason: str, is_counted: bool, as_json: bool, **filter: Any) -> None:
     """Cancel, retry or discard all items that fit, as durable work that a worker carries out."""
-    from duly.cli.sides import side
-
     with side() as there:
         if is_counted:
             click.echo(str(there.count(action, filter)))
             return
         made = there.order(action, filter, rate, reason)
-    _tell(made, as_json)
+    words.print_one(made, as_json, _line(made))
 
 
-@acts.command(name="show")
-@act_id
-@options.database_url
-@options.service
-@options.as_json
-def show_act(act_id: int, as_json: bool) -> None:
-    """How far it is."""
-    from duly.cli.sides import side
+def _about_one(name: Literal["show", "cancel"], doc: str) -> None:
+    """A command about one act."""
 
-    with side() as there:
-        found = there.act(act_id)
-    _tell(found, as_json)
-
-
-@acts.command(name="cancel")
-@act_id
-@options.database_url
-@options.service
-@options.as_json
-def cancel_act(act_id: int, as_json: bool) -> None:
-    """Stop it where it stands; what was done stays done."""
-    from duly.cli.sides import side
-
-    with side() as there:
-        stopped = there.cancel_act(act_id)
-    _tell(stopped, as_json)
+    @acts.command(name=name, help=doc)
+    @click.argument("act_id", type=options.ID, metavar="ID")
+    @options.side
+    @options.as_json
+    def about_one(act_id: int, as_json: bool) -> None:
+        with side() as there:
+            found = there.act(act_id) if name == "show" else there.cancel_act(act_id)
+        words.print_one(found, as_json, _line(found))
 
 
-def _tell(act: Act, as_json: bool) -> None:
-    from duly.cli import words
-
-    if as_json:
-        words.print_json(act)
-    else:
-        click.echo(_line(act))
+_about_one("show", "How far it is.")
+_about_one("cancel", "Stop it where it stands; what was done stays done.")
 
 
 def _line(act: Act) -> str:

@@ -6,35 +6,28 @@ from typing import Any
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
+from duly.cli.sides import side
 from duly.core.errors import InputError
 
 STATES = ("active", "paused", "broken")
 
 
-@click.group(invoke_without_command=True, short_help="List, create, change, pause and run schedules.")
+@options.listing(short_help="List, create, change, pause and run schedules.")
 @click.option("--task", help="Only those of this task.")
 @click.option("--state", type=click.Choice(STATES), help="Only these; broken: deactivated after failures in a row.")
 @click.option("--ring", help="Only members of this ring.")
 @click.option("--slot", type=int, metavar="N", help="Only members of this slot.")
 @click.option("--after", type=options.ID, default=0, metavar="ID", help="Go on after this id.")
-@click.option("--limit", "most", type=click.IntRange(1, 1_000), default=50, show_default=True)
-@options.database_url
-@options.service
+@options.most(default=50)
+@options.side
 @options.as_json
 @options.in_utc
-@click.pass_context
-def schedules(ctx: click.Context, /, as_json: bool, in_utc: bool, **filters: Any) -> None:
+def schedules(as_json: bool, in_utc: bool, **filters: Any) -> None:
     """List schedules: what makes items again and again, and when it does next."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         found, now = there.schedules(**filters), there.now()
-    if as_json:
-        words.print_json(found)
+    if words.is_all_told(found, as_json, "there are no such schedules"):
         return
     rows = [
         [
@@ -47,9 +40,6 @@ def schedules(ctx: click.Context, /, as_json: bool, in_utc: bool, **filters: Any
         ]
         for each in found
     ]
-    if not rows:
-        click.echo("there are no such schedules")
-        return
     titles = (("id", "right"), "task", "key", "when", "next", ("failures", "right"))
     words.console().print(words.table(*titles, rows=rows))
     if len(found) == filters["most"]:
@@ -67,8 +57,7 @@ def schedules(ctx: click.Context, /, as_json: bool, in_utc: bool, **filters: Any
 @click.option("--max-lateness", metavar="TIME", help="Not worth starting later than this, such as 1h.")
 @click.option("--overlap", type=click.Choice(["allow", "skip", "supersede"]), help="If the one before is not over.")
 @options.app
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 def add_schedule(
     task: str, rule: str, pairs: tuple[str, ...], key: str, text: str | None, spec: str | None, as_json: bool,
@@ -79,9 +68,7 @@ def add_schedule(
     RULE is such as "daily 09:00", "weekly mon,fri 08:00", "monthly -1 18:00", "yearly 02-29 09:00", "every 15m",
     "slots 24", or five fields of cron.
     """
-    from duly.cli import words
     from duly.cli.put import fitting, json_object, named_pairs
-    from duly.cli.sides import side
 
     chosen = {name: value for name, value in said.items() if value is not None}
     if max_lateness is not None:
@@ -92,25 +79,18 @@ def add_schedule(
             lambda **read: there.schedule(task, rule, key, {**args, **read}, **chosen), named_pairs(pairs)
         )
         now = there.now()
-    if as_json:
-        words.print_json(made)
-    else:
-        when = words.full(made["next_at"], now) if made["next_at"] else "never"
-        click.echo(f"schedule {made['id']}: {made['describe']}; next {when}")
+    when = words.full(made["next_at"], now) if made["next_at"] else "never"
+    words.print_one(made, as_json, f"schedule {made['id']}: {made['describe']}; next {when}")
 
 
 @schedules.command(name="show")
 @click.argument("schedule_id", type=options.ID, metavar="ID")
 @click.option("--next", "n", type=click.IntRange(1, 100), default=5, show_default=True, help="How many times ahead.")
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None:
     """All about one: its rule in words, its next times, what it made, and what was done to it."""
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         told, now = there.schedule_story(schedule_id, n), there.now()
     if as_json:
@@ -138,7 +118,6 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
     """Say what a rule means, in words and in its next times. Needs no database."""
     from datetime import UTC, datetime
 
-    from duly.cli import words
     from duly.core.policy.recur import parse, preview, zone_named
 
     try:
@@ -163,8 +142,7 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
 @click.option("--max-lateness", metavar="TIME")
 @click.option("--overlap", type=click.Choice(["allow", "skip", "supersede"]))
 @click.option("--rank", type=int)
-@options.database_url
-@options.service
+@options.side
 def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> None:
     """Change it; another rule or zone plans anew."""
     fields = {name: value for name, value in said.items() if value is not None}
@@ -172,8 +150,6 @@ def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> 
         fields["max_lateness"] = options.span(max_lateness, "max_lateness")
     if not fields:
         raise InputError("change", "say what: --rule, --zone, --catch-up, --max-lateness, --overlap or --rank")
-    from duly.cli.sides import side
-
     with side() as there:
         click.echo(f"schedule {schedule_id}: {there.change_schedule(schedule_id, **fields)}")
 
@@ -183,11 +159,8 @@ def _act(name: str, doc: str, done: str) -> None:
 
     @schedules.command(name=name.replace("_", "-"), help=doc)
     @click.argument("ids", type=options.ID, nargs=-1, required=True, metavar="ID...")
-    @options.database_url
-    @options.service
+    @options.side
     def command(ids: tuple[int, ...]) -> None:
-        from duly.cli.sides import side
-
         with side() as there:
             there.act_on_schedules(name, *ids)
         click.echo(f"{done}: {', '.join(map(str, ids))}")
@@ -208,8 +181,6 @@ _act("reactivate", "Try again what was deactivated after failures in a row.", "r
 @options.as_json
 def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
     """The load of each slot: its active members. Nobody is ever moved unless you say so."""
-    from duly.cli import words
-
     with options.opened() as app:
         if rebalance:
             names = [ring] if ring else sorted({each.ring for each in app.schedules.slots()})
@@ -231,18 +202,11 @@ def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
         click.echo(f"{each.ring}  {each.slot:>4}  {each.members:>7}  {'█' * round(40 * each.members / most)}")
 
 
-@click.group(invoke_without_command=True, short_help="Show and change limits while everything runs.")
-@options.database_url
-@options.service
+@options.listing(short_help="Show and change limits while everything runs.")
+@options.side
 @options.as_json
-@click.pass_context
-def limits(ctx: click.Context, as_json: bool) -> None:
+def limits(as_json: bool) -> None:
     """Show what limits have counted, and what a person set in place of the code's values."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         found, now = there.limits(), there.now()
     if words.is_all_told(found, as_json, "no limit has been used or set yet"):
@@ -262,12 +226,9 @@ def limits(ctx: click.Context, as_json: bool) -> None:
 @limits.command(name="set")
 @click.argument("name")
 @click.argument("limit", metavar="N[/PERIOD]")
-@options.database_url
-@options.service
+@options.side
 def set_limit(name: str, limit: str) -> None:
     """Allow 2/1m (calls in any minute) or 4 (at the same time) from now on, over the whole fleet."""
-    from duly.cli.sides import side
-
     with side() as there:
         there.set_limit(name, limit)
     click.echo(f"{name}: {limit}")
@@ -275,12 +236,9 @@ def set_limit(name: str, limit: str) -> None:
 
 @limits.command(name="clear")
 @click.argument("name")
-@options.database_url
-@options.service
+@options.side
 def clear_limit(name: str) -> None:
     """What the code says counts again."""
-    from duly.cli.sides import side
-
     with side() as there:
         there.set_limit(name, None)
     click.echo(f"{name}: as in the code")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
 from duly.core.errors import InputError
 from duly.plugin import Simulated, plugins
 
@@ -61,7 +61,6 @@ def simulate(
     NAME is that of an installed app for which an option below says how many rows it has. Handlers are not called, and
     nothing outside is touched: a model says how each call ends.
     """
-    from duly.cli import words
     from duly.virtual.simulation import Model, span
 
     model = Model(
@@ -145,8 +144,6 @@ def _run(world: Simulation, begin: datetime, end: datetime, shows: bool) -> None
 
 
 def _print_story(what: str, story: Story, begin: datetime, end: datetime) -> None:
-    from duly.cli import words
-
     console = words.console()
     click.echo(f"{what}, {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC")
     click.echo("\nload by hour of the day, each day's dispatches: average, least and most")

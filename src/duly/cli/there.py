@@ -113,14 +113,14 @@ class There:
         return self.story(item_id).item
 
     def groups(self, most: int) -> list[Group]:
-        return [_as(Group, each) for each in islice(self._client.groups(page_size=min(most, PAGE_MOST)), most)]
+        return [read_as(Group, each) for each in islice(self._client.groups(page_size=min(most, PAGE_MOST)), most)]
 
     def group(self, group_id: str) -> tuple[Group, str | None, list[ReviewNote]]:
         told = self._client.group(group_id)
-        return _as(Group, told), told["error"], [_as(ReviewNote, each) for each in told["notes"]]
+        return read_as(Group, told), told["error"], [read_as(ReviewNote, each) for each in told["notes"]]
 
     def write_note(self, group_id: str, text: str) -> ReviewNote:
-        return _as(ReviewNote, self._client.write_note(group_id, text))
+        return read_as(ReviewNote, self._client.write_note(group_id, text))
 
     def canary(self, group_id: str) -> int:
         return self._client.canary(group_id)
@@ -151,7 +151,7 @@ class There:
     # -- limits and the audit log
 
     def limits(self) -> list[LimitUse]:
-        return [_as(LimitUse, each) for each in self._client.limits()]
+        return [read_as(LimitUse, each) for each in self._client.limits()]
 
     def set_limit(self, name: str, limit: str | None) -> None:
         _asking(self._client.set_limit)(name, limit)
@@ -160,45 +160,45 @@ class There:
         from duly.core import codec
 
         told = islice(self._client.audit(subject), most)
-        return [_as(AuditLine, {**each, "details": ""}, details=codec.encode(each["details"])) for each in told]
+        return [read_as(AuditLine, {**each, "details": ""}, details=codec.encode(each["details"])) for each in told]
 
     # -- users and keys
 
     def users(self) -> Iterator[User]:
-        return (_as(User, each) for each in self._client.users())
+        return (read_as(User, each) for each in self._client.users())
 
     def user(self, user_id: str) -> User:
-        return _as(User, self._client.user(user_id))
+        return read_as(User, self._client.user(user_id))
 
     def create_user(self, user_id: str, role: Role, password: str | None) -> User:
-        return _as(User, _asking(self._client.create_user)(user_id, role, password))
+        return read_as(User, _asking(self._client.create_user)(user_id, role, password))
 
     def change_user(self, user_id: str, **fields: Any) -> User:
-        return _as(User, _asking(self._client.change_user)(user_id, **fields))
+        return read_as(User, _asking(self._client.change_user)(user_id, **fields))
 
     def keys(self, user_id: str | None) -> Iterator[KeyInfo]:
         if user_id is not None:
             self.user(user_id)
-        return (_as(KeyInfo, each) for each in self._client.keys(user_id))
+        return (read_as(KeyInfo, each) for each in self._client.keys(user_id))
 
     def make_key(
         self, user_id: str, name: str, scopes: tuple[str, ...], expires_at: datetime | None
     ) -> tuple[KeyInfo, str]:
         options = {"user_id": user_id, "scopes": list(scopes), "expires_at": expires_at}
         told = _asking(self._client.make_key)(name, **options)
-        return _as(KeyInfo, told), told["secret"]
+        return read_as(KeyInfo, told), told["secret"]
 
     def revoke_key(self, key_id: str) -> KeyInfo:
-        return _as(KeyInfo, self._client.revoke_key(key_id))
+        return read_as(KeyInfo, self._client.revoke_key(key_id))
 
 
-def _as(kind: type[S], told: dict[str, Any], **more: Any) -> S:
+def read_as(kind: type[S], told: dict[str, Any], **more: Any) -> S:
     """What a service tells as the value that it is on a database; `more` is what it keeps to itself."""
     return convert({**snake(told), **more}, kind)
 
 
 def _act(told: dict[str, Any]) -> Act:
-    return _as(Act, {**told, "filter": snake(told["filter"])}, options={}, place=0, until=0)
+    return read_as(Act, {**told, "filter": snake(told["filter"])}, options={}, place=0, until=0)
 
 
 def _plain_there(told: dict[str, Any]) -> dict[str, Any]:

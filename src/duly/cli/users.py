@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from duly.cli import options
+from duly.cli import options, words
+from duly.cli.sides import side
 from duly.core.errors import InputError
 from duly.verbs.who import SCOPES
 
@@ -19,19 +20,12 @@ name = click.argument("name")
 password_stdin = click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
 
 
-@click.group(invoke_without_command=True, short_help="List, add and change who may use the service.")
-@options.database_url
-@options.service
+@options.listing(short_help="List, add and change who may use the service.")
+@options.side
 @options.as_json
 @options.in_utc
-@click.pass_context
-def users(ctx: click.Context, as_json: bool, in_utc: bool) -> None:
+def users(as_json: bool, in_utc: bool) -> None:
     """List the people and programs that may use the service."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         found, now = list(there.users()), there.now()
     if words.is_all_told(found, as_json, "there are no users: `duly users add NAME --admin` makes the first"):
@@ -53,14 +47,10 @@ def users(ctx: click.Context, as_json: bool, in_utc: bool) -> None:
 @name
 @click.option("--admin", is_flag=True, help="May see and do everything, for everyone.")
 @password_stdin
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 def add_user(name: str, admin: bool, password_stdin: bool, as_json: bool) -> None:
     """Let someone in. On a terminal a password is asked for; without one they come in by keys only."""
-    from duly.cli import words
-    from duly.cli.sides import side
-
     password = _password(password_stdin, is_required=False)
     with side(makes=True) as there:
         user = there.create_user(name, "admin" if admin else "user", password)
@@ -70,41 +60,33 @@ def add_user(name: str, admin: bool, password_stdin: bool, as_json: bool) -> Non
     click.echo(f"{user.id} is {_a(user.role)}" + ("" if password else "; `duly keys add` makes a key to come in with"))
 
 
-@users.command(name="disable")
-@name
-@options.database_url
-@options.service
-def disable_user(name: str) -> None:
-    """Shut someone out: sessions end at once, keys open nothing until they are enabled again."""
-    from duly.cli.sides import side
+def _shutting(name: str, doc: str, is_out: bool, done: str) -> None:
+    """A command that shuts someone out or lets them in again; `done` has the user's name where it says {user}."""
 
-    with side() as there:
-        there.change_user(name, disabled=True)
-    click.echo(f"{name} is shut out: `duly users enable {name}` lets them in again")
+    @users.command(name=name, help=doc)
+    @click.argument("user", metavar="NAME")
+    @options.side
+    def shut(user: str) -> None:
+        with side() as there:
+            there.change_user(user, disabled=is_out)
+        click.echo(done.format(user=user))
 
 
-@users.command(name="enable")
-@name
-@options.database_url
-@options.service
-def enable_user(name: str) -> None:
-    """Let someone in again."""
-    from duly.cli.sides import side
-
-    with side() as there:
-        there.change_user(name, disabled=False)
-    click.echo(f"{name} may come in")
+_shutting(
+    "disable",
+    "Shut someone out: sessions end at once, keys open nothing until they are enabled again.",
+    True,
+    "{user} is shut out: `duly users enable {user}` lets them in again",
+)
+_shutting("enable", "Let someone in again.", False, "{user} may come in")
 
 
 @users.command(name="password")
 @name
 @password_stdin
-@options.database_url
-@options.service
+@options.side
 def set_password(name: str, password_stdin: bool) -> None:
     """Give someone another password; their sessions end."""
-    from duly.cli.sides import side
-
     with side() as there:
         there.user(name)  # before anybody types anything
         there.change_user(name, password=_password(password_stdin, is_required=True))
@@ -114,12 +96,9 @@ def set_password(name: str, password_stdin: bool) -> None:
 @users.command(name="role")
 @name
 @click.argument("role", type=click.Choice(["user", "admin"]))
-@options.database_url
-@options.service
+@options.side
 def set_role(name: str, role: Role) -> None:
     """Make someone a user or an admin."""
-    from duly.cli.sides import side
-
     with side() as there:
         there.change_user(name, role=role)
     click.echo(f"{name} is {_a(role)}")
@@ -145,19 +124,12 @@ def _password(from_stdin: bool, is_required: bool) -> str | None:
 # -- keys
 
 
-@click.group(invoke_without_command=True, short_help="List, make and revoke API keys.")
+@options.listing(short_help="List, make and revoke API keys.")
 @click.option("--user", help="Only those of this user.")
-@options.database_url
-@options.service
+@options.side
 @options.as_json
-@click.pass_context
-def keys(ctx: click.Context, user: str | None, as_json: bool) -> None:
+def keys(user: str | None, as_json: bool) -> None:
     """List API keys, without their secrets: nobody can show those again."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-    from duly.cli.sides import side
-
     with side() as there:
         found, now = list(there.keys(user)), there.now()
     if words.is_all_told(found, as_json, "there are no such keys"):
@@ -192,14 +164,10 @@ def keys(ctx: click.Context, user: str | None, as_json: bool) -> None:
     help="What it may do; say it again for more.",
 )  # fmt: skip
 @click.option("--expires", metavar="TIME", help="After how long it opens nothing, such as 90d.")
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, as_json: bool) -> None:
     """Make a key. Its secret is printed this once, alone on standard output."""
-    from duly.cli import words
-    from duly.cli.sides import side
-
     length = options.span(expires, "expires")
     with side() as there:
         ends = None
@@ -218,12 +186,9 @@ def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, 
 
 @keys.command(name="revoke")
 @click.argument("key_id", metavar="ID")
-@options.database_url
-@options.service
+@options.side
 def revoke_key(key_id: str) -> None:
     """Make a key open nothing any more."""
-    from duly.cli.sides import side
-
     with side() as there:
         key = there.revoke_key(key_id)
     click.echo(f"key {key.id} of {key.user_id} is revoked")

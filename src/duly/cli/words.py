@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.table import Table
     from rich.text import Text
+
+T = TypeVar("T")
 
 STYLES = {
     "waiting": "blue",
@@ -48,6 +50,21 @@ def is_all_told(found: Sequence[Any], as_json: bool, nothing: str) -> bool:
     elif not found:
         click.echo(nothing)
     return as_json or not found
+
+
+def print_lines(found: Sequence[T], as_json: bool, nothing: str, line: Callable[[T], str]) -> None:
+    """Tell a list: as JSON, or in a line for each."""
+    if not is_all_told(found, as_json, nothing):
+        for each in found:
+            click.echo(line(each))
+
+
+def print_one(value: Any, as_json: bool, text: str) -> None:
+    """Tell one thing: as JSON, or by this text."""
+    if as_json:
+        print_json(value)
+    else:
+        click.echo(text)
 
 
 def table(*columns: str | tuple[str, str], rows: Iterable[Sequence[RenderableType]], last: bool = False) -> Table:

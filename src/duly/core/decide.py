@@ -45,6 +45,7 @@ from duly.core.model import (
     Revived,
     Skip,
     Snooze,
+    State,
     Superseded,
     Throttled,
     Tried,
@@ -192,33 +193,30 @@ def _crash(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
 
 
 def _finish(item: Item, now: datetime, label: str, result: bytes | None = None, error: str = "") -> Change:
-    return Change(
-        id=item.id,
-        task=item.task,
-        was="running",
-        fence=item.fence,
-        state="done",
-        outcome=label,
-        lane=item.lane,
-        due_at=item.due_at,
-        attempt=item.attempt,
-        failures=item.failures,
-        crashes=item.crashes,
-        losses=item.losses,
-        finished_at=now,
-        result=result,
-        error=cut(error) if error else None,
-    )
+    return _change(item, "running", "done", label, now, result, cut(error) if error else None)
 
 
 def _still(item: Item, label: str | None) -> Change:
     """The change that changes nothing but the label."""
+    return _change(item, item.state, item.state, label)
+
+
+def _change(
+    item: Item,
+    was: State,
+    state: State,
+    label: str | None,
+    finished_at: datetime | None = None,
+    result: bytes | None = None,
+    error: str | None = None,
+) -> Change:
+    """The change to this state that leaves all else as it is."""
     return Change(
         id=item.id,
         task=item.task,
-        was=item.state,
+        was=was,
         fence=item.fence,
-        state=item.state,
+        state=state,
         outcome=label,
         lane=item.lane,
         due_at=item.due_at,
@@ -226,7 +224,9 @@ def _still(item: Item, label: str | None) -> Change:
         failures=item.failures,
         crashes=item.crashes,
         losses=item.losses,
-        finished_at=None,
+        finished_at=finished_at,
+        result=result,
+        error=error,
     )
 
 

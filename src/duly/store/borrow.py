@@ -10,7 +10,7 @@ a schema that is not there yet. Nothing here opens another connection: the calle
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from duly.core.errors import DulyError, InputError, NotMigrated
@@ -23,49 +23,38 @@ from duly.store.sql import sections, to_psycopg
 
 Parameters: TypeAlias = dict[str, Any]
 Rows = list[Any]
-Steps: TypeAlias = Generator[tuple[str, Parameters], Rows, Placed]
+# Runs a section by its name, or a statement, on the caller's connection.
+Ask: TypeAlias = Callable[[str, Parameters], Awaitable[Rows]]
 
 
 def put_borrowed(connection: Any, new: NewItem) -> Placed:
     """Put inside the caller's transaction."""
     dialect, run = _known(connection, "sync")
-    steps = _steps(new, dialect)
+
+    async def ask(name: str, parameters: Parameters) -> Rows:
+        return [tuple(row) for row in run(sections(dialect.name).get(name, name), parameters)]
+
     try:
-        name, parameters = next(steps)
-        while True:
-            try:
-                rows = run(sections(dialect.name).get(name, name), parameters)
-            except Exception as error:
-                name, parameters = steps.throw(error)
-            else:
-                name, parameters = steps.send([tuple(row) for row in rows])
+        _put(new, dialect, ask).send(None)  # nothing in there ever waits, so it comes to its end at once
     except StopIteration as end:
         placed: Placed = end.value
-        return placed
+    return placed
 
 
 async def aput_borrowed(connection: Any, new: NewItem) -> Placed:
     """The same on an async connection."""
     dialect, run = _known(connection, "async")
-    steps = _steps(new, dialect)
-    try:
-        name, parameters = next(steps)
-        while True:
-            try:
-                rows = await run(sections(dialect.name).get(name, name), parameters)
-            except Exception as error:
-                name, parameters = steps.throw(error)
-            else:
-                name, parameters = steps.send([tuple(row) for row in rows])
-    except StopIteration as end:
-        placed: Placed = end.value
-        return placed
+
+    async def ask(name: str, parameters: Parameters) -> Rows:
+        return [tuple(row) for row in await run(sections(dialect.name).get(name, name), parameters)]
+
+    return await _put(new, dialect, ask)
 
 
-def _steps(new: NewItem, dialect: Dialect) -> Steps:
+async def _put(new: NewItem, dialect: Dialect, ask: Ask) -> Placed:
     """One put, on a schema that may be old or not there yet."""
     try:
-        return (yield from _put_steps(new, dialect))
+        return await _place(new, dialect, ask)
     except DulyError:
         raise
     except Exception as error:
@@ -74,42 +63,41 @@ def _steps(new: NewItem, dialect: Dialect) -> Steps:
         if not dialect.is_embedded:
             raise NotMigrated(f"the database is not migrated: run `duly migrate` ({error})") from error
         # Nobody else migrates an embedded database, and only this connection can: it may hold the write lock.
-        if not (yield from _migration_steps(dialect)):
+        if not await _migrate(dialect, ask):
             raise
-    return (yield from _put_steps(new, dialect))
+    return await _place(new, dialect, ask)
 
 
-def _put_steps(new: NewItem, dialect: Dialect) -> Steps:
-    """The statements of one put, by name; their rows are sent back in."""
-    statement, parameters = dialect.put(new)
+async def _place(new: NewItem, dialect: Dialect, ask: Ask) -> Placed:
+    section, parameters = dialect.put(new)
     while True:
-        rows = yield statement, parameters
+        rows = await ask(section, parameters)
         if rows:
             return Placed(id=rows[0][0], execution_key=_str(rows[0][1]), fresh=True)
-        for item_id, execution_key, args, planned_at in (yield "live", key_parameters(new)):
+        for item_id, execution_key, args, planned_at in await ask("live", key_parameters(new)):
             if refusal := conflict(new, item_id, _str(args).encode(), dialect.time(planned_at)):
                 raise refusal
             return Placed(id=item_id, execution_key=_str(execution_key), fresh=False)
 
 
-def _migration_steps(dialect: Dialect) -> Generator[tuple[str, Parameters], Rows, bool]:
+async def _migrate(dialect: Dialect, ask: Ask) -> bool:
     """Migrate the caller's own database; False when there is nothing to do.
 
     Under a savepoint it is part of the caller's transaction, and goes with it; where none is open it is one of its own.
     """
-    yield "savepoint duly_migration", {}
+    await ask("savepoint duly_migration", {})
     try:
-        yield LEDGER, {}
-        have = (yield VERSION, {})[0][0]
+        await ask(LEDGER, {})
+        have = (await ask(VERSION, {}))[0][0]
         missing = [migration for migration in migrations(dialect.name) if migration.version > have]
         for migration in missing:
             for statement in statements_of(migration):
-                yield statement, {}
+                await ask(statement, {})
     except Exception:
-        yield "rollback to duly_migration", {}
-        yield "release duly_migration", {}
+        await ask("rollback to duly_migration", {})
+        await ask("release duly_migration", {})
         raise
-    yield "release duly_migration", {}
+    await ask("release duly_migration", {})
     return bool(missing)
 
 

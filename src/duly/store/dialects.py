@@ -32,10 +32,14 @@ class Dialect:
     name: str
     schemes: tuple[str, ...]  # of URLs
     aliases: tuple[str, ...] = ()  # how SQLAlchemy and Django call it
-    sql: Traversable  # the folder of its statements
+    sql: Traversable  # the folder of the statements that it says in its own words
     migrations: Traversable  # the folder of its numbered migrations
     # How it calls what a field holds; empty where parameters need no type.
     types: Mapping[Kind, str] = MappingProxyType({})
+    # How it asks whether an item waits or is in review, so that it looks into the index of such items alone.
+    conditions: Mapping[str, str] = MappingProxyType({
+        "is_waiting": "state = 'waiting'", "in_review": "state = 'failed'",
+    })  # fmt: skip
     # What follows the name of a column that is read as another type than it is kept as.
     read_as: Mapping[str, str] = MappingProxyType({})
 

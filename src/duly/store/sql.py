@@ -1,5 +1,9 @@
 """Reads the folders of SQL: one statement per `-- name:` section, the same names in every dialect.
 
+What all databases say in the same words is in `common/sql`; the folder of a dialect has what it says in its own, and
+may say anything anew. A common section gives a parameter its type where PostgreSQL has to know it (`:size::bigint`);
+the loader leaves that out where parameters need no type.
+
 A section names a record where it means all of its columns, and the loader writes them out, in the order of the
 record's struct. Only names of our own structs ever get into a statement this way, never a value.
 
@@ -10,19 +14,29 @@ record's struct. Only names of our own structs ever get into a statement this wa
     {many change as c}                        a table c of the rows that parameters give as arrays, `change_<column>`
     {schedule but id, key}                    any of these without some columns
     {many tried with fence bigint as t}       and with a further one
+
+Two more fragments are about conditions:
+
+    {given owner, task}                       each column is what its parameter says, or its parameter says nothing
+    {is_waiting}  {in_review}                 how this dialect asks for that
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from importlib.resources import files
 
 from duly.store.dialects import Dialect, named
-from duly.store.records import RECORDS, Kind
+from duly.store.records import KINDS, RECORDS, Kind
+
+COMMON = files("duly.store") / "common" / "sql"
 
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
+_TYPE = re.compile(r"(?<=\w)::\w+")
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_GIVEN = re.compile(r"\{given ([\w, ]+)\}")
 _FRAGMENT = re.compile(
     r"\{(?:(?P<kind>values|places|set|many) )?(?P<record>\w+)(?: but (?P<but>[\w, \n]+?))?"
     r"(?: with (?P<more>[\w, \n]+?))?(?: (?:of|as) (?P<table>\w+))?\}"
@@ -34,19 +48,30 @@ def sections(dialect: str) -> dict[str, str]:
     """The statements of one dialect by name, without their comments; parameters written as :name."""
     known = named(dialect)
     found: dict[str, str] = {}
-    for file in sorted(known.sql.iterdir(), key=lambda file: file.name):
-        parts = _SECTION.split(file.read_text(encoding="utf8"))[1:]
-        for name, body in zip(parts[0::2], parts[1::2], strict=True):
-            found[name] = filled(_COMMENT.sub("", body).strip(), known)
+    for folder in (COMMON, known.sql):
+        for file in sorted(folder.iterdir(), key=lambda file: file.name):
+            parts = _SECTION.split(file.read_text(encoding="utf8"))[1:]
+            for name, body in zip(parts[0::2], parts[1::2], strict=True):
+                found[name] = filled(_COMMENT.sub("", body).strip(), known)
     return found
 
 
 def filled(text: str, dialect: Dialect) -> str:
-    """A statement with the columns of the records that it names."""
+    """A statement with the columns of the records that it names, as this dialect writes it."""
+    if not dialect.types:
+        text = _TYPE.sub("", text)
+    text = _GIVEN.sub(lambda found: _given(re.findall(r"\w+", found[1]), dialect), text)
     return _FRAGMENT.sub(lambda found: _written(found, dialect), text)
 
 
+def _given(columns: list[str], dialect: Dialect) -> str:
+    parameters = {name: _parameter(name, KINDS[name], dialect) for name in columns}
+    return " and ".join(f"({value} is null or {name} = {value})" for name, value in parameters.items())
+
+
 def _written(found: re.Match[str], dialect: Dialect) -> str:
+    if condition := dialect.conditions.get(found["record"]):
+        return condition
     but = frozenset(re.findall(r"\w+", found["but"] or ""))
     fields = RECORDS[found["record"]].fields
     if unknown := but - fields.keys():

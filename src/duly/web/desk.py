@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
@@ -20,6 +21,7 @@ from duly.verbs import Principal
 from duly.verbs.service import Reply
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem, problem
+from duly.web.schemas import After, PageSize
 
 T = TypeVar("T")
 
@@ -60,16 +62,6 @@ class Desk:
                 raise InputError(f"args.{name}", "is not an argument; options are said beside args")
         return dict(args)
 
-    # -- pages
-
-    def page(
-        self, rows: Sequence[Any], most: int, place: Callable[[Any], Any], bound: Any, show: Callable[[Any], Any]
-    ) -> dict[str, Any]:
-        """A page of `most` rows, of which one more was asked for to know whether there are more."""
-        shown = [show(row) for row in rows[:most]]
-        following = self.cursors.make(place(rows[most - 1]), bound) if len(rows) > most else None
-        return {"items": shown, "next": following}
-
     # -- masks
 
     def masked(self, value: Any, is_revealed: bool = False) -> Any:
@@ -79,38 +71,6 @@ class Desk:
     def unmasked(self, value: Any, known: Any) -> Any:
         """What someone sends back who saw it masked: a mask stands for what is there."""
         return self.app.verbs.ground.masks.unmasked(value, known)
-
-    # -- replies
-
-    def once(
-        self, principal: Principal, key: str | None, request: Request, body: BaseModel | None, act: Act,
-        kept: Callable[[Any], tuple[int, Any]] | None = None,
-    ) -> Response:  # fmt: skip
-        """Do this once per key: a repetition gets the same answer, and nothing is done again.
-
-        `act` returns a status and what to answer. All it writes goes on the connection that it gets, so that the
-        effect, its line in the audit log and the answer commit together. `kept` says what a repetition is told of an
-        answer that must not be written down.
-        """
-        store, service = self.app.store, self.app.verbs.service
-        if key is None:
-            with store.transaction() as connection:
-                status, answer = act(connection)
-            return _reply(status, _jsonable(answer))
-        named = (principal.user_id, key)
-        digest = _digest(request, body)
-        if (known := _told_again(service.reply(*named), digest)) is not None:
-            return known
-        with store.transaction() as connection:
-            if service.begin_reply(*named, digest, connection):
-                status, answer = act(connection)
-                plain = _jsonable(answer)
-                told, text = kept(plain) if kept is not None else (status, plain)
-                service.end_reply(*named, told, json.dumps(text), connection)
-                return _reply(status, plain)
-        if (known := _told_again(service.reply(*named), digest)) is None:
-            raise Problem(409, "a request with this Idempotency-Key is under way", headers={"Retry-After": "1"})
-        return known
 
 
 def _told_again(known: Reply | None, digest: str) -> Response | None:
@@ -145,6 +105,83 @@ def _desk(request: Request) -> Desk:
 
 
 At = Annotated[Desk, Depends(_desk)]
+
+
+class _Once:
+    """What has an effect is done once per Idempotency-Key, if a request has one."""
+
+    def __init__(self, desk: Desk, request: Request, key: str | None) -> None:
+        self._desk = desk
+        self._request = request
+        self._key = key
+
+    def __call__(
+        self, principal: Principal, body: BaseModel | None, act: Act,
+        kept: Callable[[Any], tuple[int, Any]] | None = None,
+    ) -> Response:  # fmt: skip
+        """Do this once: a repetition gets the same answer, and nothing is done again.
+
+        `act` returns a status and what to answer. All it writes goes on the connection that it gets, so that the
+        effect, its line in the audit log and the answer commit together. `kept` says what a repetition is told of an
+        answer that must not be written down.
+        """
+        store, service = self._desk.app.store, self._desk.app.verbs.service
+        if self._key is None:
+            with store.transaction() as connection:
+                status, answer = act(connection)
+            return _reply(status, _jsonable(answer))
+        named = (principal.user_id, self._key)
+        digest = _digest(self._request, body)
+        if (known := _told_again(service.reply(*named), digest)) is not None:
+            return known
+        with store.transaction() as connection:
+            if service.begin_reply(*named, digest, connection):
+                status, answer = act(connection)
+                plain = _jsonable(answer)
+                told, text = kept(plain) if kept is not None else (status, plain)
+                service.end_reply(*named, told, json.dumps(text), connection)
+                return _reply(status, plain)
+        if (known := _told_again(service.reply(*named), digest)) is None:
+            raise Problem(409, "a request with this Idempotency-Key is under way", headers={"Retry-After": "1"})
+        return known
+
+
+async def _once(request: Request, idempotency_key: IdempotencyKey = None) -> _Once:
+    return _Once(_desk(request), request, idempotency_key)
+
+
+Once = Annotated[_Once, Depends(_once)]
+
+
+class AskedPage:
+    """The page of a list that a request asks for: how many rows, and after which."""
+
+    def __init__(self, desk: Desk, size: int, after: str | None) -> None:
+        self._desk = desk
+        self._size = size
+        self._after = after
+
+    def turn(
+        self, bound: Any, find: Callable[[Any, int], Sequence[T]], show: Callable[[T], Any] = lambda row: row,
+        place: Callable[[T], Any] = attrgetter("id"),
+    ) -> dict[str, Any]:  # fmt: skip
+        """That page of the rows that `find` gives, each as `show` makes it.
+
+        `find` is called with the place of the last row before, None for the first page, and how many rows it should
+        give: one more than a page has, to know whether there are more. `place` says where a row stands, and `bound`
+        what the list is and whose, for its cursors are good for no other.
+        """
+        cursors = self._desk.cursors
+        rows = find(cursors.read(self._after, bound), self._size + 1)
+        following = cursors.make(place(rows[self._size - 1]), bound) if len(rows) > self._size else None
+        return {"items": [show(row) for row in rows[: self._size]], "next": following}
+
+
+async def _pages(request: Request, page_size: PageSize = 50, after: After = None) -> AskedPage:
+    return AskedPage(_desk(request), page_size, after)
+
+
+Pages = Annotated[AskedPage, Depends(_pages)]
 
 
 def serving(plugin: Plugin[Any, T]) -> Callable[[Request], Awaitable[T]]:

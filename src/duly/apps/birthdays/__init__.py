@@ -28,20 +28,16 @@ The year of birth is not kept: nothing needs it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duly import Duly
-from duly.apps import alone
+from duly.apps import alone, shipped
 from duly.apps.birthdays.greetings import Birthdays, Event, Person, install, simulated
 from duly.apps.birthdays.settings import Settings, checks
-from duly.plugin import Plugin, Simulated
+from duly.plugin import Simulated
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
-    import click
-    from fastapi import APIRouter
-
     app: Duly
     birthdays: Birthdays
     birthday: Task[..., Any]
@@ -49,29 +45,10 @@ if TYPE_CHECKING:
 __all__ = ["Birthdays", "Event", "Person", "Settings", "birthdays_on", "plugin", "simulated"]
 
 
-def _router() -> APIRouter:
-    from duly.apps.birthdays.routes import router
-
-    return router
-
-
-def _commands() -> Sequence[click.Command]:
-    from duly.apps.birthdays.commands import people
-
-    return (people,)
-
-
-plugin = Plugin(
-    name="birthdays",
-    doc="Birthday messages at nine in the morning of each person's own time.",
-    settings=Settings,
-    install=install,
-    router=_router,
-    commands=_commands,
-    checks=checks,
-    views=("duly_events",),
-    simulation=Simulated(noun="people", count=10_000, fill=simulated),
-)
+plugin = shipped(
+    __name__, "Birthday messages at nine in the morning of each person's own time.", Settings, install, checks,
+    views=("duly_events",), simulation=Simulated(noun="people", count=10_000, fill=simulated),
+)  # fmt: skip
 
 
 def birthdays_on(app: Duly) -> Birthdays:

@@ -9,12 +9,13 @@ from urllib.parse import quote
 
 import click
 
-from duly.cli import options
+from duly.apps.birthdays import Event, Person, birthdays_on
+from duly.cli import options, words
+from duly.cli.sides import chosen, read_as
 from duly.core.errors import InputError
 
 if TYPE_CHECKING:
     from duly import Duly
-    from duly.apps.birthdays import Event, Person
     from duly.client import Client
 
 someone = click.argument("person_id", metavar="ID")
@@ -27,8 +28,6 @@ class _Here:
     """On the database that the settings name: people of the code's own, not those of users."""
 
     def __init__(self, app: Duly) -> None:
-        from duly.apps.birthdays import birthdays_on
-
         self._birthdays = birthdays_on(app)
 
     def page(self, most: int) -> list[Person]:
@@ -54,17 +53,17 @@ class _There:
         self._client = client
 
     def page(self, most: int) -> list[Person]:
-        return [_person(each) for each in islice(self._client.pages("/api/people"), most)]
+        return [read_as(Person, each) for each in islice(self._client.pages("/api/people"), most)]
 
     def add(self, said: dict[str, Any]) -> Person:
-        return _person(self._client.request("POST", "/api/people", _camel(said)))
+        return read_as(Person, self._client.request("POST", "/api/people", _camel(said)))
 
     def show(self, person_id: str) -> tuple[Person, list[Event]]:
         told = self._client.request("GET", _path(person_id))
-        return _person(told), [_event(each) for each in told["events"]]
+        return read_as(Person, told), [read_as(Event, each) for each in told["events"]]
 
     def change(self, person_id: str, said: dict[str, Any]) -> Person:
-        return _person(self._client.request("PATCH", _path(person_id), _camel(said)))
+        return read_as(Person, self._client.request("PATCH", _path(person_id), _camel(said)))
 
     def remove(self, person_id: str) -> None:
         self._client.request("DELETE", _path(person_id))
@@ -79,49 +78,20 @@ def _camel(said: dict[str, Any]) -> dict[str, Any]:
     return {names.get(name, name): value for name, value in said.items()}
 
 
-def _person(told: dict[str, Any]) -> Person:
-    from msgspec import convert
-
-    from duly.apps.birthdays import Person
-    from duly.cli.sides import snake
-
-    return convert(snake(told), Person)
-
-
-def _event(told: dict[str, Any]) -> Event:
-    from msgspec import convert
-
-    from duly.apps.birthdays import Event
-    from duly.cli.sides import snake
-
-    return convert(snake(told), Event)
-
-
 def _side() -> Any:
-    from duly.cli.sides import chosen
-
     return chosen(_Here, _There)
 
 
-@click.group(invoke_without_command=True, short_help="People who are greeted on their birthdays.")
-@click.option("--limit", "most", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@options.database_url
-@options.service
+@options.listing(short_help="People who are greeted on their birthdays.")
+@options.most()
+@options.side
 @options.as_json
 @options.in_utc
-@click.pass_context
-def people(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> None:
+def people(most: int, as_json: bool, in_utc: bool) -> None:
     """List people in the order in which they were added."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-
     with _side() as place:
         found: list[Person] = place.page(most)
-    if words.is_all_told(found, as_json, "there is nobody to greet"):
-        return
-    for each in found:
-        click.echo(_line(each, in_utc))
+    words.print_lines(found, as_json, "there is nobody to greet", lambda each: _line(each, in_utc))
 
 
 @people.command(name="add")
@@ -131,8 +101,7 @@ def people(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> None:
 @click.argument("birthday")
 @click.argument("zone")
 @leap
-@options.database_url
-@options.service
+@options.side
 @options.in_utc
 def add_person(person_id: str, in_utc: bool, **said: Any) -> None:
     """Greet someone every year: BIRTHDAY is YYYY-MM-DD or MM-DD, ZONE such as Europe/Zagreb."""
@@ -144,14 +113,11 @@ def add_person(person_id: str, in_utc: bool, **said: Any) -> None:
 
 @people.command(name="show")
 @someone
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def show_person(person_id: str, as_json: bool, in_utc: bool) -> None:
     """Someone, with the event to come and those that were."""
-    from duly.cli import words
-
     with _side() as place:
         person, events = place.show(person_id)
     if as_json:
@@ -170,8 +136,7 @@ def show_person(person_id: str, as_json: bool, in_utc: bool) -> None:
 @click.option("--birthday")
 @click.option("--zone")
 @leap
-@options.database_url
-@options.service
+@options.side
 @options.in_utc
 def change_person(person_id: str, in_utc: bool, **said: Any) -> None:
     """Another name, birthday or zone; the event to come moves along."""
@@ -185,8 +150,7 @@ def change_person(person_id: str, in_utc: bool, **said: Any) -> None:
 
 @people.command(name="remove")
 @someone
-@options.database_url
-@options.service
+@options.side
 def remove_person(person_id: str) -> None:
     """No more greetings; one that waits is cancelled."""
     with _side() as place:
@@ -195,7 +159,8 @@ def remove_person(person_id: str) -> None:
 
 
 def _line(each: Person, in_utc: bool) -> str:
-    from duly.cli import words
-
     when = words.full(each.next_at, datetime.now(UTC), in_utc) if each.next_at else "never"
     return f"{each.id} {each.first_name} {each.last_name}, {each.birthday} in {each.zone}: next {when}"
+
+
+COMMANDS = (people,)

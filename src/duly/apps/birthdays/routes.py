@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
 from duly.apps.birthdays import Birthdays, plugin
 from duly.apps.birthdays.schemas import PersonEdit, PersonIn, PersonOut, PersonStoryOut
 from duly.core.errors import InputError
+from duly.core.model import Schedule
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, IdempotencyKey, serving, values
-from duly.web.schemas import After, Name, Page, PageSize
+from duly.web.desk import At, Once, Pages, serving, values
+from duly.web.schemas import Name, Page
 
 router = APIRouter(tags=["apps"])
 
@@ -20,14 +22,7 @@ Here = Annotated[Birthdays, Depends(serving(plugin))]
 
 
 @router.post("/api/people", status_code=201, response_model=PersonOut)
-def add_person(
-    new: PersonIn,
-    request: Request,
-    desk: At,
-    birthdays: Here,
-    principal: Writer,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:
+def add_person(new: PersonIn, birthdays: Here, principal: Writer, once: Once) -> Response:
     """Greet someone every year at nine in the morning of their own time."""
 
     def act(connection: Any) -> tuple[int, Any]:
@@ -35,19 +30,18 @@ def add_person(
         person = birthdays.add(*given, owner=principal.owner, actor=principal.user_id, connection=connection)
         return 201, PersonOut.model_validate(person)
 
-    return desk.once(principal, idempotency_key, request, new, act)
+    return once(principal, new, act)
 
 
 @router.get("/api/people", response_model=Page[PersonOut])
-def list_people(
-    desk: At, birthdays: Here, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
-) -> Any:
+def list_people(desk: At, birthdays: Here, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """The people that are yours, in the order in which they were added."""
     owner = owner_for(principal, user_id)
-    bound = ["people", owner]
-    place = desk.cursors.read(after, bound) or 0
-    rows = desk.app.schedules.owned(owner, task=birthdays.task.name, after=place, most=page_size + 1)
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(values(birthdays.seen(row))))
+
+    def find(after: int | None, most: int) -> Sequence[Schedule]:
+        return desk.app.schedules.owned(owner, task=birthdays.task.name, after=after or 0, most=most)
+
+    return pages.turn(["people", owner], find, lambda row: desk.masked(values(birthdays.seen(row))))
 
 
 @router.get("/api/people/{person:path}", response_model=PersonStoryOut)
@@ -69,7 +63,7 @@ def change_person(person: Name, edit: PersonEdit, birthdays: Here, principal: Wr
 
 
 @router.delete("/api/people/{person:path}", status_code=204)
-def remove_person(person: Name, desk: At, birthdays: Here, principal: Writer, user_id: UserId = None) -> None:
+def remove_person(person: Name, birthdays: Here, principal: Writer, user_id: UserId = None) -> None:
     """No more greetings."""
     birthdays.remove(person, actor=principal.user_id, owner=_owner(principal, user_id))
 

@@ -31,21 +31,17 @@ Its walk-through counts five failures by 22:30, where its own order, fewest fail
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duly import Duly
-from duly.apps import alone
+from duly.apps import alone, shipped
 from duly.apps.catalog.capacity import CatalogSettings, plan, recommend
 from duly.apps.catalog.products import Catalog, Product, install, simulated
 from duly.apps.catalog.settings import Settings, checks
-from duly.plugin import Plugin, Simulated
+from duly.plugin import Simulated
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
-    import click
-    from fastapi import APIRouter
-
     app: Duly
     catalog: Catalog
     sync: Task[..., Any]
@@ -63,29 +59,10 @@ __all__ = [
 ]
 
 
-def _router() -> APIRouter:
-    from duly.apps.catalog.routes import router
-
-    return router
-
-
-def _commands() -> Sequence[click.Command]:
-    from duly.apps.catalog.commands import plan, products
-
-    return (plan, products)
-
-
-plugin = Plugin(
-    name="catalog",
-    doc="A catalog kept in step with its supplier, every product once a day.",
-    settings=Settings,
-    install=install,
-    router=_router,
-    commands=_commands,
-    checks=checks,
-    views=("duly_products",),
-    simulation=Simulated(noun="products", count=5_000, fill=simulated),
-)
+plugin = shipped(
+    __name__, "A catalog kept in step with its supplier, every product once a day.", Settings, install, checks,
+    views=("duly_products",), simulation=Simulated(noun="products", count=5_000, fill=simulated),
+)  # fmt: skip
 
 
 def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: CatalogSettings | None = None) -> Catalog:

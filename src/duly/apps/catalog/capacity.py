@@ -68,7 +68,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class _Load(Struct, frozen=True, kw_only=True):
-    """The arithmetic behind a plan."""
+    """The arithmetic behind a plan, each of whose fields is here."""
 
     products: int
     batch: int
@@ -99,12 +99,24 @@ class _Load(Struct, frozen=True, kw_only=True):
         return -(-self.cap // self.batch)
 
     @property
+    def window_minutes(self) -> float:
+        return self.window_calls / self.rate
+
+    @property
     def worst_hour_calls(self) -> int:
         return self.slot_calls + -(-self.windows // self.slots) * self.window_calls
 
     @property
+    def worst_hour_minutes(self) -> float:
+        return self.worst_hour_calls / self.rate
+
+    @property
     def hour_limit(self) -> int:
         return int(self.rate * MINUTES / self.slots)
+
+    @property
+    def hour_used_percent(self) -> float:
+        return 100 * self.worst_hour_calls / (self.rate * MINUTES / self.slots)
 
     @property
     def scheduled_calls(self) -> int:
@@ -112,12 +124,20 @@ class _Load(Struct, frozen=True, kw_only=True):
         return fuller * self.slot_calls + (self.slots - fuller) * -(-self.slot_least // self.batch)
 
     @property
+    def retry_calls(self) -> int:
+        return self.windows * self.window_calls
+
+    @property
     def day_calls(self) -> int:
-        return self.scheduled_calls + self.windows * self.window_calls
+        return self.scheduled_calls + self.retry_calls
 
     @property
     def day_limit(self) -> int:
         return int(self.rate * MINUTES)
+
+    @property
+    def day_used_percent(self) -> float:
+        return 100 * self.day_calls / (self.rate * MINUTES)
 
     @property
     def retries_wanted(self) -> float:
@@ -127,6 +147,11 @@ class _Load(Struct, frozen=True, kw_only=True):
     def retries_possible(self) -> int:
         return self.windows * self.cap
 
+    @property
+    def breaks_first(self) -> Break | None:
+        return next(iter(self.breaks), None)
+
+    @property
     def breaks(self) -> tuple[Break, ...]:
         """What gives way as the catalog grows, soonest first; what never does is left out."""
         half = MINUTES / self.slots / 2  # after a slot, retry windows open
@@ -184,29 +209,7 @@ def plan(
     load = _Load(
         products=products, batch=batch, rate=rate, windows=windows, cap=cap, slots=slots, failure_rate=failure_rate
     )  # fmt: skip
-    breaks = load.breaks()
-    return Plan(
-        products=products,
-        slot_least=load.slot_least,
-        slot_most=load.slot_most,
-        slot_calls=load.slot_calls,
-        slot_minutes=load.slot_minutes,
-        window_calls=load.window_calls,
-        window_minutes=load.window_calls / rate,
-        worst_hour_calls=load.worst_hour_calls,
-        worst_hour_minutes=load.worst_hour_calls / rate,
-        hour_limit=load.hour_limit,
-        hour_used_percent=100 * load.worst_hour_calls / (rate * MINUTES / slots),
-        scheduled_calls=load.scheduled_calls,
-        retry_calls=windows * load.window_calls,
-        day_calls=load.day_calls,
-        day_limit=load.day_limit,
-        day_used_percent=100 * load.day_calls / (rate * MINUTES),
-        retries_wanted=load.retries_wanted,
-        retries_possible=load.retries_possible,
-        breaks_first=next(iter(breaks), None),
-        breaks=breaks,
-    )
+    return Plan(**{name: getattr(load, name) for name in Plan.__struct_fields__})
 
 
 class CatalogSettings(Struct, frozen=True, kw_only=True):

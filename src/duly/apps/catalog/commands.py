@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
-from duly.cli import options
+from duly.apps.catalog import Product, catalog_on
+from duly.cli import options, words
+from duly.cli.sides import chosen, read_as
 from duly.core.errors import InputError, ItemNotFound
 
 if TYPE_CHECKING:
     from duly import Duly
-    from duly.apps.catalog import Product
     from duly.apps.catalog.capacity import Plan
     from duly.client import Client
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 def plan(as_json: bool, **given: Any) -> None:
     """Hourly load, minutes per slot, API budget and utilisation; and what breaks first as the catalog grows."""
     from duly.apps.catalog.capacity import plan as planned
-    from duly.cli import words
 
     made = planned(**given)
     if as_json:
@@ -40,8 +40,6 @@ def plan(as_json: bool, **given: Any) -> None:
 
 
 def _print_plan(made: Plan) -> None:
-    from duly.cli import words
-
     for name in made.__struct_fields__:
         value = getattr(made, name)
         if isinstance(value, float):
@@ -53,8 +51,6 @@ class _Here:
     """On the database that the settings name. A product is somebody's, so they have to be named."""
 
     def __init__(self, app: Duly) -> None:
-        from duly.apps.catalog import catalog_on
-
         self._catalog = catalog_on(app)
 
     def page(self, user: str | None, most: int) -> Iterable[Product]:
@@ -78,11 +74,11 @@ class _There:
 
     def page(self, user: str | None, most: int) -> Iterable[Product]:
         rows = self._client.pages("/api/products", {"page_size": min(most, 500)})
-        found = (_read(each) for each in rows)
+        found = (read_as(Product, each) for each in rows)
         return islice((each for each in found if user in (None, each.user_id)), most)
 
     def publish(self, user: str | None, sku: str) -> Product:
-        return _read(self._client.request("POST", "/api/products", {"sku": sku, "userId": user}))
+        return read_as(Product, self._client.request("POST", "/api/products", {"sku": sku, "userId": user}))
 
     def withdraw(self, user: str | None, sku: str) -> None:
         self._client.request("DELETE", f"/api/products/{quote(sku, safe='')}", query={"userId": user})
@@ -101,43 +97,23 @@ def _named(user: str | None) -> str:
     return user
 
 
-def _read(told: dict[str, Any]) -> Product:
-    from msgspec import convert
-
-    from duly.apps.catalog import Product
-    from duly.cli.sides import snake
-
-    return convert(snake(told), Product)
-
-
 def _side() -> Any:
-    from duly.cli.sides import chosen
-
     return chosen(_Here, _There)
 
 
 whose = click.option("--user", metavar="NAME", help="Whose product.")
 
 
-@click.group(invoke_without_command=True, short_help="Products of the catalog: list, publish, withdraw.")
+@options.listing(short_help="Products of the catalog: list, publish, withdraw.")
 @whose
-@click.option("--limit", "most", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@options.database_url
-@options.service
+@options.most()
+@options.side
 @options.as_json
-@click.pass_context
-def products(ctx: click.Context, user: str | None, most: int, as_json: bool) -> None:
+def products(user: str | None, most: int, as_json: bool) -> None:
     """List products with how their syncs went."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-
     with _side() as place:
         found: list[Product] = list(place.page(user, most))
-    if words.is_all_told(found, as_json, "there are no products"):
-        return
-    for each in found:
-        click.echo(_line(each))
+    words.print_lines(found, as_json, "there are no products", _line)
 
 
 def _line(each: Product) -> str:
@@ -145,37 +121,26 @@ def _line(each: Product) -> str:
     return f"{each.user_id} {each.sku}: slot {each.hour_bucket}, {state}, {each.consecutive_failures} failures in a row"
 
 
-@products.command()
-@click.argument("sku")
-@whose
-@options.database_url
-@options.service
-def publish(sku: str, user: str | None) -> None:
-    """Sync a product every day; publishing twice is publishing once."""
-    with _side() as place:
-        made = place.publish(user, sku)
-    click.echo(_line(made))
+def _act(name: str, doc: str, tell: Callable[[str, Product], str]) -> None:
+    """A command for one act on a product."""
+
+    @products.command(name=name, help=doc)
+    @click.argument("sku")
+    @whose
+    @options.side
+    def act(sku: str, user: str | None) -> None:
+        with _side() as place:
+            made = getattr(place, name)(user, sku)
+        click.echo(tell(sku, made))
 
 
-@products.command()
-@click.argument("sku")
-@whose
-@options.database_url
-@options.service
-def withdraw(sku: str, user: str | None) -> None:
-    """Sync it no more; what waits of it is cancelled."""
-    with _side() as place:
-        place.withdraw(user, sku)
-    click.echo(f"{sku} is withdrawn")
+_act("publish", "Sync a product every day; publishing twice is publishing once.", lambda _, made: _line(made))
+_act("withdraw", "Sync it no more; what waits of it is cancelled.", lambda sku, _: f"{sku} is withdrawn")
+_act(
+    "reactivate",
+    "Try a product again that was deactivated after failures in a row.",
+    lambda sku, _: f"{sku} is reactivated",
+)
 
 
-@products.command()
-@click.argument("sku")
-@whose
-@options.database_url
-@options.service
-def reactivate(sku: str, user: str | None) -> None:
-    """Try a product again that was deactivated after failures in a row."""
-    with _side() as place:
-        place.reactivate(user, sku)
-    click.echo(f"{sku} is reactivated")
+COMMANDS = (plan, products)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Response
 
-from duly.apps.catalog import Catalog, plugin
+from duly.apps.catalog import Catalog, Product, plugin
 from duly.apps.catalog.schemas import ProductIn, ProductOut
 from duly.core.errors import ItemNotFound
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, IdempotencyKey, serving
+from duly.web.desk import At, Desk, Once, Pages, serving
 from duly.web.problems import Problem
-from duly.web.schemas import After, Name, Page, PageSize
+from duly.web.schemas import Name, Page
 
 router = APIRouter(tags=["apps"])
 
@@ -21,21 +22,18 @@ Here = Annotated[Catalog, Depends(serving(plugin))]
 
 
 @router.get("/api/products", response_model=Page[ProductOut])
-def list_products(
-    desk: At, catalog: Here, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
-) -> Any:
+def list_products(desk: At, catalog: Here, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """The products that are yours, by id."""
     owner = owner_for(principal, user_id)
-    bound = ["products", owner]
-    place = desk.cursors.read(after, bound) or 0
-    rows = desk.app.schedules.owned(owner, task=catalog.task.name, after=place, most=page_size + 1)
-    return desk.page(catalog.seen(rows), page_size, lambda product: product.id, bound, lambda product: product)
+
+    def find(after: int | None, most: int) -> Sequence[Product]:
+        return catalog.seen(desk.app.schedules.owned(owner, task=catalog.task.name, after=after or 0, most=most))
+
+    return pages.turn(["products", owner], find)
 
 
 @router.post("/api/products", status_code=201, response_model=ProductOut)
-def publish_product(
-    new: ProductIn, request: Request, desk: At, catalog: Here, principal: Writer, idempotency_key: IdempotencyKey = None
-) -> Response:
+def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, once: Once) -> Response:
     """Sync a product every day; publishing twice is publishing once."""
 
     def act(connection: Any) -> tuple[int, Any]:
@@ -45,7 +43,7 @@ def publish_product(
         _check_owner(desk, principal, product.id, new.sku, connection)
         return 201, ProductOut.model_validate(product)
 
-    return desk.once(principal, idempotency_key, request, new, act)
+    return once(principal, new, act)
 
 
 @router.delete("/api/products/{sku:path}", status_code=204)

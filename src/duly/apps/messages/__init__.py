@@ -14,19 +14,14 @@ Delays double: 2, 4, 8 … 60 seconds and up to one second of jitter.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duly import Duly
-from duly.apps import alone
+from duly.apps import alone, shipped
 from duly.apps.messages.settings import Settings, checks, is_broker_named
 from duly.core.errors import ConfigError
-from duly.plugin import Plugin
 
 if TYPE_CHECKING:
-    import click
-    from fastapi import APIRouter
-
     from duly.apps.messages.service import MessageRetry
 
     app: Duly
@@ -45,31 +40,10 @@ def _install(app: Duly, settings: Settings) -> MessageRetry:
     return install(app, settings)
 
 
-def _router() -> APIRouter:
-    from duly.apps.messages.routes import router
-
-    return router
-
-
-def _commands() -> Sequence[click.Command]:
-    from duly.apps.messages.commands import messages
-    from duly.apps.messages.process import retry_service
-
-    return (retry_service, messages)
-
-
-plugin = Plugin(
-    name="messages",
-    doc="A retry service between RabbitMQ queues.",
-    settings=Settings,
-    install=_install,
-    router=_router,
-    commands=_commands,
-    metrics=lambda service: service.metrics.collectors(),
-    checks=checks,
-    views=("duly_retry_queue",),
-    is_default=is_broker_named,
-)
+plugin = shipped(
+    __name__, "A retry service between RabbitMQ queues.", Settings, _install, checks, views=("duly_retry_queue",),
+    metrics=lambda service: service.metrics.collectors(), is_default=is_broker_named,
+)  # fmt: skip
 
 
 def message_retry_on(app: Duly) -> MessageRetry:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from duly.apps.messages.process import retry_service
 from duly.apps.messages.review import Act
 from duly.apps.messages.sides import side
-from duly.cli import options
+from duly.cli import options, words
 from duly.core.errors import InputError
 from duly.core.model import STATES
 
@@ -23,14 +23,7 @@ def messages() -> None:
 
 
 item = click.argument("item_id", type=int, metavar="ID")
-to_queue = click.option("--queue", metavar="NAME", help="Another queue to publish it to.")
-from_file = click.option(
-    "--payload", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE",
-    help="Another payload: the bytes of this file.",
-)  # fmt: skip
-with_headers = click.option(
-    "--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header to set; repeatable."
-)
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @messages.command("list")
@@ -38,14 +31,11 @@ with_headers = click.option(
 @click.option("--queue", metavar="NAME", help="The queue they came from.")
 @click.option("--message-id", metavar="UUID")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
     """List messages, newest first."""
-    from duly.cli import words
-
     with side() as place:
         found = place.pages(limit, filters)
     if words.is_all_told(found, as_json, "no messages fit"):
@@ -69,13 +59,11 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
 
 @messages.command("show")
 @item
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
     """Tell the story of a message: why it failed, when it is due, what it holds."""
-    from duly.cli import words
     from duly.core import codec
 
     with side() as place:
@@ -98,50 +86,45 @@ def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
     click.echo(payload["text"] if payload["text"] is not None else payload["hex"])
 
 
-@messages.command()
-@item
-@to_queue
-@from_file
-@with_headers
-@options.database_url
-@options.service
-def send(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
-    """Publish a message now, whatever its count: to its queue or another, as it is or changed."""
-    with side() as place:
-        place.change(item_id, True, _changes(queue, path, pairs))
-    click.echo(f"message {item_id} is on its way")
+def _changing(name: str, doc: str, done: str, is_sent: bool) -> None:
+    """A command that makes something else of a message, and maybe sends it."""
 
-
-@messages.command()
-@item
-@to_queue
-@from_file
-@with_headers
-@options.database_url
-@options.service
-def edit(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
-    """Change a message that waits or is in review."""
-    with side() as place:
-        place.change(item_id, False, _changes(queue, path, pairs))
-    click.echo(f"message {item_id} is changed")
-
-
-def _acts(name: Act, doc: str, done: str) -> Callable[..., Any]:
     @messages.command(name, help=doc)
     @item
-    @options.database_url
-    @options.service
+    @click.option("--queue", metavar="NAME", help="Another queue to publish it to.")
+    @click.option("--payload", "path", type=FILE, metavar="FILE", help="Another payload: the bytes of this file.")
+    @click.option("--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header to set; repeatable.")
+    @options.side
+    def change(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
+        with side() as place:
+            place.change(item_id, is_sent, _changes(queue, path, pairs))
+        click.echo(f"message {item_id} {done}")
+
+
+_changing(
+    "send",
+    "Publish a message now, whatever its count: to its queue or another, as it is or changed.",
+    "is on its way",
+    is_sent=True,
+)
+_changing("edit", "Change a message that waits or is in review.", "is changed", is_sent=False)
+
+
+def _acting(name: Act, doc: str, done: str) -> None:
+    """A command for one act on a message."""
+
+    @messages.command(name, help=doc)
+    @item
+    @options.side
     def act(item_id: int) -> None:
         with side() as place:
             place.act(name, item_id)
         click.echo(f"message {item_id} {done}")
 
-    return act
 
-
-_acts("cancel", "Never publish a message that waits.", "is cancelled")
-_acts("expedite", "Publish a message that waits now; one in review, again.", "is due now")
-_acts("discard", "Take a message out of review for good.", "is discarded")
+_acting("cancel", "Never publish a message that waits.", "is cancelled")
+_acting("expedite", "Publish a message that waits now; one in review, again.", "is due now")
+_acting("discard", "Take a message out of review for good.", "is discarded")
 
 
 def _changes(queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> dict[str, Any]:
@@ -164,10 +147,11 @@ def _plain(text: str) -> str:
 
 
 def _time(at: Any, in_utc: bool) -> str:
-    from duly.cli import words
-
     return words.full(_moment(at), datetime.now(UTC), in_utc)
 
 
 def _moment(at: Any) -> datetime:
     return datetime.fromisoformat(at) if isinstance(at, str) else at
+
+
+COMMANDS = (retry_service, messages)

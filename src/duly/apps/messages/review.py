@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +18,14 @@ from duly.core.shown import OwnedRow
 from duly.verbs import LOCAL, Principal
 
 Act = Literal["cancel", "expedite", "discard"]
+
+
+class Other(TypedDict, total=False):
+    """What becomes of a message: another queue, payload or headers; None leaves what there is."""
+
+    queue: str | None
+    payload: bytes | None
+    headers: Mapping[str, str] | None
 
 
 class Review:
@@ -35,31 +43,13 @@ class Review:
             raise ItemNotFound(f"there is no message {item_id}")
         return row
 
-    def resend(
-        self,
-        item_id: int,
-        *,
-        queue: str | None = None,
-        payload: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        who: Principal = LOCAL,
-        connection: Any = None,
-    ) -> None:
+    def resend(self, item_id: int, *, who: Principal = LOCAL, connection: Any = None, **other: Unpack[Other]) -> None:
         """Publish this message now, whatever its count: to its queue or another, as it is or changed."""
-        self._change(who, item_id, queue, payload, headers, is_sent=True, connection=connection)
+        self._change(who, item_id, other, is_sent=True, connection=connection)
 
-    def edit(
-        self,
-        item_id: int,
-        *,
-        queue: str | None = None,
-        payload: bytes | None = None,
-        headers: Mapping[str, str] | None = None,
-        who: Principal = LOCAL,
-        connection: Any = None,
-    ) -> None:
+    def edit(self, item_id: int, *, who: Principal = LOCAL, connection: Any = None, **other: Unpack[Other]) -> None:
         """Change a message that waits or is in review."""
-        self._change(who, item_id, queue, payload, headers, is_sent=False, connection=connection)
+        self._change(who, item_id, other, is_sent=False, connection=connection)
 
     def act(self, who: Principal, act: Act, item_id: int) -> None:
         """Never publish it, publish it now, or take it out of review for good."""
@@ -72,48 +62,31 @@ class Review:
             case "discard":
                 self._items.discard(who, item_id)
 
-    def _change(
-        self,
-        who: Principal,
-        item_id: int,
-        queue: str | None,
-        payload: bytes | None,
-        headers: Mapping[str, str] | None,
-        *,
-        is_sent: bool,
-        connection: Any,
-    ) -> None:
+    def _change(self, who: Principal, item_id: int, other: Other, *, is_sent: bool, connection: Any) -> None:
         row = self.find(who, item_id)
         known = msgspec.convert(row.args, Message)
-        message = self._changed(known, queue, payload, headers, is_sent)
+        message = self._changed(known, other, is_sent)
+        payload = other.get("payload")
         self._items.edit(
             who,
             item_id,
-            args=lambda row: codec.encode(
-                self._changed(msgspec.convert(row.args, Message), queue, payload, headers, is_sent)
-            ),
+            args=lambda row: codec.encode(self._changed(msgspec.convert(row.args, Message), other, is_sent)),
             # Each queue of the broker has a line of its own here, by which it is paused, filtered and served.
             queue=None if message.queue == known.queue else self._rows.queue_for(message.queue),
             rank=TASK_RANK,
             is_retried=is_sent,
             action="message.sent" if is_sent else "item.edited",
             details={
-                "queue": queue,
+                "queue": other.get("queue"),
                 "payloadBytes": None if payload is None else len(payload),
-                "headers": [*(headers or ())],
+                "headers": [*(other.get("headers") or ())],
             },
             connection=connection,
         )
 
-    def _changed(
-        self,
-        known: Message,
-        queue: str | None,
-        payload: bytes | None,
-        headers: Mapping[str, str] | None,
-        is_sent: bool,
-    ) -> Message:
-        message = changed(known, queue, payload, headers)
+    def _changed(self, known: Message, other: Other, is_sent: bool) -> Message:
+        payload = other.get("payload")
+        message = changed(known, other.get("queue"), payload, other.get("headers"))
         if is_sent:
             message = replace(message, is_sent_back=True)
             if not message.queue:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from duly.apps.messages import plugin
 from duly.apps.messages.schemas import MessageEdit, MessageOut, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
 from duly.core.errors import InputError
+from duly.core.shown import OwnedRow
 from duly.web.auth import Reader, Writer, owner_for
-from duly.web.desk import At, IdempotencyKey, serving
-from duly.web.schemas import After, Id, Page, PageSize, State, WordFilter
+from duly.web.desk import At, Once, Pages, serving
+from duly.web.schemas import Id, Page, State, WordFilter
 from duly.web.schemas.items import Changed
 
 router = APIRouter(prefix="/api/messages", tags=["messages"])
@@ -26,22 +28,20 @@ def list_messages(
     desk: At,
     messages: Here,
     principal: Reader,
+    pages: Pages,
     state: Annotated[State | None, Query()] = None,
     queue: WordFilter = None,
     message_id: Annotated[str | None, Query(alias="messageId", pattern=r"^[0-9a-fA-F-]{32,36}$")] = None,
-    page_size: PageSize = 50,
-    after: After = None,
 ) -> Any:
     """Messages that wait, were sent back or are in review, newest first."""
     owner = owner_for(principal, None)
+    queries = messages.queries
+
+    def find(before: int | None, most: int) -> Sequence[OwnedRow]:
+        return queries.page(owner, message_id=message_id, queue=queue, state=state, before=before, most=most)
+
     bound = ["messages", owner, state, queue, message_id]
-    before = desk.cursors.read(after, bound)
-    rows = messages.queries.page(
-        owner, message_id=message_id, queue=queue, state=state, before=before, most=page_size + 1
-    )
-    return desk.page(
-        rows, page_size, lambda row: row.id, bound, lambda row: desk.masked(messages.queries.shown(row, True))
-    )
+    return pages.turn(bound, find, lambda row: desk.masked(queries.shown(row, True)))
 
 
 @router.get("/{item_id}", response_model=MessageStoryOut)
@@ -60,9 +60,8 @@ def edit_message(item_id: Id, edit: MessageEdit, desk: At, messages: Here, princ
 
 @router.post("/{item_id}/send", response_model=Changed)
 def send_message(
-    item_id: Id, request: Request, desk: At, messages: Here, principal: Writer, edit: MessageEdit | None = None,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:  # fmt: skip
+    item_id: Id, messages: Here, principal: Writer, once: Once, edit: MessageEdit | None = None
+) -> Response:
     """Publish it now, whatever its count: to its queue or another, as it is or changed."""
 
     def act(connection: Any) -> tuple[int, Any]:
@@ -70,7 +69,7 @@ def send_message(
         messages.review.resend(item_id, **changes, who=principal, connection=connection)
         return 200, {"ids": [item_id]}
 
-    return desk.once(principal, idempotency_key, request, edit, act)
+    return once(principal, edit, act)
 
 
 def _changes(edit: MessageEdit) -> dict[str, Any]:

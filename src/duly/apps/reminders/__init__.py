@@ -25,20 +25,15 @@ This is the scheduler of "Advanced Scheduler Patterns", better in four ways:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from duly import Duly
-from duly.apps import alone
+from duly.apps import alone, shipped
 from duly.apps.reminders.calls import Reminder, Reminders, Status, install
 from duly.apps.reminders.settings import Settings, checks
-from duly.plugin import Plugin
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
-    import click
-    from fastapi import APIRouter
-
     app: Duly
     reminders: Reminders
     remind: Task[..., Any]
@@ -46,28 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["Reminder", "Reminders", "Settings", "Status", "plugin", "reminders_on"]
 
 
-def _router() -> APIRouter:
-    from duly.apps.reminders.routes import router
-
-    return router
-
-
-def _commands() -> Sequence[click.Command]:
-    from duly.apps.reminders.commands import reminders
-
-    return (reminders,)
-
-
-plugin = Plugin(
-    name="reminders",
-    doc="Reminders that become phone calls.",
-    settings=Settings,
-    install=install,
-    router=_router,
-    commands=_commands,
-    checks=checks,
-    views=("duly_reminders",),
-)
+plugin = shipped(__name__, "Reminders that become phone calls.", Settings, install, checks, views=("duly_reminders",))
 
 
 def reminders_on(app: Duly) -> Reminders:

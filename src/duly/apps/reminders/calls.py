@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import islice
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import Meta, Struct
 
@@ -61,25 +61,23 @@ class Reminder(Struct, frozen=True, kw_only=True):
     attempts: tuple[Tried, ...]  # those that did not succeed
 
 
+class Options(TypedDict, total=False):
+    """What may be said of a reminder beside whom to call, what to say and when."""
+
+    name: str
+    key: str | None
+    max_attempts: int | None
+    owner: str | None
+
+
 class Reminders:
     def __init__(self, app: Duly, task: Task[..., Any]) -> None:
         self.app = app
         self.task = task
 
-    def schedule(
-        self,
-        phone: str,
-        message: str,
-        at: datetime | str,
-        *,
-        name: str = "",
-        key: str | None = None,
-        max_attempts: int | None = None,
-        owner: str | None = None,
-    ) -> Reminder:
+    def schedule(self, phone: str, message: str, at: datetime | str, **options: Unpack[Options]) -> Reminder:
         """Have `phone` called at this time and told this; once per `key`, however often it is scheduled."""
-        new = self.new(phone, message, at, name=name, key=key, max_attempts=max_attempts, owner=owner)
-        return self.get(self.app.place(new).id)
+        return self.get(self.app.place(self.new(phone, message, at, **options)).id)
 
     def new(
         self,

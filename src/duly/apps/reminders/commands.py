@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from duly.cli import options
+from duly.apps.reminders import Reminder, reminders_on
+from duly.cli import options, words
+from duly.cli.sides import chosen, read_as, snake
 from duly.core.errors import InputError
 
 if TYPE_CHECKING:
     from duly import Duly
-    from duly.apps.reminders import Reminder
     from duly.client import Client
 
 item = click.argument("reminder_id", type=options.ID, metavar="ID")
@@ -23,8 +24,6 @@ class _Here:
     """On the database that the settings name."""
 
     def __init__(self, app: Duly) -> None:
-        from duly.apps.reminders import reminders_on
-
         self._app = app
         self._reminders = reminders_on(app)
 
@@ -77,39 +76,23 @@ class _There:
 
 
 def _read(told: dict[str, Any]) -> Reminder:
-    from msgspec import convert
-
-    from duly.apps.reminders import Reminder
-    from duly.cli.sides import snake
-
-    return convert({**snake(told), "attempts": [snake(each) for each in told["attempts"]]}, Reminder)
+    return read_as(Reminder, told, attempts=[snake(each) for each in told["attempts"]])
 
 
 def _side() -> Any:
-    from duly.cli.sides import chosen
-
     return chosen(_Here, _There)
 
 
-@click.group(invoke_without_command=True, short_help="Reminders that become phone calls.")
-@click.option("--limit", "most", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@options.database_url
-@options.service
+@options.listing(short_help="Reminders that become phone calls.")
+@options.most()
+@options.side
 @options.as_json
 @options.in_utc
-@click.pass_context
-def reminders(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> None:
+def reminders(most: int, as_json: bool, in_utc: bool) -> None:
     """List reminders, newest first."""
-    if ctx.invoked_subcommand is not None:
-        return
-    from duly.cli import words
-
     with _side() as place:
         found: list[Reminder] = place.page(most)
-    if words.is_all_told(found, as_json, "there are no reminders"):
-        return
-    for each in found:
-        click.echo(_line(each, in_utc))
+    words.print_lines(found, as_json, "there are no reminders", lambda each: _line(each, in_utc))
 
 
 @reminders.command(name="add")
@@ -117,28 +100,26 @@ def reminders(ctx: click.Context, most: int, as_json: bool, in_utc: bool) -> Non
 @click.argument("message")
 @click.option("--at", required=True, metavar="TIME", help="When to call, such as 2026-12-01T09:00+01:00.")
 @click.option("--key", help="Schedule it once while one with this key is live.")
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def add_reminder(as_json: bool, in_utc: bool, **said: Any) -> None:
     """Have a phone called at a time and told something."""
     with _side() as place:
         made = place.add(said)
-    _tell(made, as_json, in_utc)
+    words.print_one(made, as_json, _line(made, in_utc))
 
 
 @reminders.command(name="show")
 @item
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def show_reminder(reminder_id: int, as_json: bool, in_utc: bool) -> None:
     """Where a reminder stands."""
     with _side() as place:
         found = place.show(reminder_id)
-    _tell(found, as_json, in_utc)
+    words.print_one(found, as_json, _line(found, in_utc))
 
 
 @reminders.command(name="edit")
@@ -147,8 +128,7 @@ def show_reminder(reminder_id: int, as_json: bool, in_utc: bool) -> None:
 @click.option("--phone")
 @click.option("--message")
 @click.option("--name")
-@options.database_url
-@options.service
+@options.side
 @options.as_json
 @options.in_utc
 def edit_reminder(reminder_id: int, as_json: bool, in_utc: bool, **said: Any) -> None:
@@ -158,37 +138,28 @@ def edit_reminder(reminder_id: int, as_json: bool, in_utc: bool, **said: Any) ->
         raise InputError("edit", "say what: --at, --phone, --message or --name")
     with _side() as place:
         changed = place.edit(reminder_id, given)
-    _tell(changed, as_json, in_utc)
+    words.print_one(changed, as_json, _line(changed, in_utc))
 
 
 def _act(name: str, doc: str) -> None:
     @reminders.command(name=name, help=doc)
     @item
-    @options.database_url
-    @options.service
+    @options.side
     @options.as_json
     @options.in_utc
     def act(reminder_id: int, as_json: bool, in_utc: bool) -> None:
         with _side() as place:
             found = place.act(name, reminder_id)
-        _tell(found, as_json, in_utc)
+        words.print_one(found, as_json, _line(found, in_utc))
 
 
 _act("cancel", "Call no more; also while it is being called.")
 _act("retry", "Call now: a failed or cancelled reminder with all its tries, a waiting one sooner.")
 
 
-def _tell(reminder: Reminder, as_json: bool, in_utc: bool) -> None:
-    from duly.cli import words
-
-    if as_json:
-        words.print_json(reminder)
-    else:
-        click.echo(_line(reminder, in_utc))
-
-
 def _line(each: Reminder, in_utc: bool) -> str:
-    from duly.cli import words
-
     when = words.full(each.date_time_utc, datetime.now(UTC), in_utc)
     return f"reminder {each.id} {each.phone}: {each.status}, {when}, {words.cut(each.message, 60)}"
+
+
+COMMANDS = (reminders,)

@@ -6,8 +6,10 @@ Run it with the `alembic.ini` beside the README, or point an alembic of your own
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
+from alembic import op
 from sqlalchemy import Connection
 
 from duly.store.dialects import Dialect, called
@@ -31,6 +33,22 @@ def upgrade_to(connection: Connection | None, version: int) -> None:
     dialect.take_turn(connection)
     (migration,) = (each for each in migrations(dialect.name) if each.version == version)
     apply(_Plain(connection), migration)
+
+
+def step(
+    version: int,
+) -> tuple[str, str | None, Sequence[str] | None, Callable[[], None], Callable[[], NoReturn]]:
+    """What alembic looks for in the file of a revision: its name and the one before, labels, upgrade and downgrade."""
+
+    def upgrade() -> None:
+        upgrade_to(op.get_bind(), version)
+
+    def downgrade() -> NoReturn:
+        raise NotImplementedError("migrations go forward only")
+
+    if version == 1:
+        return "duly_0001", None, ("duly",), upgrade, downgrade
+    return f"duly_{version:04}", f"duly_{version - 1:04}", None, upgrade, downgrade
 
 
 class _Plain:

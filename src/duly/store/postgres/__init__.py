@@ -30,6 +30,7 @@ class Postgres(Dialect):
     types = MappingProxyType({
         str: "text", int: "bigint", float: "float8", bool: "bool", datetime: "timestamptz", bytes: "json",
     })  # fmt: skip
+    conditions = MappingProxyType({"is_waiting": "is_waiting", "in_review": "in_review"})
     read_as = MappingProxyType({"execution_key": "::text"})
 
     def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:

@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import groupby
 from operator import attrgetter, itemgetter
-from typing import Any
 
 from msgspec.structs import replace
 
-from duly.core.clock import EPOCH
 from duly.core.model import Item, NewSchedule, Revision, Schedule
-from duly.store.contract import FRESH, Plan
-from duly.store.members import Seats, live_by_schedule, one_at_a_time, only_moves_on
+from duly.store.members import Seats, one_at_a_time, only_moves_on
 from duly.store.postgres.arrays import arrays, ints, maybe_ints
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.settling import Settling
 from duly.store.records import SCHEDULE, writer
+from duly.store.revising import Revising
 
 _ring = attrgetter("ring")
 _schedule = writer(SCHEDULE, {bytes: bytes.decode})
 _new_schedules = arrays("new_schedule")
 
 
-class Schedules(Settling):
+class Schedules(Settling, Revising[Connection]):
     def enroll(
         self,
         new: Sequence[NewSchedule],
@@ -69,31 +67,12 @@ class Schedules(Settling):
                 seated.append(replace(each, rule=rule, next_at=next_at, slot=slot))
         return seated
 
-    def revise(
-        self,
-        which: Sequence[int] | None,
-        now: datetime,
-        most: int,
-        plan: Plan,
-        connection: Connection | None = None,
-        without: Sequence[int] = (),
-    ) -> int:
-        with self._joining(connection) as connection:
-            if which is None:
-                schedules = self._due_schedules(now, most, connection, without)
-                items = self._last_items(schedules, connection)
-            else:
-                schedules = [Schedule(*row) for row in self._run("some_schedules", {"ids": ints(which)}, connection)]
-                items = [Item(*row) for row in self._run("waiting_of", {"ids": ints(which)}, connection)]
-                single = {"ids": ints(one_at_a_time(schedules))}
-                items += [Item(*row) for row in self._run("running_of", single, connection)]
-            if not schedules:
-                return 0
-            revisions = plan(schedules, live_by_schedule(items))
-            self._apply_revisions({each.id: each for each in schedules}, revisions, now, connection)
-            if any(revision.occurrences for revision in revisions):
-                self._run("tell", {"news": [""]}, connection)
-        return len(schedules)
+    def _found(self, which: Sequence[int], connection: Connection) -> tuple[list[Schedule], list[Item]]:
+        schedules = [Schedule(*row) for row in self._run("some_schedules", {"ids": ints(which)}, connection)]
+        items = [Item(*row) for row in self._run("waiting_of", {"ids": ints(which)}, connection)]
+        single = {"ids": ints(one_at_a_time(schedules))}
+        items += [Item(*row) for row in self._run("running_of", single, connection)]
+        return schedules, items
 
     def _last_items(self, schedules: Sequence[Schedule], connection: Connection) -> list[Item]:
         last = [each for each in schedules if each.last_item is not None]
@@ -102,19 +81,14 @@ class Schedules(Settling):
         self._run("lock_waiting", {"ids": replaced}, connection)
         return [Item(*row) for row in self._run("fetch", {"ids": ints([e.last_item or 0 for e in last])}, connection)]
 
-    def _due_schedules(
-        self, now: datetime, most: int, connection: Connection, without: Sequence[int]
+    def _due_since(
+        self, since: datetime, now: datetime, seen: Sequence[int], most: int, connection: Connection
     ) -> list[Schedule]:
-        """The oldest, but first some of those that have just become due: a backlog must not make them late."""
-        rows: list[Any] = []
-        for since, part in ((now - FRESH, most // 2), (EPOCH, most)):
-            seen = ints([*without, *(row[0] for row in rows)])
-            parameters = {"since": since, "now": now, "seen": seen, "most": part - len(rows)}
-            rows += self._run("due_schedules", parameters, connection)
-        return [Schedule(*row) for row in rows]
+        parameters = {"since": since, "now": now, "seen": ints(seen), "most": most}
+        return [Schedule(*row) for row in self._run("due_schedules", parameters, connection)]
 
     def _apply_revisions(
-        self, before: dict[int, Schedule], revisions: Sequence[Revision], now: datetime, connection: Connection
+        self, before: Mapping[int, Schedule], revisions: Sequence[Revision], now: datetime, connection: Connection
     ) -> None:
         removed = [revision.schedule.id for revision in revisions if revision.is_removed]
         kept = [revision for revision in revisions if not revision.is_removed]
@@ -146,3 +120,5 @@ class Schedules(Settling):
         if changes := [change for revision in revisions for change in revision.changes]:
             self.settle(changes, (), connection)
         self._note([(now, note) for revision in revisions for note in revision.notes], connection)
+        if made:
+            self._run("tell", {"news": [""]}, connection)

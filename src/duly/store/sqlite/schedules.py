@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
 
-from duly.core.clock import EPOCH
-from duly.core.model import NewSchedule, Revision, Schedule
-from duly.store.contract import FRESH, Plan
-from duly.store.members import Seats, live_by_schedule, one_at_a_time, only_moves_on
+from duly.core.model import Item, NewSchedule, Revision, Schedule
+from duly.store.members import Seats, one_at_a_time, only_moves_on
+from duly.store.revising import Revising
 from duly.store.sqlite.settling import Settling
 from duly.store.sqlite.values import (
     item_of,
@@ -24,7 +23,7 @@ from duly.store.sqlite.values import (
 )
 
 
-class Schedules(Settling):
+class Schedules(Settling, Revising[sqlite3.Connection]):
     def enroll(
         self,
         new: Sequence[NewSchedule],
@@ -50,54 +49,31 @@ class Schedules(Settling):
                 answers.append((row[0], True))
         return answers
 
-    def revise(
-        self,
-        which: Sequence[int] | None,
-        now: datetime,
-        most: int,
-        plan: Plan,
-        connection: sqlite3.Connection | None = None,
-        without: Sequence[int] = (),
-    ) -> int:
-        if which is None and not self._is_any_due(now, without):
-            return 0
-        with self._joining(connection) as writer:
-            if which is None:
-                schedules = self._due_schedules(writer, now, most, without)
-                last = [each.last_item for each in schedules if each.last_item is not None]
-                rows = writer.execute(self._sql["fetch"], {"ids": to_json(last)}).fetchall()
-            else:
-                ids = {"ids": to_json(list(which))}
-                schedules = [*map(schedule_of, writer.execute(self._sql["some_schedules"], ids))]
-                rows = writer.execute(self._sql["waiting_of"], ids).fetchall()
-                single = {"ids": to_json(one_at_a_time(schedules))}
-                rows += writer.execute(self._sql["running_of"], single).fetchall()
-            if not schedules:
-                return 0
-            revisions = plan(schedules, live_by_schedule(map(item_of, rows)))
-            self._apply_revisions(writer, {each.id: each for each in schedules}, revisions, now)
-        return len(schedules)
+    def _found(self, which: Sequence[int], writer: sqlite3.Connection) -> tuple[list[Schedule], Iterator[Item]]:
+        ids = {"ids": to_json(list(which))}
+        schedules = [*map(schedule_of, writer.execute(self._sql["some_schedules"], ids))]
+        rows = writer.execute(self._sql["waiting_of"], ids).fetchall()
+        single = {"ids": to_json(one_at_a_time(schedules))}
+        rows += writer.execute(self._sql["running_of"], single).fetchall()
+        return schedules, map(item_of, rows)
+
+    def _last_items(self, schedules: Sequence[Schedule], writer: sqlite3.Connection) -> Iterator[Item]:
+        last = [each.last_item for each in schedules if each.last_item is not None]
+        return map(item_of, writer.execute(self._sql["fetch"], {"ids": to_json(last)}).fetchall())
 
     def _is_any_due(self, now: datetime, without: Sequence[int]) -> bool:
         """A look that keeps no writer waiting."""
         next_at = self._read("next_schedule", {"without": to_json(list(without))})[0][0]
         return next_at is not None and next_at <= to_int(now)
 
-    def _due_schedules(
-        self, writer: sqlite3.Connection, now: datetime, most: int, without: Sequence[int]
+    def _due_since(
+        self, since: datetime, now: datetime, seen: Sequence[int], most: int, writer: sqlite3.Connection
     ) -> list[Schedule]:
-        """The oldest, but first some of those that have just become due: a backlog must not make them late."""
-        found: list[Schedule] = []
-        for since, part in ((now - FRESH, most // 2), (EPOCH, most)):
-            parameters = {
-                "since": to_int(since), "now": to_int(now), "seen": to_json([*without, *(each.id for each in found)]),
-                "most": part - len(found),
-            }  # fmt: skip
-            found += map(schedule_of, writer.execute(self._sql["due_schedules"], parameters).fetchall())
-        return found
+        parameters = {"since": to_int(since), "now": to_int(now), "seen": to_json(list(seen)), "most": most}
+        return [*map(schedule_of, writer.execute(self._sql["due_schedules"], parameters).fetchall())]
 
     def _apply_revisions(
-        self, writer: sqlite3.Connection, before: dict[int, Schedule], revisions: Sequence[Revision], now: datetime
+        self, before: Mapping[int, Schedule], revisions: Sequence[Revision], now: datetime, writer: sqlite3.Connection
     ) -> None:
         for revision in revisions:
             schedule = revision.schedule

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
+from pydantic import BaseModel
 
 from duly.core.errors import InputError
 from duly.core.shown import OwnedRow
 from duly.tasks.task import OPTIONS
+from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.desk import At, Desk, Once, Pages
 from duly.web.problems import Problem
-from duly.web.schemas import BIG, After, Id, Page, PageSize, State, WordFilter
+from duly.web.schemas import BIG, Id, Page, State, WordFilter
 from duly.web.schemas.items import Changed, ItemEdit, ItemIn, ItemOut, ItemStoryOut, PlacedOut, Reason, RetryIn
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 
 
 @router.post("", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})
-def put_item(
-    new: ItemIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
-) -> Response:
+def put_item(new: ItemIn, desk: At, principal: Writer, once: Once) -> Response:
     """Put an item: now, `at` a time, or after a `delay`; once per `key`. 200: the key has this item already."""
 
     def act(connection: Any) -> tuple[int, Any]:
@@ -34,13 +36,14 @@ def put_item(
         placed = desk.app.verbs.items.put(principal, made, connection)
         return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
 
-    return desk.once(principal, idempotency_key, request, new, act)
+    return once(principal, new, act)
 
 
 @router.get("", response_model=Page[ItemOut])
 def list_items(
     desk: At,
     principal: Reader,
+    pages: Pages,
     state: Annotated[State | None, Query()] = None,
     task: WordFilter = None,
     queue: WordFilter = None,
@@ -48,8 +51,6 @@ def list_items(
     error_group: Annotated[str | None, Query(alias="errorGroup", pattern=r"^[0-9a-f]{1,64}$")] = None,
     schedule_id: Annotated[int | None, Query(alias="scheduleId", ge=1, le=BIG)] = None,
     user_id: UserId = None,
-    page_size: PageSize = 50,
-    after: After = None,
 ) -> Any:
     """Items, newest first."""
     owner = owner_for(principal, user_id)
@@ -57,10 +58,11 @@ def list_items(
         "state": state, "task": task, "queue": queue, "key": key, "error_group": error_group,
         "schedule_id": schedule_id,
     }  # fmt: skip
-    bound = ["items", owner, filters]
-    before = desk.cursors.read(after, bound)
-    rows = desk.app.read.owned(owner, before=before, most=page_size + 1, **filters)
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: shown(desk, row))
+
+    def find(before: int | None, most: int) -> Sequence[OwnedRow]:
+        return desk.app.read.owned(owner, before=before, most=most, **filters)
+
+    return pages.turn(["items", owner, filters], find, lambda row: shown(desk, row))
 
 
 @router.get("/{item_id}", response_model=ItemStoryOut)
@@ -98,45 +100,35 @@ def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
 
 
 @router.post("/{item_id}/cancel", response_model=Changed)
-def cancel_item(
-    item_id: Id, request: Request, desk: At, principal: Writer, reason: Reason | None = None,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:  # fmt: skip
+def cancel_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: Reason | None = None) -> Response:
     """Never, or no more; a running handler is stopped."""
-
-    def act(connection: Any) -> tuple[int, Any]:
-        said = reason.reason if reason else ""
-        return 200, {"ids": desk.app.verbs.items.cancel(principal, item_id, reason=said, connection=connection)}
-
-    return desk.once(principal, idempotency_key, request, reason, act)
+    said = reason.reason if reason else ""
+    return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.cancel, reason=said))
 
 
 @router.post("/{item_id}/retry", response_model=Changed)
-def retry_item(
-    item_id: Id, request: Request, desk: At, principal: Writer, when: RetryIn | None = None,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:  # fmt: skip
+def retry_item(item_id: Id, desk: At, principal: Writer, once: Once, when: RetryIn | None = None) -> Response:
     """Again with all its tries, or sooner if it still waits."""
-
-    def act(connection: Any) -> tuple[int, Any]:
-        at = when.at if when else None
-        return 200, {"ids": desk.app.verbs.items.retry(principal, item_id, at=at, connection=connection)}
-
-    return desk.once(principal, idempotency_key, request, when, act)
+    at = when.at if when else None
+    return _acted(once, principal, item_id, when, partial(desk.app.verbs.items.retry, at=at))
 
 
 @router.post("/{item_id}/discard", response_model=Changed)
-def discard_item(
-    item_id: Id, request: Request, desk: At, principal: Writer, reason: Reason | None = None,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:  # fmt: skip
+def discard_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: Reason | None = None) -> Response:
     """Take a failed item out of review for good."""
+    said = reason.reason if reason else ""
+    return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.discard, reason=said))
+
+
+def _acted(
+    once: Once, principal: Principal, item_id: int, body: BaseModel | None, verb: Callable[..., list[int]]
+) -> Response:
+    """Have a verb act on an item, and answer which it changed."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        said = reason.reason if reason else ""
-        return 200, {"ids": desk.app.verbs.items.discard(principal, item_id, reason=said, connection=connection)}
+        return 200, {"ids": verb(principal, item_id, connection=connection)}
 
-    return desk.once(principal, idempotency_key, request, reason, act)
+    return once(principal, body, act)
 
 
 def shown(desk: Desk, row: OwnedRow, is_masked: bool = True) -> dict[str, Any]:

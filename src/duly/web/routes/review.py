@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Response
 
 from duly.verbs.acts import COUNTED
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, IdempotencyKey, values
-from duly.web.schemas import After, GroupId, Id, Page, PageSize
+from duly.web.desk import At, Once, Pages, values
+from duly.web.schemas import GroupId, Id, Page
 from duly.web.schemas.items import Changed
 from duly.web.schemas.review import (
     BulkIn,
@@ -26,17 +26,18 @@ router = APIRouter(tags=["review"])
 
 
 @router.get("/api/review", response_model=Page[GroupOut])
-def list_groups(
-    desk: At, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
-) -> Any:
+def list_groups(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """Failures in review, grouped by their look, the largest groups first.
 
     A group that grows or shrinks while you turn pages changes its place among them.
     """
     owner = owner_for(principal, user_id)
-    bound = ["review", owner]
-    rows = desk.app.verbs.review.groups(principal, owner, page_size + 1, desk.cursors.read(after, bound))
-    return desk.page(rows, page_size, lambda row: [row.items, row.id], bound, lambda row: row)
+    groups = desk.app.verbs.review.groups
+    return pages.turn(
+        ["review", owner],
+        lambda after, most: groups(principal, owner, most, after),
+        place=lambda group: [group.items, group.id],
+    )
 
 
 @router.get("/api/review/{group_id}", response_model=GroupStoryOut)
@@ -49,29 +50,24 @@ def show_group(group_id: GroupId, desk: At, principal: Reader) -> Any:
 
 
 @router.post("/api/review/{group_id}/notes", status_code=201, response_model=ReviewNoteOut)
-def write_note(
-    group_id: GroupId, note: ReviewNoteIn, request: Request, desk: At, principal: Writer,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:  # fmt: skip
+def write_note(group_id: GroupId, note: ReviewNoteIn, desk: At, principal: Writer, once: Once) -> Response:
     """Write something down about a group of failures."""
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.review.write_note(principal, group_id, note.text, connection)
         return 201, ReviewNoteOut.model_validate(made)
 
-    return desk.once(principal, idempotency_key, request, note, act)
+    return once(principal, note, act)
 
 
 @router.post("/api/review/{group_id}/canary", response_model=Changed)
-def revive_canary(
-    group_id: GroupId, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
-) -> Response:
+def revive_canary(group_id: GroupId, desk: At, principal: Writer, once: Once) -> Response:
     """Try one of the group again, to see whether the cause is gone."""
 
     def act(connection: Any) -> tuple[int, Any]:
         return 200, {"ids": [desk.app.verbs.review.canary(principal, group_id, connection)]}
 
-    return desk.once(principal, idempotency_key, request, None, act)
+    return once(principal, None, act)
 
 
 @router.post("/api/acts/count", response_model=CountOut)
@@ -82,10 +78,7 @@ def count_rows(asked: CountIn, desk: At, principal: Reader, user_id: UserId = No
 
 
 @router.post("/api/acts", status_code=201, response_model=BulkOut)
-def order_act(
-    new: BulkIn, request: Request, desk: At, principal: Writer, user_id: UserId = None,
-    idempotency_key: IdempotencyKey = None,
-) -> Response:  # fmt: skip
+def order_act(new: BulkIn, desk: At, principal: Writer, once: Once, user_id: UserId = None) -> Response:
     """Cancel, retry (at a rate) or discard all rows that fit a filter, as durable work."""
     owner = owner_for(principal, user_id)
 
@@ -96,18 +89,15 @@ def order_act(
         )  # fmt: skip
         return 201, BulkOut.model_validate(made)
 
-    return desk.once(principal, idempotency_key, request, new, act)
+    return once(principal, new, act)
 
 
 @router.get("/api/acts", response_model=Page[BulkOut])
-def list_acts(
-    desk: At, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
-) -> Any:
+def list_acts(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """Acts on many rows, newest first."""
     owner = owner_for(principal, user_id)
-    bound = ["acts", owner]
-    rows = desk.app.verbs.acts.page(principal, owner, desk.cursors.read(after, bound), page_size + 1)
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
+    acts = desk.app.verbs.acts
+    return pages.turn(["acts", owner], lambda before, most: acts.page(principal, owner, before, most))
 
 
 @router.get("/api/acts/{act_id}", response_model=BulkOut)
@@ -117,12 +107,10 @@ def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
 
 
 @router.post("/api/acts/{act_id}/cancel", response_model=BulkOut)
-def cancel_act(
-    act_id: Id, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
-) -> Response:
+def cancel_act(act_id: Id, desk: At, principal: Writer, once: Once) -> Response:
     """Stop where it stands; what was done stays done."""
 
     def act(connection: Any) -> tuple[int, Any]:
         return 200, BulkOut.model_validate(desk.app.verbs.acts.cancel(principal, act_id, connection))
 
-    return desk.once(principal, idempotency_key, request, None, act)
+    return once(principal, None, act)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query, Response
 
 from duly.core import codec
 from duly.core.errors import InputError
@@ -12,9 +13,9 @@ from duly.core.model import Schedule
 from duly.core.policy.recur import Slots, parse, zone_named
 from duly.verbs.schedules import OPTIONS
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.desk import At, Desk, Once, Pages
 from duly.web.routes.queues import note_out
-from duly.web.schemas import BIG, After, Id, Name, Page, PageSize, WordFilter
+from duly.web.schemas import BIG, Id, Name, Page, WordFilter
 from duly.web.schemas.schedules import (
     MoveOut,
     PreviewIn,
@@ -35,9 +36,7 @@ SAID = ("self", "who", "task", "rule", "key", "for_owner", "actor", "connection"
 
 
 @router.post("/api/schedules", status_code=201, response_model=ScheduleOut)
-def create_schedule(
-    new: ScheduleIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
-) -> Response:
+def create_schedule(new: ScheduleIn, desk: At, principal: Writer, once: Once) -> Response:
     """Create a schedule; one per task and key of yours. An existing one is changed to what is said here."""
 
     def act(connection: Any) -> tuple[int, Any]:
@@ -48,29 +47,29 @@ def create_schedule(
         )
         return 201, ScheduleOut.model_validate(shown(desk, made))
 
-    return desk.once(principal, idempotency_key, request, new, act)
+    return once(principal, new, act)
 
 
 @router.get("/api/schedules", response_model=Page[ScheduleOut])
 def list_schedules(
     desk: At,
     principal: Reader,
+    pages: Pages,
     task: WordFilter = None,
     key: WordFilter = None,
     state: Annotated[Literal["active", "paused", "broken"] | None, Query()] = None,
     ring: WordFilter = None,
     slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
     user_id: UserId = None,
-    page_size: PageSize = 50,
-    after: After = None,
 ) -> Any:
     """Schedules by id."""
     owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
-    bound = ["schedules", owner, filters]
-    place = desk.cursors.read(after, bound) or 0
-    rows = desk.app.verbs.schedules.owned(owner, after=place, most=page_size + 1, **filters)
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: shown(desk, row))
+
+    def find(after: int | None, most: int) -> Sequence[Schedule]:
+        return desk.app.verbs.schedules.owned(owner, after=after or 0, most=most, **filters)
+
+    return pages.turn(["schedules", owner, filters], find, lambda row: shown(desk, row))
 
 
 @router.post("/api/schedules/preview", response_model=PreviewOut)
@@ -122,9 +121,8 @@ def remove_schedule(schedule_id: Id, desk: At, principal: Writer) -> None:
 
 @router.post("/api/schedules/{schedule_id}/{act}", response_model=ScheduleOut)
 def act_on_schedule(
-    schedule_id: Id, act: Literal["pause", "resume", "run", "reactivate"], request: Request, desk: At,
-    principal: Writer, idempotency_key: IdempotencyKey = None,
-) -> Response:  # fmt: skip
+    schedule_id: Id, act: Literal["pause", "resume", "run", "reactivate"], desk: At, principal: Writer, once: Once
+) -> Response:
     """Pause, resume, run now, or reactivate after too many failures in a row."""
     schedules = desk.app.verbs.schedules
     acts = {
@@ -136,7 +134,7 @@ def act_on_schedule(
         acts[act](principal, schedule_id, connection=connection)
         return 200, ScheduleOut.model_validate(shown(desk, schedules.reached(principal, schedule_id, connection)))
 
-    return desk.once(principal, idempotency_key, request, None, carry_out)
+    return once(principal, None, carry_out)
 
 
 @router.get("/api/slots", response_model=list[SlotOut])

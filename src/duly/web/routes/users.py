@@ -12,9 +12,9 @@ from duly.core.errors import InputError
 from duly.verbs import SCOPES
 from duly.verbs.users import SESSION
 from duly.web.auth import COOKIE, Admin, Gate, Reader, UserId, Writer, check_origin, owner_for
-from duly.web.desk import At, IdempotencyKey
+from duly.web.desk import At, Once, Pages
 from duly.web.problems import Problem
-from duly.web.schemas import After, Page, PageSize, clean
+from duly.web.schemas import Page, clean
 from duly.web.schemas.users import KeyIn, KeyOut, MeOut, NewKeyOut, SignIn, UserEdit, UserIn, UserOut
 
 log = logging.getLogger("duly.web")
@@ -66,20 +66,15 @@ def sign_out(request: Request, desk: At, response: Response) -> None:
 
 
 @router.get("/api/keys", response_model=Page[KeyOut])
-def list_keys(
-    desk: At, principal: Reader, user_id: UserId = None, page_size: PageSize = 50, after: After = None
-) -> Any:
+def list_keys(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """API keys, without their secrets."""
     owner = owner_for(principal, user_id)
-    bound = ["keys", owner]
-    rows = desk.app.verbs.users.keys(principal, owner, desk.cursors.read(after, bound) or "", page_size + 1)
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
+    users = desk.app.verbs.users
+    return pages.turn(["keys", owner], lambda after, most: users.keys(principal, owner, after or "", most))
 
 
 @router.post("/api/keys", status_code=201, response_model=NewKeyOut)
-def make_key(
-    new: KeyIn, request: Request, desk: At, principal: Writer, idempotency_key: IdempotencyKey = None
-) -> Response:
+def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
     """A new API key. A key may not do more than who makes it, nor longer.
 
     Its secret is in this answer and nowhere else: a repetition with the same Idempotency-Key makes no second key, and
@@ -103,7 +98,7 @@ def make_key(
     def told_again(answer: Any) -> tuple[int, str]:
         return 409, f"this made key {answer['id']}, whose secret was told once; revoke it and make another"
 
-    return desk.once(principal, idempotency_key, request, new, act, told_again)
+    return once(principal, new, act, told_again)
 
 
 @router.delete("/api/keys/{key_id}", response_model=KeyOut)
@@ -113,24 +108,21 @@ def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], desk: At
 
 
 @router.get("/api/users", response_model=Page[UserOut])
-def list_users(desk: At, principal: Admin, page_size: PageSize = 50, after: After = None) -> Any:
+def list_users(desk: At, principal: Admin, pages: Pages) -> Any:
     """People and programs that may come in, by id."""
-    bound = ["users"]
-    rows = desk.app.verbs.users.page(principal, desk.cursors.read(after, bound) or "", page_size + 1)
-    return desk.page(rows, page_size, lambda row: row.id, bound, lambda row: row)
+    users = desk.app.verbs.users
+    return pages.turn(["users"], lambda after, most: users.page(principal, after or "", most))
 
 
 @router.post("/api/users", status_code=201, response_model=UserOut)
-def create_user(
-    new: UserIn, request: Request, desk: At, principal: Admin, idempotency_key: IdempotencyKey = None
-) -> Response:
+def create_user(new: UserIn, desk: At, principal: Admin, once: Once) -> Response:
     """A new person or program; without a password it comes in by keys only."""
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.users.create(principal, new.id, new.role, new.password, connection)
         return 201, UserOut.model_validate(made)
 
-    return desk.once(principal, idempotency_key, request, new, act)
+    return once(principal, new, act)
 
 
 @router.get("/api/users/{user}", response_model=UserOut)

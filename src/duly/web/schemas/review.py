@@ -7,17 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.core.shown import ReviewNote
+from duly.core.shown import Group, ReviewNote
 from duly.web.schemas import Model, Out, Sentence, State, Word, clean, example, fields_of
 
 
 class GroupOut(Out):
-    id: str
-    task: str
-    error_class: str | None
-    items: int
-    first_at: datetime | None
-    last_at: datetime | None
+    __annotations__ = fields_of(Group, "sample")
     sample: int = Field(description="An item of this group.")
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from duly.core.model import Schedule
 from duly.core.shown import Occurrence
 from duly.web.schemas import Args, Key, Model, Out, Rank, Rule, Seconds, Word, example, fields_of
 from duly.web.schemas.audit import NoteOut
@@ -42,36 +43,10 @@ class ScheduleEdit(Model):
 
 
 class ScheduleOut(Out):
-    id: int
-    task: str
-    key: str
-    queue: str
-    rank: int
-    args: Any
-    rule: str
-    describe: str
-    zone: str
+    # As it is kept, but for JSON, which is shown as what it says, and words that may become more.
+    __annotations__ = {**fields_of(Schedule), "args": Any, "keep": Any, "catch_up": str, "overlap": str}
     state: Literal["active", "paused", "broken"]
-    catch_up: str
-    max_lateness: float | None
-    overlap: str
-    ring: str | None
-    slot: int | None
-    is_declared: bool
-    next_at: datetime | None
-    paused_at: datetime | None
-    broken_at: datetime | None
-    failures: int
-    last_at: datetime | None
-    last_item: int | None
-    last_success_at: datetime | None
-    last_error: str | None
-    fingerprint: str | None
-    unchanged: int
-    skipped: int
-    keep: Any
-    owner: str | None
-    created_at: datetime
+    describe: str
 
 
 class OccurrenceOut(Out):

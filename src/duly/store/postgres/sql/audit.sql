@@ -14,13 +14,6 @@ select :now::timestamptz, :actor, :action, s.subject, :details::json
   from json_array_elements_text(:subjects::json) as s(subject)
  where pg_current_xact_id() is not null
 
--- name: audit
-select {audit_line}
-  from duly_audit
- where (:subject::text is null or subject = :subject::text) and (:before::bigint is null or id < :before::bigint)
- order by id desc
- limit :most
-
 -- name: audit_ids
 -- The ids of all lines after this one, and of those that were missing before it.
 select id from duly_audit where id > :after
@@ -38,16 +31,9 @@ select {audit_line}
    and (:actor::text is null or actor = :actor::text)
  order by id
 
--- name: audit_last
-select coalesce(max(id), 0) from duly_audit
-
 -- name: audit_horizon
 -- The number of the oldest transaction under way, and that of the next to come.
 select pg_snapshot_xmin(s)::text::bigint, pg_snapshot_xmax(s)::text::bigint from pg_current_snapshot() s
-
--- name: oldest_note
--- The earliest time among the first lines. Ids are in the order of time, but for what clocks do.
-select min(at) as at from (select at from duly_audit order by id limit :most) f
 
 -- name: forget_notes
 -- The next portion of the audit log that is old enough, but for what another worker is about to forget.

@@ -22,25 +22,6 @@ with recursive head as (
             limit 1) n)
 select queue, task, owner, lane, rank, due_at from head limit :most
 
--- name: newest
--- What fell due last.
-select queue, task, coalesce(owner, ''), lane, rank, due_at
-  from duly_item
- where is_waiting and due_at <= :now
- order by due_at desc
- limit :most
-
--- name: oldest
--- What has been due for longest.
-select queue, task, coalesce(owner, ''), lane, rank, due_at
-  from duly_item
- where is_waiting and due_at <= :now
- order by due_at
- limit :most
-
--- name: next_due
-select min(due_at) from duly_item where is_waiting and due_at > :now
-
 -- name: paused
 -- Which of these queues are paused.
 select name from duly_queue where paused_at is not null and name = any(:names::text[])
@@ -148,9 +129,6 @@ select id, fence from duly_item where id = any(:ids::bigint[]) and state = 'runn
 -- Every lease; waits or fails where a heartbeat would, for a table that is locked against writers still answers readers.
 with writable as (update duly_lease set lease_until = lease_until where false)
 select fence, worker, lease_until from duly_lease
-
--- name: expired
-select fence from duly_lease where lease_until < :now order by lease_until limit :most
 
 -- name: under
 -- What runs under these leases, and (with no item) those with nothing left to rescue.

@@ -31,13 +31,6 @@ select m, count(*)
  where l.meters is not null and m = any(:names::text[])
  group by m
 
--- name: set_meter
-insert into duly_meter (name, most, per) values (:name, :most, :per)
-    on conflict (name) do update set most = excluded.most, per = excluded.per
-
--- name: all_meters
-select {meter} from duly_meter where name > :after order by name limit :most
-
 -- name: idle_meters
 -- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
 select name, hits[cardinality(hits)] as at

@@ -52,13 +52,6 @@ select id, key, version, args, state, (state in ('waiting', 'running') and start
  order by id
    for update
 
--- name: versioned
--- Who has a key for good that begins like this, the newest first.
-select id from duly_item
- where task = :task and version is not null and key >= :low and key < :high
- order by id desc
- limit 500
-
 -- name: arm_new
 -- Inserts what is new; a key that someone took meanwhile is left alone and not returned.
 insert into duly_item (planned_at, due_at, {new_item but due_at})

@@ -20,9 +20,6 @@ insert into duly_slot (ring, slot) values (:ring, 0) on conflict (ring, slot) do
 -- Joins to a ring take turns at its first slot.
 select slot from duly_slot where ring = :ring and slot = 0 for update
 
--- name: seats
-select slot, members from duly_slot where ring = :ring
-
 -- name: due_schedules
 select {schedule}
   from duly_schedule
@@ -57,22 +54,8 @@ update duly_schedule s
        as a(id, next_at, last_at, skipped, last_item)
  where s.id = any(:ids::bigint[]) and s.id = a.id
 
--- name: revise
--- What others write is left to them, and whose it is stays.
-update duly_schedule
-   set {set schedule but id, task, key, ring, last_item, last_success_at, last_error, unchanged, created_at, owner}
- where id = :id
-
 -- name: remove_schedules
 delete from duly_schedule where id = any(:ids::bigint[])
-
--- name: declared
--- What code declared, once or still.
-select id, task, key from duly_schedule where is_declared order by id
-
--- name: ring_rule
--- The rule of any member.
-select rule from duly_schedule where ring = :ring order by slot, id limit 1
 
 -- name: next_schedule
 -- When the next one is due, past those that are set aside.
@@ -97,57 +80,8 @@ select {item}
 -- Those of these items that wait: until the end of the transaction nobody can claim them.
 select id from duly_item where id = any(:ids::bigint[]) and state = 'waiting' order by id for update
 
--- name: schedules
--- By id, keyset; with whatever filters are given.
-select {schedule}
-  from duly_schedule
- where id > :after
-   and (:task::text is null or task = :task::text)
-   and (:key::text is null or key = :key::text)
-   and (:ring::text is null or ring = :ring::text)
-   and (:slot::int is null or slot = :slot::int)
-   and (:state::text is null
-        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
-           = :state::text)
- order by id
- limit :most
-
--- name: schedule
-select {schedule}
-  from duly_schedule
- where (id = :id::bigint) or (task = :task::text and key = :key::text)
-
 -- name: schedules_with_ids
 select {schedule}
   from duly_schedule
  where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
  order by id
-
--- name: schedules_page
-select {schedule}
-  from duly_schedule
- where (:owner::text is null or owner = :owner::text)
-   and id > :after
-   and (:task::text is null or task = :task::text)
-   and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
-   and (:ring::text is null or ring = :ring::text)
-   and (:slot::int is null or slot = :slot::int)
-   and (:state::text is null
-        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
-           = :state::text)
- order by id
- limit :most
-
--- name: slots
-select ring, slot, members from duly_slot where :ring::text is null or ring = :ring::text order by ring, slot
-
--- name: occurrences
--- The items that a schedule made, newest first.
-select {occurrence}
-  from duly_item
- where schedule_id = :schedule_id
- order by planned_at desc
- limit :most
-
--- name: broken
-select count(*) from duly_schedule where broken_at is not null

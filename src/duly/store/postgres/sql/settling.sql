@@ -69,6 +69,3 @@ update duly_schedule s
        keep = coalesce(m.keep, s.keep)
   from {many member as m}
  where s.id = any(:member_schedule_id::bigint[]) and s.id = m.schedule_id
-
--- name: progress
-update duly_item set progress = :progress::json where id = :id and fence = :fence and state = 'running'

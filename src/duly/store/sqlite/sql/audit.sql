@@ -8,13 +8,6 @@ insert into duly_audit (at, {note}) values (:now, {values note})
 insert into duly_audit (at, actor, action, subject, details)
 select :now, :actor, :action, value, :details from json_each(:subjects)
 
--- name: audit
-select {audit_line}
-  from duly_audit
- where (:subject is null or subject = :subject) and (:before is null or id < :before)
- order by id desc
- limit :most
-
 -- name: audit_ids
 -- The ids of all lines after this one, and of those that were missing before it.
 select id from duly_audit where id > :after
@@ -30,16 +23,9 @@ select {audit_line}
    and (:actor is null or actor = :actor)
  order by id
 
--- name: audit_last
-select coalesce(max(id), 0) from duly_audit
-
 -- name: audit_horizon
 -- Writers take turns: whoever has an id is done before the next has one.
 select 1, 1
-
--- name: oldest_note
--- The earliest time among the first lines. Ids are in the order of time, but for what clocks do.
-select min(at) as at from (select at from duly_audit order by id limit :most) f
 
 -- name: forget_notes
 -- The next portion of the audit log that is old enough.

@@ -48,25 +48,6 @@ select i.queue, i.task, coalesce(i.owner, ''), i.lane, i.rank, i.due_at
   from head h
   join duly_item i on i.id = h.id
 
--- name: newest
--- What fell due last.
-select queue, task, coalesce(owner, ''), lane, rank, due_at
-  from duly_item
- where state = 'waiting' and due_at <= :now
- order by due_at desc
- limit :most
-
--- name: oldest
--- What has been due for longest.
-select queue, task, coalesce(owner, ''), lane, rank, due_at
-  from duly_item
- where state = 'waiting' and due_at <= :now
- order by due_at
- limit :most
-
--- name: next_due
-select min(due_at) from duly_item where state = 'waiting' and due_at > :now
-
 -- name: paused
 -- Which of these queues are paused.
 select name from duly_queue where paused_at is not null and name in (select value from json_each(:names))
@@ -109,9 +90,6 @@ select id, fence from duly_item where id in (select value from json_each(:ids)) 
 -- name: leases
 -- Every lease.
 select fence, worker, lease_until from duly_lease
-
--- name: expired
-select fence from duly_lease where lease_until < :now order by lease_until limit :most
 
 -- name: under
 -- What runs under these leases, and (with no item) those with nothing left to rescue.

@@ -14,13 +14,6 @@ select m.value, count(*)
 -- name: hit
 insert into duly_meter (name, hits) values (:name, :hits) on conflict (name) do update set hits = excluded.hits
 
--- name: set_meter
-insert into duly_meter (name, most, per) values (:name, :most, :per)
-    on conflict (name) do update set most = excluded.most, per = excluded.per
-
--- name: all_meters
-select {meter} from duly_meter where name > :after order by name limit :most
-
 -- name: idle_meters
 -- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
 select name, json_extract(hits, '$[#-1]') as at

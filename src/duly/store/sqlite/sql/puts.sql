@@ -23,13 +23,6 @@ select id, key, version, args, state, (state in ('waiting', 'running') and start
   from duly_item
  where task = :task and key in (select value from json_each(:keys)) and version is not null
 
--- name: versioned
--- Who has a key for good that begins like this, the newest first.
-select id from duly_item
- where task = :task and version is not null and key >= :low and key < :high
- order by id desc
- limit 500
-
 -- name: arm_new
 insert into duly_item (planned_at, {new_item})
 values (:due_at, {values new_item})

@@ -1,12 +1,5 @@
 -- Queues: paused or open, and how much is in them.
 
--- name: pause
-insert into duly_queue (name, paused_at) values (:queue, :now)
-    on conflict (name) do update set paused_at = coalesce(duly_queue.paused_at, excluded.paused_at)
-
--- name: resume
-update duly_queue set paused_at = null where name = :queue
-
 -- name: is_queue
 -- Whether anything has this name, or one below it: what waits, runs, is in review or comes again, or was put lately.
 select case
@@ -48,16 +41,6 @@ select q.name, 'main', 'waiting', 0, 0, null, 1
   from duly_queue q
  where q.paused_at is not null
    and not exists (select 1 from duly_item i where i.queue = q.name and i.state = 'waiting')
-
--- name: overdue
--- Of the first so many items that are due since before then: by queue, how many, how many of the main lane, and the oldest.
-select queue, count(*), count(*) filter (where lane = 'main'), min(due_at) as oldest
-  from (select queue, lane, due_at
-          from duly_item
-         where state = 'waiting' and due_at < :before
-         order by due_at
-         limit :most) s
- group by queue
 
 -- name: backlog
 -- How much of these lines is due since before then: counts so many at most.

@@ -45,6 +45,3 @@ update duly_schedule
        unchanged = unchanged + :is_unchanged,
        keep = coalesce(:keep, keep)
  where id = :schedule_id
-
--- name: progress
-update duly_item set progress = :progress where id = :id and fence = :fence and state = 'running'

@@ -1,42 +1,7 @@
 -- Who is alive, and what is wrong.
 
--- name: alive
-insert into duly_worker (name, tasks, started_at, seen_at) values (:name, :tasks, :started_at, :now)
-    on conflict (name) do update set seen_at = excluded.seen_at
-
--- name: gone
-update duly_worker set seen_at = :now, left_at = :now where name = :name
-
--- name: forget_workers
-delete from duly_worker where seen_at < :before and seen_at < (select max(seen_at) from duly_worker)
-
--- name: workers
-select {worker}
-  from duly_worker
- where left_at is null and name > :after
- order by name
- limit :most
-
--- name: last_seen
-select max(seen_at) as seen_at from duly_worker
-
 -- name: alert
 -- Whoever writes it first is the one to tell.
 insert into duly_alert (name, since, message, details) values (:name, :now, :message, :details)
     on conflict (name) do update set message = excluded.message, details = excluded.details
 returning (since = :now) as fresh
-
--- name: untold
--- Takes the alerts that nobody was told of; whoever took one and did not come back has had his time.
-update duly_alert set telling_at = :now
- where told_at is null and (telling_at is null or telling_at < :before)
-returning name, since, message, details
-
--- name: told
-update duly_alert set told_at = :now where name = :name
-
--- name: over
-delete from duly_alert where name = :name returning since, message
-
--- name: alerts
-select {alert} from duly_alert order by name

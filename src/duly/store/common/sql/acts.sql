@@ -8,12 +8,12 @@ returning id
 -- name: act
 select {act}
   from duly_act
- where id = :id and (:owner::text is null or owner = :owner::text)
+ where id = :id and {given owner}
 
 -- name: acts
 select {act}
   from duly_act
- where id < :before and (:owner::text is null or owner = :owner::text)
+ where id < :before and {given owner}
  order by id desc
  limit :most
 
@@ -33,7 +33,7 @@ update duly_act set state = 'done', finished_at = :now where id = :id and state 
 -- name: act_cancel
 update duly_act
    set state = 'cancelled', finished_at = :now
- where id = :id and state = 'running' and (:owner::text is null or owner = :owner::text)
+ where id = :id and state = 'running' and {given owner}
 returning id
 
 -- name: act_count
@@ -41,11 +41,7 @@ returning id
 select count(*), (select coalesce(max(id), 0) from duly_item)
   from (select id from duly_item
          where task <> 'duly.acts'
-           and (:owner::text is null or owner = :owner::text)
-           and (:state::text is null or state = :state::text)
-           and (:task::text is null or task = :task::text)
-           and (:queue::text is null or queue = :queue::text)
-           and (:error_group::text is null or error_group = :error_group::text)
+           and {given owner, state, task, queue, error_group}
          limit :most) d
 
 -- name: act_page
@@ -54,10 +50,6 @@ select id
   from duly_item
  where id > :place and id <= :until
    and task <> 'duly.acts'
-   and (:owner::text is null or owner = :owner::text)
-   and (:state::text is null or state = :state::text)
-   and (:task::text is null or task = :task::text)
-   and (:queue::text is null or queue = :queue::text)
-   and (:error_group::text is null or error_group = :error_group::text)
+   and {given owner, state, task, queue, error_group}
  order by id
  limit :most

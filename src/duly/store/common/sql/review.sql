@@ -5,9 +5,9 @@
 select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
        max(finished_at) as last_at, max(id) as sample
   from duly_item
- where state = 'failed' and error_group is not null and (:owner is null or owner = :owner)
+ where {in_review} and error_group is not null and {given owner}
  group by error_group
-having :size is null or count(*) < :size or (count(*) = :size and error_group > :after)
+having :size::bigint is null or count(*) < :size::bigint or (count(*) = :size::bigint and error_group > :after::text)
  order by items desc, error_group
  limit :most
 
@@ -15,7 +15,7 @@ having :size is null or count(*) < :size or (count(*) = :size and error_group > 
 select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
        max(finished_at) as last_at, max(id) as sample
   from duly_item
- where state = 'failed' and error_group = :error_group and (:owner is null or owner = :owner)
+ where {in_review} and error_group = :error_group and {given owner}
  group by error_group
 
 -- name: write_review_note
@@ -26,6 +26,6 @@ returning id
 -- name: review_notes
 select {review_note}
   from duly_review_note
- where error_group = :error_group and (:owner is null or owner = :owner)
+ where error_group = :error_group and {given owner}
  order by id desc
  limit :most
