@@ -34,7 +34,7 @@ class Unread(Properties, frozen=True):
     problem: str = ""
 
 
-class Connection(pika.SelectConnection):  # type: ignore[misc]
+class BrokerConnection(pika.SelectConnection):  # type: ignore[misc]
     """pika's, but for the properties of messages, which are kept as they come."""
 
     def _read_frame(self) -> Any:
@@ -55,7 +55,7 @@ class Connection(pika.SelectConnection):  # type: ignore[misc]
         return end, frame.Header(channel, body_size, properties)
 
 
-class User(Protocol):
+class LinkUser(Protocol):
     """What uses a link: told, on the link's thread, when there is a channel and when there is none any more."""
 
     def opened(self, channel: Any) -> None: ...
@@ -66,7 +66,7 @@ class User(Protocol):
 
 
 class Link:
-    def __init__(self, url: str, name: str, user: User) -> None:
+    def __init__(self, url: str, name: str, user: LinkUser) -> None:
         if not url.startswith(("amqp://", "amqps://")):
             raise ConfigError("rabbitmq_url: must begin with amqp:// or amqps://")
         try:
@@ -152,7 +152,7 @@ class Link:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                connection = Connection(
+                connection = BrokerConnection(
                     self._parameters,
                     on_open_callback=self._on_open,
                     on_open_error_callback=self._on_no_connection,

@@ -55,7 +55,7 @@ class Report(Struct, tag=True):
     progress: bytes
 
 
-class Verdict(Struct, array_like=True):
+class WireOutcome(Struct, array_like=True):
     """An outcome on the wire."""
 
     kind: str
@@ -68,7 +68,7 @@ class Verdict(Struct, array_like=True):
 
 
 class Answer(Struct, tag=True):
-    verdicts: list[Verdict]
+    verdicts: list[WireOutcome]
 
 
 Reply = Ready | Report | Answer
@@ -78,30 +78,30 @@ _calls = msgspec.msgpack.Decoder(Call)
 _REASONED = {"skip": Skip, "not_found": NotFound, "cancel": Cancel, "give_up": GiveUp}
 
 
-def to_wire(outcome: Outcome | Settled) -> Verdict:
+def to_wire(outcome: Outcome | Settled) -> WireOutcome:
     match outcome:
         case Settled():
-            return Verdict("settled")
+            return WireOutcome("settled")
         case Done(result):
-            return Verdict("done", result=result)
+            return WireOutcome("done", result=result)
         case Failed(error, classes):
-            return Verdict("failed", text=error, classes=classes)
+            return WireOutcome("failed", text=error, classes=classes)
         case Fingerprint():
-            return Verdict(
+            return WireOutcome(
                 "fingerprint", text=outcome.value, result=outcome.result, keep=outcome.keep, then=outcome.then
             )
         case Throttled():
-            return Verdict("throttled", number=outcome.delay)
+            return WireOutcome("throttled", number=outcome.delay)
         case Snooze():
-            return Verdict("snooze", number=outcome.delay)
+            return WireOutcome("snooze", number=outcome.delay)
         case Released():
-            return Verdict("released")
+            return WireOutcome("released")
         case _:
             kind = next(kind for kind, reasoned in _REASONED.items() if isinstance(outcome, reasoned))
-            return Verdict(kind, text=outcome.reason)  # type: ignore[union-attr]
+            return WireOutcome(kind, text=outcome.reason)  # type: ignore[union-attr]
 
 
-def from_wire(verdict: Verdict) -> Outcome | Settled:
+def from_wire(verdict: WireOutcome) -> Outcome | Settled:
     match verdict.kind:
         case "settled":
             return SETTLED

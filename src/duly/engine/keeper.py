@@ -1,6 +1,6 @@
 """Keeps leases alive, and ends what must end.
 
-`Keeper` prolongs leases on a thread and a connection of its own, so that no handler can starve it. `Guard` needs no
+`Keeper` prolongs leases on a thread and a connection of its own, so that no handler can starve it. `Watchdog` needs no
 database at all: it stops works past their hard deadline, and works whose lease is about to end because the keeper could
 not reach the database in time; someone else may take those over. Both go by the monotonic clock: the database's may be
 set while handlers run.
@@ -100,7 +100,7 @@ class Keeper:
             self._store.report(item.id, item.fence, progress)
 
 
-class Guard:
+class Watchdog:
     def __init__(
         self,
         hands: Hands,

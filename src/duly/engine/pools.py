@@ -24,7 +24,7 @@ from duly.core.model import Failed, Item, Line, Released
 from duly.engine.calls import Caller, Verdicts, breakdown, failure
 from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.processes import ProcessSlot
-from duly.engine.rows import AHEAD, Row, Rows
+from duly.engine.rows import AHEAD, WorkRow, WorkRows
 from duly.engine.work import Hands, Work
 from duly.outbound.leash import Leash, put_on
 from duly.tasks.task import Task
@@ -56,7 +56,7 @@ class _Ready:
         # Seconds of work that may wait here: what a limit has granted must begin within the limit's slack.
         self._patience = AHEAD if self.meters is None else min(self.meters.patience(), AHEAD)
         self._prefixes = prefixes_of(tasks.values())
-        self._rows = Rows(size, has_one_queue=len(self._queues) == 1 and not self._prefixes)
+        self._rows = WorkRows(size, has_one_queue=len(self._queues) == 1 and not self._prefixes)
         self._most = most
         self._begun = 0
         self._ended = 0
@@ -380,7 +380,7 @@ class ThreadPool(_Ready):
         size: int,
         most: int,
         *,
-        slots: Callable[[], Slot | ProcessSlot],
+        slots: Callable[[], ThreadSlot | ProcessSlot],
         apart: bool,
         hands: Hands,
         finish: Finish,
@@ -482,7 +482,7 @@ class ThreadPool(_Ready):
         self._hands.ended(work)
         return False
 
-    def _stop(self, slot: Slot | ProcessSlot, work: Work) -> None:
+    def _stop(self, slot: ThreadSlot | ProcessSlot, work: Work) -> None:
         """Stop a handler; a thread cannot be, so another has its place at once."""
         self._hands.stopped(work)
         if self.apart:
@@ -499,7 +499,7 @@ class ThreadPool(_Ready):
         slot.stop(work)
         self._done(work)
 
-    def _enter(self) -> Row | None:
+    def _enter(self) -> WorkRow | None:
         """A row that may have this slot; None when the pool is closed."""
         with self._lock:
             while (row := self._rows.enter(time.monotonic())) is None:
@@ -512,7 +512,7 @@ class ThreadPool(_Ready):
                 self._idle -= 1
         return row
 
-    def _next(self, row: Row, stop: Callable[[Work], None]) -> Work | None:
+    def _next(self, row: WorkRow, stop: Callable[[Work], None]) -> Work | None:
         """The next work of this row that is still to be done."""
         while True:
             with self._lock:
@@ -531,7 +531,7 @@ class ThreadPool(_Ready):
             self._done(work)
 
 
-class Slot:
+class ThreadSlot:
     """One thread's way of calling plain handlers: right here, in a fresh context each time."""
 
     def __init__(self, caller: Caller) -> None:

@@ -29,7 +29,7 @@ class Party:
     __slots__ = ("_ahead", "_seen", "ran", "rows", "running")
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[WorkRow] = []
         self.running = 0  # slots
         self.ran = 0  # items that came to their end
         self._seen = (time.monotonic(), 0)
@@ -48,7 +48,7 @@ class Party:
         return self._ahead
 
 
-class Row:
+class WorkRow:
     """What waits of one queue and owner. Whoever has a slot for it takes from its works."""
 
     __slots__ = ("has_turn", "is_owned", "moved_at", "owner", "queue", "works")
@@ -72,17 +72,17 @@ class Row:
         return bool(self.works or (self.queue.running and self.owner.running))
 
 
-class Rows:
+class WorkRows:
     def __init__(self, size: int, *, has_one_queue: bool) -> None:
         self.size = size
         self.all = Party()
         # With one queue and no owners there is nobody to leave a slot for.
         self._is_shared = not has_one_queue
-        self._rows: dict[tuple[str, str | None], Row] = {}
+        self._rows: dict[tuple[str, str | None], WorkRow] = {}
         self._queues: dict[str, Party] = {}
         self._owners: dict[str | None, Party] = {}
-        self._turns: deque[Row] = deque()
-        self._nobody = Row(Party(), Party(), is_owned=False)  # as whoever is not known here
+        self._turns: deque[WorkRow] = deque()
+        self._nobody = WorkRow(Party(), Party(), is_owned=False)  # as whoever is not known here
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -101,7 +101,7 @@ class Rows:
                     self._turns.append(row)
                 row.works.append(work)
 
-    def enter(self, now: float) -> Row | None:
+    def enter(self, now: float) -> WorkRow | None:
         """The row whose turn it is of those that may have another slot: it is theirs until whoever asks leaves."""
         turns = self._turns
         with self._lock:
@@ -118,7 +118,7 @@ class Rows:
                     return row
         return None
 
-    def leave(self, row: Row, ran: int = 0) -> None:
+    def leave(self, row: WorkRow, ran: int = 0) -> None:
         """Give a slot back, in which so many items were run to their end."""
         with self._lock:
             for party in (row.queue, row.owner, self.all):
@@ -166,7 +166,7 @@ class Rows:
             surplus = [(len(row.works) - self._more(row)) * batch - row.lookahead() for row in self._turns]
         return sum(more for more in surplus if more > 0)
 
-    def _more(self, row: Row) -> int:
+    def _more(self, row: WorkRow) -> int:
         """How many more slots this row could have now, if nobody else took any."""
         free = self.size - self.all.running
         if not self._is_shared:
@@ -180,7 +180,7 @@ class Rows:
         has_nothing = not queue and not (owner and row.is_owned)
         return 1 if free >= (1 if has_nothing else 2) else 0
 
-    def _row_of(self, item: Item) -> Row:
+    def _row_of(self, item: Item) -> WorkRow:
         owner = item.owner
         row = self._rows.get((item.queue, owner))
         if row is None:
@@ -192,10 +192,10 @@ class Rows:
             self._know(item.queue, owner, row)
         return row
 
-    def _new(self, queue: str, owner: str | None) -> Row:
-        return Row(self._queues.get(queue) or Party(), self._owners.get(owner) or Party(), owner is not None)
+    def _new(self, queue: str, owner: str | None) -> WorkRow:
+        return WorkRow(self._queues.get(queue) or Party(), self._owners.get(owner) or Party(), owner is not None)
 
-    def _know(self, queue: str, owner: str | None, row: Row) -> None:
+    def _know(self, queue: str, owner: str | None, row: WorkRow) -> None:
         self._queues[queue], self._owners[owner] = row.queue, row.owner
         row.queue.rows.append(row)
         row.owner.rows.append(row)
@@ -210,7 +210,7 @@ class Rows:
             self._know(queue, owner, row)
 
 
-def _emptied(row: Row) -> Iterator[Work]:
+def _emptied(row: WorkRow) -> Iterator[Work]:
     with suppress(IndexError):  # slots take from it at the same time
         while True:
             yield row.works.popleft()

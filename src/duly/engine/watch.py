@@ -39,19 +39,19 @@ class Alarm(Struct, frozen=True):
     details: dict[str, Any]
 
 
-class Late(Struct, frozen=True):
+class LateCount(Struct, frozen=True):
     """How many items are late, and since when the oldest is."""
 
     items: int = 0
     oldest: datetime | None = None
 
-    def and_also(self, more: Late, most: int) -> Late:
-        return Late(min(self.items + more.items, most), self._older(more))
+    def and_also(self, more: LateCount, most: int) -> LateCount:
+        return LateCount(min(self.items + more.items, most), self._older(more))
 
-    def or_else(self, other: Late) -> Late:
-        return Late(max(self.items, other.items), self._older(other))
+    def or_else(self, other: LateCount) -> LateCount:
+        return LateCount(max(self.items, other.items), self._older(other))
 
-    def _older(self, other: Late) -> datetime | None:
+    def _older(self, other: LateCount) -> datetime | None:
         return min((time for time in (self.oldest, other.oldest) if time is not None), default=None)
 
 
@@ -76,8 +76,8 @@ class Watch:
         self._tidy_at = EPOCH
         # A walk over the lines: where it is, what it has found, and what the one before found.
         self._place = START
-        self._walk = Late()
-        self._last_walk: Late | None = None
+        self._walk = LateCount()
+        self._last_walk: LateCount | None = None
 
     def tick(self, now: datetime) -> datetime:
         alarms = {alarm.name: alarm for alarm in self._alarms(now)}
@@ -124,7 +124,7 @@ class Watch:
         if settings.alert_oldest_seconds and oldest > settings.alert_oldest_seconds:
             yield Alarm("oldest_due", f"the oldest due item waits for {minutes:,} minutes", {"oldestEventAge": minutes})
 
-    def _late(self, before: datetime, most: int) -> Late:
+    def _late(self, before: datetime, most: int) -> LateCount:
         """What is due since before then and not paused: one look along the time at so many rows.
 
         Where paused queues fill that look, a walk from line to line passes over theirs, some in this tick.
@@ -133,18 +133,18 @@ class Watch:
         are_open = self._store.open_queues(row[0] for row in rows)
         items = sum(main for queue, _, main, _ in rows if queue in are_open)
         if sum(row[1] for row in rows) < 2 * most or items >= most:
-            self._place, self._walk, self._last_walk = START, Late(), None
-            return Late(min(items, most), min((row[3] for row in rows if row[0] in are_open), default=None))
+            self._place, self._walk, self._last_walk = START, LateCount(), None
+            return LateCount(min(items, most), min((row[3] for row in rows if row[0] in are_open), default=None))
         heads, place = self._store.survey(self._place, LINES)
         self._walk = self._walk.and_also(
             self._counted([head for head in heads if head.due_at < before], before, most), most
         )
         self._place = place or START
         if place is None:
-            self._walk, self._last_walk = Late(), self._walk
+            self._walk, self._last_walk = LateCount(), self._walk
         return self._walk if self._last_walk is None else self._walk.or_else(self._last_walk)
 
-    def _counted(self, heads: list[Head], before: datetime, most: int) -> Late:
+    def _counted(self, heads: list[Head], before: datetime, most: int) -> LateCount:
         main = [
             {
                 "queue": head.line.queue,
@@ -157,7 +157,7 @@ class Watch:
             if head.lane == "main"
         ]
         given = {"groups": encode(main).decode(), "before": before, "most": most}
-        return Late(self._store.read("backlog", given)[0][0], min((head.due_at for head in heads), default=None))
+        return LateCount(self._store.read("backlog", given)[0][0], min((head.due_at for head in heads), default=None))
 
     def _was_nobody_here(self, now: datetime) -> Iterator[Alarm]:
         """At the start: for how long no worker gave a sign of life. The alert stands until the first whole round."""

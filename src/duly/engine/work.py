@@ -10,7 +10,7 @@ from duly.core.model import Item
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
-    from duly.engine.rows import Row
+    from duly.engine.rows import WorkRow
 
 
 class Work:
@@ -27,7 +27,7 @@ class Work:
         self.deadline = float("inf")  # on the monotonic clock; set when it starts
         self.start_by = float("inf")  # on the monotonic clock: what it was granted does not wait longer
         self.stop: Callable[[Work], None] | None = None  # set when it starts
-        self.row: Row | None = None  # where it waits for a slot
+        self.row: WorkRow | None = None  # where it waits for a slot
         self.has_ended = False  # said of those that were stopped: now their handler is over too
 
     @property

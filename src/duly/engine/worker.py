@@ -28,10 +28,10 @@ from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
 from duly.engine.detector import LOOK_WITHIN, Detector
 from duly.engine.equipment import Equipment
-from duly.engine.keeper import Guard, Keeper
+from duly.engine.keeper import Keeper, Watchdog
 from duly.engine.loop import Loop
 from duly.engine.metering import metering_of
-from duly.engine.pools import AsyncPool, Slot, ThreadPool
+from duly.engine.pools import AsyncPool, ThreadPool, ThreadSlot
 from duly.engine.processes import ProcessSlot
 from duly.engine.pruner import Pruner
 from duly.engine.recurrer import Recurrer
@@ -75,7 +75,7 @@ class Worker:
         self._store = observer.observe(equipment.store)
         self._settler = Settler(self._store, equipment.known, self._hands)
         self._keeper = Keeper(self._keeper_store, self._hands, lease=settings.lease_seconds, beat=settings.beat_seconds)
-        self._guard = Guard(
+        self._watchdog = Watchdog(
             self._hands, lease=settings.lease_seconds, finish=self._settler.finish, hung=self._replace_hung
         )
         self._caller = Caller(equipment.store, self._clock, observer, settings, self._keeper.report)
@@ -114,12 +114,12 @@ class Worker:
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
-        self._guards = Loop("guard", self._watch_works, self._clock)
+        self._watchdog_loop = Loop("watchdog", self._watch_works, self._clock)
         self._news = Loop("news", self._listen, self._clock)
         self._hands.filled = self._watch_over
         self._hands.emptied = self._settler.close
         self._chores = [
-            self._guards,
+            self._watchdog_loop,
             Loop("rescuer", self._rescuer.tick, self._clock),
             self._recurs,
             Loop("watch", self._watcher.tick, self._clock),
@@ -135,7 +135,7 @@ class Worker:
         self._is_waiting = False
         self._stop = threading.Event()
         self._hurry = threading.Event()
-        self._watch_stop = threading.Event()
+        self._listen_stop = threading.Event()
 
     # -- life
 
@@ -196,7 +196,7 @@ class Worker:
         for companion in self._equipment.companions:
             companion.rest()
         self._claimer.stop()
-        self._watch_stop.set()
+        self._listen_stop.set()
         self._news.stop()
         self._claims.stop()
         give_up = time.monotonic() + self._equipment.settings.drain_seconds
@@ -246,7 +246,7 @@ class Worker:
 
     def _listen(self, now: datetime) -> datetime:
         """Hear of what happens elsewhere until told to stop; an error ends it, and the loop begins anew."""
-        self._keeper_store.watch(self._hear, self._watch_stop)
+        self._keeper_store.listen(self._hear, self._listen_stop)
         return now
 
     def _hear(self, news: News) -> None:
@@ -288,7 +288,7 @@ class Worker:
     def _watch_works(self, now: datetime) -> datetime:
         for pool in self._every_pool:
             self._give_back(pool.take_stale())
-        return self._guard.tick(now)
+        return self._watchdog.tick(now)
 
     def _measure(self, now: datetime) -> datetime:
         moved = self._clock.measure()
@@ -340,7 +340,7 @@ class Worker:
             )
 
         def slot() -> Any:
-            return ProcessSlot(command, self._keeper.report) if apart and command else Slot(self._caller)
+            return ProcessSlot(command, self._keeper.report) if apart and command else ThreadSlot(self._caller)
 
         return ThreadPool(
             tasks, size, most,
@@ -349,7 +349,7 @@ class Worker:
 
     def _watch_over(self) -> None:
         self._beats.wake()
-        self._guards.wake()
+        self._watchdog_loop.wake()
 
     def _more(self) -> None:
         self._claims.wake()

@@ -29,7 +29,7 @@ from duly.core.model import (
     Share,
 )
 
-# What a watcher is told: the head that a put made, or None for "something changed, look".
+# What a listener is told: the head that a put made, or None for "something changed, look".
 News = Head | None
 
 # Whoever has to answer by a time waits for a connection no longer than this, on the monotonic clock.
@@ -217,7 +217,7 @@ class Store(Protocol):
         """
         ...
 
-    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+    def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         """Block until `stop`, telling of new work. It only hurries: news may be late, doubled or missing."""
         ...
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from duly.core.model import LIVE, Change, Item, Member, Note, Schedule
+from duly.core.model import LIVE, Change, Item, Member, NewAuditLine, Schedule
 
 T = TypeVar("T")
 
@@ -53,11 +53,11 @@ def rounds_of(values: Iterable[T], key: Callable[[T], int]) -> list[list[T]]:
     return rounds
 
 
-def notes_of(members: Iterable[Member]) -> list[tuple[datetime, Note]]:
+def notes_of(members: Iterable[Member]) -> list[tuple[datetime, NewAuditLine]]:
     return [
         (
             member.at,
-            Note(
+            NewAuditLine(
                 "duly",
                 "schedule.deactivated",
                 f"schedule:{member.schedule_id}",

@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-from duly.core.model import Change, Item, Member, NewItem, NewSchedule, Note, Schedule, Tried
+from duly.core.model import Change, Item, Member, NewAuditLine, NewItem, NewSchedule, Schedule, Tried
 from duly.core.shown import (
     Act,
     Alert,
@@ -69,7 +69,7 @@ NEW_ITEM = Record(NewItem, without=("is_relative",))
 CHANGE = Record(Change, without=("task", "tried", "member", "then"), also={"error_group": str})
 TRIED = Record(Tried)
 MEMBER = Record(Member)
-NOTE = Record(Note)
+NOTE = Record(NewAuditLine)
 SCHEDULE = Record(Schedule)
 NEW_SCHEDULE = Record(NewSchedule, without=("slots",))
 METER = Record(MeterRow)

@@ -91,7 +91,7 @@ def _bounded(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any
         return answer
 
 
-class Pool:
+class ConnectionPool:
     """At most `size` connections at a time; who waits for one is served in the order of coming."""
 
     def __init__(

@@ -21,7 +21,7 @@ from psycopg.types.string import ByteaBinaryLoader
 
 from duly.core.errors import ConfigError, NotMigrated, StoreUnavailable
 from duly.store.postgres import MIGRATION_LOCK
-from duly.store.postgres.connections import Connection, Overdue, Pool
+from duly.store.postgres.connections import Connection, ConnectionPool, Overdue
 from duly.store.postgres.herald import Herald
 from duly.store.postgres.pooler import is_shared
 from duly.store.sql import psycopg_sections
@@ -104,9 +104,11 @@ class Sessions:
         for pool in self._pools:
             pool.close()
 
-    def _make_pool(self, settings: Mapping[str, str]) -> Pool:
+    def _make_pool(self, settings: Mapping[str, str]) -> ConnectionPool:
         settings = {**_SERVER_KEEPALIVE, **settings}
-        return Pool(lambda: self._configured(self._dial(), settings), self._pool_size, self._timeout, self._patience)
+        return ConnectionPool(
+            lambda: self._configured(self._dial(), settings), self._pool_size, self._timeout, self._patience
+        )
 
     def _dial(self, **more: Any) -> Connection:
         """A new connection, as the URL says; where it says nothing, as we think best."""
@@ -143,7 +145,7 @@ class Sessions:
         return self._is_shared
 
     @contextmanager
-    def _connection(self, pool: Pool | None = None, until: float = float("inf")) -> Iterator[Connection]:
+    def _connection(self, pool: ConnectionPool | None = None, until: float = float("inf")) -> Iterator[Connection]:
         """A pooled connection; the driver's errors leave as ours."""
         pool = pool or self._pool
         connection = pool.take(until)

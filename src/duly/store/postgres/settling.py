@@ -11,7 +11,7 @@ from operator import attrgetter
 from psycopg import errors
 
 from duly.core.errors import KeyConflict, WrongState
-from duly.core.model import Change, Note
+from duly.core.model import Change, NewAuditLine
 from duly.store.members import members_of, notes_of, rounds_of
 from duly.store.postgres.arrays import arrays, ints, times
 from duly.store.postgres.connections import Connection
@@ -103,7 +103,7 @@ class Settling(Puts):
             if news := {each for item in then if (each := news_of(item))}:
                 self._run("tell", {"news": sorted(news)}, connection)
 
-    def _note(self, notes: Sequence[tuple[datetime, Note]], connection: Connection) -> None:
+    def _note(self, notes: Sequence[tuple[datetime, NewAuditLine]], connection: Connection) -> None:
         if notes:
             ats = times(at for at, _ in notes)
             self._run("note", {**_notes([note for _, note in notes]), "note_at": ats}, connection)

@@ -58,7 +58,7 @@ class PostgresStore(Claims, Schedules):
     def run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self._run(name, parameters, connection)
 
-    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+    def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         while self._listen and not stop.is_set():
             try:
                 if self.is_pooled():

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from duly.core.errors import KeyConflict, WrongState
-from duly.core.model import Change, Note
+from duly.core.model import Change, NewAuditLine
 from duly.store.members import members_of, notes_of
 from duly.store.sqlite.puts import Puts
 from duly.store.sqlite.values import (
@@ -70,7 +70,7 @@ class Settling(Puts):
                 with suppress(KeyConflict):  # one under this key is to come already
                     self._put_one(writer, item)
 
-    def _note(self, writer: sqlite3.Connection, notes: Sequence[tuple[datetime, Note]]) -> None:
+    def _note(self, writer: sqlite3.Connection, notes: Sequence[tuple[datetime, NewAuditLine]]) -> None:
         for at, note in notes:
             writer.execute(self._sql["write_note"], {**note_parameters(note), "now": to_int(at)})
 

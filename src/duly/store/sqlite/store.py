@@ -67,7 +67,7 @@ class SqliteStore(Claims, Schedules):
         given = _given(parameters)
         return typed(connection.execute(self._sql[name], given))
 
-    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+    def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         """SQLite counts the commits of other connections: a change of that count is the news."""
         seen: tuple[sqlite3.Connection, int] | None = None
         while not stop.is_set():

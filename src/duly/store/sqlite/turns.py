@@ -37,7 +37,7 @@ PATIENCE = 10.0
 
 
 @contextmanager
-def turn(line: Line, path: str, timeout: float) -> Iterator[None]:
+def turn(line: WriterLine, path: str, timeout: float) -> Iterator[None]:
     """This thread's turn to write to the file at this path, in its line, until the end of the block."""
     place = Place()
     try:
@@ -67,7 +67,7 @@ class Place:
         self.has_left = False
 
 
-class Line:
+class WriterLine:
     """The threads that want to write, in the order they came: it is the first one's turn."""
 
     def __init__(self) -> None:
@@ -190,9 +190,9 @@ def _gone() -> None:
     return None
 
 
-def line_at(path: str) -> Line:
+def line_at(path: str) -> WriterLine:
     """The line for this file, whatever path leads to it."""
-    return _LINES.setdefault(os.path.realpath(path), Line())
+    return _LINES.setdefault(os.path.realpath(path), WriterLine())
 
 
 # -- forks
@@ -201,7 +201,7 @@ def line_at(path: str) -> Line:
 class Opened(Protocol):
     """A store on a file."""
 
-    turn: Line
+    turn: WriterLine
     writer_lock: threading.Lock
     reader_lock: threading.Lock
 
@@ -210,9 +210,9 @@ class Opened(Protocol):
         ...
 
 
-_LINES: dict[str, Line] = {}
+_LINES: dict[str, WriterLine] = {}
 _STORES: weakref.WeakSet[Opened] = weakref.WeakSet()
-_HELD: list[threading.Lock | Line] = []  # while a fork is under way
+_HELD: list[threading.Lock | WriterLine] = []  # while a fork is under way
 
 
 def mind_forks(store: Opened) -> None:
@@ -228,10 +228,10 @@ def _before() -> None:
     give_up = time.monotonic() + PATIENCE
     stores = list(_STORES)
     # In the order in which a writer takes them. Readers come last, for whoever holds a turn may still have to read.
-    locks: list[threading.Lock | Line] = [store.writer_lock for store in stores]
+    locks: list[threading.Lock | WriterLine] = [store.writer_lock for store in stores]
     locks += [*{store.turn for store in stores}, *(store.reader_lock for store in stores)]
     for lock in locks:
-        is_own = isinstance(lock, Line) and lock.is_own()
+        is_own = isinstance(lock, WriterLine) and lock.is_own()
         if not is_own and lock.acquire(timeout=max(give_up - time.monotonic(), 0)):
             _HELD.append(lock)
     for store in stores:
@@ -258,7 +258,7 @@ def _after_in_child() -> None:
         line.renew()
 
 
-def _is_whole(store: Opened, held: list[threading.Lock | Line]) -> bool:
+def _is_whole(store: Opened, held: list[threading.Lock | WriterLine]) -> bool:
     return store.turn in held and store.writer_lock in held and store.reader_lock in held
 
 
