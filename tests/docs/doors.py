@@ -106,6 +106,7 @@ DOORS: dict[str, Doors] = {
     "users.revoke_key": Doors("app.verbs.users.revoke_key", "DELETE /api/keys/{key_id}", "revoke_key", "keys revoke"),
     "audit.page": Doors("app.verbs.audit.page", "GET /api/audit", "audit", "audit"),
     "audit.note": inner("the line that every verb writes"),
+    "audit.note_each": inner("the same line about each of many"),
     "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "alive"),
     "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
     "reminders.schedule": Doors("reminders.schedule", "POST /api/reminders", APPS, "reminders add"),
