@@ -212,7 +212,7 @@ def _finish(item: Item, now: datetime, label: str, result: bytes | None = None, 
 
 
 def _still(item: Item, label: str | None) -> Change:
-    """A change of nothing but the outcome's label, to be built upon."""
+    """The change that changes nothing but the label."""
     return Change(
         id=item.id,
         task=item.task,
