@@ -16,7 +16,7 @@ from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.schedules import Schedules
-from duly.verbs.service import Service
+from duly.verbs.service import ServiceState
 from duly.verbs.users import Users
 from duly.verbs.who import LOCAL, SCOPES, Principal, local
 
@@ -33,7 +33,7 @@ class Verbs:
         self.acts = Acts(ground, self.audit)
         self.review = Review(ground, self.audit, self.items, self.acts)
         self.schedules = Schedules(ground, self.audit)
-        self.service = Service(ground)
+        self.service = ServiceState(ground)
         self.users = Users(ground, self.audit)
         self.queues = Queues(ground, self.audit)
         self.limits = Limits(ground, self.audit)

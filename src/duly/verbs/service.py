@@ -22,7 +22,7 @@ class Reply(Struct, frozen=True):
     answer: str
 
 
-class Service:
+class ServiceState:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._pruned_at: datetime | None = None

@@ -44,7 +44,7 @@ UTC_ZONE = zone_named("UTC")
 _SPAN = re.compile(r"(?P<at>[^/@]+)/(?P<long>[^/@]+)(?:@(?P<value>[0-9.]+))?")
 
 
-class Span(Struct, frozen=True):
+class Interval(Struct, frozen=True):
     """A stretch of time, and a number for it where one is needed: `2026-01-03T10:00/6h`, `…/1h@0.8`."""
 
     start: datetime
@@ -55,7 +55,7 @@ class Span(Struct, frozen=True):
         return self.start <= time < self.end
 
 
-def span(field: str, text: str) -> Span:
+def interval(field: str, text: str) -> Interval:
     if not (match := _SPAN.fullmatch(text.strip())):
         raise InputError(field, f"must be like 2026-01-03T10:00/6h, got {text!r:.80}")
     at = match["at"]
@@ -64,18 +64,18 @@ def span(field: str, text: str) -> Span:
             at += "+00:00"
     start = when(at, None, lambda: datetime.now(UTC))
     try:
-        return Span(start, start + timedelta(seconds=period(match["long"])), float(match["value"] or 1))
+        return Interval(start, start + timedelta(seconds=period(match["long"])), float(match["value"] or 1))
     except (ValueError, OverflowError) as error:
         raise InputError(field, f"{text!r:.80}: {error}") from None
 
 
-class Model(Struct, frozen=True, kw_only=True):
+class Conditions(Struct, frozen=True, kw_only=True):
     """How the outside world behaves in a simulation. Rates are from 0 to 1."""
 
     failure_rate: float = 0.0  # the part of the items that fail
-    outages: tuple[Span, ...] = ()  # when every call fails
-    bursts: tuple[Span, ...] = ()  # when there is another failure rate
-    downtimes: tuple[Span, ...] = ()  # when no worker is running
+    outages: tuple[Interval, ...] = ()  # when every call fails
+    bursts: tuple[Interval, ...] = ()  # when there is another failure rate
+    downtimes: tuple[Interval, ...] = ()  # when no worker is running
     slow: float = 0.0  # seconds that a call takes
     crash_rate: float = 0.0  # the part of the calls whose worker dies
     seed: int = 0
@@ -94,7 +94,7 @@ class Model(Struct, frozen=True, kw_only=True):
 class Upstream:
     """The other side of the handlers' calls. It draws by the model whether it answers, and which items fail."""
 
-    def __init__(self, model: Model, clock: ManualClock) -> None:
+    def __init__(self, model: Conditions, clock: ManualClock) -> None:
         self._model = model
         self._clock = clock
         self._chance = random.Random(model.seed)  # noqa: S311 - a simulation is to be repeated
@@ -142,13 +142,13 @@ class Calls(Struct, frozen=True):
     max_per_minute: int  # in any sliding minute
 
 
-class Late(Struct, frozen=True):
+class Lateness(Struct, frozen=True):
     p50_s: float
     p99_s: float
     max_s: float
 
 
-class Story(Struct, frozen=True):
+class SimulationResult(Struct, frozen=True):
     """The result of a simulation."""
 
     hours: list[Hour]
@@ -161,7 +161,7 @@ class Story(Struct, frozen=True):
     recovered: int
     crashes: int
     skipped: int
-    late: Late
+    late: Lateness
 
 
 class Ledger:
@@ -258,7 +258,7 @@ class Simulation(World):
 
     most = 10_000_000
 
-    def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner, model: Model) -> None:
+    def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner, model: Conditions) -> None:
         self.ledger = Ledger()
         self.upstream = Upstream(model, clock)
         self.answer: Answer = self.upstream.answer
@@ -288,7 +288,7 @@ class Simulation(World):
         down = self._down(next_at)
         return next_at if down is None else down.end
 
-    def _down(self, moment: datetime) -> Span | None:
+    def _down(self, moment: datetime) -> Interval | None:
         """The downtime that this moment is in."""
         return next((each for each in self._model.downtimes if moment in each), None)
 
@@ -332,10 +332,10 @@ class Simulation(World):
 
     # -- what happened
 
-    def story(self, start: datetime, end: datetime) -> Story:
+    def story(self, start: datetime, end: datetime) -> SimulationResult:
         ledger = self.ledger
         ends = [change for _, change in ledger.ends]
-        return Story(
+        return SimulationResult(
             hours=self._hours(start, end),
             windows=self._windows(start, end),
             calls=Calls(len(ledger.calls), busiest_minute(ledger.calls)),
@@ -396,6 +396,6 @@ def busiest_minute(times: Sequence[datetime]) -> int:
     return most
 
 
-def _late(lateness: Sequence[float]) -> Late:
+def _late(lateness: Sequence[float]) -> Lateness:
     ordered = sorted(max(each, 0.0) for each in lateness) or [0.0]
-    return Late(*(round(ordered[int((len(ordered) - 1) * share)], 3) for share in (0.5, 0.99, 1.0)))
+    return Lateness(*(round(ordered[int((len(ordered) - 1) * share)], 3) for share in (0.5, 0.99, 1.0)))
