@@ -65,7 +65,7 @@ class Simulated(Generic[T]):
 
     noun: str  # the option that says how many, such as products
     count: int  # how many when nobody says
-    fill: Callable[[T, Any, int], None]  # called with the installed object, a `sim.Simulation` and how many
+    fill: Callable[[T, Any, int], None]  # called with the installed object, a `Simulation` and how many
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -463,13 +463,13 @@ def test_what_was_late_is_known_to_the_minute(house: Open, call_desk: Desk) -> N
 
 def test_a_simulation_has_people_all_over_the_year_and_the_world() -> None:
     from duly.apps.birthdays import simulated
-    from duly.virtual.simulation import Model, Simulation
+    from duly.virtual.simulation import Conditions, Simulation
     from duly.virtual.world import stage
 
     app = Duly()
     people = birthdays_on(app)
     with stage(app, START) as (clock, runner):
-        world = Simulation(app, clock, runner, Model())
+        world = Simulation(app, clock, runner, Conditions())
         simulated(people, world, 366)
         assert len({person.birthday for person in people.list(most=400)}) == 366
         world.run_until(START + timedelta(days=10))

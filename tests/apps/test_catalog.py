@@ -614,13 +614,13 @@ def test_the_key_of_the_api_is_in_no_row(shop: Open) -> None:
 
 def test_a_simulation_asks_the_handler_and_nobody_outside() -> None:
     from duly.apps.catalog import simulated
-    from duly.virtual.simulation import Model, Simulation
+    from duly.virtual.simulation import Conditions, Simulation
     from duly.virtual.world import stage
 
     app = Duly(catalog_base_url="http://127.0.0.1:9")
     simulated_catalog = catalog_on(app)
     with stage(app, utc("2024-01-14T23:59")) as (clock, runner):
-        world = Simulation(app, clock, runner, Model(failure_rate=0.2, outages=(), seed=7))
+        world = Simulation(app, clock, runner, Conditions(failure_rate=0.2, outages=(), seed=7))
         simulated(simulated_catalog, world, 240)
         world.run_until(utc("2024-01-16T00:00") - timedelta(seconds=1))
         statuses = {product.sync_status for product in simulated_catalog.products(most=300)}

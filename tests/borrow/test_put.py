@@ -128,7 +128,7 @@ def test_a_live_key_answers_its_item_or_conflicts_and_the_transaction_goes_on(sc
 def test_idle_workers_are_told_at_the_callers_commit_and_not_before(scene: Scene) -> None:
     news: SimpleQueue[News] = SimpleQueue()
     stop = threading.Event()
-    watcher = threading.Thread(target=scene.store.watch, args=(news.put, stop))
+    watcher = threading.Thread(target=scene.store.listen, args=(news.put, stop))
     watcher.start()
     marker = scene.app.task(name="marker")(lambda: None)
 

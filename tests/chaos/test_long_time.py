@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from duly.virtual.simulation import Model, span
+from duly.virtual.simulation import Conditions, interval
 from tests.process.fleet import fleet
 from tests.process.test_recurrence import all_due_at_once, make_up_for_a_day, ration_for
 from tests.virtual.days import live
@@ -36,6 +36,6 @@ def test_eight_processes_use_a_limit_up_and_never_exceed_it(database_url: str, t
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
 def test_thirty_days_of_five_thousand_products_stay_even(rate: float) -> None:
-    outage = (span("outage", "2026-01-03T10:00/6h"),)
-    story, _, _ = live(5_000, 30, Model(failure_rate=rate, outages=outage, crash_rate=0.01, seed=7))
+    outage = (interval("outage", "2026-01-03T10:00/6h"),)
+    story, _, _ = live(5_000, 30, Conditions(failure_rate=rate, outages=outage, crash_rate=0.01, seed=7))
     print(f"rate {rate}: {story.calls.total:,} calls, {story.recovered:,} recovered, {story.deactivated:,} deactivated")

@@ -22,8 +22,8 @@ from duly.core.model import (
     Fingerprint,
     GiveUp,
     Item,
+    NewAuditLine,
     NewSchedule,
-    Note,
     NotFound,
     Outcome,
     Revision,
@@ -787,7 +787,7 @@ def test_notes_go_with_what_they_are_about(store: Store) -> None:
     one = enroll_one(store)
 
     def plan(schedules: Sequence[Schedule], _: object) -> list[Revision]:
-        return [Revision(each, notes=(Note("ana", "looked", "x", b"[1]"),)) for each in schedules]
+        return [Revision(each, notes=(NewAuditLine("ana", "looked", "x", b"[1]"),)) for each in schedules]
 
     store.revise([one], after(5), 1, plan)
     (row,) = store.read("audit", {"subject": "x", "before": None, "most": 10})

@@ -26,7 +26,7 @@ from duly.core.advance import (
     run_now,
 )
 from duly.core.errors import WrongState
-from duly.core.model import Item, Note, Revision, Schedule
+from duly.core.model import Item, NewAuditLine, Revision, Schedule
 from duly.core.policy.recur import between, parse, zone_named
 from tests.core.test_decide import an_item
 from tests.support import NOW, after
@@ -453,4 +453,6 @@ def test_a_yearly_event_that_was_resumed_by_its_change_has_a_next_time() -> None
 
 
 def test_notes_are_about_their_schedule() -> None:
-    assert advancing.note(a_schedule(), "x", "ana") == Note("ana", "x", "schedule:3", b'{"task":"ring","key":"k"}')
+    assert advancing.note(a_schedule(), "x", "ana") == NewAuditLine(
+        "ana", "x", "schedule:3", b'{"task":"ring","key":"k"}'
+    )

@@ -29,7 +29,7 @@ from duly.core.policy.recur import (
     preview,
     zone_named,
 )
-from duly.core.policy.words import ALIASES
+from duly.core.policy.rule_text import ALIASES
 
 ZAGREB, Z = zone_named("Europe/Zagreb"), zone_named("UTC")
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)

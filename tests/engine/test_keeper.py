@@ -7,7 +7,7 @@ import pytest
 from duly import Duly
 from duly.core.model import Cancel, Failed, Item, Released, Revived
 from duly.engine.calls import Verdicts
-from duly.engine.keeper import Guard, Keeper
+from duly.engine.keeper import Keeper, Watchdog
 from duly.engine.work import Hands, Work
 from duly.store import Store
 from tests.support import NOW, after, claim, claim_one, fetch, leases, put, settle, show
@@ -134,7 +134,7 @@ def test_progress_is_shown_with_the_last_word_only(store: Store) -> None:
     assert (progress if isinstance(progress, str) else progress.decode()).replace(" ", "") == '{"done":2}'
 
 
-def guard(hands: Hands, ended: list[tuple[Work, Verdicts]], hung: list[Work]) -> Guard:
+def watchdog(hands: Hands, ended: list[tuple[Work, Verdicts]], hung: list[Work]) -> Watchdog:
     def finish(work: Work, verdicts: Verdicts, *, stop: bool) -> bool:
         if not hands.take(work):
             return False
@@ -143,7 +143,7 @@ def guard(hands: Hands, ended: list[tuple[Work, Verdicts]], hung: list[Work]) ->
         ended.append((work, verdicts))
         return True
 
-    return Guard(hands, lease=20, finish=finish, hung=hung.append)
+    return Watchdog(hands, lease=20, finish=finish, hung=hung.append)
 
 
 def test_a_work_past_its_deadline_fails_and_is_stopped(store: Store) -> None:
@@ -153,7 +153,7 @@ def test_a_work_past_its_deadline_fails_and_is_stopped(store: Store) -> None:
     stopped: list[bool] = []
     work.stop = lambda _: stopped.append(True)
     work.deadline = time.monotonic() - 1
-    guard(hands, ended, hung).tick(after(1))
+    watchdog(hands, ended, hung).tick(after(1))
     ((who, (verdict,)),) = ended
     assert who is work
     assert isinstance(verdict, Failed)
@@ -167,7 +167,7 @@ def test_handlers_are_stopped_before_a_lease_that_could_not_be_prolonged_ends(st
     stopped: list[bool] = []
     ended: list[tuple[Work, Verdicts]] = []
     work.over, work.stop = lambda _: None, lambda _: stopped.append(True)  # in a process of its own
-    one = guard(hands, ended, [])
+    one = watchdog(hands, ended, [])
     (lease,) = hands.held().values()
     lease.ends = time.monotonic() + 10
     one.tick(after(600))
@@ -186,7 +186,7 @@ def test_a_thread_that_nobody_can_stop_keeps_its_say_while_nobody_has_taken_its_
     hands, (begun, unbegun) = holding(store, 2)
     begun.stop = lambda _: None
     ended: list[tuple[Work, Verdicts]] = []
-    one = guard(hands, ended, [])
+    one = watchdog(hands, ended, [])
     (lease,) = hands.held().values()
     lease.ends = time.monotonic() + 1
     for _ in range(3):
@@ -203,14 +203,14 @@ def test_a_thread_that_nobody_can_stop_keeps_its_say_while_nobody_has_taken_its_
 def test_it_comes_back_in_time_for_the_nearest_deadline(store: Store) -> None:
     hands, (work,) = holding(store)
     work.deadline = time.monotonic() + 0.2
-    assert guard(hands, [], []).tick(NOW) <= after(0.2)
+    assert watchdog(hands, [], []).tick(NOW) <= after(0.2)
     work.deadline = float("inf")
-    assert guard(hands, [], []).tick(NOW) == after(0.5)
+    assert watchdog(hands, [], []).tick(NOW) == after(0.5)
 
 
 def test_with_nothing_in_hand_they_rest_until_someone_fills_it(store: Store) -> None:
     hands = Hands()
-    assert guard(hands, [], []).tick(NOW) > after(600)
+    assert watchdog(hands, [], []).tick(NOW) > after(600)
     assert Keeper(store, hands, lease=20, beat=5).tick(NOW) > after(600)
     woken: list[bool] = []
     hands.filled = lambda: woken.append(True)

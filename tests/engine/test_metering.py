@@ -18,7 +18,7 @@ from duly.core.model import Done, Failed, Item, Lost, Meter, Released, Share, Th
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.metering import Meters, metering_of, meters_of, prefixes_of
-from duly.engine.pools import AsyncPool, Slot, ThreadPool
+from duly.engine.pools import AsyncPool, ThreadPool, ThreadSlot
 from duly.engine.work import Hands, Work
 from duly.store import Store
 from duly.tasks.task import Task
@@ -318,7 +318,7 @@ def make(app: Duly) -> Iterator[Make]:
         pool = (
             AsyncPool(tasks, size, 100, caller=caller, **common)
             if tasks[name].is_async
-            else ThreadPool(tasks, size, 100, slots=lambda: Slot(caller), apart=False, **common)
+            else ThreadPool(tasks, size, 100, slots=lambda: ThreadSlot(caller), apart=False, **common)
         )
         pool.start()
         pools.append(pool)

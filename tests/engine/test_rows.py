@@ -10,7 +10,7 @@ import pytest
 from duly import Duly
 from duly.core.model import Item
 from duly.engine import rows as room
-from duly.engine.rows import Row, Rows
+from duly.engine.rows import WorkRow, WorkRows
 from duly.engine.work import Work
 from tests.support import NOW
 
@@ -30,11 +30,11 @@ def work(queue: str = "ring", owner: str | None = None) -> Work:
     return Work(ring, [item])
 
 
-def rows(size: int = 10, has_one_queue: bool = False) -> Rows:
-    return Rows(size, has_one_queue=has_one_queue)
+def rows(size: int = 10, has_one_queue: bool = False) -> WorkRows:
+    return WorkRows(size, has_one_queue=has_one_queue)
 
 
-def start(rows_up: Rows, most: int = 100) -> list[tuple[str, str | None]]:
+def start(rows_up: WorkRows, most: int = 100) -> list[tuple[str, str | None]]:
     """Start what may start; the queue and owner of each."""
     begun = []
     while len(begun) < most and (row := rows_up.enter(time.monotonic())) is not None:
@@ -97,7 +97,7 @@ def test_what_ends_lets_the_next_one_start() -> None:
     one = rows(4)
     one.add(work("a") for _ in range(10))
     (row,) = {one.enter(0.0) for _ in range(3)}
-    assert isinstance(row, Row)
+    assert isinstance(row, WorkRow)
     assert one.enter(0.0) is None
     one.leave(row, 1)
     assert one.enter(0.0) is row

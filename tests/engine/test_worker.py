@@ -349,7 +349,7 @@ def test_an_error_of_the_watch_for_news_is_told_and_does_not_end_it(
     app: Duly, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = type(app.store)
-    watch, failures, goes_on = store.watch, iter([RuntimeError("the news are bad")]), threading.Event()
+    watch, failures, goes_on = store.listen, iter([RuntimeError("the news are bad")]), threading.Event()
 
     def fails_once(*given: Any) -> None:
         for error in failures:
@@ -357,7 +357,7 @@ def test_an_error_of_the_watch_for_news_is_told_and_does_not_end_it(
         goes_on.set()
         watch(*given)
 
-    monkeypatch.setattr(store, "watch", fails_once)
+    monkeypatch.setattr(store, "listen", fails_once)
     worker = app.worker()
     assert "news" in (worker.ailing() or ""), "as long as it does not run"
     worker.start()

@@ -11,7 +11,7 @@ import pytest
 
 from duly.core.errors import ConfigError, StoreUnavailable
 from duly.store.postgres import connections
-from duly.store.postgres.connections import Connection, Pool
+from duly.store.postgres.connections import Connection, ConnectionPool
 from tests.process.fleet import until
 from tests.proxy import proxied
 from tests.support import opened, put
@@ -19,8 +19,8 @@ from tests.support import opened, put
 PATIENCE = 10
 
 
-def pool_of(url: str, size: int = 1, timeout: float = 5.0) -> Pool:
-    return Pool(lambda: Connection.connect(url, autocommit=True), size, timeout)
+def pool_of(url: str, size: int = 1, timeout: float = 5.0) -> ConnectionPool:
+    return ConnectionPool(lambda: Connection.connect(url, autocommit=True), size, timeout)
 
 
 def test_who_waits_for_a_connection_is_served_in_the_order_of_coming(postgres_url: str) -> None:

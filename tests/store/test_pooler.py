@@ -30,7 +30,7 @@ def pooler_url(postgres_url: str) -> Iterator[str]:
 def watched(store: PostgresStore) -> tuple[queue.Queue[News], threading.Event, threading.Thread]:
     told: queue.Queue[News] = queue.Queue()
     stop = threading.Event()
-    thread = threading.Thread(target=store.watch, args=(told.put, stop))
+    thread = threading.Thread(target=store.listen, args=(told.put, stop))
     thread.start()
     return told, stop, thread
 

@@ -190,7 +190,7 @@ def test_a_key_that_is_taken_by_a_transaction_in_flight_is_waited_for(store: Sto
 def listen(store: Store) -> tuple[queue.Queue[News], threading.Event, threading.Thread]:
     told: queue.Queue[News] = queue.Queue()
     stop = threading.Event()
-    thread = threading.Thread(target=store.watch, args=(told.put, stop))
+    thread = threading.Thread(target=store.listen, args=(told.put, stop))
     thread.start()
     return told, stop, thread
 
@@ -223,7 +223,7 @@ def test_a_store_told_not_to_listen_only_waits(postgres_url: str) -> None:
 def test_a_watcher_that_is_told_to_stop_before_it_starts_does_nothing(store: Store) -> None:
     stop = threading.Event()
     stop.set()
-    store.watch(lambda news: pytest.fail(f"was told {news}"), stop)
+    store.listen(lambda news: pytest.fail(f"was told {news}"), stop)
 
 
 def test_a_quiet_watcher_stops_by_itself(store: Store) -> None:

@@ -121,7 +121,7 @@ class ThreeLooks(threading.Event):
 def test_a_watcher_tells_nothing_while_nothing_changes(sqlite_url: str) -> None:
     told: list[object] = []
     with opened(sqlite_url) as store:
-        store.watch(told.append, ThreeLooks())
+        store.listen(told.append, ThreeLooks())
     assert told == [None], "but for the first look"
 
 
@@ -223,4 +223,4 @@ def test_a_watch_on_a_file_that_fails_says_which(sqlite_url: str) -> None:
         path.with_name("duly.db-wal").unlink()
 
     with opened(sqlite_url) as store, pytest.raises(StoreError, match=r"duly\.db"):
-        store.watch(spoil, threading.Event())
+        store.listen(spoil, threading.Event())

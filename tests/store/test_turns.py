@@ -17,7 +17,7 @@ import pytest
 
 from duly.core.errors import StoreUnavailable
 from duly.store.sqlite import turns
-from duly.store.sqlite.turns import FileLock, Line, Place, turn
+from duly.store.sqlite.turns import FileLock, Place, WriterLine, turn
 from tests.process.fleet import until
 from tests.support import counts, opened, put
 
@@ -156,7 +156,7 @@ def test_hundreds_of_signals_at_any_moment_leave_everybody_able_to_write(sqlite_
 
 
 def test_a_thread_that_gives_up_waiting_lets_the_next_one_have_its_turn() -> None:
-    line, first, second, third = Line(), Place(), Place(), Place()
+    line, first, second, third = WriterLine(), Place(), Place(), Place()
     assert line.join(first, 0)
     assert not line.join(second, 0.01)
     waiting = threading.Thread(target=line.join, args=(third, PATIENCE))
@@ -171,7 +171,7 @@ def test_a_thread_that_gives_up_waiting_lets_the_next_one_have_its_turn() -> Non
 
 
 def test_a_turn_that_came_to_a_thread_that_is_leaving_is_passed_on() -> None:
-    line, first, second, third = Line(), Place(), Place(), Place()
+    line, first, second, third = WriterLine(), Place(), Place(), Place()
     assert line.join(first, 0)
     assert not line.join(second, 0.01)
     line.leave(first)  # it is the second one's turn, which does not know it
@@ -181,7 +181,7 @@ def test_a_turn_that_came_to_a_thread_that_is_leaving_is_passed_on() -> None:
 
 
 def test_a_thread_that_was_cut_short_while_it_left_is_not_waited_for() -> None:
-    line, first, second = Line(), Place(), Place()
+    line, first, second = WriterLine(), Place(), Place()
     assert line.join(first, 0)
     assert not line.join(second, 0.01)
     del first  # as when an exception came before it could leave
@@ -191,7 +191,7 @@ def test_a_thread_that_was_cut_short_while_it_left_is_not_waited_for() -> None:
 
 def test_threads_write_in_the_order_they_came(tmp_path: Path) -> None:
     path, order = str(tmp_path / "a.db"), []
-    line, threads = Line(), []
+    line, threads = WriterLine(), []
 
     def write(n: int) -> None:
         with turn(line, path, PATIENCE):
@@ -235,15 +235,15 @@ def test_a_lock_that_came_at_the_last_moment_is_given_back_too(tmp_path: Path) -
     assert not second.take(0.01)
     first.free()
     until(second._settled.locked)  # the thread has it by now
-    with pytest.raises(StoreUnavailable, match="another process"), turn(Line(), path.removesuffix("-lock"), 0.01):
+    with pytest.raises(StoreUnavailable, match="another process"), turn(WriterLine(), path.removesuffix("-lock"), 0.01):
         pass
     second.free()
-    with turn(Line(), path.removesuffix("-lock"), PATIENCE):
+    with turn(WriterLine(), path.removesuffix("-lock"), PATIENCE):
         pass
 
 
 def test_who_holds_several_lines_takes_a_place_like_anybody_else() -> None:
-    line, place = Line(), Place()
+    line, place = WriterLine(), Place()
     assert line.lock() is None
     assert line.join(place, 1)
     assert line.is_own()

@@ -8,14 +8,14 @@ from datetime import UTC, date, datetime, timedelta
 from duly import Duly
 from duly.apps.catalog import Catalog, catalog_on, simulated
 from duly.core.policy.retry import windows_of
-from duly.virtual.simulation import Model, Simulation, Story, busiest_minute
+from duly.virtual.simulation import Conditions, Simulation, SimulationResult, busiest_minute
 from duly.virtual.world import stage
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 GOOD = {"done", "unchanged"}
 
 
-def live(products: int, days: int, model: Model) -> tuple[Story, Simulation, Catalog]:
+def live(products: int, days: int, model: Conditions) -> tuple[SimulationResult, Simulation, Catalog]:
     """So many days of a catalog; all that must hold, holds."""
     app = Duly("sqlite:///unused.db")
     catalog = catalog_on(app)
@@ -35,14 +35,14 @@ def live(products: int, days: int, model: Model) -> tuple[Story, Simulation, Cat
     return story, world, catalog
 
 
-def check_hours(story: Story, days: int) -> None:
+def check_hours(story: SimulationResult, days: int) -> None:
     assert len(story.hours) == 24 * days
     assert [hour for hour in story.hours if hour.dispatched != hour.members] == []
     assert {(hour.at.hour, hour.at.minute) for hour in story.hours} == {(hour, 0) for hour in range(24)}
     assert all(hour.slot == hour.at.hour for hour in story.hours)
 
 
-def check_windows(story: Story, world: Simulation, catalog: Catalog) -> None:
+def check_windows(story: SimulationResult, world: Simulation, catalog: Catalog) -> None:
     windows = windows_of(catalog.task.rules.retry)
     assert windows is not None
     assert {(window.at.hour, window.at.minute) for window in story.windows} <= {(hour, 30) for hour in range(2, 24, 4)}

@@ -10,38 +10,38 @@ from click.testing import CliRunner
 
 from duly import Duly, Every, InputError
 from duly.cli import main
-from duly.virtual.simulation import Model, Simulation, span
+from duly.virtual.simulation import Conditions, Simulation, interval
 from duly.virtual.world import stage
 from tests.virtual.days import START, live
 
-OUTAGE = (span("outage", "2026-01-02T10:00/6h"),)
+OUTAGE = (interval("outage", "2026-01-02T10:00/6h"),)
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
 def test_an_even_catalog_stays_even_through_failures_an_outage_and_crashes(rate: float) -> None:
-    story, _, _ = live(700, 3, Model(failure_rate=rate, outages=OUTAGE, crash_rate=0.02, seed=7))
+    story, _, _ = live(700, 3, Conditions(failure_rate=rate, outages=OUTAGE, crash_rate=0.02, seed=7))
     assert story.crashes > 0
     assert story.done > 700
     assert story.recovered > 0
 
 
 def test_failures_day_after_day_deactivate() -> None:
-    story, _, _ = live(240, 5, Model(failure_rate=0.9, seed=1))
+    story, _, _ = live(240, 5, Conditions(failure_rate=0.9, seed=1))
     assert story.deactivated > 0
     assert story.hours[-1].members < 10
 
 
 def test_a_slow_upstream_makes_late_but_not_uneven() -> None:
-    story, _, _ = live(240, 1, Model(slow=45.0, seed=1))
+    story, _, _ = live(240, 1, Conditions(slow=45.0, seed=1))
     assert story.calls.max_per_minute <= 2
     assert story.done == 240
 
 
 def test_the_same_seed_gives_the_same_days() -> None:
-    model = Model(failure_rate=0.2, crash_rate=0.05, outages=OUTAGE, seed=42)
+    model = Conditions(failure_rate=0.2, crash_rate=0.05, outages=OUTAGE, seed=42)
     first, second = (live(120, 2, model)[0] for _ in range(2))
     assert first == second
-    other = live(120, 2, Model(failure_rate=0.2, crash_rate=0.05, outages=OUTAGE, seed=43))[0]
+    other = live(120, 2, Conditions(failure_rate=0.2, crash_rate=0.05, outages=OUTAGE, seed=43))[0]
     assert other != first
 
 
@@ -54,7 +54,7 @@ def test_handlers_of_an_app_are_not_called() -> None:
 
     dangerous.every(Every("1h"))
     with stage(app, START) as (clock, runner):
-        world = Simulation(app, clock, runner, Model(downtimes=(span("down", "2026-01-01T03:30/5h"),)))
+        world = Simulation(app, clock, runner, Conditions(downtimes=(interval("down", "2026-01-01T03:30/5h"),)))
         world.run_until(START + timedelta(days=1))
         story = world.story(START, START + timedelta(days=1))
     assert story.done == 20
@@ -67,13 +67,13 @@ def test_handlers_of_an_app_are_not_called() -> None:
 )
 def test_a_stretch_of_time_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"outage|at:"):
-        span("outage", text)
+        interval("outage", text)
 
 
 @pytest.mark.parametrize("field", ["failure_rate", "crash_rate", "slow"])
 def test_a_model_out_of_this_world_is_refused(field: str) -> None:
     with pytest.raises(InputError, match=field):
-        Model(**{field: -0.1})
+        Conditions(**{field: -0.1})
 
 
 def test_simulate_answers_in_json_by_its_contract() -> None:
@@ -108,8 +108,8 @@ def test_nothing_runs_while_no_worker_does_however_often_one_looks() -> None:
     def once() -> None: ...
 
     with stage(app, START) as (clock, runner):
-        down = span("down", "2026-01-01T01:00/5h")
-        world = Simulation(app, clock, runner, Model(downtimes=(down,)))
+        down = interval("down", "2026-01-01T01:00/5h")
+        world = Simulation(app, clock, runner, Conditions(downtimes=(down,)))
         once.put(at=START + timedelta(hours=2))
         for hour in range(1, 9):
             world.run_until(START + timedelta(hours=hour))

@@ -1,1 +1,1 @@
-"""Other people's queues: messages come in from a broker and go back to it, and nothing is lost in between."""
+"""RabbitMQ: messages come in from a broker's queues and go back to them, and none is lost in between."""

@@ -1,9 +1,9 @@
-"""Messages from the broker, in batches, acknowledged once whoever keeps them has committed.
+"""Takes messages from the broker in batches, and acknowledges them once they have been committed to the database.
 
     broker ─▶ link's thread ─▶ a deque ─▶ keeper's thread: keep(batch), commit ─▶ link's thread: ack up to the last
 
-When the batch cannot be kept because the database is away, the channel is closed, so that the broker has all of them
-back, and nothing is consumed until the database answers again.
+If a batch cannot be committed because the database is away, the channel is closed, so that the broker gets all of its
+messages back, and nothing is consumed until the database answers again.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from duly.core.errors import StoreUnavailable
 
 log = logging.getLogger("duly.bridge")
 
-# Each rest is another delivery of what was not kept, and brokers count those: so the pauses grow until one was kept.
+# After each pause the same messages are delivered again, and brokers count that. So pauses grow until one succeeds.
 FIRST_REST, LONGEST_REST = 0.2, 60.0
 PROBE_EVERY = 1.0
 BATCH_BYTES = 16 * 1024 * 1024
 
 
 class Delivery(Struct, frozen=True):
-    """A message as it came."""
+    """A message as the broker delivered it."""
 
     body: bytes
     properties: Properties
@@ -58,14 +58,14 @@ class Consumer:
         prefetch: int = 1_000,
         most: int = 500,
     ) -> None:
-        self._queues = queues  # the first is the one to consume
+        self._queues = queues  # the first one is consumed
         self._keep = keep
         self._is_store_up = is_store_up
         self._prefetch = prefetch
         self._most = most
         self._channel: Any = None
         self._tag: str | None = None
-        # Deliveries with their tag and the channel they came by; an ack on another channel would be for others.
+        # Each delivery with its channel and tag; on another channel the same tag would acknowledge another message.
         self._come: deque[tuple[Any, int, Delivery]] = deque()
         self._news = threading.Event()
         self._stopping = threading.Event()
@@ -79,7 +79,7 @@ class Consumer:
         self._keeper.start()
 
     def stop(self) -> None:
-        """Take no more; what was not acknowledged stays with the broker."""
+        """Consume nothing more; what was not acknowledged stays with the broker."""
         self._stopping.set()
         self._news.set()
         self._keeper.join(30)
@@ -105,7 +105,7 @@ class Consumer:
         self._come.clear()
 
     def _declare(self, channel: Any, left: list[Queue]) -> None:
-        """Use the first of these as it is, or make it; then the others; then consume."""
+        """Declare these queues one after the other, unless they exist, and then consume the first."""
         if not channel.is_open:
             return
         if not left:
@@ -142,7 +142,7 @@ class Consumer:
         self._tag = channel.basic_consume(self._queues[0].name, self._on_message)
 
     def _cancelled(self, channel: Any) -> None:
-        """The queue was deleted: a new channel declares it again."""
+        """The queue was deleted, so open a new channel, which declares it again."""
         log.warning("queue %s is gone", self._queues[0].name)
         channel.close()
 
@@ -173,7 +173,7 @@ class Consumer:
                 each = self._come.popleft()
             except IndexError:
                 break
-            if batch and each[0] is not batch[0][0]:  # of a newer channel; the older ones are with the broker again
+            if batch and each[0] is not batch[0][0]:  # it came by a newer channel; the broker has the older ones back
                 batch, size = [], 0
             batch.append(each)
             size += len(each[2].body)
@@ -185,7 +185,7 @@ class Consumer:
             self._keep([delivery for _, _, delivery in batch])
         except StoreUnavailable as error:
             self._rest(str(error))
-        except Exception as error:  # nothing is lost while it stays with the broker
+        except Exception as error:  # nothing is lost, because the messages stay with the broker
             log.exception("%d messages could not be kept; they stay with the broker", len(batch))
             self._rest(f"{type(error).__name__}: {error}")
         else:
@@ -193,7 +193,7 @@ class Consumer:
             self.link.call(lambda: self._ack(channel, last))
 
     def _rest(self, why: str) -> None:
-        """Leave everything with the broker until the database is back."""
+        """Leave all messages with the broker until the database is back."""
         log.warning("consuming no more until the database answers: %s", why)
         self._resting = why
         self.link.call(self.link.reopen)

@@ -1,8 +1,8 @@
-"""What a message in the retry queue says, and what is wrong with it if anything is.
+"""Reads a message of the retry queue, and finds what is wrong with it.
 
-Protobuf by default, the same as JSON when the content type says so. Whatever the bytes are, the answer is a
-`RetryRequest` or `Invalid` with a reason: nothing that a stranger sends may raise. Nothing is guessed either: the
-library's decoders take plain text for base64, the last of two values, a part of a number; here a person looks at it.
+It is protobuf, or JSON with the same fields if the content type says so. Whatever the bytes are, the answer is a
+`RetryRequest`, or `Invalid` with a reason; no message may raise. Nothing is guessed either: the library's decoders
+would take plain text for base64, the last of two values or a part of a number. Such messages go to a person instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from duly.bridge.retry_message_pb2 import RetryMessage
 
-MOST_RETRIES = 1_000  # beyond it a count is a mistake, not a policy
+MOST_RETRIES = 1_000  # a higher count is taken for a mistake
 QUEUE_LIMIT = 255  # bytes that a queue's name has at most
 REASON_LIMIT = 4_000
 
@@ -49,7 +49,7 @@ def is_json(content_type: str | None) -> bool:
 
 
 def looks_like_json(body: bytes) -> bool:
-    """Whether it can be a JSON object at all; the content type may be that of the message inside."""
+    """Whether it may be a JSON object. The content type does not tell, for it may be that of the inner message."""
     return body[:200].lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{")
 
 
@@ -58,13 +58,13 @@ def read(body: bytes, content_type: str | None) -> RetryRequest | Invalid:
     as_json = is_json(content_type) and looks_like_json(body)
     try:
         message = _from_json(body) if as_json else _from_protobuf(body)
-    except Exception as error:  # whatever a decoder makes of a stranger's bytes is the message's fault
+    except Exception as error:  # a decoder may raise anything, and then the message is invalid
         form = "JSON" if as_json else "protobuf"
         return Invalid(clean(f"not a RetryMessage in {form}: {error}", 500))
     return _checked(message)
 
 
-# -- JSON: protobuf's own mapping, without what it lets pass
+# -- JSON: protobuf's own mapping, but stricter
 
 _FIELDS = {name: field for field in RetryMessage.DESCRIPTOR.fields for name in (field.name, field.json_name)}
 
@@ -108,7 +108,7 @@ def _value(field: Any, value: Any) -> str | bytes | int:
 
 
 def _from_base64(name: str, value: Any) -> bytes:
-    """What these characters are for, and nothing else: of either alphabet, padded, no bit too many."""
+    """Decode base64 strictly: either alphabet, padded, and without surplus bits."""
     if isinstance(value, str):
         text = value if "+" in value or "/" in value else value.replace("-", "+").replace("_", "/")
         try:
@@ -146,7 +146,7 @@ def _from_protobuf(body: bytes) -> RetryMessage:
 
 
 def _fields(body: bytes) -> Iterator[tuple[int, int, int]]:
-    """Number, kind and integer of each field of a well-formed message; what is inside groups is theirs."""
+    """The number, wire type and integer of each field of a well-formed message; fields inside groups are left out."""
     place = depth = 0
     while place < len(body):
         tag, place = _varint(body, place)
@@ -208,6 +208,6 @@ def queue_problem(name: str) -> str | None:
 
 
 def clean(text: str, most: int) -> str:
-    """Text that rows and headers can hold."""
+    """The text as rows and headers can hold it."""
     text = text.encode("utf8", "replace").decode().replace("\x00", "\ufffd")
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,4 +1,4 @@
-"""What a payload means, for people: by the protobuf type that a queue is known to hold."""
+"""Decodes payloads for people to read, by the protobuf type that is configured for their queue."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Decoder:
             raise ConfigError(f"message_types: {self._path} has no {error}") from None
 
     def decode(self, queue: str, payload: bytes) -> dict[str, Any] | None:
-        """The payload as its type's JSON; None when the type is not known, or it is something else."""
+        """The payload as JSON of its type; None when the type is unknown, or the payload is of another."""
         found = self._classes.get(self._types.get(queue) or self._types.get("*", ""))
         if found is None:
             return None
@@ -51,6 +51,6 @@ class Decoder:
         try:
             message.ParseFromString(payload)
             decoded: dict[str, Any] = json_format.MessageToDict(message)
-        except Exception:  # whatever a decoder makes of a stranger's bytes
+        except Exception:  # a decoder may raise anything on bytes of another type
             return None
         return decoded

@@ -1,7 +1,7 @@
 """A connection to the broker, on a thread of its own, made again whenever it breaks.
 
-pika does the talking: the handshake, TLS, heartbeats and frames. All that touches a connection or a channel happens on
-its thread; `call` is the way in for everybody else.
+pika does the handshake, TLS, heartbeats and frames. Connections and channels are used only on the link's own thread;
+other threads use `call` to run something there.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from duly.core.errors import ConfigError
 log = logging.getLogger("duly.bridge")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
-FORCED = 320  # a broker that shuts down, or a person who closes connections: nothing we did
+FORCED = 320  # the broker shuts down or a person closed the connection, so it was not our fault
 HEARTBEAT = 10  # seconds; twice as much silence and the connection counts as dead
 
 
 class Unread(Properties, frozen=True):
-    """Properties that could not be read: as good as none, and `problem` says why."""
+    """Stands for properties that could not be read; `problem` says why."""
 
     problem: str = ""
 
 
-class Connection(pika.SelectConnection):  # type: ignore[misc]
-    """pika's, but for the properties of messages, which are kept as they come."""
+class BrokerConnection(pika.SelectConnection):  # type: ignore[misc]
+    """A connection of pika's that keeps the properties of messages as bytes, without decoding them."""
 
     def _read_frame(self) -> Any:
         data = self._frame_buffer
@@ -55,18 +55,18 @@ class Connection(pika.SelectConnection):  # type: ignore[misc]
         return end, frame.Header(channel, body_size, properties)
 
 
-class User(Protocol):
-    """What uses a link: told, on the link's thread, when there is a channel and when there is none any more."""
+class LinkUser(Protocol):
+    """What uses a link. It is told, on the link's thread, when a channel was opened and when it was closed."""
 
     def opened(self, channel: Any) -> None: ...
 
     def closed(self, reason: str, is_refusal: bool) -> None:
-        """`is_refusal`: the broker closed the channel over something that was done on it."""
+        """`is_refusal`: the broker closed the channel because of something that was done on it."""
         ...
 
 
 class Link:
-    def __init__(self, url: str, name: str, user: User) -> None:
+    def __init__(self, url: str, name: str, user: LinkUser) -> None:
         if not url.startswith(("amqp://", "amqps://")):
             raise ConfigError("rabbitmq_url: must begin with amqp:// or amqps://")
         try:
@@ -94,13 +94,13 @@ class Link:
         self._thread.start()
 
     def stop(self) -> None:
-        """Close the connection, politely, and end the thread."""
+        """Close the connection in good order, and end the thread."""
         self._stopping.set()
         self.call(self._close)
         self._thread.join(5)
 
     def trouble(self) -> str | None:
-        """What keeps messages from passing, in a few words; None when nothing does."""
+        """What keeps messages from being sent and received, in a few words; None when nothing does."""
         if not self._is_open.is_set():
             return f"no connection to the broker at {self.where}: {self._trouble}"
         return None if self._blocked is None else f"the broker at {self.where} takes no messages: {self._blocked}"
@@ -119,9 +119,9 @@ class Link:
         return int(connection.params.frame_max) if connection is not None else 131_072
 
     def call(self, act: Callable[[], None]) -> bool:
-        """Have this run on the link's thread; False when there is no connection to run it for.
+        """Run this on the link's thread; False when there is no connection.
 
-        True is no promise: the connection may break first, and then its user is told that it closed.
+        Even after True it may never run, if the connection breaks first; then the user is told that it was closed.
         """
         with self._lock:
             if self._connection is None:
@@ -130,14 +130,14 @@ class Link:
             return True
 
     def reopen(self) -> None:
-        """Close the channel and open another: what was not acknowledged goes back to its queue."""
+        """Close the channel and open another, so that unacknowledged messages go back to their queue."""
         if self._channel is not None and self._channel.is_open:
             self._channel.close()
 
     # -- the thread
 
     def another_channel(self, use: Callable[[Any], None], refused: Callable[[], None]) -> None:
-        """A channel to ask something on that may fail; `refused` when the broker closes it over that."""
+        """Open a channel for something that may fail; `refused` is called if the broker closes it because of that."""
 
         def begin(channel: Any) -> None:
             channel.add_on_close_callback(over)
@@ -152,7 +152,7 @@ class Link:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                connection = Connection(
+                connection = BrokerConnection(
                     self._parameters,
                     on_open_callback=self._on_open,
                     on_open_error_callback=self._on_no_connection,
@@ -164,17 +164,17 @@ class Link:
                     self._connection = connection
                 if not self._stopping.is_set():
                     connection.ioloop.start()
-            except Exception as error:  # whatever it is, the next connection may do better
+            except Exception as error:  # whatever it was, the next connection may work
                 log.exception("the connection to %s broke", self.where)
                 self._lose(error)
             with self._lock:
                 connection, self._connection = self._connection, None
-            self._user.closed(self._trouble, False)  # also of what was handed over in the last moment
+            self._user.closed(self._trouble, False)  # also for what was passed to `call` at the last moment
             _abandon(connection)
             self._stopping.wait(self._next_pause())
 
     def _next_pause(self) -> float:
-        """Seconds until the next try: longer and longer, unless the last one went well for a while."""
+        """Seconds until the next try. They grow with each, and start over after a connection that lasted a while."""
         if time.monotonic() - self._opened_at > LONGEST_PAUSE:
             self._pause = FIRST_PAUSE
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)
@@ -202,7 +202,7 @@ class Link:
         if channel is self._channel:
             self._lose(reason, is_refusal)
         if self._connection is not None and self._connection.is_open and not self._stopping.is_set():
-            # The connection is well; not at once, for what closed this channel may close the next.
+            # The connection still works. Wait before the next channel, which may be closed for the same reason.
             self._connection.ioloop.call_later(self._next_pause(), self._open_channel)
 
     def _on_no_connection(self, connection: Any, reason: Exception) -> None:
@@ -237,7 +237,7 @@ class Link:
 
 
 def _abandon(connection: Any) -> None:
-    """Give back what a connection holds, however it ended."""
+    """Free the resources of a connection, however it ended."""
     if connection is not None:
         with suppress(Exception):
             if connection._transport is not None and not connection.is_closed:
@@ -247,7 +247,7 @@ def _abandon(connection: Any) -> None:
 
 
 def _words(reason: BaseException) -> str:
-    """An error of pika's, in words: some say nothing but their class, some hold others."""
+    """The text of an error of pika's. Some have no text but their class, and some contain others."""
     inner = getattr(reason, "args", ())
     text = str(reason).strip()
     if inner and isinstance(inner[0], BaseException):

@@ -1,4 +1,4 @@
-"""A message that is retried, as a row keeps it: what it holds, what it tells in headers, what a person may change."""
+"""A message that is to be retried, as a row keeps it: its content, the headers that it gets, and edits by people."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from duly.bridge.properties import PERSISTENT, Properties, parse
 from duly.core import codec
 from duly.core.errors import InputError
 
-STORY = 20  # of the failures of a message, so many are told
-HEADERS_LIMIT = 120_000  # bytes; a frame of the broker's holds 131,072
+STORY = 20  # how many failures of a message are kept
+HEADERS_LIMIT = 120_000  # bytes; a frame has room for 131,072
 
 
 class Failure(Struct, frozen=True, omit_defaults=True):
@@ -30,7 +30,7 @@ class Failure(Struct, frozen=True, omit_defaults=True):
 
 
 class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The arguments of the task. Bytes are base64, as JSON has none; `properties` are AMQP's, as they came."""
+    """The arguments of the task. Bytes are base64 in JSON; `properties` are those of AMQP, as they came."""
 
     payload: str
     queue: str = ""
@@ -41,9 +41,9 @@ class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tr
     properties: str = ""
     story: list[Failure] = []
     problem: str | None = None  # why it can never be retried as it is
-    is_in_review: bool = False  # the broker's review queue has all of it, and this row has not
-    is_sent_back: bool = False  # a person wants it published, whatever its count
-    # It came while its row was under way: a repetition, or failed again already. That shows when the row has ended.
+    is_in_review: bool = False  # the message is in the broker's review queue, and this row does not have its payload
+    is_sent_back: bool = False  # a person wants it to be published, whatever its count
+    # It came while its row was running: either delivered twice, or failed again already. The row's end will tell.
     is_undecided: bool = False
 
     @property
@@ -56,22 +56,22 @@ class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tr
 
     @property
     def kept(self) -> Properties:
-        """The properties that it came with."""
+        """The properties that the message had when it came."""
         return parse(b64decode(self.properties)) if self.properties else Properties()
 
     def again(self) -> Properties:
-        """The properties of its next retry."""
+        """The properties with which its next retry is published."""
         return prepared(self.kept).with_headers(self._told(self.retry_count + 1))
 
     def for_review(self, reason: str) -> Properties:
-        """The properties under which a person finds it, with the whole story."""
+        """The properties with which it is published to the review queue, with the story of its failures."""
         told: dict[str, str | int] = {"x-review-reason": reason, "x-retry-story": codec.encode(self.story).decode()}
         if self.queue:
             told = {**self._told(self.retry_count), **told, "x-original-queue": self.queue}
         return fitting(prepared(self.kept), told)
 
     def _told(self, count: int) -> dict[str, str | int]:
-        """What it tells of its retries. `x-retry-count` of a retry is what `retry_count` is to be if it fails again."""
+        """Headers about its retries. `x-retry-count` is what `retry_count` has to be if this retry fails."""
         told: dict[str, str | int] = {
             "x-retry-message-id": self.message_id or "",
             "x-retry-count": count,
@@ -84,22 +84,22 @@ class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tr
 
 
 def key_of(message_id: str, queue: str) -> str:
-    """What makes it the same message: where a message went to many queues, each may fail in its own."""
+    """The key of a message: its id and its queue, because the same message may fail in several queues."""
     return f"{message_id} {queue}"
 
 
 def original(properties: Properties, envelope: bytes) -> Properties:
-    """The properties that the message itself had, as far as they came along."""
+    """The properties of the message itself, as far as they were sent along with the request to retry it."""
     own = properties.header("x-original-content-type")
     if isinstance(own, str) and len(own.encode()) <= 255:
         return properties.but(content_type=own)
     if contract.is_json(properties.text("content_type")) and contract.looks_like_json(envelope):
-        return properties.but(content_type=None)  # of the envelope
+        return properties.but(content_type=None)  # which was that of the envelope
     return properties
 
 
 def told_count(properties: Properties, message_id: str) -> int:
-    """Which retry this was by the headers it left us with; 0 when they do not say, or speak of another message."""
+    """Which retry failed, by the headers that we gave it; 0 when they do not say, or are about another message."""
     count, of = properties.header("x-retry-count"), properties.header("x-retry-message-id")
     is_its_own = of is None or (isinstance(of, str) and of.lower() == message_id)
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= contract.MOST_RETRIES
@@ -107,20 +107,20 @@ def told_count(properties: Properties, message_id: str) -> int:
 
 
 def merged(old: bytes, newer: bytes, count: int) -> Message:
-    """The newer message with the story of the older one, and the count that it comes to."""
+    """The newer message, with the failures of the older one and the resulting count."""
     message = msgspec.json.decode(newer, type=Message)
     try:
         story = msgspec.json.decode(old, type=Message).story
     except msgspec.ValidationError:
         story = []
-    if len(story) >= STORY:  # the first tells when it began
+    if len(story) >= STORY:  # keep the first, which shows when it began
         story = [story[0], *story[-(STORY - 2) :]]
     latest = [replace(each, retry=count) for each in message.story]
     return replace(message, retry_count=count, story=[*story, *latest])
 
 
 def changed(row: Message, queue: str | None, payload: bytes | None, headers: Mapping[str, str] | None) -> Message:
-    """The message as a person wants it."""
+    """The message with what a person changed."""
     if queue is not None:
         if problem := queue_problem(queue):
             raise InputError("queue", problem)
@@ -139,7 +139,7 @@ def changed(row: Message, queue: str | None, payload: bytes | None, headers: Map
 
 
 def preview(body: bytes, most: int = 2_000) -> dict[str, Any]:
-    """Some of a payload, as text if it is text, and in hex."""
+    """The beginning of a payload, as text if it is text, and in hex."""
     part = body[:most]
     try:
         text: str | None = part.decode()
@@ -152,12 +152,12 @@ def preview(body: bytes, most: int = 2_000) -> dict[str, Any]:
 
 
 def prepared(properties: Properties) -> Properties:
-    """What may be published: by us, to one queue, durably."""
+    """Properties as we may publish them: without another sender's user id, to one queue, and persistent."""
     return properties.but(delivery_mode=PERSISTENT, user_id=None).but_headers(("CC", "BCC"))
 
 
 def fitting(properties: Properties, told: Mapping[str, str | int]) -> Properties:
-    """For review: nothing expires there, and all headers fit into a frame, ours before those of the message."""
+    """Properties for the review queue: without expiry, and with the message's own headers if they fit into a frame."""
     properties = properties.but(expiration=None)
     for kept in (properties, replace(properties, headers=())):
         fitting = kept.with_headers(told)

@@ -1,8 +1,8 @@
-"""AMQP message properties as the bytes that came, so that they leave as they came.
+"""The properties of AMQP messages, kept as the bytes that came, so that they can be sent on unchanged.
 
-Client libraries turn header values into Python's and back: floats lose their fraction, integers their width, times
-their unit, and one value that cannot be turned ends the connection, again at every delivery. Here a property is a slice
-of bytes; it is only looked into to show it, and what cannot be read then is shown as bytes.
+Client libraries convert header values to Python's and back: floats lose their fraction, integers their width, times
+their unit, and a value that cannot be converted ends the connection, at every delivery. Here a property is a slice of
+bytes. It is decoded only to be shown, and if that fails it is shown as bytes.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-# In the order of the wire; the first has the highest bit.
+# In the order of the protocol; the flag of the first is the highest bit.
 NAMES = (
     "content_type", "content_encoding", "headers", "delivery_mode", "priority", "correlation_id", "reply_to",
     "expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id",
 )  # fmt: skip
 _BITS = {name: 1 << (15 - place) for place, name in enumerate(NAMES)}
 _OCTETS = {"delivery_mode": 1, "priority": 1, "timestamp": 8}
-# Bytes of the values of a table that have a fixed size, by the letter of their type.
+# The size in bytes of table values with a fixed size, by the letter of their type.
 _SIZES = {b"t": 1, b"b": 1, b"B": 1, b"U": 2, b"u": 2, b"s": 2, b"I": 4, b"i": 4, b"L": 8, b"l": 8, b"f": 4, b"d": 8,
           b"D": 5, b"T": 8, b"V": 0}  # fmt: skip
 _FORMS = {b"t": ">?", b"b": ">b", b"B": ">B", b"U": ">h", b"u": ">H", b"s": ">h", b"I": ">i", b"i": ">I", b"L": ">q",
@@ -39,12 +39,12 @@ class BadProperties(ValueError):
 
 
 class Properties(Struct, frozen=True):
-    """Encoded values by name, and the headers as encoded values in their order."""
+    """The encoded values of properties by name, and the encoded headers in their order."""
 
     values: dict[str, bytes] = {}
     headers: tuple[tuple[bytes, bytes], ...] = ()
 
-    # What pika asks of properties: the class they belong to, and their bytes.
+    # What pika needs of properties: the number of their AMQP class, and their bytes.
     INDEX = 0x003C
 
     def encode(self) -> list[bytes]:
@@ -69,20 +69,20 @@ class Properties(Struct, frozen=True):
         return None if value is None else value[1:].decode("utf8", "replace")
 
     def header(self, name: str) -> Any:
-        """A header for people to read; None when there is none."""
+        """The value of a header, decoded; None when there is no such header."""
         for key, value in self.headers:
             if key == name.encode():
                 return shown(value)
         return None
 
     def but(self, **values: bytes | str | None) -> Properties:
-        """The same with these set, or gone where None; text becomes a short string."""
+        """The same with these properties set, or removed if None; text becomes a short string."""
         kept = {name: value for name, value in self.values.items() if name not in values}
         given = {name: value if isinstance(value, bytes) else short(value) for name, value in values.items() if value}
         return replace(self, values={**kept, **given})
 
     def but_headers(self, gone: Iterable[str]) -> Properties:
-        """The same without these."""
+        """The same without these headers."""
         names = {name.encode() for name in gone}
         return replace(self, headers=tuple(pair for pair in self.headers if pair[0] not in names))
 
@@ -92,7 +92,7 @@ class Properties(Struct, frozen=True):
         return replace(self, headers=(*kept, *((name.encode(), _value(value)) for name, value in headers.items())))
 
     def shown(self) -> dict[str, Any]:
-        """All of it for people to read."""
+        """All properties and headers, decoded to be shown."""
         plain: dict[str, Any] = {}
         for name in NAMES:
             if name in _OCTETS and name in self.values:
@@ -168,7 +168,7 @@ def _end(raw: bytes, at: int) -> int:
 
 
 def shown(value: bytes, depth: int = 0) -> Any:
-    """An encoded value for people to read; as bytes in base64 what cannot be read."""
+    """An encoded value, decoded to be shown; as base64 if that fails."""
     kind, body = value[:1], value[1:]
     try:
         if kind in _FORMS:

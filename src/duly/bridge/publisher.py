@@ -1,8 +1,8 @@
-"""Messages to the broker, many at a time, each with a receipt: what became of it, as far as anybody can know.
+"""Publishes messages, many at a time, and answers each with a receipt that says what became of it.
 
-Everything is mandatory and persistent, and nothing counts as sent before the broker has confirmed it. A broker answers
-a bad message by closing the channel, and with it goes what else was on its way: such a window is sent again one by one,
-so that the message at fault fails alone.
+All messages are mandatory and persistent, and none counts as sent before the broker has confirmed it. The broker
+answers a bad message by closing the channel, and the fate of the others that were on their way is unknown. Then all of
+them are sent again one by one, so that the bad message fails alone.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from pika.exceptions import AMQPError
 from duly.bridge.link import Link
 from duly.bridge.properties import BadProperties, Encoded, Properties
 
-# Tells the messages on their way apart when the broker returns one: ids of the sender's own may not be unique.
+# A header that identifies a message when the broker returns it; the sender's message ids may not be unique.
 MARK = "x-duly-item"
-# Seconds that a broker has to come back before its messages do, and to confirm what it was given: a queue that confirms
-# nothing must not hold up the others for longer. What comes back while it is still unconfirmed is not sent again.
+# Seconds to wait for a broker that is away, and for its confirms: a queue that confirms nothing must not hold up the
+# others for longer. A message that is tried again while it is still unconfirmed is not sent a second time.
 READY_WITHIN, CONFIRMED_WITHIN = 10.0, 10.0
-# What a frame has beside the properties of its message.
+# Bytes of a frame beside the properties of its message.
 FRAME_OVERHEAD = 32
 
 
 class Outgoing(Struct, frozen=True):
-    """A message for one queue. `mark` is unique among those on their way."""
+    """A message for one queue. `mark` is unique among all messages on their way."""
 
     mark: int
     queue: str
@@ -38,7 +38,7 @@ class Outgoing(Struct, frozen=True):
 
 
 class Receipt(Struct, frozen=True):
-    """confirmed: the broker has it. unroutable: no such queue. refused: neither broker nor protocol will ever have it.
+    """confirmed: the broker has it. unroutable: no such queue. refused: the broker or the protocol will never take it.
     nacked: the broker cannot take it now. unknown: the connection broke first, so it may or may not be there.
     not_sent: there was nobody to send it to."""
 
@@ -50,13 +50,13 @@ CONFIRMED = Receipt("confirmed")
 
 
 class _Window:
-    """Messages that were handed over together, and what is known of them."""
+    """Messages that were published together, and what is known of them."""
 
     def __init__(self, messages: Sequence[Outgoing]) -> None:
         self.messages = messages
         self.receipts: list[Receipt | None] = [None] * len(messages)
-        self.is_suspect = False  # the broker closed the channel while they were on their way
-        self.is_guilty = False  # and nothing else was
+        self.is_suspect = False  # the broker closed the channel while these were on their way
+        self.is_guilty = False  # it did so while nothing else was on its way
         self._left = len(messages)
         self._done = threading.Event()
 
@@ -72,7 +72,7 @@ class _Window:
             self.tell(place, receipt)
 
     def wait(self, seconds: float, is_held: Callable[[], bool]) -> list[Receipt]:
-        """What became of them; the clock stands still while `is_held`."""
+        """Wait for what became of them; time in which `is_held` does not count."""
         step, left = 0.25, seconds
         while left > 0 and not self._done.wait(step):
             left -= 0 if is_held() else step
@@ -89,8 +89,8 @@ class Publisher:
         self._tag = 0
         self._lock = threading.Lock()
         self._alone = threading.Lock()
-        self._handed: set[_Window] = set()  # given to the link's thread, which has not come to them yet
-        # By tag, what is on its way and who waits for it; by mark, the tag.
+        self._handed: set[_Window] = set()  # passed to the link's thread, which has not published them yet
+        # Messages on their way by delivery tag, with the places of their receipts; and the tag of each mark.
         self._under_way: dict[int, tuple[Outgoing, list[Place]]] = {}
         self._tags: dict[int, int] = {}
         self._returned: dict[int, str] = {}  # by tag
@@ -106,7 +106,7 @@ class Publisher:
         self.link.stop()
 
     def publish(self, messages: Sequence[Outgoing]) -> list[Receipt]:
-        """Send these and wait for what becomes of them. Waits for a while for a broker that is away or blocked."""
+        """Publish these and wait for their receipts. Waits for a while if the broker is away or blocked."""
         if not self._is_ready():
             why = "the publisher stopped" if self._stopping.is_set() else self.link.trouble()
             return [Receipt("not_sent", why or "the channel is not ready")] * len(messages)
@@ -121,7 +121,7 @@ class Publisher:
             ]
 
     def _send_alone(self, message: Outgoing) -> Receipt:
-        """Until the message itself is to blame, or others have stopped closing its channel."""
+        """Send one message until it is delivered or proves to be bad itself; others may close its channel too."""
         receipt = Receipt("unknown", "others closed the channel")
         for _ in range(5):
             if not self._is_ready():
@@ -135,7 +135,7 @@ class Publisher:
         return receipt
 
     def _is_ready(self) -> bool:
-        """Whether there is a channel to send on, perhaps after a while."""
+        """Wait a while for a channel to publish on; returns whether there is one."""
         give_up = time.monotonic() + READY_WITHIN
         while self.link.trouble() is not None or self._channel is None:
             if self._stopping.wait(0.02) or time.monotonic() > give_up:
@@ -143,7 +143,7 @@ class Publisher:
         return not self._stopping.is_set()
 
     def _is_held(self) -> bool:
-        """Whether the broker reads nothing from us for now: what it was sent lies in the socket."""
+        """Whether the broker has stopped reading from us, so that what we send stays in the socket."""
         return self.link.is_blocked and self.link.is_open and not self._stopping.is_set()
 
     def _send(self, messages: Sequence[Outgoing]) -> _Window:
@@ -183,7 +183,7 @@ class Publisher:
 
     def _publish(self, window: _Window) -> None:
         with self._lock:
-            if window not in self._handed:  # told to be not sent, for the channel closed first
+            if window not in self._handed:  # the channel was closed first, and they count as not sent
                 return
             self._handed.discard(window)
         for place, message in enumerate(window.messages):
@@ -192,11 +192,11 @@ class Publisher:
                 window.tell(place, receipt)
 
     def _publish_one(self, message: Outgoing, place: Place) -> Receipt | None:
-        """What is known of it at once; None: it is on its way."""
+        """Publish one message. Returns a receipt if what becomes of it is known already, or None."""
         if self._channel is None or not self._channel.is_open or self.link.is_blocked or self._stopping.is_set():
             return Receipt("not_sent", self.link.trouble() or "the channel closed")
         if (pending := self._tags.get(message.mark)) is not None:
-            # An earlier try is still unconfirmed: to send it again would be to send it twice.
+            # An earlier try is still unconfirmed, so wait for that instead of sending it twice.
             earlier, places = self._under_way[pending]
             if earlier != message:
                 return Receipt("not_sent", "an earlier form of it is still on its way")
@@ -207,7 +207,7 @@ class Publisher:
             if len(raw) > self.link.frame_max - FRAME_OVERHEAD:
                 raise BadProperties("its headers are larger than a frame of the broker's")
             self._channel.basic_publish("", message.queue, message.body, Encoded(raw), mandatory=True)
-        except ValueError as error:  # what cannot be written was not sent
+        except ValueError as error:  # it cannot be encoded, so it was not sent
             return Receipt("refused", str(error))
         except AMQPError as error:
             return Receipt("not_sent", f"the channel closed: {error!r}")

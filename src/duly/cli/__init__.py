@@ -1,7 +1,7 @@
 """The command line. One file per group of commands; each imports what it needs when it runs.
 
-Answers go to standard output, errors to standard error in one line. Exit codes: 0 all is well, 1 it did not work, 2 it
-was asked wrongly (a word, an option, a setting).
+Answers go to standard output, errors to standard error in one line. Exit codes: 0 success, 1 failure, 2 wrong usage (an
+unknown command, a bad option or setting).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from duly.plugin import plugins
 
 
 class Refusal(click.ClickException):
-    """One of our own errors, in one line."""
+    """An error of duly, shown in one line."""
 
     exit_code = 1
 
@@ -37,7 +37,7 @@ class Refusal(click.ClickException):
 
 
 class Misuse(Refusal):
-    """It cannot work like that, whatever the state of things."""
+    """Wrong usage, which fails whatever the database holds."""
 
     exit_code = 2
 
@@ -54,17 +54,17 @@ class Commands(click.Group):
             raise Refusal(error) from error
 
     def list_commands(self, _: click.Context) -> list[str]:
-        """The core's in the order of a day's work, not of the alphabet; then those of the apps that are installed."""
+        """The commands of the core in the order in which one needs them, then those of the installed apps."""
         return [*self.commands, *self._plugged()]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         return super().get_command(ctx, name) or self._plugged().get(name)
 
     def _plugged(self) -> dict[str, click.Command]:
-        """The commands of the apps; looked for only when a word is none of the core's, for that costs time."""
+        """The commands of the apps. They are loaded only for a command that is not the core's, as that takes time."""
         try:
             found = [command for plugin in plugins().values() for command in plugin.commands()]
-        except ConfigError as error:  # --help asks before there is a command to invoke
+        except ConfigError as error:  # --help calls this outside of any command, where errors would not be caught
             raise Misuse(error) from error
         return {str(command.name): command for command in found if command.name not in self.commands}
 

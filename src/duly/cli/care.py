@@ -1,4 +1,4 @@
-"""`duly migrate` and `duly settings`: the house before anybody moves in."""
+"""`duly migrate` and `duly settings`: prepare the database, and show the settings."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Looks an installation over: settings, database, clock, work. It changes nothing, and every finding says what to do.
+"""Checks an installation for `duly doctor`: settings, database, clock and work. It changes nothing.
 
-`bad` is what keeps work from being done or kept; `warn` is what may surprise; `ok` is said too, so that one can see
-what was looked at.
+Every finding says what to do. `bad` is what keeps work from being done or kept; `warn` is what may surprise; `ok` is
+shown too, so that people see what was checked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from duly.verbs.read import Read
 if TYPE_CHECKING:
     from duly.store.postgres.store import PostgresStore
 
-# Before this, two connections that checkpoint at once can corrupt a WAL. We checkpoint under a lock; others may not.
+# Before this version, two checkpoints at the same time can corrupt the WAL. Ours are under a lock; others' may not be.
 SQLITE_SAFE = (3, 51, 3)
 POSTGRES_OLDEST = 140_000
 PATIENCE = 5.0
@@ -45,7 +45,7 @@ _DURABILITY = "select name, setting from pg_settings where name in ('fsync', 'sy
 
 
 def examine() -> Iterator[Finding]:
-    """Everything worth saying about the installation that the settings describe."""
+    """All findings about the installation that the settings describe."""
     yield _versions()
     try:
         settings = load()
@@ -71,20 +71,20 @@ def examine() -> Iterator[Finding]:
 
 
 def missing_file(url: str) -> Path | None:
-    """The SQLite file that a URL names and that does not exist."""
+    """The SQLite file that a URL names, if it does not exist."""
     path = getattr(open_store(url), "path", None) if url.startswith("sqlite") else None
     return Path(path) if path is not None and not Path(path).exists() else None
 
 
 def knock(url: str) -> None:
-    """Raise when PostgreSQL cannot be reached, after one plain connection: its error says more than a pool's."""
+    """Raise when PostgreSQL cannot be reached. It makes one plain connection, whose error says more than a pool's."""
     import psycopg
 
     try:
         psycopg.connect(url, connect_timeout=int(PATIENCE)).close()
     except psycopg.OperationalError as error:
         raise StoreUnavailable(f"cannot connect: {error}") from error
-    except psycopg.ProgrammingError as error:  # its text may quote the URL, and so a password
+    except psycopg.ProgrammingError as error:  # its text may quote the URL with the password
         raise ConfigError("database_url: PostgreSQL does not understand this URL") from error
 
 
@@ -102,7 +102,7 @@ def _versions() -> Finding:
 
 
 def _settings(settings: Settings) -> Iterator[Finding]:
-    """Where values come from that are not defaults, and what cannot be understood of the apps' own."""
+    """Where values come from that are not defaults, and which settings of apps are wrong."""
     shown, where = settings.shown(), sources()
     for plugin in _plugins():
         try:
@@ -254,7 +254,7 @@ def _queues(depths: list[Depth], now: datetime) -> Iterator[Finding]:
 
 
 def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
-    """What the apps that are on have to say."""
+    """The findings of the chosen apps."""
     waiting: Counter[str] = Counter()
     for depth in depths:
         if depth.state == "waiting":
@@ -265,12 +265,12 @@ def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
         yield bad("apps", _line(error), "correct DULY_APPS, or the package that it speaks of")
         return
     for plugin in wanted:
-        with suppress(ConfigError):  # that was told already
+        with suppress(ConfigError):  # there is a finding about it already
             yield from plugin.checks(section(plugin.settings), waiting)
 
 
 def _plugins() -> list[Plugin[Any, Any]]:
-    """Those that can be loaded; that one cannot be is told where the apps are asked."""
+    """The plug-ins that can be loaded; there is another finding about those that cannot."""
     try:
         return [*plugins().values()]
     except ConfigError:

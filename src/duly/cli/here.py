@@ -1,4 +1,4 @@
-"""Where a command does its work on the database itself: it calls the verbs, as whoever works on this machine."""
+"""What commands do on a database: they call the verbs, as the user of this machine."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Here:
         }
 
     def change_schedule(self, schedule_id: int, **fields: Any) -> str:
-        """Returns what it is now, in words."""
+        """Change a schedule; returns its new rule in words."""
         changed = self._app.verbs.schedules.change(options.who(), schedule_id, **fields)
         return self._app.schedules.describe(changed)
 
@@ -82,7 +82,7 @@ class Here:
         return self._app.read.queues()
 
     def act_on_queue(self, act: str, name: str) -> str | None:
-        """Returns what to know about it, if anything."""
+        """Pause or resume a queue; returns a remark about it, if there is one."""
         queues = self._app.verbs.queues
         return (queues.pause if act == "pause" else queues.resume)(options.who(), name)
 
@@ -179,7 +179,7 @@ class Here:
 
 
 def plain(app: Duly, schedule: Schedule) -> dict[str, Any]:
-    """A schedule as JSON tells it."""
+    """A schedule as a value for JSON."""
     from duly.core import codec
 
     state = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"

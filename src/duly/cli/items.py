@@ -77,7 +77,7 @@ def _print_rows(rows: list[Row], now: datetime, in_utc: bool) -> None:
 
 
 def _note(row: Row) -> str:
-    """What else is worth a word: the error, an unusual end, the key."""
+    """What else to show of an item: its error, an unusual outcome, its key."""
     if row.state in ("failed", "waiting") and row.failures + row.crashes + row.losses:
         return row.last_error or ""
     if row.state in ("done", "cancelled") and row.outcome not in ("done", "cancelled"):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Seconds that a person at a terminal waits for an absent database, unless a setting says otherwise.
+# Seconds that a command waits for a database that is away, unless a setting says otherwise.
 PATIENCE = 10.0
 
 ID = click.IntRange(0, 2**63 - 1)
@@ -33,7 +33,7 @@ def _impose(ctx: click.Context, option: click.Parameter, value: Any) -> None:
 
 
 def setting(flag: str, doc: str, **more: Any) -> Callable[[F], F]:
-    """An option that has the last word about the setting of its name; the command itself need not know."""
+    """An option that overrides the setting of its name; the command itself is not given it."""
     return click.option(flag, help=doc, callback=_impose, expose_value=False, **more)
 
 
@@ -50,7 +50,7 @@ in_utc = click.option("--utc", "in_utc", is_flag=True, help="Show times in UTC, 
 
 
 def _keep(ctx: click.Context, option: click.Parameter, value: str | None) -> None:
-    """What a group was told holds for its commands, unless they are told otherwise; a variable comes last."""
+    """An option of a group holds for its commands too, unless they have it themselves; a variable counts least."""
     is_said = ctx.get_parameter_source(str(option.name)) is click.core.ParameterSource.COMMANDLINE
     kept = ctx.meta.setdefault("duly.service", {})
     if value and (is_said or option.name not in kept):
@@ -133,7 +133,7 @@ app = click.option(
 
 
 def who() -> Principal:
-    """Who acts on a database itself: whoever works on this machine."""
+    """Who acts on a database: the user of this machine."""
     from duly.verbs import local
 
     with suppress(OSError, KeyError):
@@ -167,7 +167,7 @@ def opened(makes: bool = False) -> Iterator[Duly]:
 
 
 def quiet() -> None:
-    """What a driver would log about an absent database is in our own error already."""
+    """Silence what a driver logs about a database that is away, because our own error says it already."""
     import logging
 
     logging.getLogger("psycopg").addHandler(logging.NullHandler())
@@ -191,7 +191,7 @@ _PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)
 
 
 def span(text: str | None, field: str = "delay") -> float | timedelta | None:
-    """What `--delay` means, and other options like it."""
+    """The length of time that an option such as `--delay` gives."""
     if text is None:
         return None
     try:

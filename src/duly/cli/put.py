@@ -1,4 +1,4 @@
-"""`duly put`: the same checks as in code, by the same task."""
+"""`duly put`: puts an item with the same checks as in code."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def put(
 
 
 def fitting(act: Callable[..., Any], pairs: dict[str, str]) -> Any:
-    """Act with values that are words of a shell: JSON where it parses, unless only the text fits the argument."""
+    """Call `act` with values from a shell: each as JSON if it can be read so and fits the argument, else as text."""
     read = {name: _value(text) for name, text in pairs.items()}
     while True:
         try:
             return act(**read)
         except InputError as error:
-            name = error.field  # trouble inside a value is no reason to take it for text
+            name = error.field  # an error inside a value does not mean that it is text
             if name not in read or read[name] == pairs[name]:
                 raise
             read[name] = pairs[name]

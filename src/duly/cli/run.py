@@ -1,4 +1,4 @@
-"""`duly up` and `duly worker`: the processes that run, until a signal ends them."""
+"""`duly up` and `duly worker`: processes that run until a signal ends them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duly.cli")
 
-DEMO = "duly.apps.demo:run_demo"  # by name, as the apps are: the command line knows none of them
+DEMO = "duly.apps.demo:run_demo"  # by name, because the command line imports no app
 
 lifetime = click.option(
     "--for", "seconds", type=click.FloatRange(min=0), metavar="SECONDS", help="Stop after this time."
@@ -59,7 +59,7 @@ def worker(spec: str, tasks: str | None) -> None:
 
 
 def _leave() -> None:
-    """End the process now: handlers that were given back may still sit in executors, which an exit would wait for."""
+    """End the process now: a normal exit would wait for threads of handlers whose items were given back."""
     if any(thread.name.startswith(("asyncio_", "ThreadPoolExecutor")) for thread in threading.enumerate()):
         log.warning("leaving handlers behind that did not stop")
         logging.shutdown()
@@ -99,12 +99,12 @@ def up(spec: str | None, demo: bool, seconds: float | None) -> None:
         stack.enter_context(serving(app, one.ailing))
         with ending(one, seconds):
             one.run()
-        Signals(1)  # whoever asks again while the service finishes its requests means it
+        Signals(1)  # a second signal ends the process while the service finishes its requests
 
 
 @contextmanager
 def probing(app: Duly, worker: Worker) -> Iterator[str | None]:
-    """Serve the probes of this process for a while; the URL, None when they are turned off."""
+    """Serve the probes of this process until the end of the block; gives their URL, or None if they are off."""
     settings = app.settings
     if not settings.http_port:
         yield None
@@ -118,7 +118,7 @@ def probing(app: Duly, worker: Worker) -> Iterator[str | None]:
 
 @contextmanager
 def ending(worker: Worker, seconds: float | None) -> Iterator[None]:
-    """Tell the worker to stop after so many seconds; None: never."""
+    """Stop the worker after so many seconds; with None, never."""
     if seconds is None:
         yield
         return
@@ -132,7 +132,7 @@ def ending(worker: Worker, seconds: float | None) -> Iterator[None]:
 
 
 def _is_port_said(app: Duly) -> bool:
-    """Whether someone chose the port: many workers on one host would fight for the default."""
+    """Whether the port was set, for by default several workers on one host would want the same port."""
     from duly.config import sources
     from duly.core.settings import Settings
 

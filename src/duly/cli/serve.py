@@ -59,7 +59,7 @@ def serve(spec: str | None) -> None:
 
 
 class Signals:
-    """Counts SIGTERM and SIGINT; the second one ends the process where it stands, which its clients' keys allow."""
+    """Counts SIGTERM and SIGINT. The second one ends the process at once; clients can repeat their requests safely."""
 
     def __init__(self, count: int = 0) -> None:
         self.count = count
@@ -67,7 +67,7 @@ class Signals:
             signal.signal(number, self._came)
 
     def _came(self, number: int, _: object) -> None:
-        # Nothing but a count: whatever takes a lock here could wait for the very thread that it interrupted.
+        # Only count: a signal handler that takes a lock could wait for the very thread that it interrupted.
         self.count += 1
         if self.count > 1:
             os._exit(128 + number)
@@ -75,7 +75,7 @@ class Signals:
 
 @contextmanager
 def serving(app: Duly, ailing: Callable[[], str | None] = lambda: None) -> Iterator[Service | None]:
-    """Serve this app for a while; None when the port is 0. The database must be migrated."""
+    """Serve this app until the end of the block, or not at all when the port is 0. The database must be migrated."""
     settings = app.settings
     if not settings.http_port:
         yield None

@@ -26,7 +26,7 @@ __all__ = ["Here", "There", "chosen", "read_as", "side", "snake"]
 def side(spec: str | None = None, *, with_tasks: bool = False, makes: bool = False) -> Iterator[Here | There]:
     """The side that the command line chose.
 
-    `with_tasks`: here, an app that knows its tasks is needed. `makes`: here, the database may be made by this.
+    On a database, `with_tasks` needs an app that has its tasks, and `makes` allows the database to be created.
     """
     client = options.remote()
     if client is not None:
@@ -47,7 +47,7 @@ def side(spec: str | None = None, *, with_tasks: bool = False, makes: bool = Fal
 
 @contextmanager
 def chosen(here: Callable[[Duly], T], there: Callable[[Client], T]) -> Iterator[T]:
-    """For commands of apps: what `here` makes of the database, or `there` of the service, as the command line chose."""
+    """For commands of apps: what `here` makes of a database, or `there` of a service, as the command line chose."""
     client = options.remote()
     if client is None:
         with options.opened() as app:
@@ -59,7 +59,7 @@ def chosen(here: Callable[[Duly], T], there: Callable[[Client], T]) -> Iterator[
 
 @contextmanager
 def translating() -> Iterator[None]:
-    """What a service says against it leaves as an error of our own."""
+    """Raise errors of the service as the errors that the database itself would have raised."""
     from duly.client import ServiceError
 
     try:

@@ -1,4 +1,4 @@
-"""`duly simulate`: what the next days bring."""
+"""`duly simulate`: shows what the next days will bring."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from duly.plugin import Simulated, plugins
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from duly.virtual.simulation import Model, Simulation, Story
+    from duly.virtual.simulation import Conditions, Simulation, SimulationResult
 
 
 class _Simulate(click.Command):
-    """Each app that can be simulated has an option that says how many of its rows there are."""
+    """A command with an option for each app that can be simulated, which says how many rows it has."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         return [*super().get_params(ctx), *_sizes()]
@@ -61,12 +61,12 @@ def simulate(
     NAME is that of an installed app for which an option below says how many rows it has. Handlers are not called, and
     nothing outside is touched: a model says how each call ends.
     """
-    from duly.virtual.simulation import Model, span
+    from duly.virtual.simulation import Conditions, interval
 
-    model = Model(
-        outages=tuple(span("outage", text) for text in outages),
-        bursts=tuple(span("burst", text) for text in bursts),
-        downtimes=tuple(span("down", text) for text in downtimes),
+    model = Conditions(
+        outages=tuple(interval("outage", text) for text in outages),
+        bursts=tuple(interval("burst", text) for text in bursts),
+        downtimes=tuple(interval("down", text) for text in downtimes),
         failure_rate=failure_rate,
         slow=slow,
         crash_rate=crash_rate,
@@ -98,7 +98,7 @@ def _begin(start: str) -> datetime:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A simulated failure is no news."""
+    """Log nothing about simulated failures."""
     import logging
 
     before = logging.root.manager.disable
@@ -110,7 +110,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _world(what: str, model: Model, begin: datetime, sizes: Mapping[str, int]) -> Iterator[Simulation]:
+def _world(what: str, model: Conditions, begin: datetime, sizes: Mapping[str, int]) -> Iterator[Simulation]:
     from duly import Duly
     from duly.facade.loading import load_app
     from duly.virtual.simulation import Simulation
@@ -123,7 +123,7 @@ def _world(what: str, model: Model, begin: datetime, sizes: Mapping[str, int]) -
         fill = lambda world: simulation.fill(made, world, sizes[simulation.noun])  # noqa: E731
     else:
         app = load_app(what)
-    # What joins does so a minute before, so that the first hour is a whole one.
+    # Rows are made a minute before the beginning, so that the first hour is a whole one.
     with stage(app, begin - timedelta(minutes=1)) as (clock, runner):
         world = Simulation(app, clock, runner, model)
         fill(world)
@@ -131,7 +131,7 @@ def _world(what: str, model: Model, begin: datetime, sizes: Mapping[str, int]) -
 
 
 def _run(world: Simulation, begin: datetime, end: datetime, shows: bool) -> None:
-    """Hour by hour, with a bar on a terminal."""
+    """Run the simulation hour by hour, with a progress bar on a terminal."""
     import sys
 
     is_shown = shows and sys.stderr.isatty()
@@ -143,7 +143,7 @@ def _run(world: Simulation, begin: datetime, end: datetime, shows: bool) -> None
     world.run_until(end - timedelta(microseconds=1))
 
 
-def _print_story(what: str, story: Story, begin: datetime, end: datetime) -> None:
+def _print_story(what: str, story: SimulationResult, begin: datetime, end: datetime) -> None:
     console = words.console()
     click.echo(f"{what}, {begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC")
     click.echo("\nload by hour of the day, each day's dispatches: average, least and most")
@@ -168,7 +168,7 @@ def _print_story(what: str, story: Story, begin: datetime, end: datetime) -> Non
 
 
 def _bars(pairs: list[tuple[str, int]]) -> None:
-    """One bar per label: the average, and in what range it moved."""
+    """A bar for each label, with the average and the range."""
     groups: dict[str, list[int]] = {}
     for label, count in pairs:
         groups.setdefault(label, []).append(count)

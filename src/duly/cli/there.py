@@ -1,4 +1,4 @@
-"""Where a command does its work through a service: it calls the client, and gives the same values as on a database."""
+"""What commands do through a service: they call the client, and get the same values as on a database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
 
-PAGE_MOST = 500  # rows that a service gives at once
+PAGE_MOST = 500  # rows of one page of the service
 
 
 class There:
@@ -36,7 +36,7 @@ class There:
         return Placed(placed.id, placed.execution_key, placed.fresh)
 
     def item(self, item_id: int) -> Row | None:
-        """What became of it; None when the key may act but not look."""
+        """The item; None when the key may write but not read."""
         from duly.client import ServiceError
 
         try:
@@ -206,7 +206,7 @@ def _plain_there(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def _timed(values: dict[str, Any], name: str) -> dict[str, Any]:
-    """The same with this text as the time that it is."""
+    """The same values, with the text of this one read as a time."""
     time = values[name]
     return {**values, name: None if time is None else datetime.fromisoformat(time)}
 
@@ -216,7 +216,7 @@ def _row(told: dict[str, Any]) -> Row:
 
 
 def snake(told: dict[str, Any]) -> dict[str, Any]:
-    """The same by our names; what is inside arguments and results stays as it is."""
+    """The same with names in snake_case, except inside arguments and results."""
     return {re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in told.items()}
 
 
@@ -229,7 +229,7 @@ def _seconds(chosen: dict[str, Any]) -> dict[str, Any]:
 
 
 def _asking(act: Callable[P, R]) -> Callable[P, R]:
-    """The same, with what the service says about a field as our own error about it."""
+    """The same function, which raises the service's errors about a field as InputError."""
 
     def ask(*args: P.args, **kwargs: P.kwargs) -> R:
         from duly.client import ServiceError
@@ -243,7 +243,7 @@ def _asking(act: Callable[P, R]) -> Callable[P, R]:
 
 
 def translated(error: ServiceError) -> Exception:
-    """Our own error that a service's is, so that it is told and counted the same."""
+    """The error of duly that an error of the service stands for, so that both sides show the same."""
     match error.status:
         case 401:
             return ConfigError(f"{error}; give a key with --api-key or DULY_API_KEY")

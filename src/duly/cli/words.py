@@ -1,4 +1,4 @@
-"""How things are said on a terminal: times, tables, JSON. Everything fits 80 columns."""
+"""Output for a terminal: times, tables and JSON. Everything fits into 80 columns."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STYLES = {
     "bad": "red",
 }
 
-ROOMY = 100  # columns from which a table may tell more
+ROOMY = 100  # with so many columns, tables show more
 
 
 def console() -> Console:
@@ -44,7 +44,7 @@ def print_json(value: Any) -> None:
 
 
 def is_all_told(found: Sequence[Any], as_json: bool, nothing: str) -> bool:
-    """Whether a list is told already: as JSON, or by the sentence for when there is nothing in it."""
+    """Print a list as JSON, or the sentence for an empty one; False if there are rows to be shown as a table."""
     if as_json:
         print_json(found)
     elif not found:
@@ -100,7 +100,7 @@ def cut(text: str | None, most: int) -> str:
 
 
 def short(time: datetime, now: datetime, in_utc: bool = False) -> str:
-    """The same for tables: without the year when it is this one."""
+    """A time for tables: without the year if it is this one."""
     zoned = _zoned(time, in_utc)
     form = "%b %d %H:%M:%S" if zoned.year == _zoned(now, in_utc).year else "%Y %b %d %H:%M"
     return f"{zoned:{form}} {_offset(zoned)}"

@@ -1,7 +1,7 @@
-"""What becomes of a schedule when it is due, and when a person changes it. Pure: `decide` for recurrences.
+"""What becomes of a schedule when it is due, and when a person changes it. Pure, as `decide` is for items.
 
-Between its `next_at` and now may lie one occurrence, or a day of downtime full of them. Its catch-up policy says which
-of them still become items; the others leave a note. Then it moves on to its next time.
+Between its `next_at` and now there may be one occurrence, or many after a day of downtime. Its catch-up policy says
+which of them still become items; the others are told of in the audit log. Then it moves on to its next time.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from msgspec.structs import replace
 
 from duly.core.decide import UNKNOWN, decide
 from duly.core.errors import WrongState
-from duly.core.model import Cancel, Item, Note, Revision, Schedule, Superseded
+from duly.core.model import Cancel, Item, NewAuditLine, Revision, Schedule, Superseded
 from duly.core.policy.recur import Every, Rule, Slot, Yearly, between, latest, parse, zone_named
 
 log = logging.getLogger("duly.engine")
 
-# Occurrences of one schedule that become items at once; the rest follows at the next tick.
+# Occurrences of one schedule that become items in one transaction; the rest follows at the next tick.
 MOST = 500
-# And of all schedules together, so that a transaction stays short whatever was missed.
+# The same for all schedules together, so that a transaction stays short however much was missed.
 MOST_AT_ONCE = 2_000
-# Skipped occurrences are counted up to here, where counting means to walk from one to the next.
+# Where skipped occurrences can only be counted one by one, counting ends here.
 COUNTED = 10_000
-# With `skip`, what is not later than this was not missed: it just came.
+# With the catch-up policy `skip`, an occurrence that is no later than this does not count as missed.
 GRACE = timedelta(seconds=60)
-# How far the rules of a zone may move a time that was planned under older ones.
+# By how much a time may move when a newer time zone database has other rules for its zone.
 ZONE_CHANGE = timedelta(hours=3)
 
 INSTANT = timedelta(microseconds=1)
-# What lies closer together, of a yearly event, is the same one.
+# Two occurrences of a yearly rule that are closer than this are the same year's event.
 EVENT = timedelta(days=2)
 
 rule_of = lru_cache(10_000)(parse)
@@ -44,10 +44,10 @@ rule_of = lru_cache(10_000)(parse)
 def advance_all(
     now: datetime, schedules: Sequence[Schedule], live: Mapping[int, list[Item]], unread: list[int] | None = None
 ) -> list[Revision]:
-    """What becomes of each. One that cannot be understood here stops no other and stays as it is, still due.
+    """What becomes of each schedule. One whose rule or zone is unknown here stays as it is, and due.
 
-    Others may know its zone or rule: those of a newer version, or with newer rules of the world's clocks. Its id is
-    added to `unread`, so that it need not be looked at all the time.
+    Another worker may understand it, with a newer version of duly or of the time zone database. Its id is added to
+    `unread`, so that the caller can leave it alone for a while.
     """
     revisions: list[Revision] = []
     made = 0
@@ -70,7 +70,7 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
     rule, zone = rule_of(schedule.rule), zone_named(schedule.zone)
     assert schedule.next_at is not None
     due_at = _still(rule, schedule)
-    if due_at is None or due_at > now:  # the zone's rules have changed since this was planned
+    if due_at is None or due_at > now:  # the rules of the time zone have changed since this was planned
         return Revision(replace(schedule, next_at=due_at))
     lateness = schedule.max_lateness
     cutoff = None if lateness is None else now - timedelta(seconds=lateness)
@@ -89,7 +89,7 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
         wanted = [newest] if newest is not None and (cutoff is None or newest >= cutoff) else []
     missed = _missed(rule, schedule, due_at, wanted, now)
     skipped = missed.count
-    # One at a time: of several only the newest, and none beside one that is still under way.
+    # Where items must not overlap, only the newest occurrence becomes one, and none while another is still running.
     is_stepped_over = is_all and schedule.overlap != "allow" and bool(wanted)
     why = "a newer one is due" if is_stepped_over else "too late" if is_all else f"catch-up: {schedule.catch_up}"
     notes = [_skipped(schedule, missed, why)]
@@ -112,7 +112,7 @@ def advance(schedule: Schedule, live: Sequence[Item], now: datetime) -> Revision
 
 
 def _still(rule: Rule, schedule: Schedule) -> datetime | None:
-    """The planned time, unless the rules of its zone were changed meanwhile; then what they say now."""
+    """The planned time; if the rules of its time zone were changed meanwhile, the time by the new rules."""
     zone = zone_named(schedule.zone)
     assert schedule.next_at is not None
     if rule.next(schedule.next_at - INSTANT, zone) == schedule.next_at:
@@ -122,16 +122,16 @@ def _still(rule: Rule, schedule: Schedule) -> datetime | None:
 
 
 class Missed(Struct, frozen=True):
-    """Occurrences that will not be had: how many, from the first to the last."""
+    """Occurrences that do not become items: how many, from the first to the last."""
 
     count: int
     first: datetime | None = None
     last: datetime | None = None
-    is_more: bool = False  # there were so many that they were not counted to the end
+    is_more: bool = False  # there were so many that counting stopped at `COUNTED`
 
 
 def _missed(rule: Rule, schedule: Schedule, due_at: datetime, wanted: Sequence[datetime], now: datetime) -> Missed:
-    """What lies between the planned time and the first occurrence that is still wanted."""
+    """The occurrences from the planned time to before the first one that is still wanted."""
     if wanted and wanted[0] == due_at:
         return Missed(0)
     until, zone = wanted[0] - INSTANT if wanted else now, zone_named(schedule.zone)
@@ -145,7 +145,7 @@ def _missed(rule: Rule, schedule: Schedule, due_at: datetime, wanted: Sequence[d
     return Missed(counted, due_at, last, is_more=counted == COUNTED)
 
 
-def _skipped(schedule: Schedule, missed: Missed, why: str) -> Note | None:
+def _skipped(schedule: Schedule, missed: Missed, why: str) -> NewAuditLine | None:
     if not missed.count:
         return None
     details = {"count": missed.count, "from": missed.first, "to": missed.last, "why": why}
@@ -163,7 +163,7 @@ def paused(schedule: Schedule, now: datetime, actor: str) -> Revision:
 
 
 def resumed(schedule: Schedule, now: datetime, actor: str) -> Revision:
-    """Goes on from now: what would have been in the meantime was not wanted."""
+    """Go on from now; occurrences during the pause are not made up for."""
     if schedule.paused_at is None:
         return Revision(schedule)
     moved = replace(schedule, paused_at=None)
@@ -181,7 +181,7 @@ def reactivated(schedule: Schedule, now: datetime, actor: str) -> Revision:
 
 
 def run_now(schedule: Schedule, now: datetime, actor: str, live: Sequence[Item] = ()) -> Revision:
-    """One occurrence more, here and now; its plan stays as it is. One at a time is one at a time for people too."""
+    """Make one more item now, beside the plan. Where items must not overlap, it is refused while another is live."""
     others = [item for item in live if schedule.overlap != "allow" and item.planned_at != now]
     for item in others:
         if item.state == "running" or schedule.overlap == "skip":
@@ -194,13 +194,13 @@ def run_now(schedule: Schedule, now: datetime, actor: str, live: Sequence[Item] 
 
 
 def removed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
-    """Gone, and with it what still waits; what runs goes on."""
+    """Remove the schedule and cancel its waiting items; running ones go on."""
     changes = tuple(decide(item, Cancel("its schedule was removed"), now, UNKNOWN) for item in _waiting(live))
     return Revision(schedule, changes=changes, notes=(note(schedule, "schedule.removed", actor),), is_removed=True)
 
 
 def changed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str, **fields: Any) -> Revision:
-    """Other values; another rule or zone plans anew, and what still waits under the old plan is superseded."""
+    """Change some fields. Another rule or zone means a new plan, and items that wait by the old one are superseded."""
     after = replace(schedule, **fields)
     if after == schedule:
         return Revision(schedule)
@@ -209,7 +209,7 @@ def changed(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str,
     notes = (note(schedule, "schedule.changed", actor, details),)
     if (after.rule, after.zone) == (schedule.rule, schedule.zone):
         return Revision(after, notes=notes)
-    if _is_same_event(schedule, after):  # what waits of it was not had yet, and nothing will come in its place
+    if _is_same_event(schedule, after):  # a waiting item is this year's, and the new plan would not make it again
         return Revision(replace(after, next_at=_moved(schedule, after, now)), notes=notes)
     changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in _waiting(live))
     return Revision(replace(after, next_at=_next(after, now)), changes=changes, notes=notes)
@@ -220,15 +220,16 @@ def _waiting(live: Sequence[Item]) -> list[Item]:
 
 
 def _is_same_event(before: Schedule, after: Schedule) -> bool:
-    """Whether only the hour or the zone of a yearly event moves."""
+    """Whether this is a yearly event of which only the time of day or the zone changes."""
     was, rule = rule_of(before.rule), rule_of(after.rule)
     return isinstance(was, Yearly) and isinstance(rule, Yearly) and was.on == rule.on
 
 
 def _moved(before: Schedule, after: Schedule, now: datetime) -> datetime | None:
-    """The next time of a yearly event whose hour or zone moved.
+    """The next time of a yearly event whose time of day or zone changed.
 
-    Each year's is had once: not again because its time is later now, but also if its time is over now.
+    Each year's event happens exactly once. If this year's has happened, moving it to a later time must not repeat it;
+    if it has not, moving it to a time that is already over must not lose it.
     """
     next_at, rule, zone = _next(after, now), rule_of(after.rule), zone_named(after.zone)
     if next_at is None:
@@ -247,11 +248,11 @@ def _next(schedule: Schedule, now: datetime) -> datetime | None:
     return rule_of(schedule.rule).next(now, zone_named(schedule.zone))
 
 
-def note(schedule: Schedule, action: str, actor: str, details: Mapping[str, Any] | None = None) -> Note:
+def note(schedule: Schedule, action: str, actor: str, details: Mapping[str, Any] | None = None) -> NewAuditLine:
     about = {"task": schedule.task, "key": schedule.key, **(details or {})}
-    return Note(actor, action, f"schedule:{schedule.id}", encode(about))
+    return NewAuditLine(actor, action, f"schedule:{schedule.id}", encode(about))
 
 
 def _shown(value: Any) -> Any:
-    """As it is told: what is JSON as its values, so that whoever shows it can mask some of them."""
+    """A value for the audit log. JSON text is decoded, so that secrets in it can be masked by their names."""
     return decode(value) if isinstance(value, bytes) else value

@@ -1,7 +1,8 @@
 """Where `now` comes from. Everything below the engine takes it as an argument.
 
 Production time is the database's: its offset to this host's monotonic clock is measured, so a host whose wall clock is
-wrong, or is set while we run, neither fires early nor steals. Tests and simulations move a `ManualClock` by hand.
+wrong, or is set while we run, neither starts items early nor takes over other workers' items. Tests and simulations
+move a `ManualClock` by hand.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from duly.core.forks import renew_in_children
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-# A measured step larger than this is a clock that was set, not one that drifts.
+# A step of more seconds than this means that the clock was set; less is drift.
 JUMP = 1.0
 
 
 def _ticks() -> float:
-    # Counts while the machine sleeps too, where the system has such a clock.
+    # Where the system has such a clock, take the one that goes on while the machine sleeps.
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
 
 
@@ -33,12 +34,12 @@ class Clock(Protocol):
         ...
 
     def measure(self) -> float:
-        """Follow the source of time; returns how many seconds it moved against this clock."""
+        """Compare with the source of time and follow it; returns by how many seconds it was off."""
         ...
 
 
 class DatabaseClock:
-    """The database's time, read from a measured offset; call `measure` now and then to follow its drift."""
+    """The database's time, worked out from a measured offset; call `measure` now and then to follow its drift."""
 
     def __init__(self, read: Callable[[], datetime]) -> None:
         self._read = read
@@ -67,7 +68,7 @@ class DatabaseClock:
             return 0.0 if before is None else after - before
 
     def _measure(self) -> float:
-        # The answer was taken somewhere within the round trip: the shortest of three bounds the error best.
+        # The database read its clock at some moment of the round trip, so the shortest of three is the most exact.
         best = min((self._probe() for _ in range(3)), key=lambda probe: probe[0])
         self._offset = best[1]
         return best[1]

@@ -1,8 +1,8 @@
-"""The one seam to msgspec: arguments in, JSON text out, and errors that name the field.
+"""Between Python values and the JSON text that rows keep, with errors that name the field. Only this module encodes.
 
-What a worker will read is what is checked at put time: types by the handler's own annotations, and nothing that a
-database cannot hold (NUL), JSON cannot say (NaN) or a row should not carry (megabytes, hundreds of levels). Whatever
-else becomes part of a row, such as results, is bounded alike by `keepable`.
+Arguments are checked when they are put, as the worker will read them: by the types of the handler's annotations, and
+for what a database cannot hold (NUL), JSON cannot say (NaN) or a row should not carry (megabytes, hundreds of levels).
+Results and everything else that rows keep are checked by `keepable`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from duly.core.errors import InputError
 
 fields = msgspec.structs.asdict
 
-# How deeply what a row keeps may be nested: beyond some 250 levels, what shows it to people gives up.
+# How deeply JSON in a row may be nested. Beyond some 250 levels, tools that show it fail.
 DEPTH = 100
 TOO_DEEP = "… nested too deeply to be shown"
 
 _encoder = msgspec.json.Encoder(order="deterministic")
-# What the encoder raises: for objects, numbers of thousands of digits, half characters, and what has no end.
+# What the encoder raises for unknown objects, numbers of thousands of digits, lone surrogates and circular values.
 _UNWRITABLE = (TypeError, ValueError, RecursionError, OverflowError)
 _PATH = re.compile(r"^(?P<problem>.*?)(?: - at `(?:\$|key in \$)\.?(?P<path>.*)`)?$", re.DOTALL)
 _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*"|([\[{])|[\]}]')
@@ -40,7 +40,7 @@ def decode(text: bytes | str) -> Any:
 
 
 def shown(text: bytes) -> Any:
-    """What JSON text of a row says, for people: a row may be older than the bounds of what is kept."""
+    """The value of a row's JSON text, to be shown. Rows that were written before there were bounds are shown too."""
     try:
         return msgspec.json.decode(text)
     except RecursionError:
@@ -60,7 +60,7 @@ def check(args: dict[str, Any], shape: type[Struct], limit: int, open_ended: boo
         raise InputError(_largest(args), f"too large: the arguments are {len(text):,} bytes, the limit is {limit:,}")
     if is_deep(text):
         raise InputError(_deepest(args), f"must not be nested more than {DEPTH} levels deep")
-    # Both checks are substring searches; the walk that names the field runs only when one of them hits.
+    # Both checks are quick substring searches; the slow walk that finds the field follows only if one of them hits.
     if b"\\u0000" in text or b"null" in text:
         for path, value in _leaves(args):
             if isinstance(value, float) and not math.isfinite(value):
@@ -86,7 +86,7 @@ def keepable(value: Any, limit: int) -> bytes:
 def is_deep(text: bytes) -> bool:
     """Whether JSON text is nested more deeply than rows should be."""
     if len(text) <= DEPTH or text.count(b"[") + text.count(b"{") <= DEPTH:
-        return False  # nearly always
+        return False  # the usual case, told by a quick count
     depth = 0
     for match in _BRACKET.finditer(text):
         if match[1]:
@@ -99,7 +99,7 @@ def is_deep(text: bytes) -> bool:
 
 
 def read(text: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """Arguments back from their text; InputError when they do not fit the handler any more."""
+    """The arguments that this text stands for; InputError when they no longer fit the handler."""
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:
@@ -114,7 +114,7 @@ def convert(value: Any, shape: type[Struct]) -> Any:
 
 
 def named(error: msgspec.ValidationError) -> InputError:
-    """The same complaint with the field in front."""
+    """msgspec's error as an InputError that names the field."""
     match = _PATH.match(str(error))
     problem, path = (match["problem"], match["path"] or "") if match else (str(error), "")
     if field := _FIELD.match(problem):

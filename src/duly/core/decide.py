@@ -1,4 +1,4 @@
-"""The whole state machine: what an outcome makes of an item. Pure, total over states and outcomes.
+"""The whole state machine: what an outcome makes of an item. Pure, and complete over all states and outcomes.
 
                put                    claim
     (nothing) ─────▶ waiting ───────────────────────▶ running
@@ -12,10 +12,10 @@
 An attempt is counted when the item is claimed. Snooze, throttled and released give it back. A try that failed, crashed
 or was lost keeps it, so an item that takes its worker down cannot loop.
 
-Who is to blame for a lost worker? The first loss counts as the item's crash, and from then on the engine runs it in a
-process of its own, where a crash is seen for what it is. A worker that vanishes around such a process was not brought
-down by it: that try is given back, and only `loss_limit` of those send the item to review. So it is from the first loss
-on for a task that is trusted.
+Who is to blame when a worker vanishes? The first loss counts as a crash of the item, and from then on the engine runs
+it in a process of its own. There a crash ends only that process, so if the worker vanishes again, it was not this
+item: the try is given back, and only after `loss_limit` losses does the item go to review. Items of a trusted task are
+treated so from their first loss on.
 """
 
 from __future__ import annotations
@@ -55,24 +55,24 @@ from duly.core.policy.retry import Backoff, Retry
 
 
 class Rules(Struct, frozen=True):
-    """What a task says about its failures."""
+    """By which rules the outcomes of a task's items are decided."""
 
     retry: Retry = Backoff()
     crash_limit: int = 3
     loss_limit: int = 10
-    breaker: int | None = None  # failures in a row after which a schedule is deactivated
-    is_trusted: bool = False  # known not to take its process down: a lost worker is never its fault
+    breaker: int | None = None  # how many failures in a row deactivate a schedule; None: no number does
+    is_trusted: bool = False  # it never takes its process down, so a lost worker is not its fault
 
 
-# The last of the ranks that a put may ask for.
+# The highest rank that a put may ask for.
 LAST_RANK = 100
 
-# For items of a task that this process does not know: never give up on what others may know how to run.
+# For items of a task that is not registered in this process: never give up, for another process may know the task.
 UNKNOWN = Rules(retry=Backoff(base=60, tries=1_000_000))
 
 
 def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
-    """The change that this outcome makes; raises WrongState when the item cannot take it."""
+    """The change that this outcome makes; raises WrongState when it is not possible in the item's state."""
     match item.state, outcome:
         case "running", Done(result):
             return _succeed(_finish(item, now, "done", result), item, now)
@@ -119,7 +119,7 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
                 failures=0,
                 crashes=0,
                 losses=0,
-                # What windows moved it back by is forgiven with its failures.
+                # Each failure under windows had raised its rank by one, which is taken back with the failures.
                 rank=item.rank - item.failures_in_a_row if item.lane == "retry" and rules.retry.has_windows else None,
             )
         case _:
@@ -137,14 +137,14 @@ def _fail(item: Item, failed: Failed, now: datetime, rules: Rules) -> Change:
         due_at = rules.retry.next_at(now, failures, failed.classes, item.execution_key)
         change = replace(change, due_at=due_at)
         if rules.retry.has_windows:
-            # In a window, whoever failed less goes first: the rank says so, and is the first thing a claim looks at.
+            # In a window, items with fewer failures start first. Claims go by rank, so each failure raises it by one.
             step = item.failures_in_a_row + 1 if item.lane == "main" else 1
             change = replace(change, rank=min(item.rank + step, LAST_RANK))
     return _blame(change, item, now, rules)
 
 
 def _blame(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
-    """A failure by its own doing also counts for the schedule it came from, and may deactivate it."""
+    """Count an item's own failure for the schedule that made it too, which may deactivate the schedule."""
     if item.schedule_id is None:
         return change
     failures = item.failures_in_a_row + 1
@@ -188,7 +188,7 @@ def _crash(change: Change, item: Item, now: datetime, rules: Rules) -> Change:
     tries = item.max_attempts or rules.retry.tries_for(())
     if change.crashes >= rules.crash_limit or item.attempt >= tries:
         return _blame(_review(change, now), item, now, rules)
-    # Windows are for what failed by its own doing; whoever was torn from its work goes on with it.
+    # Only failures have to wait for a window: an item whose process died goes on at once, in the lane it was in.
     return replace(change, due_at=now, lane=item.lane if rules.retry.has_windows else change.lane)
 
 
@@ -235,7 +235,7 @@ def _wait(item: Item, due_at: datetime, label: str) -> Change:
 
 
 def _keep(item: Item, label: str, now: datetime, error: str, error_class: str | None) -> Change:
-    """The try is over and counted: back to waiting in the retry lane, with a record of how it ended."""
+    """The try counts: the item waits again in the retry lane, with a record of how the try ended."""
     error = cut(error)
     tried = Tried(
         number=item.attempt,

@@ -1,7 +1,7 @@
-"""What becomes of locks, threads and connections in a process that is forked.
+"""Renews locks, threads and connections in a process that was forked.
 
 A child inherits copies of everything but the threads: a lock that another thread held stays held for ever, and a socket
-is shared with the parent. Whoever keeps such things has them renewed in every child.
+is shared with the parent. Objects that keep such things register here, and are renewed in every child.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 class Renewed(Protocol):
     def renew(self) -> None:
-        """Called in a child, before anything else runs there: begin afresh, and leave what is the parent's alone."""
+        """Called in a child before anything else runs there: make new locks and connections, and use none of before."""
         ...
 
 

@@ -25,7 +25,7 @@ ERROR_LIMIT: Final = 8_000
 
 
 class Line(NamedTuple):
-    """Items that wait behind one another: of one queue, task and owner ("" for nobody's)."""
+    """The items of one queue, task and owner, which wait behind one another. The owner is "" for items without one."""
 
     queue: str
     task: str
@@ -33,34 +33,34 @@ class Line(NamedTuple):
 
 
 class Item(Struct, frozen=True, gc=False):
-    """One due row, as the engine sees it. `args` is the raw JSON text."""
+    """One due row, as the engine sees it: something that a task has to do once, and how that stands."""
 
-    id: int
-    task: str
-    queue: str
-    lane: Lane
-    rank: int
-    state: State
-    planned_at: datetime
-    due_at: datetime
-    key: str | None
-    execution_key: str
-    args: bytes
-    attempt: int
-    max_attempts: int | None
-    failures: int
-    crashes: int
-    losses: int
-    fence: int
-    claimed_by: str | None
-    started_at: datetime | None
-    trace: str | None
-    schedule_id: int | None = None
-    streak: int | None = None  # failures in a row of its schedule when it was made
-    fingerprint: str | None = None  # what its schedule last saw when it was made
-    expires_at: datetime | None = None  # not to be started after this
-    revivals: int = 0  # times a person had it tried again after it had ended
-    owner: str | None = None  # whose it is, where users have work of their own
+    id: int  # unique, and higher for items that were put later
+    task: str  # the name of the task whose handler runs it
+    queue: str  # what it is paused with and shares workers with
+    lane: Lane  # main until a try fails; failed items wait in retry, so that they do not delay new ones
+    rank: int  # within a line, lower ranks start first
+    state: State  # waiting, running, done, failed (given up, in review) or cancelled
+    planned_at: datetime  # when it was first due; retries do not move it
+    due_at: datetime  # when it may be started next
+    key: str | None  # what the caller calls it; a task has at most one live item with the same key
+    execution_key: str  # the same for every try, so that whoever is called can tell a retry from a new request
+    args: bytes  # the handler's arguments, as JSON text
+    attempt: int  # the number of the current or last try; it is counted when the item is claimed
+    max_attempts: int | None  # tries in all; None: what the retry policy of the task says
+    failures: int  # tries in which the handler failed
+    crashes: int  # tries that ended with the process they ran in
+    losses: int  # times that the worker vanished while it ran this
+    fence: int  # the number of its last claim, without which a result is refused
+    claimed_by: str | None  # the name of the worker that claimed it last
+    started_at: datetime | None  # when it was last claimed
+    trace: str | None  # the W3C traceparent of whoever put it
+    schedule_id: int | None = None  # the schedule that made it, if one did
+    streak: int | None = None  # how often that schedule had failed in a row when it made this item
+    fingerprint: str | None = None  # the fingerprint that the schedule had when it made this item
+    expires_at: datetime | None = None  # a first try is not started after this
+    revivals: int = 0  # how often a person had it tried again after it had ended
+    owner: str | None = None  # the user it belongs to; None: it was put by code
 
     @property
     def line(self) -> Line:
@@ -68,51 +68,51 @@ class Item(Struct, frozen=True, gc=False):
 
     @property
     def failures_in_a_row(self) -> int:
-        """Of its schedule, over days; of the item itself when it has none."""
+        """Failures of its schedule since the last success, with its own; just its own if no schedule made it."""
         return (self.streak or 0) + self.failures
 
     @property
     def attempt_key(self) -> str:
-        """One key per try, for audit trails: the fence makes it unique without chance."""
+        """Another key for each try, for audit trails. It ends with the fence, which is never used twice."""
         return f"{self.id}-{self.attempt}-{self.fence:08x}"
 
 
 class NewItem(Struct, frozen=True, gc=False):
-    """What a put writes. `due_at` None: the database stamps its own time."""
+    """What a put writes. The fields that an `Item` has too mean the same here."""
 
     task: str
     queue: str
     args: bytes
-    due_at: datetime | None = None
+    due_at: datetime | None = None  # None: now, by the clock of the database
     key: str | None = None
     rank: int = 0
     max_attempts: int | None = None
     trace: str | None = None
     expires_at: datetime | None = None
     owner: str | None = None
-    version: int | None = None  # for `arm`: the key is the item's for good, and a higher version arms it again
-    is_relative: bool = False  # `due_at` was counted from now, so the same put said later gives another time
+    version: int | None = None  # for `arm`: the row keeps its key for ever, and a higher version starts it again
+    is_relative: bool = False  # `due_at` comes from a delay, so the same put is allowed to name a later time
 
 
 class Armed(Struct, frozen=True, gc=False):
-    """What an arm answers: the item, and whether it is new, armed again, or known already."""
+    """What `arm` answers for one item: its id, and whether its row is new, was armed again, or stays as it was."""
 
     id: int
     how: Literal["new", "again", "known"]
-    # Of what is known: its row was claimed since it was armed and has not ended, so its effect may be out already.
+    # For "known": the row was claimed since it was armed and has not ended, so its handler may have acted already.
     is_begun: bool = False
 
 
 class Placed(Struct, frozen=True, gc=False):
-    """What a put answers: the item's id, and whether this put made it or found it under its key."""
+    """What a put answers."""
 
     id: int
     execution_key: str
-    fresh: bool
+    fresh: bool  # False: there was a live item with this key and the same content already, and this is its id
 
 
 class Head(Struct, frozen=True, gc=False):
-    """The earliest waiting item of one line, lane and rank: enough to know what to claim and when to wake."""
+    """The earliest waiting item of one line, lane and rank. From heads the engine knows what to claim, and when."""
 
     line: Line
     lane: Lane
@@ -121,10 +121,10 @@ class Head(Struct, frozen=True, gc=False):
 
 
 class Share(Struct, frozen=True, gc=False):
-    """How many items a claim may take from one line and lane, and its ranks, best first.
+    """How many items a claim may take from one line and lane, and of which ranks, the first to start first.
 
-    `floors`, one per rank, say from which due time on to look: what lies before was claimed already, but a database may
-    have to step over its remains one by one. Without them a claim looks from the beginning.
+    `floors` has a due time for each rank, from which on the claim looks. Earlier items were claimed already, and a
+    database may have to step over what is left of them one by one. Without floors a claim looks from the beginning.
     """
 
     line: Line
@@ -132,8 +132,8 @@ class Share(Struct, frozen=True, gc=False):
     ranks: tuple[int, ...]
     limit: int
     floors: tuple[datetime, ...] = ()
-    is_fresh: bool = False  # the part of a backlog's line that is for what has just become due
-    started_since: datetime | None = None  # under limits: only what was started since then, and given back
+    is_fresh: bool = False  # only items that have just become due, which must not wait behind a backlog
+    started_since: datetime | None = None  # only items that were started since then and given back
 
     @property
     def queue(self) -> str:
@@ -141,10 +141,10 @@ class Share(Struct, frozen=True, gc=False):
 
 
 class Meter(Struct, frozen=True, gc=False):
-    """A counter that a claim must have room on, over the whole fleet. `most` may have been changed by a person.
+    """A counter shared by all workers, on which a claim must have room. A person may have changed `most`.
 
-    `per` seconds: at most `most` calls in any window that long. `since`: at most `most` items since then, more from
-    `until` on. Neither: at most `most` calls at the same time.
+    With `per`, there may be at most `most` calls in any window of so many seconds. With `since`, at most `most` items
+    since then, and more from `until` on. With neither, at most `most` calls at the same time.
     """
 
     name: str
@@ -159,30 +159,26 @@ class Meter(Struct, frozen=True, gc=False):
 
 
 class Ask(Struct, frozen=True, gc=False):
-    """A share that is limited: it may be had while all of these meters have room."""
+    """A share under limits: it may be claimed as far as all of these meters have room."""
 
     share: Share
     meters: tuple[Meter, ...]
 
 
 class Grant(Struct, frozen=True, gc=False):
-    """What became of an ask: its items, and how many calls of a handler were granted for them.
+    """The answer to an ask."""
 
-    `until`: a meter had no room, and when to ask again (None: nobody knows). `per`: the shortest window among its
-    limits as they stand now, which says how soon the calls must begin.
-    """
-
-    items: list[Item] = []
-    calls: int = 0
-    is_asked: bool = True  # False: others took what there was before it came to this one
-    is_short: bool = False  # there was less than its meters had room for
+    items: list[Item] = []  # what was claimed
+    calls: int = 0  # how many calls of a handler were granted for these items
+    is_asked: bool = True  # False: asks before this one took all the calls, so this one was not looked at
+    is_short: bool = False  # there were fewer items than its meters had room for
     is_refused: bool = False  # a meter had no room
-    until: datetime | None = None
-    per: float | None = None
+    until: datetime | None = None  # when to ask again after a refusal; None: nobody knows
+    per: float | None = None  # the shortest window among its limits, which says how soon the calls must begin
 
 
 class Verdict(Exception):
-    """What a handler may return or raise to say how its try ended. Equal when kind and content are equal."""
+    """What a handler may return or raise to say how its try ended. Verdicts with the same content are equal."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.args == other.args
@@ -237,10 +233,11 @@ class GiveUp(_Reasoned):
 
 
 class Fingerprint(Verdict):
-    """Done, and this is what the subject looks like now. The same as last time: labelled `unchanged`, no follow-up.
+    """Done, and `value` says what the subject looks like now. If its schedule saw the same last time, nothing changed:
+    the item is labelled `unchanged`, and nothing follows.
 
-    `result` is kept on the item, `keep` on its schedule; `then` (items from `task.new`) is put with the settle if
-    something changed.
+    `result` is kept on the item and `keep` on its schedule. `then` are items from `task.new`, which are put in the
+    same transaction if something changed.
     """
 
     __match_args__ = ("value",)
@@ -273,7 +270,7 @@ class Crashed(Struct, frozen=True, gc=False):
 
 
 class Lost(Struct, frozen=True, gc=False):
-    """The lease ran out: its worker vanished, or could not tell that it lives."""
+    """The lease ran out: its worker vanished, or could not reach the database to prolong it."""
 
 
 class Superseded(Struct, frozen=True, gc=False):
@@ -322,14 +319,14 @@ class Member(Struct, frozen=True, gc=False):
     at: datetime
     error: str | None = None
     is_success: bool = False
-    is_broken: bool = False  # too many failures in a row: deactivated until a person says otherwise
+    is_broken: bool = False  # there were too many failures in a row: it is deactivated until a person reactivates it
     is_unchanged: bool = False
     fingerprint: str | None = None
     keep: bytes | None = None
 
 
 class Change(Struct, frozen=True, gc=False):
-    """What an outcome makes of an item; void unless the item is still `was` and under `fence`."""
+    """What an outcome makes of an item. It is applied only if the item is still in the state `was`, under `fence`."""
 
     id: int
     task: str
@@ -348,15 +345,15 @@ class Change(Struct, frozen=True, gc=False):
     error: str | None = None
     error_class: str | None = None
     tried: Tried | None = None
-    # Only while the lease is still expired at this time: a worker that came back in time keeps its item.
+    # If set, the change is applied only if the lease had expired by then: a worker that prolonged it keeps its item.
     expired_at: datetime | None = None
-    rank: int | None = None  # None: as it was
-    member: Member | None = None
-    then: tuple[NewItem, ...] = ()
+    rank: int | None = None  # None: the rank stays as it was
+    member: Member | None = None  # what changes on the schedule that made the item
+    then: tuple[NewItem, ...] = ()  # items that are put in the same transaction
 
     @property
     def error_group(self) -> str | None:
-        """Failures that look alike have the same: by task, class and the words of the error without what varies."""
+        """The group of failures that this one belongs to: same task, same class, same message but for what varies."""
         if self.tried is None:
             return None
         words = _VARYING.sub("#", (self.error or "").partition("\n")[0][:500])
@@ -364,7 +361,7 @@ class Change(Struct, frozen=True, gc=False):
 
     @property
     def is_plain_success(self) -> bool:
-        """Done with nothing to keep: the common end, which stores settle by the thousand."""
+        """Whether it is just done, with nothing to keep: the common case, which stores settle by the thousand."""
         return self.outcome == "done" and self.result is None and self.member is None and not self.then
 
 
@@ -373,7 +370,7 @@ Overlap = Literal["allow", "skip", "supersede"]
 
 
 class NewSchedule(Struct, frozen=True, gc=False):
-    """What creating a schedule writes. `ring` and `slots`: a seat among so many, its `slot`, is found when it joins."""
+    """What creating a schedule writes. The fields that a `Schedule` has too mean the same here."""
 
     task: str
     key: str
@@ -387,51 +384,51 @@ class NewSchedule(Struct, frozen=True, gc=False):
     max_lateness: float | None = None
     overlap: Overlap = "allow"
     ring: str | None = None
-    slots: int | None = None
+    slots: int | None = None  # how many slots the ring has
     is_declared: bool = False
     owner: str | None = None
-    slot: int | None = None
+    slot: int | None = None  # with a ring it is chosen when the schedule is written: the slot with the fewest members
 
 
 class Schedule(Struct, frozen=True, gc=False):
-    """A recurrence that makes items, as a row. `rule` is its text; `next_at` None: nothing to come."""
+    """A recurrence that makes items, as a row."""
 
     id: int
-    task: str
-    key: str
-    queue: str
-    rank: int
-    args: bytes
-    rule: str
-    zone: str
-    catch_up: CatchUp
-    max_lateness: float | None
-    overlap: Overlap
-    ring: str | None
-    slot: int | None
-    is_declared: bool
-    next_at: datetime | None
-    paused_at: datetime | None
-    broken_at: datetime | None
-    failures: int  # in a row
+    task: str  # the name of the task whose items it makes
+    key: str  # what the caller calls it; unique for the task
+    queue: str  # of the items that it makes
+    rank: int  # of the items that it makes
+    args: bytes  # of the items that it makes, as JSON text
+    rule: str  # when it is due, as text, such as `daily 09:00`
+    zone: str  # the time zone that the rule is read in, such as `Europe/Zagreb`
+    catch_up: CatchUp  # which missed occurrences become items later: all, only the latest, or none (skip)
+    max_lateness: float | None  # seconds after which an occurrence is not made any more, and its item not started
+    overlap: Overlap  # what happens while its last item is live: make another, skip, or supersede the waiting one
+    ring: str | None  # with `Slots`: the schedules that share the same slots
+    slot: int | None  # its slot in the ring, counted from 0
+    is_declared: bool  # the code declares it, and it is removed when the code no longer does
+    next_at: datetime | None  # when it is due next; None: it is paused, deactivated, or there is nothing to come
+    paused_at: datetime | None  # when a person paused it
+    broken_at: datetime | None  # when it was deactivated after too many failures in a row
+    failures: int  # failures in a row, over all items since the last success
     last_at: datetime | None  # the last occurrence that became an item
-    last_item: int | None
+    last_item: int | None  # the id of that item
     last_success_at: datetime | None
     last_error: str | None
-    fingerprint: str | None
-    unchanged: int
-    skipped: int
-    keep: bytes | None
+    fingerprint: str | None  # what its subject looked like at the last success; see `Fingerprint`
+    unchanged: int  # how often the subject looked as before
+    skipped: int  # how many occurrences did not become items
+    keep: bytes | None  # what the handler asked to keep with `Fingerprint(keep=…)`, as JSON text
     created_at: datetime
-    owner: str | None = None  # whose it is, where users have work of their own
+    owner: str | None = None  # the user it belongs to; None: code made it
 
     @property
     def is_active(self) -> bool:
         return self.paused_at is None and self.broken_at is None
 
 
-class Note(Struct, frozen=True, gc=False):
-    """A line of the audit log: who did what to whom."""
+class NewAuditLine(Struct, frozen=True, gc=False):
+    """A line to be written to the audit log: who did what to whom."""
 
     actor: str
     action: str
@@ -440,20 +437,20 @@ class Note(Struct, frozen=True, gc=False):
 
 
 class Revision(Struct, frozen=True, gc=False):
-    """What becomes of a schedule: its new values, the occurrences that become items, and what goes with it."""
+    """What becomes of a schedule. All of it is written in one transaction."""
 
-    schedule: Schedule
-    occurrences: tuple[datetime, ...] = ()
-    changes: tuple[Change, ...] = ()
-    notes: tuple[Note, ...] = ()
+    schedule: Schedule  # with its new values
+    occurrences: tuple[datetime, ...] = ()  # which become items
+    changes: tuple[Change, ...] = ()  # to items that it made before
+    notes: tuple[NewAuditLine, ...] = ()
     is_removed: bool = False
 
 
-# What differs between failures of the same kind: numbers, ids, quoted words.
+# What differs between the messages of failures of the same kind: numbers, ids, quoted words.
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
 
 
 def cut(text: str, limit: int = ERROR_LIMIT) -> str:
-    """Text that a row can hold: bounded, valid Unicode, and without the NUL that PostgreSQL refuses."""
+    """The text as a row can hold it: not too long, valid Unicode, and without NUL, which PostgreSQL refuses."""
     text = text.replace("\x00", "\\x00").encode("utf8", "backslashreplace").decode()
     return text if len(text) <= limit else f"{text[: limit - 20]}… ({len(text)} characters)"

@@ -1,4 +1,4 @@
-"""Ask a question that may hang, and wait only so long: probes and scrapes must answer while the database does not."""
+"""Ask the database something and wait only so long: health probes and scrapes must answer even while it does not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Patient(Generic[T]):
-    """`ask`, with patience for so many seconds. A question that is still open is not asked a second time."""
+    """Calls `ask` in a thread and waits so many seconds for its answer. While a call is open, no other is made."""
 
     def __init__(self, ask: Callable[[], T], seconds: float) -> None:
         self._ask = ask
@@ -24,7 +24,7 @@ class Patient(Generic[T]):
         renew_in_children(self)
 
     def renew(self) -> None:
-        """With no question open: one of before a fork is answered in the parent."""
+        """Begin with no open question: one that was asked before a fork is answered in the parent."""
         self._open: Future[T] | None = None
         self._lock = threading.Lock()
 
@@ -49,19 +49,19 @@ class Patient(Generic[T]):
             question.set_result(answer)
 
 
-# An answer is good for so many times the seconds that it took: asking costs one part in fifty of the time at most.
+# An answer is kept for this many times the seconds that it took, so asking takes at most a fiftieth of the time.
 WORTH = 50
-# What takes less is asked each time, so that where there is little the answer is of this moment.
+# An answer that takes fewer seconds than this is not kept: in a small database it is always up to date.
 CHEAP = 0.025
 
 
 class Thrifty(Patient[T]):
-    """The same for an answer that may be dear: kept for a while by what it cost, and given while the next is late."""
+    """The same for a costly question: its answer is kept for a while, and given again if the next one is late."""
 
     def __init__(self, ask: Callable[[], T], seconds: float) -> None:
         super().__init__(self._timed, seconds)
         self._dear = ask
-        self._kept: tuple[T, float] | None = None  # and until when it is good
+        self._kept: tuple[T, float] | None = None  # the last answer, and until when it is given
         self._changes = 0
 
     def __call__(self) -> T:
@@ -69,7 +69,7 @@ class Thrifty(Patient[T]):
         return kept[0] if kept is not None and time.monotonic() < kept[1] else super().__call__()
 
     def forget(self) -> None:
-        """Something changed that whoever asks next wants to see."""
+        """Something changed, so the next call must ask anew."""
         self._changes += 1
         self._kept = None
 

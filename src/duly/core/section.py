@@ -1,4 +1,4 @@
-"""How settings are declared: a section is a dataclass whose fields say their default, meaning, alias and bounds."""
+"""How settings are declared: a section is a dataclass, each of whose fields has a default, a meaning and bounds."""
 
 from __future__ import annotations
 

@@ -14,26 +14,30 @@ class Settings(Section):
     """The settings of the core."""
 
     database_url: str = setting(
-        "sqlite:///duly.db", "Where due work is kept: sqlite:///file.db or postgresql://user@host/name.", secret=True
+        "sqlite:///duly.db",
+        "The database that due work is kept in: sqlite:///file.db or postgresql://user@host/name.",
+        secret=True,
     )
     apps: str = setting(
         "",
-        "The apps that `duly up` and `duly serve` run when they are given no app of yours, by commas; "
-        "empty: all that are installed, but for those that need something which nobody has named.",
+        "The apps that `duly up` and `duly serve` run when they are given no app of yours, separated by commas; "
+        "empty: all that are installed, except those that need a setting which is not given.",
     )
     concurrency: int = setting(
         10,
-        "Items of each kind (async, thread) that a worker runs at once; one of several queues leaves a quarter free.",
+        "How many calls of each kind (async, thread) a worker runs at the same time; "
+        "one of several queues leaves a quarter free.",
         "SCHEDULER_BATCH_SIZE",
         least=1,
     )
     cpu_slots: int = setting(
-        os.cpu_count() or 1, "Processes that a worker keeps for cpu=True tasks; default: one per core.", least=1
+        os.cpu_count() or 1, "How many processes a worker has for cpu=True tasks; default: one per core.", least=1
     )
     claim_most: int = setting(1_000, "The largest number of items taken in one claim.", least=1)
     poll_seconds: float = setting(
         60.0,
-        "The longest sleep of an idle claimer. It wakes at due times and for new work anyway; this is the safety net.",
+        "The longest time that an idle worker sleeps. "
+        "It wakes at due times and for new work anyway; this is the safety net.",
         "SCHEDULER_POLL_INTERVAL_SECONDS",
         least=0.01,
     )
@@ -44,23 +48,35 @@ class Settings(Section):
         least=0.05,
     )
     lease_seconds: float = setting(
-        20.0, "How long a claim holds without a heartbeat; the same for all workers of a database.", least=0.5
+        20.0,
+        "How long a worker may keep its items without a heartbeat; it must be the same for all workers of a database.",
+        least=0.5,
     )
-    beat_seconds: float = setting(5.0, "How often leases are prolonged.", least=0.05)
+    beat_seconds: float = setting(
+        5.0, "The time between two heartbeats, which prolong the leases; at most half of lease_seconds.", least=0.05
+    )
     deadline_seconds: float = setting(
-        1_800.0, "Hard deadline of a try, for tasks that set none: a handler that hangs is stopped then.", least=0.01
+        1_800.0,
+        "The deadline of a try, for tasks that set none: a handler that still runs then is stopped and has failed.",
+        least=0.01,
     )
     drain_seconds: float = setting(
         30.0, "How long a stopping worker waits for running handlers before it gives their attempts back.", least=0
     )
-    crash_limit: int = setting(3, "Crashes after which an item goes to review.", least=1)
-    retry_tries: int = setting(3, "Tries in all, for tasks that set no retry policy.", "RETRY_MAX_ATTEMPTS", least=1)
+    crash_limit: int = setting(3, "How many crashes send an item to review, for tasks that do not say.", least=1)
+    retry_tries: int = setting(
+        3, "How many tries an item has in all, for tasks that set no retry policy.", "RETRY_MAX_ATTEMPTS", least=1
+    )
     retry_base_seconds: float = setting(
-        60.0, "First delay of the doubling backoff, for tasks that set no retry policy.", "RETRY_BASE_DELAY_SECONDS",
+        60.0,
+        "The delay after the first failure, which doubles with each, for tasks that set no retry policy.",
+        "RETRY_BASE_DELAY_SECONDS",
         least=0,
-    )  # fmt: skip
-    late_seconds: float = setting(3_600.0, "Lateness from which a start is logged as a recovery.", least=0)
-    alert_late_seconds: float = setting(300.0, "How late a due item is before it counts for an alert.", least=1)
+    )
+    late_seconds: float = setting(3_600.0, "A start that is later than this is logged as a recovery.", least=0)
+    alert_late_seconds: float = setting(
+        300.0, "How late a due item must be to count for the alert of late items.", least=1
+    )
     alert_late_items: int = setting(10, "An alert is raised when more items than this are late.", least=0)
     alert_oldest_seconds: float = setting(
         3_600.0, "An alert is raised when the oldest due item is older than this; 0: never.", least=0
@@ -70,9 +86,10 @@ class Settings(Section):
     )
     alert_webhook_url: str = setting("", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL")
     keep_seconds: float = setting(
-        7 * 86_400.0, "How long done and cancelled items are kept; 0 keeps them for ever. Review is never pruned.",
+        7 * 86_400.0,
+        "How long done and cancelled items are kept; 0 keeps them for ever. Items in review are always kept.",
         least=0,
-    )  # fmt: skip
+    )
     audit_keep_seconds: float = setting(
         365 * 86_400.0, "How long lines of the audit log are kept; 0 keeps them for ever.", least=0
     )
@@ -82,9 +99,9 @@ class Settings(Section):
     max_result_bytes: int = setting(
         1_048_576, "The largest result of one item, as JSON text; also at most 100 levels deep.", least=2
     )
-    pool_size: int = setting(10, "PostgreSQL connections that one process keeps for its puts and reads.", least=1)
+    pool_size: int = setting(10, "How many PostgreSQL connections one process has for its puts and reads.", least=1)
     store_timeout_seconds: float = setting(
-        30.0, "How long a call waits for a busy or absent database, and a statement for its answer.", least=0.1
+        30.0, "How long a call waits for a database that is busy or away, and a statement for its answer.", least=0.1
     )
     listen: bool = setting(
         True,
@@ -92,12 +109,16 @@ class Settings(Section):
     )
     masked: str = setting(
         "password,secret,token,authorization,api_key,apikey",
-        "Parts of names, comma-separated: values of arguments and results under such names are masked in lists.",
+        "Parts of names, separated by commas: arguments and results with such a name are masked in lists.",
     )
-    http_host: str = setting("127.0.0.1", "Address of the service, or of a worker's /metrics, /healthz and /readyz.")
-    http_port: int = setting(8086, "Its port; 0 turns it off.", least=0)
-    log_level: str = setting("INFO", "DEBUG, INFO, WARNING or ERROR.")
-    log_format: str = setting("auto", "json, text, or auto: text on a terminal, JSON elsewhere.")
+    http_host: str = setting(
+        "127.0.0.1", "The address on which the service listens, or a worker for /metrics, /healthz and /readyz."
+    )
+    http_port: int = setting(8086, "The port at that address; 0 turns it off.", least=0)
+    log_level: str = setting("INFO", "The least severe level that is logged: DEBUG, INFO, WARNING or ERROR.")
+    log_format: str = setting(
+        "auto", "The form of log lines: json, text, or auto, which is text on a terminal and JSON elsewhere."
+    )
 
     def __post_init__(self) -> None:
         if self.beat_seconds * 2 > self.lease_seconds:

@@ -1,4 +1,4 @@
-"""Rows as people and programs see them: what pages, stories and lists are made of.
+"""Rows as people and programs see them in pages and lists, and with their whole story.
 
 Each struct is the only list of its fields: the store's SQL is filled in from it, rows become it by the same order, and
 its types say how a value is read (see `duly.store.records`). Fields of type `Any`, `dict` and `list` are kept as JSON.
@@ -19,7 +19,7 @@ Action = Literal["cancel", "retry", "discard"]
 
 
 class Row(Struct, frozen=True):
-    """An item as people see it."""
+    """An item as people see it. Fields that `duly.core.model.Item` has too mean the same here."""
 
     id: int
     task: str
@@ -54,7 +54,7 @@ class Row(Struct, frozen=True):
 
 
 class Story(Struct, frozen=True):
-    """All there is to tell about one item."""
+    """One item with its lease and the tries that did not succeed."""
 
     item: Row
     lease_until: datetime | None
@@ -65,11 +65,13 @@ class Signs(Struct, frozen=True):
     """Whether all is well, in a few numbers."""
 
     seen_at: datetime | None  # the last sign of life of any worker
-    alerts: list[str]
-    broken: int  # schedules
+    alerts: list[str]  # the names of those that stand
+    broken: int  # how many schedules are deactivated
 
 
 class LateItem(Struct, frozen=True):
+    """A done item that was started late."""
+
     id: int
     task: str
     queue: str
@@ -81,6 +83,8 @@ class LateItem(Struct, frozen=True):
 
 
 class StuckItem(Struct, frozen=True):
+    """An item that is long past its time and not done."""
+
     id: int
     task: str
     queue: str
@@ -94,6 +98,8 @@ class StuckItem(Struct, frozen=True):
 
 
 class Alert(Struct, frozen=True):
+    """Something that is wrong now. `told_at` is when the webhook took it."""
+
     name: str
     since: datetime
     message: str
@@ -112,6 +118,8 @@ class LimitUse(Struct, frozen=True):
 
 
 class WorkerLife(Struct, frozen=True):
+    """A worker, with its last sign of life."""
+
     name: str
     tasks: list[str]
     started_at: datetime
@@ -119,7 +127,7 @@ class WorkerLife(Struct, frozen=True):
 
 
 class OwnedRow(Row, frozen=True):
-    """An item with whose it is, and with which others it failed."""
+    """An item with its owner, the group of failures that it is in, and the schedule that made it."""
 
     owner: str | None = None
     error_group: str | None = None
@@ -127,7 +135,7 @@ class OwnedRow(Row, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """Failures in review that look alike."""
+    """Items in review that failed alike: same task, same class of error, same message but for numbers and names."""
 
     id: str
     task: str
@@ -135,10 +143,12 @@ class Group(Struct, frozen=True):
     items: int
     first_at: datetime | None
     last_at: datetime | None
-    sample: int
+    sample: int  # the id of one of its items
 
 
 class ReviewNote(Struct, frozen=True):
+    """What a person wrote about a group of failures."""
+
     id: int
     author: str
     text: str
@@ -146,6 +156,8 @@ class ReviewNote(Struct, frozen=True):
 
 
 class Depth(Struct, frozen=True):
+    """How many items of one queue, lane and state there are, and how many of them are due."""
+
     queue: str
     lane: Lane
     state: State
@@ -156,7 +168,7 @@ class Depth(Struct, frozen=True):
 
 
 class MeterRow(Struct, frozen=True):
-    """A meter as it is kept: what a person set in place of the code's values, and the times of what was granted."""
+    """A meter as a row: what a person set in place of the code's values, and when calls were granted under it."""
 
     name: str
     most: int | None
@@ -189,6 +201,8 @@ class AuditLine(Struct, frozen=True):
 
 
 class User(Struct, frozen=True):
+    """A person or a program that may use the service."""
+
     id: str
     role: Role
     created_at: datetime
@@ -210,6 +224,8 @@ class KeyInfo(Struct, frozen=True):
 
 
 class Act(Struct, frozen=True):
+    """One action on all items that fit a filter. It walks them by id, from `place` to `until`."""
+
     id: int
     owner: str | None
     author: str

@@ -1,4 +1,4 @@
-"""One call of a handler: start, call, judge. Runs wherever it is called: an event loop, a thread, a child process."""
+"""One call of a handler: start it, call it, judge its answer. It runs on an event loop, in a thread or in a process."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from duly.store.contract import Store
 from duly.tasks.attempt import Attempt
 from duly.tasks.task import Task
 
-WAITING = 0.8  # the part of a try's deadline that it may wait for a connection
+WAITING = 0.8  # the part of its deadline that a try may spend waiting for a connection
 
 
 class Settled(Struct, frozen=True):
-    """Not an outcome: the item was settled in the handler's own transaction already."""
+    """Stands in place of an outcome when the item was already settled in the handler's own transaction."""
 
 
 SETTLED = Settled()
@@ -56,7 +56,7 @@ class Caller:
         tries = item.max_attempts or task.tries
         opener: Callable[[], AbstractContextManager[Any]] | None = None
         if not task.is_async and not task.batch:
-            # It waits for a connection while there is time left to use it: to wait too long is not the item's fault.
+            # Wait for a connection only while there is time left to use it; having to wait is not the item's fault.
             until = time.monotonic() + WAITING * task.deadline
             opener = partial(self._store.transaction, is_handlers=True, until=until)
         return Attempt(item, tries, self._report, opener)
@@ -107,7 +107,7 @@ class Caller:
         return task.arguments(items[0].args, attempts[0] if attempts else None)
 
     def judge(self, task: Task[..., Any], items: list[Item], value: Any) -> Verdicts:
-        """What the handler's answer means. A batch answers with one value per item, or with None for all is well."""
+        """The verdicts that a handler's answer means. A batch answers with a value per item, or None: all succeeded."""
         if not task.batch:
             return _ALL_WELL if value is None else [self._verdict(value)]
         if value is None:
@@ -130,7 +130,7 @@ class Caller:
         return text if isinstance(text, GiveUp) else Done(text)
 
     def _fingerprint(self, seen: Fingerprint) -> Outcome:
-        """The same with its values as the JSON text that rows keep."""
+        """The same fingerprint, with `result` and `keep` as JSON text."""
         kept: dict[str, bytes | None] = {}
         for name, value in (("result", seen.result), ("keep", seen.keep)):
             text = None if value is None else self._kept(name, value)
@@ -147,7 +147,7 @@ class Caller:
         return text.replace(b"\\u0000", b"\\ufffd")
 
     def _settle_inside(self, task: Task[..., Any], attempt: Attempt, verdict: Outcome | Settled) -> Outcome | Settled:
-        """Settle in the handler's transaction: its effects and the item's end commit together."""
+        """Settle in the handler's transaction, so that its effects and the item's end commit together."""
         assert attempt.transaction is not None
         assert not isinstance(verdict, Settled)
         stack, connection = attempt.transaction
@@ -179,19 +179,19 @@ def failure(error: Exception) -> Outcome:
         return Failed("a Fingerprint is returned, not raised", ("duly.InputError",))
     if isinstance(error, Verdict):
         return error
-    if isinstance(error, StoreBusy):  # others of this process had all its connections: nobody's failure
+    if isinstance(error, StoreBusy):  # all connections of this process were in use, which is not the item's failure
         return Released()
     frames = "".join(traceback.format_exception(error, limit=-8))
     return Failed(cut(f"{class_name(type(error))}: {_words(error)}\n\n{frames}".strip()), class_names(error))
 
 
 def breakdown(error: BaseException) -> Outcome:
-    """SystemExit and its like in a handler are a failure of that handler, not of the worker."""
+    """The outcome of SystemExit and the like in a handler: that handler has failed, and the worker goes on."""
     return Failed(cut(f"{type(error).__name__}: {_words(error)}"), (type(error).__name__,))
 
 
 def _words(error: BaseException) -> str:
-    """What an exception says, even if it cannot."""
+    """The text of an exception, also if its own `__str__` raises."""
     try:
         return str(error)
     except Exception as again:
@@ -203,6 +203,6 @@ def _roll_back(attempt: Attempt, error: BaseException) -> None:
         stack, _ = attempt.transaction
         try:
             stack.__exit__(type(error), error, error.__traceback__)
-        except BaseException as again:  # the same error, or one of the rollback: the handler's own is the one to tell
+        except BaseException as again:  # the same error, or one of the rollback; the handler's own error is kept
             if again is not error and again.__cause__ is not error:
                 error.add_note(f"and the rollback failed: {again}")

@@ -1,8 +1,8 @@
-"""The child process of a slot: reads one call at a time from a pipe, runs it, writes the verdicts back.
+"""The child process of a slot: it reads one call at a time from a pipe, runs it and writes the verdicts back.
 
-It ends with its parent: when the pipe closes, or by the kernel's signal where there is one, so a handler never runs on
-for a worker that is gone. Messages are length-prefixed msgpack. The program that does this with an app of the user's
-is `duly.facade.child`.
+It ends with its parent, when the pipe closes or, on Linux, by a signal of the kernel. So no handler goes on for a
+worker that is gone. Messages are msgpack with their length in front. `duly.facade.child` is the program that does this
+with the user's app.
 """
 
 from __future__ import annotations
@@ -51,12 +51,14 @@ class Ready(Struct, tag=True):
 
 
 class Report(Struct, tag=True):
+    """How far a running item is."""
+
     item: int
     progress: bytes
 
 
-class Verdict(Struct, array_like=True):
-    """An outcome on the wire."""
+class WireOutcome(Struct, array_like=True):
+    """An outcome in the form in which it is sent to the parent process."""
 
     kind: str
     text: str = ""
@@ -68,7 +70,7 @@ class Verdict(Struct, array_like=True):
 
 
 class Answer(Struct, tag=True):
-    verdicts: list[Verdict]
+    verdicts: list[WireOutcome]
 
 
 Reply = Ready | Report | Answer
@@ -78,30 +80,30 @@ _calls = msgspec.msgpack.Decoder(Call)
 _REASONED = {"skip": Skip, "not_found": NotFound, "cancel": Cancel, "give_up": GiveUp}
 
 
-def to_wire(outcome: Outcome | Settled) -> Verdict:
+def to_wire(outcome: Outcome | Settled) -> WireOutcome:
     match outcome:
         case Settled():
-            return Verdict("settled")
+            return WireOutcome("settled")
         case Done(result):
-            return Verdict("done", result=result)
+            return WireOutcome("done", result=result)
         case Failed(error, classes):
-            return Verdict("failed", text=error, classes=classes)
+            return WireOutcome("failed", text=error, classes=classes)
         case Fingerprint():
-            return Verdict(
+            return WireOutcome(
                 "fingerprint", text=outcome.value, result=outcome.result, keep=outcome.keep, then=outcome.then
             )
         case Throttled():
-            return Verdict("throttled", number=outcome.delay)
+            return WireOutcome("throttled", number=outcome.delay)
         case Snooze():
-            return Verdict("snooze", number=outcome.delay)
+            return WireOutcome("snooze", number=outcome.delay)
         case Released():
-            return Verdict("released")
+            return WireOutcome("released")
         case _:
             kind = next(kind for kind, reasoned in _REASONED.items() if isinstance(outcome, reasoned))
-            return Verdict(kind, text=outcome.reason)  # type: ignore[union-attr]
+            return WireOutcome(kind, text=outcome.reason)  # type: ignore[union-attr]
 
 
-def from_wire(verdict: Verdict) -> Outcome | Settled:
+def from_wire(verdict: WireOutcome) -> Outcome | Settled:
     match verdict.kind:
         case "settled":
             return SETTLED
@@ -148,7 +150,7 @@ def serve(
     calls_in: BinaryIO,
     replies_out: BinaryIO,
 ) -> None:
-    """Answer calls until the other side is gone. `make_caller` is given where handlers report their progress to."""
+    """Answer calls until the parent is gone. `make_caller` is given the function that sends progress to the parent."""
     lock = threading.Lock()
 
     def reply(message: Reply) -> None:

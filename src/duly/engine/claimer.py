@@ -1,8 +1,8 @@
 """Claims due items when there is room for them, and knows when to look again.
 
-It learns of lines that have something due from surveys and from news of puts, sleeps until the nearest due time, and
-claims what is due, split fairly. Lines of any number are looked at in portions, one after the other; what has just
-fallen due is found by its time meanwhile, so that nothing waits for a walk over all of them.
+It learns from surveys and from news of puts which lines have something due, sleeps until the nearest due time, and
+claims what is due, split fairly. Where there are very many lines, it surveys them in portions, one after the other.
+Meanwhile it finds what has just fallen due by its time, so that no item has to wait until all lines were surveyed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from duly.engine.outlook import BARREN, SOON, Outlook, Rota
 from duly.engine.work import Hands
 from duly.store.contract import FRESH, START, News, Store
 
-# After a claim that emptied a line, look for what comes next there, once for all claims of this while.
+# After a claim has emptied a line, wait so long before looking for its next head, once for all claims in this time.
 LATER = timedelta(milliseconds=100)
-# A limit may be raised while we wait for it.
+# Ask again at least so often while a limit has no room, because a person may raise it.
 ASK_AGAIN = timedelta(seconds=60)
-# What is swamped by unwritten results is asked again after this.
+# How long to wait when too many results are still to be written.
 BREATH = timedelta(milliseconds=50)
-# Of a meter's slack, the part in which a call must begin.
+# The part of a limit's slack within which a call must begin.
 START_WITHIN = 0.8
-# Lines looked at in one go, and items in a glance at what has just fallen due.
+# How many lines one survey looks at, and how many items one glance at what has just fallen due.
 PORTION = 500
 GLANCED = 200
-# After a glance, so many times what it cost until the next, whatever is heard meanwhile.
+# After a glance, wait this many times as long as it took before the next one, whatever news comes.
 REST = 4
-# A clock that is earlier than it was by more than this was set back.
+# If the time is earlier than the last time by more than this, the clock was set back.
 SET_BACK = timedelta(seconds=JUMP)
-# Claims of one tick, after which whoever wants us to stop or to listen has their turn.
+# How many claims one tick makes before it returns, so that the loop can stop or hear news.
 ROUNDS = 1_000
 
 _place = attrgetter("queue", "task", "owner", "lane")
@@ -49,7 +49,7 @@ class Pool(Protocol):
 
     tasks: Sequence[str]
     batch: int
-    meters: Meters | None  # None: nothing limits its tasks
+    meters: Meters | None  # None: its tasks have no limits
 
     def room(self) -> int: ...
 
@@ -58,11 +58,11 @@ class Pool(Protocol):
         ...
 
     def free_calls(self) -> int:
-        """How many calls could begin at once."""
+        """How many calls could begin now."""
         ...
 
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
-        """Run these; at most so many calls, and none that cannot begin by then (on the monotonic clock)."""
+        """Run these items in at most so many calls; what cannot begin by `start_by` (monotonic clock) is given back."""
         ...
 
 
@@ -97,23 +97,23 @@ class Claimer:
         self.heard: Callable[[], None] = lambda: None
 
     def _expect_anew(self) -> None:
-        """Know nothing, and look."""
+        """Forget everything that was known, and look anew."""
         self._outlooks = [(pool, Outlook(self._sweep, self._poll, self._rota)) for pool in self._pools]
         self._by_task = {task: outlook for pool, outlook in self._outlooks for task in pool.tasks}
         self._latest = EPOCH
         self._look = True
         self._look_at = EPOCH
-        self._rested_at = EPOCH  # among very many lines, no news is a reason to look before then
+        self._rested_at = EPOCH  # with very many lines, news does not make it look before then
         self._later = LATER
-        self._place = START  # where the walk over all lines stands
-        self._is_walking = False  # whether there are more lines than one look sees
+        self._place = START  # how far the walk over all lines has come
+        self._is_walking = False  # whether there are more lines than one survey sees
         self._walk_at = EPOCH
         self._walked = 0.0  # seconds that this walk has cost
 
     # -- what others tell
 
     def hear(self, news: News) -> None:
-        """A put tells of a new head, or something unknown changed: look soon."""
+        """Take news: a put made a new head, or something else changed, which is a reason to look soon."""
         if news is None:
             self._look = True
         elif news.line.task in self._by_task:
@@ -123,7 +123,7 @@ class Claimer:
         self.heard()
 
     def freed(self, items: Iterable[Item]) -> None:
-        """Calls of these items have ended, and with them what they held of limits."""
+        """Calls of these items have ended, which makes room under limits on calls at the same time."""
         lines = {item.line for item in items}
         self._inbox.extend(line for line in lines if line.task in self._by_task)
         self.heard()
@@ -147,7 +147,7 @@ class Claimer:
             return now + self._poll
         if self._is_swamped():
             return now + BREATH
-        if now < self._latest - SET_BACK:  # or whoever waits for a time of the old clock would wait too long
+        if now < self._latest - SET_BACK:  # the clock was set back, and due times of the old clock would come too late
             self._expect_anew()
         self._latest = now
         if (self._look and self._rested_at <= now) or self._look_at <= now:
@@ -164,19 +164,19 @@ class Claimer:
         return tick if self._clock is None else self._clock.now()
 
     def _stamp(self, now: datetime) -> datetime | None:
-        """The time of a claim; None leaves it to the database."""
+        """The time to claim with; None lets the database use its own."""
         return now if self._clock is None else self._clock.stamp()
 
     def _next(self) -> datetime:
         times = [self._rested_at if self._look else self._look_at]
         for pool, outlook in self._outlooks:
             next_at = outlook.next_at()
-            if next_at is not None and pool.room() > 0:  # a pool that gets room wakes us
+            if next_at is not None and pool.room() > 0:  # a full pool wakes this loop when it has room
                 times.append(next_at)
         return min(times)
 
     def held_until(self, now: datetime) -> datetime | None:
-        """When a limit that held something back has room again."""
+        """When a limit that kept items waiting has room again."""
         times = [until for _, outlook in self._outlooks if (until := outlook.held_until(now)) is not None]
         return min(times, default=None)
 
@@ -189,12 +189,12 @@ class Claimer:
             heads = self._survey(now) if not self._is_walking or self._walk_at <= now else []
             self._look_at = min(self._look_at, self._walk_at) if self._is_walking else now + self._poll
             if self._is_walking:
-                begun = time.monotonic()  # the walk has a pace of its own
+                begun = time.monotonic()  # the walk takes its pace from what it costs
                 heads += self._glance(now)
         except BaseException:
             self._look = True
             raise
-        # Where a look is costly, it is taken more rarely.
+        # The more a look costs, the less often it is taken.
         cost = time.monotonic() - begun
         self._later = max(LATER, timedelta(seconds=20 * cost))
         self._rested_at = now + timedelta(seconds=REST * cost) if self._is_walking else EPOCH
@@ -203,7 +203,7 @@ class Claimer:
                 outlook.add(head, now)
 
     def _survey(self, now: datetime) -> list[Head]:
-        """The next portion of all lines; they are walked again and again, at a pace that costs little."""
+        """Survey the next portion of the lines. They are walked over and over, at a pace that costs little."""
         begun = time.monotonic()
         is_first = self._place == START
         heads, place = self._store.survey(self._place, PORTION)
@@ -219,7 +219,7 @@ class Claimer:
         return heads
 
     def _glance(self, now: datetime) -> list[Head]:
-        """What has just fallen due, or waits longest, wherever the walk is."""
+        """Look for what has just fallen due and what waits longest, wherever the walk over the lines stands."""
         begun = time.monotonic()
         heads, next_at = self._store.glance(now, GLANCED)
         pause = timedelta(seconds=5 * (time.monotonic() - begun))
@@ -229,7 +229,7 @@ class Claimer:
     # -- claiming
 
     def _claim(self, pool: Pool, outlook: Outlook, now: datetime) -> bool:
-        """Claim once for this pool; whether there may be more."""
+        """Claim once for this pool; returns whether there may be more."""
         outlook.wake(now)
         if not outlook.has_ready() or self._stopped or (room := pool.room()) <= 0:
             return False
@@ -252,7 +252,7 @@ class Claimer:
         return True
 
     def _claim_metered(self, pool: Pool, meters: Meters, outlook: Outlook, room: int, now: datetime) -> bool:
-        """Claim under limits, for calls that can begin at once; whether there may be more."""
+        """Claim under limits, only for calls that can begin now; returns whether there may be more."""
         if (calls := pool.free_calls()) <= 0:
             return False
         shares = outlook.shares(room, pool.batch, now, pool.allowance, is_metered=True)
@@ -287,9 +287,9 @@ class Claimer:
 
     def _ask_again(self, outlook: Outlook, share: Share, grant: Grant, now: datetime) -> datetime:
         if grant.until is None:
-            # Someone's call must end, perhaps elsewhere; many who wait for that are asked in turn, not all at once.
+            # A call must end first, perhaps in another worker. The more lines wait for that, the later each asks again.
             return now + SOON * max(1, outlook.lines_held() // 100)
-        # What was started in a window and given back is let in whatever the window has had: look for it now and then.
+        # Items that were started in a window and given back may go on although the window is full: look now and then.
         until = min(grant.until, now + (self._sweep if share.lane == "retry" else ASK_AGAIN))
         return max(until, now + BARREN)
 
@@ -300,7 +300,7 @@ class Claimer:
 
     def _begin_granted(self, pool: Pool, grants: Sequence[Grant], now: datetime, begun: float) -> None:
         granted = [grant for grant in grants if grant.items]
-        if pool.batch == 1 and granted:  # calls are items, so they may all begin together
+        if pool.batch == 1 and granted:  # each item is a call, so all of them begin together
             rates = [grant.per for grant in granted if grant.per is not None]
             items = [item for grant in granted for item in grant.items]
             granted = [Grant(items, sum(grant.calls for grant in granted), per=min(rates, default=None))]
@@ -317,10 +317,10 @@ class Claimer:
         calls: int | None = None,
         start_by: float = float("inf"),
     ) -> None:
-        if items and self._stopped:  # while this claim was under way
+        if items and self._stopped:  # the worker was stopped while this claim was under way
             self._store.settle([decide(item, Released(), now, UNKNOWN) for item in items], _fences(items))
             return
-        # Only what was never begun: a try that failed is no longer about being in time.
+        # Only first tries expire: an item that was started in time is retried, however late.
         late = [item for item in items if item.attempt == 1 and item.expires_at is not None and item.expires_at < now]
         if late:
             gone = {item.id for item in late}
@@ -331,7 +331,7 @@ class Claimer:
             try:
                 pool.begin(items, calls, start_by)
             except BaseException:
-                self._hands.let_go(items)  # so that the lease runs out and someone else has them
+                self._hands.let_go(items)  # so that their lease runs out and another worker takes them
                 raise
 
 
@@ -340,7 +340,7 @@ def _fences(items: Sequence[Item]) -> list[int]:
 
 
 def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) -> list[int]:
-    """How many of these items each share got: beside a backlog, what is fresh is the other part's."""
+    """How many of these items each share got. Where a line has a late and a fresh share, the due time tells which."""
     split = {(share.line, share.lane) for share in shares if share.is_fresh}
     got = Counter(map(_place, items))
     fresh = Counter(map(_place, [item for item in items if item.due_at >= fresh_since] if split else ()))

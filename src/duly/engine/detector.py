@@ -1,13 +1,13 @@
-"""Tells which leases are dead: those that nobody prolonged although everybody could have.
+"""Finds dead leases: those that were not prolonged although their workers could have done so.
 
-Clocks are not trusted: a database's may be set, and who writes leases may not have noticed yet. What counts is whether
-a lease changes while somebody watches. A lease is dead when its time is over, counted on this process's monotonic clock
-from when it was first seen, and it has been seen unchanged for a whole lease's time without interruption. The
-observation is interrupted by whatever may have kept live workers from their heartbeats: the database was away, writers
-waited, this process stood still. It then begins anew, and leaves time to reconnect where leases are shorter than that.
+Clocks are not trusted: the database's may be set, and workers that write leases may not have noticed yet. What counts
+is whether a lease changes while it is observed. A lease is dead when its time is over, counted on this process's
+monotonic clock from when it was first seen, and it has been seen unchanged for a whole lease's time without
+interruption. An interruption is whatever may have kept live workers from their heartbeats: the database was away,
+writers had to wait, this process stood still. Then the observation begins anew, with time for workers to reconnect.
 
-The time is this worker's own `lease_seconds`; workers with others are judged well as long as their heartbeats come more
-often than that.
+A lease's time is this worker's own `lease_seconds`. Workers with another value are judged rightly as long as they send
+heartbeats more often than that.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import NamedTuple
 
-# In leases: how often to look at least, and the gap between two looks after which the observation begins anew.
+# In parts of a lease: how often to look at least, and after which gap between two looks the observation begins anew.
 LOOK_WITHIN = 0.4
 LONGEST_GAP = 0.6
 # After an outage every live worker is back within this time (seconds).
 RECONNECT = 5.0
-# A lease seems to have more than so many leases' time left only where a clock was set back: nobody waits for that.
+# If a lease seems to last for more than so many leases' time, a clock was set back, and that end is not waited for.
 MOST_LEFT = 10
 
 
@@ -39,13 +39,13 @@ class Detector:
         self._steady_since = -float("inf")
 
     def interrupt(self) -> None:
-        """A look failed: others may have failed to write as well."""
+        """A look failed, so other workers may have failed to write their heartbeats as well."""
         self._looked = -float("inf")
 
     def look(self, leases: Iterable[tuple[int, datetime]], now: datetime, asked: float, answered: float) -> list[int]:
-        """The dead among all leases (fence, until) that there are.
+        """Given all leases that there are, each as fence and end, return the dead ones.
 
-        `now` is the database's clock; `asked` and `answered` say on the monotonic one when they were read.
+        `now` is the database's time. `asked` and `answered` are when the leases were read, on the monotonic clock.
         """
         gap = answered - self._looked if self._looked is not None else 0.0
         if gap > LONGEST_GAP * self._lease:
@@ -55,7 +55,7 @@ class Detector:
         return [fence for fence, seen in self._seen.items() if self._dead_from(seen) <= asked]
 
     def next_after(self, at: float) -> float:
-        """When the next lease will be dead if it stays as it is."""
+        """When the next lease will be dead, if it does not change."""
         return min((end for seen in self._seen.values() if (end := self._dead_from(seen)) > at), default=float("inf"))
 
     def _follow(self, fence: int, until: datetime, now: datetime, at: float) -> _Seen:

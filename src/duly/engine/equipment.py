@@ -1,4 +1,4 @@
-"""What a worker is equipped with: the few things of an app that it needs, and never the app itself."""
+"""What a worker is given: the few things of an app that it needs, and not the app itself."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from duly.tasks.task import Task
 
 
 class Observer(Protocol):
-    """Who is told what happens here, for metrics, logs and spans."""
+    """What a worker tells of its work, for metrics, logs and spans."""
 
     def observe(self, store: Store) -> Store:
-        """The same store, with its claims and settles told."""
+        """The same store, with its claims and settles counted."""
         ...
 
     def is_tracing(self) -> bool:
@@ -30,7 +30,7 @@ class Observer(Protocol):
         ...
 
     def running(self, task: Task[..., Any], items: list[Item], traced: bool) -> AbstractContextManager[None]:
-        """Around one call of a handler."""
+        """A context around one call of a handler."""
         ...
 
     def ran(self, durations: list[tuple[str, float]]) -> None:
@@ -43,7 +43,7 @@ class Observer(Protocol):
 
 
 class Companion(Protocol):
-    """Something that lives and dies with a worker of its task, such as a bridge to a broker."""
+    """Something that starts and stops with a worker that has its task, such as a consumer of a broker's queue."""
 
     @property
     def task(self) -> Task[..., Any]: ...
@@ -51,15 +51,15 @@ class Companion(Protocol):
     def start(self) -> None: ...
 
     def rest(self) -> None:
-        """The worker takes no more; neither must this."""
+        """Take nothing more in, because the worker is about to stop."""
         ...
 
     def stop(self) -> None:
-        """Do nothing more: what is still under way is about to be given to others."""
+        """Stop altogether, because what is still running is about to be given to other workers."""
         ...
 
     def ailing(self) -> str | None:
-        """What keeps it from its work, in a few words: this process is not ready then, though it may be well."""
+        """What keeps it from working, in a few words; as long as there is something, this process is not ready."""
         ...
 
 
@@ -69,13 +69,13 @@ class Equipment:
     clock: Clock
     store: Store
     observer: Observer
-    # The tasks that this worker runs, by name: those that it was asked for, and those of duly's own.
+    # The tasks that this worker runs, by name: those that it was asked to run, and duly's own.
     tasks: Mapping[str, Task[..., Any]]
-    # Tasks of duly's own. They have slots that no one else's work can take.
+    # duly's own tasks. They have slots of their own, so that other work cannot block them.
     system: Mapping[str, Task[..., Any]]
-    # All tasks that are registered here, and duly's own: what became of their items can be decided here.
+    # All tasks that are registered here, and duly's own: lost items of these can be decided by this worker.
     known: Mapping[str, Task[..., Any]]
-    # What lives and dies with this worker.
+    # What starts and stops with this worker.
     companions: Sequence[Companion]
     # Writes the schedules that the code declares.
     reconcile: Callable[[], None]

@@ -1,9 +1,9 @@
-"""Keeps leases alive, and ends what must end.
+"""Prolongs leases, and stops handlers that must not go on.
 
-`Keeper` prolongs leases on a thread and a connection of its own, so that no handler can starve it. `Guard` needs no
-database at all: it stops works past their hard deadline, and works whose lease is about to end because the keeper could
-not reach the database in time; someone else may take those over. Both go by the monotonic clock: the database's may be
-set while handlers run.
+`Keeper` prolongs leases on a thread and a connection of its own, so that no handler can starve it. `Watchdog` does not
+use the database at all: it stops handlers past their deadline, and those whose lease is about to end because the keeper
+could not reach the database in time, since another worker may then start the same items. Both go by the monotonic
+clock, because the database's may be set while handlers run.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger("duly.engine")
 
 REPORT_EVERY = 1.0
 LOOK_EVERY = 0.4
-# With nothing in hand there is nothing to do: whoever fills the hands wakes both.
+# How long both sleep while this worker holds no leases; the next lease wakes them.
 IDLE = timedelta(hours=1)
 
 
@@ -43,14 +43,14 @@ class Keeper:
         self._ticks = ticks
         self._reports: dict[tuple[int, int], tuple[Item, bytes]] = {}
         self._is_told = False
-        self._look_at = -float("inf")  # on the monotonic clock
+        self._look_at = -float("inf")  # when the next look is allowed, on the monotonic clock
 
     def look_soon(self) -> None:
-        """Something changed elsewhere: perhaps a person cancelled what runs here."""
+        """Look soon whether the items that run here are still ours: a person may have cancelled one."""
         self._is_told = True
 
     def report(self, item: Item, progress: bytes) -> None:
-        """Remember how far a try is; its last word counts."""
+        """Remember how far a try is, to be written soon; only the latest report of a try is written."""
         self._reports[item.id, item.fence] = (item, progress)
 
     def tick(self, now: datetime) -> datetime:
@@ -70,11 +70,11 @@ class Keeper:
         return now + timedelta(seconds=max(min(nearest, REPORT_EVERY), 0.0))
 
     def _due(self, lease: Lease) -> float:
-        """When it is to be prolonged: a beat after it was last, or was claimed."""
+        """When to prolong it: a beat after it was claimed or last prolonged."""
         return lease.ends - self._lease + self._beat
 
     def _look(self) -> None:
-        """Find out what is not ours any more without waiting for a beat. It only reads: a write would be news again."""
+        """Find out now which items are no longer ours. It only reads, because a write would be news again."""
         self._is_told, self._look_at = False, self._ticks() + LOOK_EVERY
         items = [item for work in self._hands.works() for item in work.items]
         running = set(self._store.running([item.id for item in items])) if items else set()
@@ -100,7 +100,7 @@ class Keeper:
             self._store.report(item.id, item.fence, progress)
 
 
-class Guard:
+class Watchdog:
     def __init__(
         self,
         hands: Hands,
@@ -110,7 +110,7 @@ class Guard:
         hung: Callable[[Work], None],
     ) -> None:
         self._hands = hands
-        # Stop handlers while there is still time for them to end before someone else may start.
+        # Stop handlers early enough for them to end before another worker may start the same items.
         self._margin = lease / 10
         self._finish = finish
         self._hung = hung
@@ -131,8 +131,8 @@ class Guard:
     def _interrupt(self, work: Work) -> None:
         """Stop a handler whose lease ends; its attempt is given back when the database answers again.
 
-        A thread cannot be stopped. It goes on, and what comes of it counts if nobody has taken its lease over by then.
-        Leases stay in hand: the keeper goes on trying, which keeps others from blaming what only waits to be written.
+        A thread cannot be stopped. It goes on, and its result counts if nobody has taken its lease over by then. The
+        keeper goes on trying to prolong the lease, so that others do not take for a crash what is only unwritten.
         """
         if work.can_stop:
             self._finish(work, [Released()] * len(work.items), stop=True)
@@ -153,10 +153,10 @@ class Guard:
 
 
 def drop(hands: Hands, lost: Iterable[tuple[int, int]]) -> list[int]:
-    """These items, each by its id and fence, are not ours any more: stop works about nothing else, and forget them.
+    """Forget these items, given by id and fence, which are no longer ours, and stop works that have no others.
 
-    The same item under another fence is another try, which may be ours as well. Returns the fences of leases that have
-    nothing left under them here.
+    The same item under another fence is another try, which may still be ours. Returns the fences of leases that have
+    no items left here.
     """
     lost = set(lost)
     gone = []

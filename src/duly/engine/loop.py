@@ -1,8 +1,8 @@
 """The one loop: calls `tick(now)`, which returns when to come back, until told to stop.
 
-A tick that finds the database away is called again after a growing pause, of a second at most, so that work goes on
-soon after it is back; any other error is logged and does the same, so one bad moment never ends a chore. What goes on
-failing is told now and then. Tests and simulations call ticks themselves.
+If the database is away, the tick is called again after a growing pause of at most a second, so that work goes on soon
+after it is back. Any other error is logged and treated in the same way, so no error ends a loop. A trouble that goes on
+is logged now and then. Tests and simulations call ticks themselves.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Loop:
         self._thread.join(timeout)
 
     def stands_still_for(self) -> float:
-        """For how many seconds it has got nowhere: in one tick, or failing for another reason than the database."""
+        """For how many seconds it has made no progress: inside one tick, or failing though the database is there."""
         began = self._ticking_since
         in_tick = 0.0 if began is None else time.monotonic() - began
         is_broken = self.trouble is not None and not isinstance(self.trouble, StoreUnavailable)

@@ -1,4 +1,4 @@
-"""Which meters a claim must have room on: limits of its tasks, the window of its retries, the pace of a backlog."""
+"""Which meters a claim needs room on: those of the task's limits, of a window of retries, of the pace of a backlog."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from duly.core.policy.retry import SPREAD, Windows, windows_of
 from duly.store.contract import FRESH
 from duly.tasks.task import Task
 
-# The part of a limit's slack that a call may spend waiting.
+# The part of a limit's slack that a granted call may spend waiting for a slot.
 PART = 0.6
-# Queues whose meters are remembered.
+# How many queues' meters are remembered.
 MANY = 20_000
 
 Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None]
 
 
 def metering_of(task: Task[..., Any]) -> Metering:
-    """What tasks must have in common to be claimed together."""
+    """The limits, windows and pace of a task. Tasks are claimed together only if these are the same."""
     return task.limits, task.backlog, windows_of(task.rules.retry)
 
 
 class Meters:
-    """The meters of one pool, whose tasks have all the same limits."""
+    """The meters of one pool, whose tasks all have the same limits."""
 
     def __init__(self, metering: Metering, prefixes: tuple[str, ...] = ()) -> None:
         self._limits, self._backlog, self._windows = metering
@@ -43,19 +43,19 @@ class Meters:
         return any(limit.per is None for limit in self._limits)
 
     def patience(self) -> float:
-        """Seconds that what was granted may wait before it begins, leaving time for whatever else makes it late."""
+        """Seconds that a granted call may wait for a slot: less than the slack, since other delays come on top."""
         rates = [limit.seconds for limit in (*self._limits, self._backlog) if limit is not None]
         return min((PART * slack(rate).total_seconds() for rate in rates if rate is not None), default=inf)
 
     def of(self, share: Share, now: datetime, with_torn: bool = False) -> Iterator[tuple[Share, tuple[Meter, ...]]]:
-        """The share with its meters; before retries in a window, if wanted, what the window has counted already."""
+        """The share with its meters. With `with_torn`, first one of items that its window has counted already."""
         queue = share.line.queue
         meters = self._by_queue(queue)
         if share.lane == "retry" and self._windows is not None:
             opened, opens = self._windows.around(now)
             all_due = opened + SPREAD
             cap, until = (0, all_due) if now < all_due else (self._windows.cap, opens)
-            # What waited for the window was due by then: what is due since was torn from its worker, or throttled.
+            # Items that waited for the window were due by then; those due later lost their worker, or were throttled.
             if with_torn and now > all_due:
                 floors = tuple(max(floor, all_due + timedelta(microseconds=1)) for floor in share.floors)
                 yield replace(share, floors=floors, started_since=opened), meters
@@ -65,25 +65,25 @@ class Meters:
         yield share, meters
 
     def _of_queue(self, queue: str) -> tuple[Meter, ...]:
-        """The meters of the tasks' own limits, for what waits in this queue."""
+        """The meters of the tasks' limits for the items of this queue."""
         return tuple(limit.meter(self._key(queue) if limit.by else "") for limit in self._limits)
 
     def is_paced(self, share: Share, now: datetime) -> bool:
-        """Whether this is the part of a line that is for its backlog, which has a pace of its own."""
+        """Whether this share is for a backlog whose pace is limited."""
         is_backlog = share.lane == "main" and not share.is_fresh and min(share.floors) < now - FRESH
         return self._backlog is not None and is_backlog
 
     def _key(self, queue: str) -> str:
-        """Which value of a keyed limit's argument this queue is for."""
+        """The value of the argument that this queue is for, under a limit `by` an argument."""
         return next((queue.removeprefix(prefix) for prefix in self._prefixes if queue.startswith(prefix)), "")
 
 
 def meters_of(tasks: Sequence[Task[..., Any]]) -> Meters | None:
-    """The meters of tasks that have their limits in common; None when nothing limits them."""
+    """The meters of tasks that all have the same limits; None when they have none."""
     metering = metering_of(tasks[0])
     return Meters(metering, prefixes_of(tasks)) if any(metering) else None
 
 
 def prefixes_of(tasks: Iterable[Task[..., Any]]) -> tuple[str, ...]:
-    """How the names of queues begin that are for one value of a keyed limit's argument."""
+    """The prefixes of queues that are for one value of an argument, under limits `by` an argument."""
     return tuple(f"{task.queue}/" for task in tasks if any(limit.by for limit in task.limits))

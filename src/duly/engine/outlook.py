@@ -1,8 +1,8 @@
-"""What one pool may expect: the lines that have something due, and when to ask the others.
+"""What one pool knows of the lines: which have something due, and when to ask the others again.
 
-A line is asked while it is `ready`. One that gave nothing belongs to someone else at this moment and is left alone for
-a growing while; one whose meter has no room is left alone until it has. Both wait in a heap and cost nothing meanwhile,
-so the cost of a claim is that of the lines it asks, however many there are.
+A line is asked as long as it is ready. If a line gave nothing, another worker was faster, and it is left alone for a
+time that grows; if its meter has no room, until there is room. Such lines wait in a heap and cost nothing meanwhile, so
+a claim costs as much as the lines that it asks, however many there are.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _due_at = attrgetter("due_at")
 # How many more items of a line a pool would take.
 Allowance = Callable[[Line], int]
 
-# How long a line that looked due and gave nothing is left alone at first: it may only be due a moment later.
+# How long a line that looked due and gave nothing is left alone at first. It may just be due a moment later.
 BARREN = timedelta(milliseconds=5)
-# Until it was left alone for so long it is asked again unprompted; from then on a look must find it.
+# Up to this pause it is asked again by itself; after longer pauses only if a survey or news finds it again.
 IMPATIENT = 8 * BARREN
-# A put that says "now" is looked for among what became due since then.
+# An item that was put to be due at once is looked for among those that became due in this time.
 NEWEST = timedelta(seconds=60)
-# How long nobody asks again for fresh work beside a backlog, when there was none.
+# How long a line with a backlog is not asked again for fresh items after there were none.
 STALE = timedelta(milliseconds=100)
-# Queues that one claim considers: more than this wait for their turn. Under limits a few more than it has room for.
+# How many queues one claim considers; the others wait for their turn. Under limits, `FEW` more than it has room for.
 WINDOW = 500
 FEW = 10
-# Calls that a queue has at its turn where there is room for many: each ask under limits has a price of its own.
+# How many calls a queue may get in one turn under limits, because each ask costs something.
 TURN = 4
-# Where it is left to the pace of a backlog, how long nobody asks for what is fresh.
+# The longest pause of a line whose backlog waits for its pace, so that its fresh items are found soon.
 SOON = timedelta(milliseconds=500)
-# Lines of whom something is remembered beyond what is ready.
+# How many lines are remembered beside those that are ready.
 REMEMBERED = 20_000
 
 
 class Rota:
-    """Who was served when, so that everybody has their turn."""
+    """Remembers when each queue and line was served, so that each gets its turn."""
 
     def __init__(self) -> None:
         self._turns: dict[Line, LineTurns] = {}
@@ -73,19 +73,19 @@ class Rota:
 class Outlook:
     def __init__(self, longest: timedelta, horizon: timedelta, rota: Rota) -> None:
         self._longest = longest
-        self._horizon = horizon  # what falls due later than this is seen again before it does
+        self._horizon = horizon  # heads due later than this are not kept: a survey sees them again in time
         self._rota = rota
         self._ready: dict[str, dict[Line, dict[tuple[Lane, int], datetime]]] = {}
         self._later: list[tuple[datetime, int, Head]] = []
-        self._known: set[tuple[Group, datetime]] = set()  # what is in `_later`
+        self._known: set[tuple[Group, datetime]] = set()  # which heads are in `_later`
         self._pushed = 0
         self._surplus = 1  # under limits, how many times more lines to ask than there is room for
         self._barren: dict[Group, tuple[datetime, timedelta]] = {}
-        # A meter has no room for these groups of a line before then; with the head to go on from.
+        # The lanes and ranks of a line whose meter has no room: until when, and from which due time on to look then.
         self._held: dict[Line, dict[tuple[Lane, int], tuple[datetime, datetime]]] = {}
-        self._paced: dict[Line, datetime] = {}  # the same for the backlog of a line alone
-        self._stale: dict[Line, datetime] = {}  # beside its backlog nothing is fresh before then
-        self._whole: dict[Line, datetime] = {}  # nothing that a window has counted was given back before then
+        self._paced: dict[Line, datetime] = {}  # until when the backlog of a line has no room
+        self._stale: dict[Line, datetime] = {}  # until when a line is not asked for fresh items
+        self._whole: dict[Line, datetime] = {}  # until when a line is not asked for given-back items
 
     # -- what there is
 
@@ -101,18 +101,18 @@ class Outlook:
         ranks[place] = min(head.due_at, ranks.get(place, head.due_at))
 
     def hear(self, head: Head, now: datetime) -> None:
-        """Something was put there, so it is no longer barren."""
+        """An item was put there, so the line may be asked again at once."""
         self._barren.pop((head.line, head.lane, head.rank), None)
         self._stale.pop(head.line, None)
         self.add(Head(head.line, head.lane, head.rank, now - NEWEST) if head.due_at == EPOCH else head, now)
 
     def freed(self, line: Line, now: datetime) -> None:
-        """A call of this line ended here: what waited for that need not wait longer."""
+        """A call of this line ended here, so items that waited for that are ready again."""
         for (lane, rank), (_, floor) in self._held.pop(line, {}).items():
             self.add(Head(line, lane, rank, floor), now)
 
     def wake(self, now: datetime) -> None:
-        """Whoever waited until now is ready."""
+        """Make ready what was to wait until now."""
         while self._later and self._later[0][0] <= now:
             at, _, head = heappop(self._later)
             group = (head.line, head.lane, head.rank)
@@ -156,7 +156,7 @@ class Outlook:
                 del self._held[line]
 
     def _forget(self, now: datetime) -> None:
-        """What has not mattered for a while."""
+        """Drop what has not mattered for a while."""
         before = now - self._longest
         self._barren = {group: wait for group, wait in self._barren.items() if wait[0] > before}
         self._stale = {line: until for line, until in self._stale.items() if until > now}
@@ -168,9 +168,9 @@ class Outlook:
     def shares(
         self, room: int, batch: int, now: datetime, allowance: Allowance, is_metered: bool = False
     ) -> list[Share]:
-        """Whom to ask for how much, in turn, within what the pool allows each of them.
+        """The shares of the next claim: queues take turns, and each line gets no more than the pool allows it.
 
-        Under limits more are asked than there is room for, since some of them may be exhausted.
+        Under limits more lines are asked than there is room for, because some of them may be exhausted.
         """
         calls = -(-room // batch)
         width = min(-(-calls // TURN) * self._surplus + FEW, WINDOW) if is_metered else min(calls, WINDOW)
@@ -181,14 +181,14 @@ class Outlook:
         return shares
 
     def _allowed(self, allowance: Allowance) -> Iterator[tuple[str, list[tuple[Line, int]]]]:
-        """The queues of which the pool would take something, each with its lines and how much it would take of them."""
+        """The queues from which the pool would take items, each with its lines and how many it would take of them."""
         for queue in islice(self._ready, 4 * WINDOW):
             lines = [(line, room) for line in islice(self._ready[queue], WINDOW) if (room := allowance(line)) > 0]
             if lines:
                 yield queue, lines
 
     def refused(self, count: int, asked: int) -> None:
-        """So many of those asked were exhausted: where nearly all are, more are asked at once."""
+        """So many of the shares asked were exhausted; if more than half were, the next claim asks for more shares."""
         self._surplus = min(self._surplus * 4, WINDOW) if count > asked // 2 else 1
 
     def _of_queue(self, lines: Sequence[tuple[Line, int]], calls: int, batch: int, now: datetime) -> Iterator[Share]:
@@ -205,14 +205,14 @@ class Outlook:
     def _heads(self, line: Line, now: datetime) -> Iterator[Head]:
         is_paced = self._paced.get(line, EPOCH) > now
         for (lane, rank), floor in self._ready[line.queue][line].items():
-            # A backlog that has had its pace leaves the room to what is fresh.
+            # While the backlog waits for its pace, only fresh items are asked for.
             yield Head(line, lane, rank, max(floor, now - FRESH) if is_paced and lane == "main" else floor)
 
     def _fresh_since(self, line: Line, now: datetime) -> datetime:
         return EPOCH if self._stale.get(line, EPOCH) > now else now - FRESH
 
     def asked(self, shares: Iterable[Share]) -> None:
-        """These had their turn: whoever is ready beside them is next."""
+        """These lines had their turn, so move them and their queues behind the others that are ready."""
         for line in dict.fromkeys(share.line for share in shares):
             self._rota.serve(line.queue)
             if lines := self._ready.pop(line.queue, None):
@@ -221,13 +221,16 @@ class Outlook:
                     lines[line] = ranks
 
     def may_be_torn(self, line: Line, now: datetime) -> bool:
-        """Whether to look for what was started in a window and given back, which the window has counted."""
+        """Whether to look for items that were started in a window and given back, which the window has counted."""
         return self._whole.get(line, EPOCH) <= now
 
     # -- what came of it
 
     def claimed(self, items: Sequence[Item], fresh_since: datetime) -> None:
-        """What is left of these items' groups is due no earlier than the last of them; a backlog, of its own last."""
+        """Remember how far each line, lane and rank was claimed: what is left of it is due no earlier than that.
+
+        Where there is a backlog, only its own items count, for the fresh ones were claimed ahead of the rest.
+        """
         late = _lasts([item for item in items if item.due_at < fresh_since])
         for group, last in _lasts(items).items():
             queue, task, owner, lane, rank = group
@@ -237,12 +240,12 @@ class Outlook:
                 ranks[lane, rank] = due_at
 
     def found(self, share: Share) -> None:
-        """Something was there, however long there was nothing before."""
+        """There were items, so forget the pauses of this share."""
         for rank in share.ranks:
             self._barren.pop((share.line, share.lane, rank), None)
 
     def exhausted(self, share: Share, got_any: bool, now: datetime) -> None:
-        """Nothing is left there that this pool could have now."""
+        """There is nothing left in this share that the pool could have now."""
         if share.started_since is not None:
             self._whole[share.line] = now + self._longest
             return
@@ -262,7 +265,7 @@ class Outlook:
                     self._push(now + pause, Head(share.line, share.lane, rank, floor))
 
     def hold(self, share: Share, until: datetime, *, is_pace: bool = False) -> None:
-        """A meter has no room for these before then: for all of them, or for the backlog alone."""
+        """A meter has no room for this share until then; with `is_pace`, no room for its backlog."""
         if is_pace:
             self._paced[share.line] = until
             self._push(until, Head(share.line, share.lane, share.ranks[0], share.floors[0]))
@@ -288,5 +291,5 @@ class Outlook:
 
 
 def _lasts(items: Sequence[Item]) -> dict[tuple[str, str, str | None, Lane, int], datetime]:
-    """When the last item of each group is due, of items in order."""
+    """The due time of the last item of each group, for items in the order of their due times."""
     return dict(zip(map(_group, items), map(_due_at, items), strict=True))

@@ -1,12 +1,11 @@
 """Where handlers run: on an event loop, in threads, or each in a process of its own.
 
-A pool takes claimed items, cuts them into works, keeps at most `size` of them running and the rest ready, and hands
-each verdict on. It asks for more than it can run only when it empties quickly: what waits here could run elsewhere,
-and is lost with this worker, so it never holds more than a tenth of a second's worth. Who may have a slot is up to
-`rows`.
+A pool takes claimed items, groups them into works (calls of a handler), keeps at most `size` of them running and the
+rest waiting, and passes each verdict on. Items that wait here could run in another worker, and are lost with this one,
+so no more wait than a pool can start in a tenth of a second. `rows` decides which of them gets the next free slot.
 
-A handler that is stopped has its slot taken away at once, or after a moment in which coroutines may clean up; what it
-does after that is nobody's business, but its lease stays until it is really over.
+A handler that is stopped loses its slot at once, or, for coroutines, after a moment to clean up. Its result no longer
+counts, but its lease stays until the handler has really ended.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from duly.core.model import Failed, Item, Line, Released
 from duly.engine.calls import Caller, Verdicts, breakdown, failure
 from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.processes import ProcessSlot
-from duly.engine.rows import AHEAD, Row, Rows
+from duly.engine.rows import AHEAD, WorkRow, WorkRows
 from duly.engine.work import Hands, Work
 from duly.outbound.leash import Leash, put_on
 from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 
-LAST_WORDS = 1.0  # seconds that coroutines have to clean up when the worker ends
+LAST_WORDS = 1.0  # seconds for coroutines to clean up when the worker ends
 ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers
 GRACE = 0.5  # seconds that a handler has to end after it was stopped
-TURN = 0.002  # seconds that a slot runs on before the event loop gets its turn
+TURN = 0.002  # seconds that a slot runs work after work before it lets the event loop do other things
 
 Finish = Callable[[Work, Verdicts, float | None], bool]
 
 
 class _Ready:
-    """The part that all pools share: what is in hand, how fast it goes, how much more to ask for."""
+    """What all pools have in common: which works wait and run, how fast they end, and how many more to claim."""
 
     _hands: Hands
     _finish: Finish
@@ -53,10 +52,10 @@ class _Ready:
         self._queues = frozenset(task.queue for task in tasks.values())
         self.batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
         self.meters = meters_of(list(tasks.values()))
-        # Seconds of work that may wait here: what a limit has granted must begin within the limit's slack.
+        # How many seconds' worth of work may wait here; calls under a limit must begin within the limit's slack.
         self._patience = AHEAD if self.meters is None else min(self.meters.patience(), AHEAD)
         self._prefixes = prefixes_of(tasks.values())
-        self._rows = Rows(size, has_one_queue=len(self._queues) == 1 and not self._prefixes)
+        self._rows = WorkRows(size, has_one_queue=len(self._queues) == 1 and not self._prefixes)
         self._most = most
         self._begun = 0
         self._ended = 0
@@ -75,11 +74,11 @@ class _Ready:
         self._rows.size = size
 
     def free_calls(self) -> int:
-        """How many calls could begin at once, or in a moment when calls end quickly."""
+        """How many calls could begin now, or very soon if calls end quickly."""
         return self.size + self._soon() // self.batch - (self._called - self._returned)
 
     def _soon(self) -> int:
-        """As many items as end in the moment that what a limit granted may wait."""
+        """How many items end in the time that a granted call may wait."""
         return int(self._rows.all.lookahead() * self._patience / AHEAD)
 
     def room(self) -> int:
@@ -91,39 +90,39 @@ class _Ready:
         if self._is_busy():
             return 0
         room = min(target - (self._begun - self._ended - self._stuck), self._most)
-        if self.meters is not None:  # what a limit grants must begin soon
+        if self.meters is not None:  # calls under a limit must begin soon
             room = min(room, self.free_calls() * self.batch)
         return room - room % self.batch if room > self.batch else room
 
     def allowance(self, line: Line) -> int:
-        """How many items of this line, of whatever there is room for."""
+        """How many items of this line to claim at most, of those that there is room for."""
         owner = line.owner or None
         wanted = self._rows.wanted(line.queue, owner, self.batch)
         ahead = self._rows.lookahead(line.queue, owner)
         return max(wanted + int(ahead * self._patience / AHEAD), 0)
 
     def _is_busy(self) -> bool:
-        """More in hand than it makes sense to add to."""
+        """Whether so much waits here that no more should be claimed."""
         return self._begun - self._ended - self._stuck > self._low
 
     def take_stale(self) -> list[Work]:
-        """Give up what has waited in vain."""
+        """Take out the works that have waited too long, to be given back."""
         works = self._rows.take_stale()
         for work in works:
             self._done(work)
         return works
 
     def unstarted(self) -> list[Work]:
-        """Give up whatever has not begun."""
+        """Take out all works that have not begun, to be given back."""
         return self._rows.take_all()
 
     def _leave(self, work: Work) -> None:
-        """Give back the slot that this work has."""
+        """Free the slot of this work."""
         if work.row is not None:
             self._rows.leave(work.row)
 
     def _cut(self, items: list[Item]) -> Iterator[Work]:
-        """Single works, or batches of the same task. An item under suspicion is never mixed with others."""
+        """Group items into works: one item each, or batches of the same task. A suspect is always alone."""
         batches: dict[str, list[Item]] = {}
         for item in items:
             task = self._tasks[item.task]
@@ -138,7 +137,7 @@ class _Ready:
             yield Work(self._tasks[name], batch)
 
     def _accept(self, items: list[Item], calls: int | None, start_by: float) -> list[Work]:
-        """The works to run here; items that took a process down before are run apart, where they hurt nobody."""
+        """The works to run here. Suspects, which may take a process down, are passed on to run in one of their own."""
         self._begun += len(items)
         apart = [item for item in items if item.crashes] if self.isolate is not None else []
         suspects = [Work(self._tasks[item.task], [item], over=self._over) for item in apart]
@@ -146,7 +145,7 @@ class _Ready:
         self._called += len(suspects) + len(works)
         for work in (*suspects, *works):
             work.start_by = start_by
-        if calls is not None and len(suspects) + len(works) > calls:  # more calls than it was granted
+        if calls is not None and len(suspects) + len(works) > calls:  # there are more calls than were granted
             surplus = [*suspects[calls:], *works[max(calls - len(suspects), 0) :]]
             self._hands.hold(surplus)
             for work in surplus:
@@ -158,18 +157,18 @@ class _Ready:
         return works
 
     def _is_too_late(self, work: Work) -> bool:
-        """Whether what it was granted has run out; it is given back then."""
+        """Whether it can no longer begin in time for its limit; if so, it is given back."""
         if time.monotonic() <= work.start_by:
             return False
         self._finish(work, [Released()] * len(work.items), None)
         return True
 
     def _done(self, work: Work) -> None:
-        """One work less here; whoever claimed it is told."""
+        """A work has left this pool; the pool that claimed it is told."""
         (work.over or self._over)(work)
 
     def _over(self, work: Work) -> None:
-        """One work less in hand, wherever it ran."""
+        """A work that this pool claimed is over, wherever it ran."""
         with self._counts:
             self._ended += len(work.items)
             self._returned += 1
@@ -180,8 +179,8 @@ class _Ready:
 class AsyncPool(_Ready):
     """Coroutines, on an event loop in a thread of its own.
 
-    Each slot is one long-lived asyncio task that runs work after work, for a task per item would cost more than a small
-    handler does. Every work has a context of its own, so context variables do not leak from one to the next.
+    Each slot is one long-lived asyncio task that runs work after work, because a task per item would cost more than a
+    small handler. Every work has a context of its own, so context variables do not leak from one to the next.
     """
 
     def __init__(
@@ -203,9 +202,9 @@ class AsyncPool(_Ready):
         self._slots: list[asyncio.Task[None]] = []
         self._current: dict[asyncio.Task[None], Work] = {}
         self._idle: list[asyncio.Future[None]] = []
-        self._deaf: set[asyncio.Task[None]] = set()  # their handlers go on although they were cancelled
+        self._deaf: set[asyncio.Task[None]] = set()  # slots whose handlers go on although they were cancelled
         self._closed = False
-        self._answered: threading.Event | None = None  # asked of a loop that did not answer in time
+        self._answered: threading.Event | None = None  # the open question to a loop that did not answer in time
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._turn, name="duly-async", daemon=True)
 
@@ -227,11 +226,11 @@ class AsyncPool(_Ready):
         return 0 if self.is_blocked() else super().room()
 
     def is_blocked(self) -> bool:
-        """Whether a handler keeps the whole loop, past its deadline."""
+        """Whether a handler blocks the whole loop, past its deadline."""
         return self._answered is not None and not self._answered.is_set()
 
     def abandon(self, work: Work) -> list[Work]:
-        """A handler is past its deadline. If it holds the loop itself, what waits behind it is given up."""
+        """A handler is past its deadline. If it blocks the loop itself, give back the works that wait behind it."""
         if not self.is_blocked():
             answered = threading.Event()
             self._loop.call_soon_threadsafe(answered.set)
@@ -272,13 +271,13 @@ class AsyncPool(_Ready):
                 break
 
     async def _serve(self) -> None:
-        """One slot: run work after work, and let the others have their turn."""
+        """One slot: run work after work, and let other coroutines run in between."""
         me = asyncio.current_task()
         assert me is not None
         while not self._closed and me not in self._deaf:
             try:
                 await self._take_turn(me)
-            except asyncio.CancelledError:  # a cancellation that came too late for its work
+            except asyncio.CancelledError:  # the cancellation of a work that has already ended
                 while me.cancelling():
                     me.uncancel()
         self._deaf.discard(me)
@@ -299,7 +298,7 @@ class AsyncPool(_Ready):
             except IndexError:
                 break
             work.stop = self._stop_soon  # before the question below, so that nobody can take it away in between
-            if not self._hands.holds(work) or self._is_too_late(work):  # taken away before it began
+            if not self._hands.holds(work) or self._is_too_late(work):  # it was taken away before it began
                 self._over(work)
                 continue
             self._current[me] = work
@@ -313,9 +312,9 @@ class AsyncPool(_Ready):
                 verdicts = [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
             except BaseException as error:
                 verdicts = [breakdown(error)] * len(work.items)
-            while me.cancelling():  # also when the handler swallowed it: the next work starts with a clean sheet
+            while me.cancelling():  # also if the handler swallowed it, so that the next work is not cancelled
                 me.uncancel()
-            if self._current.pop(me, None) is None:  # it took so long that another has its slot
+            if self._current.pop(me, None) is None:  # it took so long that its slot was replaced
                 self._hands.ended(work)
                 return
             now = time.monotonic()
@@ -332,12 +331,12 @@ class AsyncPool(_Ready):
 
     def _stop(self, work: Work) -> None:
         for slot, current in self._current.items():
-            if current is work:  # else it has ended, and its slot gone on to another
+            if current is work:  # otherwise it has ended, and its slot runs another
                 slot.cancel()
                 self._loop.call_later(GRACE, self._replace, slot, work)
 
     def _replace(self, slot: asyncio.Task[None], work: Work) -> None:
-        """Whatever a handler does with its cancellation, another has its slot by now."""
+        """Give the slot of a cancelled handler to another work, even if the handler does not end."""
         if self._current.get(slot) is not work:
             return
         log.warning("%s %s ignores its cancellation and runs on", work.task.label, work.items[0].id)
@@ -372,7 +371,7 @@ class _Apart:
 
 
 class ThreadPool(_Ready):
-    """Plain handlers, each slot a thread; a slot may hand its works to a child process."""
+    """Plain handlers. Each slot is a thread, which may pass its works on to a child process."""
 
     def __init__(
         self,
@@ -380,7 +379,7 @@ class ThreadPool(_Ready):
         size: int,
         most: int,
         *,
-        slots: Callable[[], Slot | ProcessSlot],
+        slots: Callable[[], ThreadSlot | ProcessSlot],
         apart: bool,
         hands: Hands,
         finish: Finish,
@@ -395,13 +394,13 @@ class ThreadPool(_Ready):
         self._lock = threading.Condition()
         self._threads = 0
         self._running: set[Work] = set()
-        self._left: dict[Work, float] = {}  # stopped at this time, their threads run on
-        self._leaked: set[Work] = set()  # of these, who had time enough to end
+        self._left: dict[Work, float] = {}  # when each was stopped, of works whose threads go on
+        self._leaked: set[Work] = set()  # those of them that did not end within `GRACE`
         self._idle = 0
         self._closed = False
 
     def start(self) -> None:
-        """Threads start when there is work for them."""
+        """Nothing to do: threads start when there is work for them."""
 
     def close(self) -> None:
         with self._lock:
@@ -424,7 +423,7 @@ class ThreadPool(_Ready):
         self._threads += 1
 
     def abandon(self, work: Work) -> list[Work]:
-        """A handler is past its deadline: its place was given to another when it was stopped."""
+        """Nothing to do for a handler past its deadline: another thread took its place when it was stopped."""
         return []
 
     def take_stale(self) -> list[Work]:
@@ -472,7 +471,7 @@ class ThreadPool(_Ready):
             slot.close()
 
     def _returns(self, work: Work) -> bool:
-        """A handler is back; False when another thread has this one's place by now."""
+        """A handler has ended; False when another thread has taken the place of this one."""
         with self._lock:
             if work in self._running:
                 self._running.discard(work)
@@ -482,14 +481,14 @@ class ThreadPool(_Ready):
         self._hands.ended(work)
         return False
 
-    def _stop(self, slot: Slot | ProcessSlot, work: Work) -> None:
-        """Stop a handler; a thread cannot be, so another has its place at once."""
+    def _stop(self, slot: ThreadSlot | ProcessSlot, work: Work) -> None:
+        """Stop a handler. A thread cannot be stopped, so another one takes its place at once."""
         self._hands.stopped(work)
         if self.apart:
             slot.stop(work)
             return
         with self._lock:
-            if work not in self._running:  # ended just now
+            if work not in self._running:  # it has just ended
                 return
             self._running.discard(work)
             self._left[work] = time.monotonic()
@@ -499,8 +498,8 @@ class ThreadPool(_Ready):
         slot.stop(work)
         self._done(work)
 
-    def _enter(self) -> Row | None:
-        """A row that may have this slot; None when the pool is closed."""
+    def _enter(self) -> WorkRow | None:
+        """Wait for a row that may use this slot; None when the pool is closed."""
         with self._lock:
             while (row := self._rows.enter(time.monotonic())) is None:
                 if self._closed:
@@ -512,8 +511,8 @@ class ThreadPool(_Ready):
                 self._idle -= 1
         return row
 
-    def _next(self, row: Row, stop: Callable[[Work], None]) -> Work | None:
-        """The next work of this row that is still to be done."""
+    def _next(self, row: WorkRow, stop: Callable[[Work], None]) -> Work | None:
+        """The next work of this row that is still to be run."""
         while True:
             with self._lock:
                 try:
@@ -531,8 +530,8 @@ class ThreadPool(_Ready):
             self._done(work)
 
 
-class Slot:
-    """One thread's way of calling plain handlers: right here, in a fresh context each time."""
+class ThreadSlot:
+    """Calls plain handlers in the thread of the slot, each in a new context."""
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
@@ -544,7 +543,7 @@ class Slot:
         return self._context.copy().run(self._caller.call, work.task, work.items)
 
     def stop(self, work: Work) -> None:
-        """A thread cannot be stopped, but what it waits for at the network can; its late answer will be refused."""
+        """End what the handler waits for on the network. The thread itself cannot be stopped; its result is refused."""
         self._leash.cut()
 
     def close(self) -> None:

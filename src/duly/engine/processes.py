@@ -1,4 +1,4 @@
-"""A slot whose calls run in a child process: killable, and alone in its crash."""
+"""A slot whose calls run in a child process, which can be killed, and whose crash harms nothing else."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class ProcessSlot:
             if not self._is_up():
                 error = f"cannot start a process for this: it {self._end()}"
                 return [Failed(error, ("duly.NoProcess",))] * len(work.items)
-            # It took too long to come up for what this was granted, or was stopped before there was a child to kill.
+            # The child took too long to start for the limit, or the work was stopped before there was a child to kill.
             if time.monotonic() > work.start_by or self._stopped is work:
                 return [Released()] * len(work.items)
             verdicts = self._ask(work)
@@ -54,7 +54,7 @@ class ProcessSlot:
                     case Answer(verdicts):
                         return [from_wire(verdict) for verdict in verdicts]
                     case Report(item_id, progress):
-                        if item_id in by_id:  # else a thread of an earlier handler still talks
+                        if item_id in by_id:  # otherwise a thread of an earlier handler reports
                             self._report(by_id[item_id], progress)
                     case _:
                         return None
@@ -79,7 +79,7 @@ class ProcessSlot:
                 [*self._command, str(their_in), str(their_out)],
                 pass_fds=(their_in, their_out),
                 stdin=subprocess.DEVNULL,
-                process_group=0,  # so that whatever the handler started can be killed with it
+                process_group=0,  # so that processes which the handler starts can be killed with it
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
             )
         finally:
@@ -88,7 +88,7 @@ class ProcessSlot:
         threading.Thread(target=_clear_up, args=(self._child,), name="duly-child", daemon=True).start()
 
     def _end(self) -> str:
-        """How the child ended."""
+        """Wait for the child's end and describe it."""
         assert self._child is not None
         code = self._child.wait()
         self._drop()
@@ -121,7 +121,7 @@ class ProcessSlot:
 
 
 def _clear_up(child: subprocess.Popen[bytes]) -> None:
-    """Ends with the child what it forked: those hold its pipes, so the slot would wait for a dead child's answer."""
+    """Kill what a dead child had forked: it holds the child's pipes open, so the slot would wait for an answer."""
     child.wait()
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
-"""Forgets what has had its time: finished items, old lines of the audit log, meters that limit nothing any more.
+"""Deletes what is old: finished items, lines of the audit log, and meters that no longer limit anything.
 
-It walks the items by id, a portion at a time, and starts over when it reaches those that are too young. So no index has
-to be kept for it, and a history of millions is never looked at in one go. Lines of the audit log go from the oldest on,
-meters by name; while there is more to forget, the next portion follows after a breath.
+It walks the items by id, a portion at a time, and starts over when it reaches those that are too young. So it needs no
+index of its own, and never looks at a history of millions in one go. It deletes lines of the audit log from the oldest
+on, and meters by name. While there is more to delete, the next portion follows after a short pause.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ EVERY = timedelta(seconds=60)
 STEP = timedelta(seconds=1)
 BREATH = timedelta(milliseconds=100)
 METERS_EVERY = timedelta(hours=1)
-# Meters that nothing was granted under for longer than any limit looks back.
+# A meter is unused when nothing was granted under it for this long, which is more than any limit looks back.
 UNUSED = timedelta(days=32)
-# A window is over in every zone so long after it is over in one.
+# The time of a window differs between time zones by less than this.
 ZONES = timedelta(days=2)
 
 
@@ -76,10 +76,10 @@ class Pruner:
 
 
 def _counts_since(name: str, now: datetime) -> datetime:
-    """From when on what was granted under this meter may still count."""
+    """Since when grants under this meter may still count."""
     if not name.startswith("window:"):
         return now - UNUSED
-    # The rule is the end of the name, behind that of a queue, which may have spaces too.
+    # The name ends with the rule; before it is the name of a queue, which may have spaces too.
     words = name.split(" ")
     ends = (_opened(" ".join(words[place:]), now - ZONES) for place in range(1, len(words)))
     return next((opened for opened in ends if opened is not None), now - LOOK_BACK) - ZONES
@@ -87,7 +87,7 @@ def _counts_since(name: str, now: datetime) -> datetime:
 
 @lru_cache(100)
 def _opened(rule: str, until: datetime) -> datetime | None:
-    """When the last window of this rule opened before then; None when it is no rule."""
+    """When the last window of this rule before then opened; None when the text is not a rule."""
     try:
         return latest(parse(rule), until - LOOK_BACK, until, zone_named("UTC")) or until - LOOK_BACK
     except ValueError:

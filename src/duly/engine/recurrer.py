@@ -1,7 +1,7 @@
-"""Makes items of schedules that are due. Every worker does it; whoever locks a schedule first moves it on.
+"""Makes the items of schedules that are due. Every worker does this; the first to lock a schedule moves it on.
 
-Schedules that are not understood here stay due, for whoever understands them. This worker sets them aside for a while,
-so that however many there are, they neither keep it busy nor keep it from the others.
+Schedules whose rule or zone is unknown here stay due, for another worker may know it. This worker leaves them alone for
+a while, so that even very many of them do not keep it from the others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
 
-# Schedules moved on in one transaction.
+# How many schedules are moved on in one transaction.
 PORTION = 500
 BUSY = timedelta(milliseconds=50)
 # When schedules that were not understood are looked at again: a person may have changed them.
@@ -33,7 +33,7 @@ class Recurrer:
         self._store = store
         self._sweep = timedelta(seconds=sweep)
         self._made = made
-        self._unread: set[int] = set()  # not understood here when they were last looked at
+        self._unread: set[int] = set()  # schedules whose rule or zone was unknown here at the last look
         self._told: set[int] = set()
         self._look_again_at = EPOCH
 
@@ -42,7 +42,7 @@ class Recurrer:
             self._unread.clear()
             self._look_again_at = now + LOOK_AGAIN
         next_at = self.next_at()
-        # What another process plans meanwhile is news, or is seen at the next sweep.
+        # If another process plans something earlier, news tells of it, or the next sweep finds it.
         if next_at is None or next_at > now:
             return min(next_at or now + self._sweep, now + self._sweep)
         unread: list[int] = []
@@ -64,7 +64,7 @@ class Recurrer:
             )  # fmt: skip
 
     def next_at(self) -> datetime | None:
-        """When the next schedule is due, of those that are not set aside."""
+        """When the next schedule is due, without those that are left alone."""
         unread = encode(list(self._unread)).decode()
         next_at: datetime | None = self._store.read("next_schedule", {"without": unread})[0][0]
         return next_at

@@ -1,7 +1,7 @@
-"""Gives back the work of dead workers, and what a claim of our own left behind when its answer was lost.
+"""Gives back the items of dead workers, and those of a claim of our own whose answer was lost.
 
-Every worker sweeps. A lost lease is decided like any other outcome, by the rules of its task: so only a worker that
-knows the task decides. Items of tasks that are unknown here are left to those who know them.
+Every worker does this. A lost lease is decided like any other outcome, by the rules of the item's task, so only a
+worker that has the task decides. Items of other tasks are left to the workers that have them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 
-# Leases rescued per sweep, so that a mass crash comes back in portions.
+# How many leases are rescued per sweep, so that the items of many crashed workers come back in portions.
 PORTION = 20
 INSTANT = timedelta(microseconds=1)
 MOMENT = 0.001
@@ -51,9 +51,9 @@ class Rescuer:
         self._hands = hands if hands is not None else Hands()
         self._swept = swept
         self._ticks = ticks
-        self._until: dict[int, datetime] = {}  # the leases of others as of the last sweep
-        self._unheld: set[int] = set()  # leases in our name that were not in hand at the last sweep
-        self._strange: dict[int, datetime] = {}  # dead ones with tasks unknown here; what was looked at last is last
+        self._until: dict[int, datetime] = {}  # when the leases of others end, as of the last sweep
+        self._unheld: set[int] = set()  # leases in our name that we did not hold at the last sweep
+        self._strange: dict[int, datetime] = {}  # dead leases of tasks unknown here, least recently looked at first
 
     def tick(self, now: datetime) -> datetime:
         begun = self._ticks()
@@ -63,7 +63,7 @@ class Rescuer:
             self._detector.interrupt()
             raise
         self._swept()
-        # Not a whole sweep late for what is dead a moment after the next one.
+        # Come back earlier if a lease will be dead before the next sweep.
         pause = min(self._sweep, self._detector.next_after(begun) - begun + MOMENT)
         return now if has_more else now + timedelta(seconds=pause)
 
@@ -80,7 +80,7 @@ class Rescuer:
         return dead
 
     def _give_back(self, unheld: set[int], now: datetime) -> None:
-        """Leases in our own name that we do not hold, twice in a row: the answer to their claim never came."""
+        """Give back leases in our name that we did not hold in two sweeps: the answer to their claim was lost."""
         ours = self._hands.disown(unheld & self._unheld)
         self._unheld = unheld
         if ours:
@@ -89,19 +89,19 @@ class Rescuer:
             log.warning("gave back %d items of claims whose answer was lost", len(items))
 
     def _rescue_some(self, dead: Sequence[int], now: datetime) -> bool:
-        """Rescue a portion of the dead leases; whether there are more."""
+        """Rescue a portion of the dead leases; returns whether there are more."""
         self._strange = {fence: until for fence, until in self._strange.items() if self._until.get(fence) == until}
         news = [fence for fence in dead if fence not in self._strange]
         for start in range(0, len(news), PORTION):
             if self._rescue(news[start : start + PORTION], now):
                 return len(news) > start + PORTION
-        # A few of those that are not for us to decide: what is left of them when someone did is swept away.
+        # Also look at a few leases of unknown tasks: once another worker has decided their items, they are deleted.
         strange = self._strange.keys() & set(dead)
         self._rescue([fence for fence in self._strange if fence in strange][:PORTION], now)
         return False
 
     def _rescue(self, fences: list[int], now: datetime) -> bool:
-        """Rescue what is known here under these leases; whether there was anything."""
+        """Rescue the items of known tasks under these leases; returns whether there were any."""
         if not fences:
             return False
         items, empty = self._store.under(fences)
@@ -112,7 +112,7 @@ class Rescuer:
         self._strange.update((fence, self._until[fence]) for fence in strange)
         if known:
             refused = set(self._store.settle([self._lose(item, now) for item in known]))
-            # A lease whose owner came back in time stays; the others have nothing left under them now.
+            # A lease that its worker prolonged after all stays; the others have no items left now.
             kept = {item.fence for item in known if item.id in refused}
             empty += {item.fence for item in known} - kept - strange
             log.warning("rescued %d items of vanished workers", len(known) - len(refused))
@@ -121,6 +121,6 @@ class Rescuer:
         return bool(known or empty)
 
     def _lose(self, item: Item, now: datetime) -> Change:
-        """Void when the lease was prolonged since it was seen, by whatever clock."""
+        """The change of a lost item. It does not apply if the lease was prolonged since it was last seen."""
         change = ruling(self._tasks, item, Lost(), now)
         return replace(change, expired_at=self._until[item.fence] + INSTANT)

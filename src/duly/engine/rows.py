@@ -1,9 +1,9 @@
-"""What waits for the slots of a pool, and who may have the next one.
+"""The works that wait for the slots of a pool, and which of them gets the next one.
 
-Works stand in rows, one per queue and owner, which take turns. A queue, and likewise an owner, may use what is free
-but never the last part of it: it runs at most `SHARE` times the slots that it leaves free. So one that hangs has three
-quarters of the slots, the next one three quarters of the rest, and so on. Whoever runs nothing may have the last slot;
-a new queue of an owner who runs something else, or a new owner in a queue that runs, the last but one.
+Works wait in rows, one per queue and owner, which take turns. A queue, and likewise an owner, may run at most `SHARE`
+calls for each slot that it leaves free. So a queue whose handlers hang can take three quarters of the slots, the next
+one three quarters of the rest, and so on. The last free slot is for a queue and owner that run nothing yet; the last
+but one is also for a new queue of an owner who runs something, or for a new owner in a queue that runs something.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from contextlib import suppress
 from duly.core.model import Item
 from duly.engine.work import Work
 
-SHARE = 3  # calls for every slot that is left free
-AHEAD = 0.1  # seconds of work that may wait
-PATIENCE = 3.0  # seconds after which a row that does not move is given back
-MANY = 1_000  # rows to remember before those that are over are forgotten
+SHARE = 3  # calls that may run for each slot that is left free
+AHEAD = 0.1  # how many seconds' worth of work may wait
+PATIENCE = 3.0  # seconds after which the works of a row that got no slot are given back
+MANY = 1_000  # how many rows are kept before those that are no longer used are dropped
 
 
 class Party:
-    """A queue, an owner, or everybody: what runs, what waits, and how fast it goes."""
+    """A queue, an owner, or everybody together: what runs, what waits, and how fast items end."""
 
     __slots__ = ("_ahead", "_seen", "ran", "rows", "running")
 
     def __init__(self) -> None:
-        self.rows: list[Row] = []
-        self.running = 0  # slots
-        self.ran = 0  # items that came to their end
+        self.rows: list[WorkRow] = []
+        self.running = 0  # slots in use
+        self.ran = 0  # items that have ended
         self._seen = (time.monotonic(), 0)
         self._ahead = 0
 
@@ -39,7 +39,7 @@ class Party:
         return sum(len(row.works) for row in self.rows)
 
     def lookahead(self) -> int:
-        """As many items as ended in the last tenth of a second."""
+        """How many items ended in the last tenth of a second: so many more may wait here."""
         then, ran = self._seen
         now = time.monotonic()
         if now - then >= AHEAD / 2:
@@ -48,8 +48,8 @@ class Party:
         return self._ahead
 
 
-class Row:
-    """What waits of one queue and owner. Whoever has a slot for it takes from its works."""
+class WorkRow:
+    """The waiting works of one queue and owner. A slot that runs for this row takes its works from it."""
 
     __slots__ = ("has_turn", "is_owned", "moved_at", "owner", "queue", "works")
 
@@ -62,7 +62,7 @@ class Row:
         self.moved_at = 0.0
 
     def waiting(self) -> int:
-        """What waits of its queue, or of its owner when that is more."""
+        """How many works of its queue wait, or of its owner if those are more."""
         return max(self.queue.waiting(), self.owner.waiting()) if self.is_owned else self.queue.waiting()
 
     def lookahead(self) -> int:
@@ -72,17 +72,17 @@ class Row:
         return bool(self.works or (self.queue.running and self.owner.running))
 
 
-class Rows:
+class WorkRows:
     def __init__(self, size: int, *, has_one_queue: bool) -> None:
         self.size = size
         self.all = Party()
-        # With one queue and no owners there is nobody to leave a slot for.
+        # With one queue and no owners, no slot has to be left free for anybody.
         self._is_shared = not has_one_queue
-        self._rows: dict[tuple[str, str | None], Row] = {}
+        self._rows: dict[tuple[str, str | None], WorkRow] = {}
         self._queues: dict[str, Party] = {}
         self._owners: dict[str | None, Party] = {}
-        self._turns: deque[Row] = deque()
-        self._nobody = Row(Party(), Party(), is_owned=False)  # as whoever is not known here
+        self._turns: deque[WorkRow] = deque()
+        self._nobody = WorkRow(Party(), Party(), is_owned=False)  # for a queue and owner that have nothing here
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -101,8 +101,8 @@ class Rows:
                     self._turns.append(row)
                 row.works.append(work)
 
-    def enter(self, now: float) -> Row | None:
-        """The row whose turn it is of those that may have another slot: it is theirs until whoever asks leaves."""
+    def enter(self, now: float) -> WorkRow | None:
+        """Take a slot for the next row that may have one; call `leave` with that row to give the slot back."""
         turns = self._turns
         with self._lock:
             for _ in range(len(turns)):
@@ -118,20 +118,20 @@ class Rows:
                     return row
         return None
 
-    def leave(self, row: Row, ran: int = 0) -> None:
-        """Give a slot back, in which so many items were run to their end."""
+    def leave(self, row: WorkRow, ran: int = 0) -> None:
+        """Give a slot back, after so many items ended in it."""
         with self._lock:
             for party in (row.queue, row.owner, self.all):
                 party.running -= 1
                 party.ran += ran
 
     def take_all(self) -> list[Work]:
-        """Take out whatever waits."""
+        """Take out all waiting works."""
         with self._lock:
             return [work for row in self._turns for work in _emptied(row)]
 
     def take_stale(self) -> list[Work]:
-        """Take out what waits in vain: others may have a slot for it, and here nothing asks for it again so soon."""
+        """Take out works that wait too long: another worker may have a slot for them."""
         before = time.monotonic() - PATIENCE
         with self._lock:
             return [work for row in self._turns if row.moved_at < before for work in _emptied(row)]
@@ -148,9 +148,9 @@ class Rows:
             return (self._more(row) - row.waiting()) * batch
 
     def lookahead(self, queue: str, owner: str | None) -> int:
-        """How many items to have ahead: as many of this queue and owner as ended in the last tenth of a second.
+        """How many items of this queue and owner may wait: as many of them as ended in the last tenth of a second.
 
-        Who has nothing here at this moment may be as quick as the others.
+        If the queue and owner run nothing at this moment, they are assumed to be about as fast as the others.
         """
         if not self._is_shared:
             return self.all.lookahead()
@@ -159,15 +159,15 @@ class Rows:
         return own if row is not None and row.is_in_use() else max(own, self.all.lookahead() // (SHARE + 1))
 
     def stuck(self, batch: int) -> int:
-        """How many items wait that may not start, however many slots are free: they must be in nobody's way."""
+        """How many waiting items may not start even though slots are free. Others may be claimed in spite of them."""
         if not self._is_shared:
             return 0
         with self._lock:
             surplus = [(len(row.works) - self._more(row)) * batch - row.lookahead() for row in self._turns]
         return sum(more for more in surplus if more > 0)
 
-    def _more(self, row: Row) -> int:
-        """How many more slots this row could have now, if nobody else took any."""
+    def _more(self, row: WorkRow) -> int:
+        """How many more slots this row may have now, if no other row takes any."""
         free = self.size - self.all.running
         if not self._is_shared:
             return free
@@ -180,7 +180,7 @@ class Rows:
         has_nothing = not queue and not (owner and row.is_owned)
         return 1 if free >= (1 if has_nothing else 2) else 0
 
-    def _row_of(self, item: Item) -> Row:
+    def _row_of(self, item: Item) -> WorkRow:
         owner = item.owner
         row = self._rows.get((item.queue, owner))
         if row is None:
@@ -192,16 +192,16 @@ class Rows:
             self._know(item.queue, owner, row)
         return row
 
-    def _new(self, queue: str, owner: str | None) -> Row:
-        return Row(self._queues.get(queue) or Party(), self._owners.get(owner) or Party(), owner is not None)
+    def _new(self, queue: str, owner: str | None) -> WorkRow:
+        return WorkRow(self._queues.get(queue) or Party(), self._owners.get(owner) or Party(), owner is not None)
 
-    def _know(self, queue: str, owner: str | None, row: Row) -> None:
+    def _know(self, queue: str, owner: str | None, row: WorkRow) -> None:
         self._queues[queue], self._owners[owner] = row.queue, row.owner
         row.queue.rows.append(row)
         row.owner.rows.append(row)
 
     def _forget(self) -> None:
-        """Forget the rows of queues and owners that have nothing here."""
+        """Drop the rows of queues and owners that have nothing waiting or running here."""
         self._queues, self._owners = {}, {}
         self._rows = {key: row for key, row in self._rows.items() if row.is_in_use()}
         for row in self._rows.values():
@@ -210,7 +210,7 @@ class Rows:
             self._know(queue, owner, row)
 
 
-def _emptied(row: Row) -> Iterator[Work]:
+def _emptied(row: WorkRow) -> Iterator[Work]:
     with suppress(IndexError):  # slots take from it at the same time
         while True:
             yield row.works.popleft()

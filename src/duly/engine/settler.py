@@ -1,7 +1,7 @@
 """Turns verdicts into changes and writes them in batches.
 
-A verdict waits at most `LINGER` while others are under way, so that a busy worker settles many at a time and an idle
-one at once. What is not written yet when a worker dies runs again: never more than that moment's worth.
+A verdict waits at most `LINGER` for others that are about to come, so a busy worker settles many at a time, and an idle
+one settles at once. If a worker dies, only the items whose verdicts were not written in that short time run again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Settler:
         self._changes: list[Change] = []
         self._closed: list[int] = []
         self._over: list[Item] = []
-        self._emptied: deque[int] = deque()  # leases that are over, though no verdict is left to close them with
+        self._emptied: deque[int] = deque()  # leases to be closed without a verdict
         self._since: datetime | None = None
         self.wants: Callable[[], None] = lambda: None
         self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
@@ -48,9 +48,9 @@ class Settler:
         return len(self._outbox) + len(self._over) + len(self._emptied)
 
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
-        """Take a finished work, from any thread; False when someone else spoke for it already.
+        """Take the verdicts of a work, from any thread; False when there are verdicts for it already.
 
-        With `stop` its handler is told to stop before anyone else may start: its own end is then nobody's verdict.
+        With `stop`, its handler is stopped, and how that ends does not count any more.
         """
         if not self._hands.take(work):
             return False
@@ -63,7 +63,7 @@ class Settler:
         return True
 
     def close(self, fence: int) -> None:
-        """Nothing is left under this lease, from any thread."""
+        """Have this lease closed, which has no items left; from any thread."""
         self._emptied.append(fence)
         self.wants()
 
@@ -72,7 +72,7 @@ class Settler:
             self._since = None
             return now + timedelta(seconds=3600)
         if len(self._hands) and len(self) < ENOUGH:
-            if self._since is None or now < self._since:  # the database's clock may be set back meanwhile
+            if self._since is None or now < self._since:  # the database's clock may have been set back
                 self._since = now
             if now < self._since + LINGER:
                 return self._since + LINGER
@@ -81,7 +81,7 @@ class Settler:
         return now
 
     def _flush(self, now: datetime) -> None:
-        # Decided once and kept until written: a database that is away for a while changes nothing about the verdict.
+        # Decided once and kept until it is written, so that an outage of the database does not change the decision.
         if not self._over:
             self._take_out(now)
         emptied = list(self._emptied)
@@ -95,13 +95,13 @@ class Settler:
             emptied = []
         for _ in emptied:
             self._emptied.popleft()
-        # Their leases are kept alive until the verdicts are written, so that nobody runs again what is done.
+        # Leases are held until the verdicts are written, so that nobody runs these items again.
         self._emptied.extend(set(self._hands.let_go(self._over)).difference(self._closed))
         self.freed(self._over)
         self._changes, self._closed, self._over = [], [], []
 
     def _take_out(self, now: datetime) -> None:
-        """Decide what waits in the outbox."""
+        """Decide the verdicts that wait in the outbox."""
         over: list[Item] = []
         durations: list[tuple[str, float]] = []
         while self._outbox and len(over) < MOST:
@@ -117,7 +117,10 @@ class Settler:
         self.ran(durations)
 
     def _settle_one_by_one(self, now: datetime) -> None:
-        """One row that the database refuses must not hold the others back, nor stay running for ever."""
+        """Write changes one by one, so that one which the database refuses does not keep the others from being written.
+
+        The item of a refused change goes to review, so that it does not stay running for ever.
+        """
         unwritten: set[int] = set()
         for place, change in enumerate(self._changes):
             try:
@@ -133,7 +136,7 @@ class Settler:
                     self._store.settle([replace(plain, error_class=None, tried=None, member=None, then=())])
                 except StoreUnavailable:
                     raise
-                except Exception:  # its lease will run out, and a person will see it crash into review
+                except Exception:  # its lease will run out, and it will be rescued
                     log.exception("%s %s: not even that can be written", change.task, change.id)
                     unwritten.add(change.fence)
         self._hands.leave(unwritten)
@@ -141,10 +144,10 @@ class Settler:
 
 
 def ruling(tasks: Mapping[str, Task[..., Any]], item: Item, outcome: Outcome, now: datetime) -> Change:
-    """What `decide` makes of this outcome by the rules of the item's task, which may be unknown here."""
+    """What `decide` makes of this outcome, by the rules of the item's task if it is known here."""
     task = tasks.get(item.task)
     try:
         return decide(item, outcome, now, task.rules if task else UNKNOWN)
-    except Exception as error:  # a policy of the user's own may raise; the item must not stay running for that
+    except Exception as error:  # a user's own policy may raise, and the item must not stay running then
         log.exception("%s %s: its retry policy failed", item.task, item.id)
         return decide(item, GiveUp(f"the retry policy failed: {error!r}"), now, UNKNOWN)

@@ -1,8 +1,8 @@
-"""Who gets how much of a claim: fair between queues and owners, fresh work before retries, better ranks first. Pure.
+"""How the room of a claim is split over lines, lanes and ranks. Pure.
 
-A line's room is split between its lanes, and that of the main lane between a backlog and what has just become due.
-Each call goes to who has had the least for its weight, so the parts hold over time too where there is room for one call
-only, as under a limit.
+The room of a line is split between its lanes, and that of the main lane between a backlog and fresh items. Each call
+goes to the part that has had the least for its weight. So the proportions hold over time, even if each claim has room
+for one call only, as under a limit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from duly.core.model import Head, Lane, Line, Share
 T = TypeVar("T")
 Age = Literal["late", "fresh"]
 
-# One part in four is for retries that are due beside fresh work.
+# While both lanes have due items, one call in four is for retries.
 LANES: Mapping[Lane, int] = {"main": 3, "retry": 1}
-# Of a backlog's line, one part in four is for what has just become due.
+# In a line with a backlog, one call in four is for fresh items.
 AGES: Mapping[Age, int] = {"late": 3, "fresh": 1}
-# With more calls than this to hand out, proportions are near enough.
+# Up to so many calls are dealt out one by one; more are split by proportion first.
 EXACT = 32
 
 
 class Turns(Generic[T]):
-    """How much each has had, for its weight: whoever had least is next."""
+    """Counts how much each name has had for its weight; the one that had least is next."""
 
     __slots__ = ("_costs", "_had", "_weights")
 
@@ -39,11 +39,11 @@ class Turns(Generic[T]):
         self._had: dict[T, int] = {}
 
     def split(self, names: Sequence[T], calls: int) -> dict[T, int]:
-        """So many calls over those who are there, the one whose turn it is first."""
+        """Split so many calls over these names; the name whose turn it is comes first."""
         if len(names) == 1:
             self._had = {names[0]: self._had.get(names[0], 0)}
             return {names[0]: calls}
-        # Who was not there has no claim to what the others had meanwhile.
+        # A name that was not there before starts level with the others and gets nothing in arrears.
         level = min((self._had[name] for name in names if name in self._had), default=0)
         self._had = {name: self._had.get(name, level) for name in names}
         parts = dict.fromkeys(sorted(names, key=self._had.__getitem__), 0)
@@ -59,19 +59,19 @@ class Turns(Generic[T]):
         return parts
 
     def served(self, name: T, calls: int) -> None:
-        """This one was really given so many."""
+        """Count that this name was really given so many calls."""
         if name in self._had:
             self._had[name] += calls * self._costs[name]
 
 
 @cache
 def _costs(weights: tuple[tuple[T, int], ...]) -> dict[T, int]:
-    """What one call of each counts, so that all have had the same when each has had its part."""
+    """What one call of each name counts: the counts are equal when each name has had its proportion."""
     return {name: prod(weight for _, weight in weights) // weight for name, weight in weights}
 
 
 class LineTurns:
-    """The turns of one line: between its lanes, and between a backlog and what is fresh."""
+    """The turns of one line: between its lanes, and between its backlog and fresh items."""
 
     __slots__ = ("ages", "lanes")
 
@@ -86,7 +86,7 @@ class LineTurns:
 
 
 def evenly(room: int, count: int) -> list[int]:
-    """Room in equal parts; the first get what is left over."""
+    """The room in so many equal parts; the first ones get one more each if it does not divide."""
     base, extra = divmod(room, count)
     return [base + (place < extra) for place in range(count)]
 
@@ -94,10 +94,10 @@ def evenly(room: int, count: int) -> list[int]:
 def share_out(
     heads: Iterable[Head], room: int, turns: LineTurns, fresh_since: datetime = EPOCH, batch: int = 1
 ) -> list[Share]:
-    """Split the room of one line, in whole calls; whose turn it is first.
+    """Split the room of one line in whole calls; the part whose turn it is comes first.
 
-    A line whose oldest item is older than `fresh_since` has a backlog: some of its share is for what is younger. There
-    may be nothing young, and nobody knows before asking.
+    A line whose oldest item was due before `fresh_since` has a backlog, and a part of its share is for fresh items.
+    Whether there are any is known only after asking.
     """
     lanes: dict[Lane, list[Head]] = {}
     for head in sorted(heads, key=attrgetter("rank", "due_at")):

@@ -1,7 +1,7 @@
-"""Says that this worker is alive, and raises an alarm when work is not: to the log, a webhook and the metrics.
+"""Writes this worker's sign of life, and raises alerts when work is late: to the log, a webhook and the metrics.
 
-An alert is a row, so that of many workers one tells, and another tells if that one dies over it. The sign of life is a
-row too: whoever can read the database can see that nobody is at work any more, also when every process is gone.
+An alert is a row, so that only one of many workers tells the webhook, and another does if that one dies before it has.
+The sign of life is a row too, so that anybody who can read the database sees when no worker is running any more.
 """
 
 from __future__ import annotations
@@ -22,36 +22,38 @@ from duly.store.contract import START, Store
 log = logging.getLogger("duly.engine")
 
 EVERY = timedelta(seconds=30)
-# Whoever took it on himself to tell and did not come back in this time will not.
+# If a worker that was about to tell the webhook has not succeeded in this time, another one does.
 TELLING = timedelta(seconds=60)
-# Rows of workers that have been silent for so long are forgotten.
+# Rows of workers without a sign of life for so long are deleted.
 FORGOTTEN = timedelta(days=1)
 TIDY_EVERY = timedelta(hours=1)
-# Late items are counted up to so many, in twice as many rows: some may be of queues that are paused.
+# Late items are counted up to this number, among twice as many rows, since some may be of paused queues.
 COUNTED = 10_000
-# Where those hide the others, so many lines are looked at in a tick.
+# If paused queues fill those rows, so many lines are looked at in each tick instead.
 LINES = 10_000
 
 
 class Alarm(Struct, frozen=True):
+    """A reason for an alert, as it was found in this tick."""
+
     name: str
     message: str
     details: dict[str, Any]
 
 
-class Late(Struct, frozen=True):
-    """How many items are late, and since when the oldest is."""
+class LateCount(Struct, frozen=True):
+    """How many items are late, and since when the oldest is due."""
 
     items: int = 0
     oldest: datetime | None = None
 
-    def and_also(self, more: Late, most: int) -> Late:
-        return Late(min(self.items + more.items, most), self._older(more))
+    def and_also(self, more: LateCount, most: int) -> LateCount:
+        return LateCount(min(self.items + more.items, most), self._older(more))
 
-    def or_else(self, other: Late) -> Late:
-        return Late(max(self.items, other.items), self._older(other))
+    def or_else(self, other: LateCount) -> LateCount:
+        return LateCount(max(self.items, other.items), self._older(other))
 
-    def _older(self, other: Late) -> datetime | None:
+    def _older(self, other: LateCount) -> datetime | None:
         return min((time for time in (self.oldest, other.oldest) if time is not None), default=None)
 
 
@@ -74,10 +76,10 @@ class Watch:
         self._summary = summary
         self._started_at: datetime | None = None
         self._tidy_at = EPOCH
-        # A walk over the lines: where it is, what it has found, and what the one before found.
+        # The walk over the lines: where it stands, what it has found so far, and what the last walk found.
         self._place = START
-        self._walk = Late()
-        self._last_walk: Late | None = None
+        self._walk = LateCount()
+        self._last_walk: LateCount | None = None
 
     def tick(self, now: datetime) -> datetime:
         alarms = {alarm.name: alarm for alarm in self._alarms(now)}
@@ -87,9 +89,9 @@ class Watch:
         self._store.write("alive", life)
         for alarm in alarms.values():
             self._raise(alarm, now)
-        # An alert may be another worker's, who died before it was over. One of a silence is over once it is told.
+        # Clear alerts without a reason, also those of workers that died. `no_tick` is cleared when the webhook took it.
         kept = {"no_tick"} if self._settings.alert_webhook_url else set()
-        if self._place != START and self._last_walk is None:  # of what is late we have seen a part only
+        if self._place != START and self._last_walk is None:  # only a part of the lines was looked at
             kept |= {"late_items", "oldest_due"}
         for name in {row[0] for row in self._store.read("alerts", {})} - alarms.keys() - kept:
             self._clear(name)
@@ -103,7 +105,7 @@ class Watch:
         return now + EVERY
 
     def leave(self, now: datetime) -> None:
-        """This worker ends by its own will."""
+        """Write that this worker has ended in good order."""
         self._store.write("gone", {"name": self._worker, "now": now})
 
     def _alarms(self, now: datetime) -> Iterator[Alarm]:
@@ -124,27 +126,27 @@ class Watch:
         if settings.alert_oldest_seconds and oldest > settings.alert_oldest_seconds:
             yield Alarm("oldest_due", f"the oldest due item waits for {minutes:,} minutes", {"oldestEventAge": minutes})
 
-    def _late(self, before: datetime, most: int) -> Late:
-        """What is due since before then and not paused: one look along the time at so many rows.
+    def _late(self, before: datetime, most: int) -> LateCount:
+        """How many items of open queues were due before then, found with one look at so many rows by due time.
 
-        Where paused queues fill that look, a walk from line to line passes over theirs, some in this tick.
+        If items of paused queues fill these rows, a walk from line to line passes over them, some lines in each tick.
         """
         rows = self._store.read("overdue", {"before": before, "most": 2 * most})
         are_open = self._store.open_queues(row[0] for row in rows)
         items = sum(main for queue, _, main, _ in rows if queue in are_open)
         if sum(row[1] for row in rows) < 2 * most or items >= most:
-            self._place, self._walk, self._last_walk = START, Late(), None
-            return Late(min(items, most), min((row[3] for row in rows if row[0] in are_open), default=None))
+            self._place, self._walk, self._last_walk = START, LateCount(), None
+            return LateCount(min(items, most), min((row[3] for row in rows if row[0] in are_open), default=None))
         heads, place = self._store.survey(self._place, LINES)
         self._walk = self._walk.and_also(
             self._counted([head for head in heads if head.due_at < before], before, most), most
         )
         self._place = place or START
         if place is None:
-            self._walk, self._last_walk = Late(), self._walk
+            self._walk, self._last_walk = LateCount(), self._walk
         return self._walk if self._last_walk is None else self._walk.or_else(self._last_walk)
 
-    def _counted(self, heads: list[Head], before: datetime, most: int) -> Late:
+    def _counted(self, heads: list[Head], before: datetime, most: int) -> LateCount:
         main = [
             {
                 "queue": head.line.queue,
@@ -157,10 +159,10 @@ class Watch:
             if head.lane == "main"
         ]
         given = {"groups": encode(main).decode(), "before": before, "most": most}
-        return Late(self._store.read("backlog", given)[0][0], min((head.due_at for head in heads), default=None))
+        return LateCount(self._store.read("backlog", given)[0][0], min((head.due_at for head in heads), default=None))
 
     def _was_nobody_here(self, now: datetime) -> Iterator[Alarm]:
-        """At the start: for how long no worker gave a sign of life. The alert stands until the first whole round."""
+        """At the start, raise an alert if no worker had given a sign of life for long. The next tick clears it."""
         seen_at: datetime | None = self._store.read("last_seen", {})[0][0]
         silence = 0.0 if seen_at is None else (now - seen_at).total_seconds()
         if silence > self._settings.alert_silence_seconds:
@@ -185,9 +187,9 @@ class Watch:
             body = {"alert": name, "message": message, "since": since.isoformat(), "details": decode(details)}
             try:
                 self._post(self._settings.alert_webhook_url, body)
-            except Exception as error:  # whoever is next tries again
+            except Exception as error:  # the next worker to look tries again
                 log.warning("the alert webhook did not take it: %s", error)
             else:
                 self._store.write("told", {"name": name, "now": now})
-                if name == "no_tick":  # it tells of something that is over
+                if name == "no_tick":  # what it tells of is over, for this worker is running
                     self._clear(name)

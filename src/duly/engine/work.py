@@ -1,4 +1,4 @@
-"""What a worker has in hand: works (one call of a handler each) and the leases they stand under."""
+"""What a worker holds: works, each of which is one call of a handler, and the leases of their items."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duly.core.model import Item
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
-    from duly.engine.rows import Row
+    from duly.engine.rows import WorkRow
 
 
 class Work:
@@ -21,33 +21,35 @@ class Work:
     def __init__(self, task: Task[..., Any], items: list[Item], over: Callable[[Work], None] | None = None) -> None:
         self.task = task
         self.items = items
-        # An item that was lost and claimed again here is another work: the fence tells them apart.
+        # With the fence, since an item that was lost and claimed again here is another work.
         self.key = (items[0].id, items[0].fence)
-        self.over = over  # tells the pool that claimed it, when another runs it
+        self.over = over  # called when it is over, if another pool runs it than the one that claimed it
         self.deadline = float("inf")  # on the monotonic clock; set when it starts
-        self.start_by = float("inf")  # on the monotonic clock: what it was granted does not wait longer
+        self.start_by = float("inf")  # on the monotonic clock; what cannot begin by then is given back
         self.stop: Callable[[Work], None] | None = None  # set when it starts
-        self.row: Row | None = None  # where it waits for a slot
-        self.has_ended = False  # said of those that were stopped: now their handler is over too
+        self.row: WorkRow | None = None  # where it waits for a slot
+        self.has_ended = False  # for works that were stopped: whether their handler has really ended
 
     @property
     def can_stop(self) -> bool:
-        """Whether it has not begun, or runs where it can be stopped; what runs in a thread of this process cannot."""
+        """Whether it can be stopped: if it has not begun, or does not run in a thread of this process."""
         return self.stop is None or self.task.kind != "thread" or self.over is not None
 
 
 class Lease:
+    """A lease that this worker holds, with the ids of its items that have not ended."""
+
     __slots__ = ("ends", "is_ending", "open", "stopped")
 
     def __init__(self, items: Iterable[Item], ends: float) -> None:
         self.open = {item.id for item in items}
-        self.ends = ends  # on the monotonic clock, which no one can set
+        self.ends = ends  # on the monotonic clock
         self.is_ending = False  # it could not be prolonged in time
-        self.stopped: set[Work] = set()  # whose handlers still run, and so hold what a limit counts
+        self.stopped: set[Work] = set()  # works that were stopped and whose handlers still run, which a limit counts
 
 
 class Hands:
-    """The works and leases of one worker. Whoever takes a work out of here speaks for its items: exactly one does."""
+    """The works and leases of one worker. Exactly one caller can `take` a work, and that one says how it ended."""
 
     def __init__(self) -> None:
         self._works: dict[tuple[int, int], Work] = {}
@@ -56,7 +58,7 @@ class Hands:
         self._left: set[int] = set()
         self._lock = threading.Lock()
         self.filled: Callable[[], None] = lambda: None
-        self.emptied: Callable[[int], None] = lambda _: None  # a lease has nothing left under it, and is to be closed
+        self.emptied: Callable[[int], None] = lambda _: None  # called with the fence of a lease to be closed
 
     def __len__(self) -> int:
         return len(self._works)
@@ -66,18 +68,18 @@ class Hands:
             self._works[work.key] = work
 
     def holds(self, work: Work) -> bool:
-        """Whether this work is still to be done here."""
+        """Whether nobody has taken this work yet."""
         return work.key in self._works
 
     def take(self, work: Work) -> bool:
-        """Whether the caller is the one to speak for this work."""
+        """Take the work out; False when another caller was faster and says how it ended."""
         return self._works.pop(work.key, None) is not None
 
     def works(self) -> list[Work]:
         return list(self._works.values())
 
     def lease(self, items: list[Item], ends: float) -> list[Item]:
-        """Hold the leases of these items; returns those that may begin, for one may have been given back already."""
+        """Hold the leases of these items; returns those that may begin, for some leases may have been disowned."""
         by_fence: dict[int, list[Item]] = {}
         for item in items:
             by_fence.setdefault(item.fence, []).append(item)
@@ -91,19 +93,19 @@ class Hands:
         return [item for item in items if item.fence in by_fence]
 
     def disown(self, fences: Iterable[int]) -> list[int]:
-        """Which of these leases nobody here holds; from now on nobody will, however late the answer to a claim is."""
+        """Which of these leases are not held here. They never will be, even if the answer to their claim comes."""
         with self._lock:
             unheld = [fence for fence in fences if fence not in self._leases and fence not in self._left]
             self._disowned.update(unheld)
         return unheld
 
     def leave(self, fences: Iterable[int]) -> None:
-        """These leases are let go of without giving back what runs under them: they are to run out."""
+        """Let these leases run out, without giving their items back."""
         with self._lock:
             self._left.update(fences)
 
     def closing(self, items: Iterable[Item]) -> list[int]:
-        """The fences that will have nothing left under them once these items are over."""
+        """The fences of leases that will have no items left once these have ended."""
         ending: dict[int, set[int]] = {}
         for item in items:
             ending.setdefault(item.fence, set()).add(item.id)
@@ -112,7 +114,7 @@ class Hands:
             return [fence for fence, lease in held.items() if lease.open <= ending[fence] and not lease.stopped]
 
     def let_go(self, items: Iterable[Item]) -> list[int]:
-        """These items are over: their leases end with the last of them. Returns the fences of those that did."""
+        """These items have ended, and so have leases without others. Returns the fences of those leases."""
         ended = []
         with self._lock:
             for item in items:
@@ -125,14 +127,14 @@ class Hands:
         return ended
 
     def stopped(self, work: Work) -> None:
-        """Someone spoke for this work, but its handler may run on: until it ends, the lease stays."""
+        """This work was taken while its handler may still run: keep its lease until the handler ends."""
         with self._lock:
             lease = self._leases.get(work.items[0].fence)
             if lease is not None and not work.has_ended:
                 lease.stopped.add(work)
 
     def ended(self, work: Work) -> None:
-        """The handler of a work that someone else spoke for is over."""
+        """The handler of a work that was stopped has really ended."""
         fence = work.items[0].fence
         with self._lock:
             work.has_ended = True

@@ -1,10 +1,10 @@
-"""The wiring of a worker: which thread runs which tick, and how it all comes to rest.
+"""A worker: which thread runs which tick, and how all of them are stopped.
 
     news ─▶ claimer ─▶ pools ─▶ settler ─▶ store          keeper, rescuer, pruner and clock beside them
 
-Stopping: claim nothing more and give back what has not begun; keep beating while handlers finish; after
-`drain_seconds`, or at once when asked a second time, stop the handlers and give their attempts back. What a database
-that is away does not take within a few seconds more is logged and left: it will run again.
+To stop, it claims nothing more, gives back what has not begun, and goes on with its heartbeats while handlers finish.
+After `drain_seconds`, or at once when asked a second time, it stops the handlers and gives their attempts back. Results
+that the database does not take within a few seconds more are logged and dropped: those items will run again.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
 from duly.engine.detector import LOOK_WITHIN, Detector
 from duly.engine.equipment import Equipment
-from duly.engine.keeper import Guard, Keeper
+from duly.engine.keeper import Keeper, Watchdog
 from duly.engine.loop import Loop
 from duly.engine.metering import metering_of
-from duly.engine.pools import AsyncPool, Slot, ThreadPool
+from duly.engine.pools import AsyncPool, ThreadPool, ThreadSlot
 from duly.engine.processes import ProcessSlot
 from duly.engine.pruner import Pruner
 from duly.engine.recurrer import Recurrer
@@ -47,19 +47,19 @@ from duly.tasks.task import Task
 log = logging.getLogger("duly.engine")
 
 MEASURE_EVERY = timedelta(seconds=60)
-# Sweeps between two looks for schedules that nobody told of.
+# How many sweeps pass between two looks for schedules that no news told of.
 RECUR_EVERY = 6
-# With this many verdicts unwritten, the database is the bottleneck: claim no more.
+# With this many unwritten verdicts the database is the bottleneck, and no more is claimed.
 BACKLOG = 4_000
-# Seconds that a stopping worker takes to write its last results, and to end each of its other parts.
+# Seconds that a stopping worker waits for its last results to be written, and for each of its other parts to end.
 LAST_WRITES, LAST_PART = 2.5, 0.5
-# The same for one that was asked twice.
+# The same for a worker that was asked to stop twice.
 IN_A_HURRY = 0.25
-# The least that a beat waits for its answer, however often it comes.
+# Seconds that a heartbeat waits for its answer at least, however short the time between two is.
 BEAT_TIMEOUT = 2.0
-# Slots for tasks of our own, which no one else's work can take.
+# Slots for duly's own tasks, so that other work cannot block them.
 SYSTEM_SLOTS = 2
-# Seconds that handlers have to end at the very last.
+# Seconds that stopped handlers have to end before the worker is gone.
 STOPPING = 0.3
 
 
@@ -69,17 +69,17 @@ class Worker:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:6]}"
         settings, observer, self._clock = equipment.settings, equipment.observer, equipment.clock
         self._hands = Hands()
-        # The keeper has a store, and so a connection, of its own; it gives a silent one up while leases still last.
+        # The keeper has a store of its own, which gives up a silent connection while the leases still last.
         patience = min(settings.store_timeout_seconds, max(settings.beat_seconds, BEAT_TIMEOUT))
         self._keeper_store = observer.observe(equipment.store.twin(patience))
         self._store = observer.observe(equipment.store)
         self._settler = Settler(self._store, equipment.known, self._hands)
         self._keeper = Keeper(self._keeper_store, self._hands, lease=settings.lease_seconds, beat=settings.beat_seconds)
-        self._guard = Guard(
+        self._watchdog = Watchdog(
             self._hands, lease=settings.lease_seconds, finish=self._settler.finish, hung=self._replace_hung
         )
         self._caller = Caller(equipment.store, self._clock, observer, settings, self._keeper.report)
-        self._every_pool: list[AsyncPool | ThreadPool] = []  # also the one that claims nothing itself
+        self._every_pool: list[AsyncPool | ThreadPool] = []  # with the one for suspects, which claims nothing itself
         self._pools = self._make_pools()
         self._claimer = Claimer(
             self._store,
@@ -114,12 +114,12 @@ class Worker:
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
-        self._guards = Loop("guard", self._watch_works, self._clock)
+        self._watchdog_loop = Loop("watchdog", self._watch_works, self._clock)
         self._news = Loop("news", self._listen, self._clock)
         self._hands.filled = self._watch_over
         self._hands.emptied = self._settler.close
         self._chores = [
-            self._guards,
+            self._watchdog_loop,
             Loop("rescuer", self._rescuer.tick, self._clock),
             self._recurs,
             Loop("watch", self._watcher.tick, self._clock),
@@ -135,7 +135,7 @@ class Worker:
         self._is_waiting = False
         self._stop = threading.Event()
         self._hurry = threading.Event()
-        self._watch_stop = threading.Event()
+        self._listen_stop = threading.Event()
 
     # -- life
 
@@ -145,7 +145,7 @@ class Worker:
         self._is_waiting = False
         self._clock.now()
         self._equipment.reconcile()
-        for companion in self._equipment.companions:  # before anything is claimed that needs them
+        for companion in self._equipment.companions:  # before items that need them are claimed
             companion.start()
         for pool in self._pools:
             pool.start()
@@ -155,7 +155,7 @@ class Worker:
         log.info("worker %s started", self.name, extra={"worker": self.name, "tasks": sorted(self._equipment.tasks)})
 
     def run(self) -> None:
-        """Start, work until SIGTERM or SIGINT (or `stop`), come to rest. Call it from the main thread."""
+        """Start, work until SIGTERM, SIGINT or `stop`, and drain. Call it from the main thread."""
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._on_signal)
@@ -165,9 +165,9 @@ class Worker:
         self.drain()
 
     def _on_signal(self, *_: object) -> None:
-        # Nothing but a count: whatever takes a lock here could wait for the very thread that it interrupted.
+        # Only count: a signal handler that takes a lock could wait for the very thread that it interrupted.
         self._signals += 1
-        if self._is_waiting:  # for a database that is away: nothing has begun that would have to end
+        if self._is_waiting:  # it waits for a database that is away, so nothing has begun that would have to end
             raise SystemExit(0)
 
     def ailing(self) -> str | None:
@@ -186,17 +186,17 @@ class Worker:
         return None
 
     def stop(self) -> None:
-        """Ask the worker to come to rest; a second time: at once."""
+        """Ask the worker to stop; a second call asks it not to wait for its handlers."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
 
     def drain(self) -> None:
-        """Come to rest: let handlers finish, then give back what did not."""
+        """Stop: let handlers finish, then stop the others and give their items back."""
         for companion in self._equipment.companions:
             companion.rest()
         self._claimer.stop()
-        self._watch_stop.set()
+        self._listen_stop.set()
         self._news.stop()
         self._claims.stop()
         give_up = time.monotonic() + self._equipment.settings.drain_seconds
@@ -206,7 +206,7 @@ class Worker:
             log.info("stopping: waiting up to %g s for running handlers", self._equipment.settings.drain_seconds)
         self._await(lambda: not len(self._hands), give_up - time.monotonic())
         for companion in self._equipment.companions:
-            companion.stop()  # before their work is given to others
+            companion.stop()  # before their items are given to others
         if self._equipment.companions:
             self._await(lambda: not len(self._hands), 1.0)
         left = self._hands.works()
@@ -215,7 +215,7 @@ class Worker:
             self._give_back(left)
         over = time.monotonic() + STOPPING
         while self._hands.is_anyone_stopping() and time.monotonic() < over:
-            time.sleep(0.02)  # who ends at once takes his lease along
+            time.sleep(0.02)  # handlers that end at once get their leases closed
         self._settle_rest(give_up)
         loops = (self._beats, self._settles, *self._chores)
         for loop in loops:
@@ -229,7 +229,7 @@ class Worker:
         log.info("worker %s stopped", self.name)
 
     def _await(self, is_over: Callable[[], bool], seconds: float) -> None:
-        """Wait for this, but not for longer, and hardly when asked to stop a second time."""
+        """Wait until this is so, for so many seconds at most, and hardly at all when asked to stop a second time."""
         begun = time.monotonic()
         while not is_over():
             passed = time.monotonic() - begun
@@ -238,19 +238,19 @@ class Worker:
             time.sleep(0.01)
 
     def _sign_off(self) -> None:
-        """Say that this worker is gone, if that can be said in a moment."""
+        """Write that this worker has ended, if the database takes it in a moment."""
         try:
             Patient(lambda: self._watcher.leave(self._clock.now()), IN_A_HURRY if self._signals > 1 else LAST_PART)()
         except StoreUnavailable:
             log.warning("could not sign off: the database is away")
 
     def _listen(self, now: datetime) -> datetime:
-        """Hear of what happens elsewhere until told to stop; an error ends it, and the loop begins anew."""
-        self._keeper_store.watch(self._hear, self._watch_stop)
+        """Listen for news until told to stop. An error ends it, and the loop starts it again."""
+        self._keeper_store.listen(self._hear, self._listen_stop)
         return now
 
     def _hear(self, news: News) -> None:
-        """Something happened elsewhere. A new plan is told like anything else that is not one item."""
+        """Take news. If it tells of no particular item, a schedule or a running item may have been changed."""
         self._claimer.hear(news)
         if news is None:
             self._keeper.look_soon()
@@ -264,7 +264,7 @@ class Worker:
             self._settler.finish(work, [Released()] * len(work.items), stop=True)
 
     def _settle_rest(self, give_up: float) -> None:
-        """Have the last results written: a database that is away gets a moment, one that is slow the whole drain."""
+        """Have the last results written. A slow database gets all the time of the drain, one that is away a moment."""
         self._store.hasten()
         self._keeper_store.hasten()
         begun = time.monotonic()
@@ -288,13 +288,13 @@ class Worker:
     def _watch_works(self, now: datetime) -> datetime:
         for pool in self._every_pool:
             self._give_back(pool.take_stale())
-        return self._guard.tick(now)
+        return self._watchdog.tick(now)
 
     def _measure(self, now: datetime) -> datetime:
         moved = self._clock.measure()
         if abs(moved) > JUMP:
             log.warning("the database's clock moved by %.1f s", moved)
-            # Whoever sleeps until a time of the old clock would sleep too long.
+            # Loops that sleep until a time of the old clock might sleep too long.
             for loop in (self._claims, self._settles, self._beats, *self._chores):
                 loop.wake()
         return self._clock.now() + MEASURE_EVERY
@@ -302,7 +302,7 @@ class Worker:
     # -- pools
 
     def _make_pools(self) -> list[AsyncPool | ThreadPool]:
-        """One pool per kind of handler, batch size and limits, so that one's room says nothing about another's."""
+        """One pool for each combination of kind of handler, batch size and limits, since those are claimed alike."""
         settings, tasks = self._equipment.settings, self._equipment.tasks
         shapes: dict[Any, dict[str, Task[..., Any]]] = {}
         for name, task in tasks.items():
@@ -340,7 +340,7 @@ class Worker:
             )
 
         def slot() -> Any:
-            return ProcessSlot(command, self._keeper.report) if apart and command else Slot(self._caller)
+            return ProcessSlot(command, self._keeper.report) if apart and command else ThreadSlot(self._caller)
 
         return ThreadPool(
             tasks, size, most,
@@ -349,7 +349,7 @@ class Worker:
 
     def _watch_over(self) -> None:
         self._beats.wake()
-        self._guards.wake()
+        self._watchdog_loop.wake()
 
     def _more(self) -> None:
         self._claims.wake()

@@ -1,1 +1,1 @@
-"""The app as a user's code sees it: `Duly` and what it is put together from."""
+"""The app as a user's code sees it: the class `Duly` and its parts."""

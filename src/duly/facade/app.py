@@ -1,4 +1,4 @@
-"""Duly: register tasks, put work, look after it, run it. A facade: everything it does is done elsewhere."""
+"""The class `Duly`: register tasks, put items, look after them, run workers. It passes everything on to other rooms."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Duly:
         self.tasks: dict[str, Task[..., Any]] = {}
         self.spec: str | None = None
         self._store = store
-        self._bare: Store | None = None  # a store that nobody has used yet but to ask for the time
+        self._bare: Store | None = None  # a store that was only asked for the time, and is not migrated
         self._clock = clock
         self.renew()
         renew_in_children(self)
@@ -77,12 +77,12 @@ class Duly:
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.companions: list[Companion] = []  # what runs beside this app's workers
-        # Tasks of our own, which every worker runs beside the app's.
+        # duly's own tasks, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
         self.system[TASK] = acts_task(self._inlet, self.verbs)
 
     def renew(self) -> None:
-        """Nobody is opening the store: also not in a process that was forked while someone was."""
+        """Make a new lock, in a forked process too: the old one may have been held when the process was forked."""
         self._opening = threading.Lock()
 
     def _make_inlet(self) -> Inlet:
@@ -110,11 +110,11 @@ class Duly:
 
     @property
     def registry(self) -> CollectorRegistry:
-        """Where the metrics of this app are collected: its own, and those of the plug-ins that are installed on it."""
+        """The registry of this app's metrics and of those of the plug-ins that are installed on it."""
         return self.telemetry.registry
 
     def section(self, kind: type[S]) -> S:
-        """The settings of an app that is installed on this one, as they are in force here."""
+        """The settings of a plug-in, as they are in force in this app."""
         return section(kind, self._given)
 
     # -- tasks
@@ -161,7 +161,7 @@ class Duly:
     # -- in
 
     def put(self, task: str, **args: Any) -> Placed:
-        """Put by the task's name."""
+        """Put an item by the name of its task; see `Task.put`."""
         return self.task_named(task).put(**args)
 
     def place(self, new: NewItem, connection: Any = None) -> Placed:
@@ -211,7 +211,7 @@ class Duly:
         )
 
     def hindrance(self) -> str | None:
-        """What keeps companions of a worker in this process from their work."""
+        """What keeps the companions of a worker in this process from working, in a few words; None if nothing does."""
         return next((trouble for each in self.companions if (trouble := each.ailing())), None)
 
     def pause(self, queue: str, connection: Any = None) -> str | None:
@@ -246,7 +246,7 @@ class Duly:
                 if self._store is None:
                     store = self._open_store()
                     if store.url.startswith("sqlite"):
-                        migrate(store)  # an embedded database has nobody else to do it
+                        migrate(store)  # nobody else migrates an embedded database
                     self._store, self._bare = store, None
         return self._store
 
@@ -267,7 +267,7 @@ class Duly:
         return self._clock
 
     def _database_time(self) -> datetime:
-        """The database's clock. Nothing is migrated for it: whoever asks may hold SQLite's write lock."""
+        """The database's time. It is read without migrating, because the caller may hold SQLite's write lock."""
         store = self._store
         if store is None:
             with self._opening:
@@ -292,7 +292,7 @@ class Duly:
         self.worker(tasks).run()
 
     def worker(self, tasks: Iterable[str] | None = None) -> Worker:
-        """A worker for these tasks, default all: not started yet."""
+        """A worker for these tasks, or for all by default; it is not started yet."""
         from duly.engine.worker import Worker
 
         self.spec = self.spec or find_spec(self)

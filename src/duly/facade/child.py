@@ -17,8 +17,8 @@ from duly.telemetry.logs import set_up_logs
 
 def main() -> None:
     spec, read_fd, write_fd = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    # A terminal's Ctrl-C goes to the whole group; the parent decides what becomes of us. Handlers, not SIG_IGN, which
-    # whatever the user's code starts would inherit.
+    # Ctrl-C in a terminal goes to all processes, but the parent decides when this one ends. Signal handlers, because
+    # SIG_IGN would be inherited by the processes that the user's code starts.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: None)
     die_with_parent()

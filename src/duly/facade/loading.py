@@ -1,4 +1,4 @@
-"""Loads an app by what people write: a module or a file, and a name in it."""
+"""Loads an app that is given as a module or a file, and a name in it."""
 
 from __future__ import annotations
 

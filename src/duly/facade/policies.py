@@ -1,4 +1,4 @@
-"""The policies that a task is registered with: checked, and with the settings' values where nothing is said."""
+"""The policies that a task is registered with: they are checked, and the settings fill in what is not given."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ R = TypeVar("R")
 
 
 class Policies(TypedDict, total=False):
-    """What may be said of a task; `Duly.task` explains each."""
+    """The policies that a task may be registered with; `Duly.task` explains each."""
 
     name: str | None
     queue: str | None
@@ -39,7 +39,7 @@ class Policies(TypedDict, total=False):
 
 
 def make_task(inlet: Inlet, settings: Settings, handler: Callable[P, R], policies: Policies) -> Task[P, R]:
-    """A task of this handler, which puts through this inlet."""
+    """A task with this handler and these policies, which puts its items through this inlet."""
     if strange := sorted(policies.keys() - Policies.__annotations__.keys()):
         raise TypeError(f"task() got an unexpected keyword argument {strange[0]!r}")
     name = checked_name("name", policies.get("name") or handler.__name__)

@@ -1,4 +1,4 @@
-"""`app.schedules`: schedules as the code has them; those that it declares are written when the app starts."""
+"""`app.schedules`: the verbs of schedules for code. What the code declares is written when the app starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CODE = local("code")
 def _by_code(
     verb: Callable[Concatenate[schedules.Schedules, Any, P], R],
 ) -> Callable[Concatenate[Schedules, P], R]:
-    """The same verb, done by the code of this process."""
+    """The same verb, with the code of this process as the one who acts."""
 
     @wraps(verb)
     def act(self: Schedules, /, *args: P.args, **options: P.kwargs) -> R:
@@ -54,16 +54,16 @@ class Schedules(Timetable):
     def create_many(
         self, task: str | Task[..., Any], rule: Any, rows: Iterable[Mapping[str, Any]], connection: Any = None
     ) -> int:
-        """Any number at once, each row with its key, arguments and options (also a rule of its own).
+        """Create any number of schedules; each row has its key, arguments and options, and may have its own rule.
 
         Keys that exist are left as they are; returns how many are new.
         """
         return self._verbs.create_many(task, rule, rows, connection=connection)
 
     def declare(self, task: Task[..., Any], rule: Rule | Slots | str, key: str | None, options: Any) -> Declaration:
-        """Remember it until the app starts; at once when it has."""
+        """Remember a schedule to be written when the app starts; if it has started already, write it now."""
         if key is None:
-            # One task may have several: by rule and arguments, so that each keeps its history while it stays the same.
+            # The key is made of rule and arguments, so that each schedule of a task keeps its row while it is the same.
             options = dict(options)
             args = {name: value for name, value in options.items() if name not in OPTIONS}
             said = {name: options[name] for name in OPTIONS if options.get(name) is not None}
@@ -80,13 +80,13 @@ class Schedules(Timetable):
         return declaration
 
     def reconcile(self) -> None:
-        """Make the rows what the code says. Those that it declared once and no longer does are removed."""
+        """Write the schedules that the code declares, and remove those that it no longer declares."""
         for declaration in list(self._declared.values()):
             self._write(declaration)
         self._is_reconciled = True
         for schedule_id, task, key in self.declared():
             if self._is_task(task) and (task, key) not in self._declared:
-                with suppress(ItemNotFound):  # another worker starts at the same time
+                with suppress(ItemNotFound):  # another worker that starts at the same time removed it
                     self._verbs.remove(CODE, schedule_id)
 
     def _write(self, declaration: Declaration) -> None:

@@ -12,7 +12,7 @@ def find_spec(app: object) -> str | None:
     """How another process can import this app; None when it cannot (a REPL, a local variable)."""
     main = sys.modules["__main__"]
     for key, module in list(sys.modules.items()):
-        if module is not main and (name := _name_of(app, module)):  # multiprocessing has another key for main
+        if module is not main and (name := _name_of(app, module)):  # multiprocessing has main under another name too
             return f"{key}:{name}"
     path = getattr(main, "__file__", None)
     name = _name_of(app, main)
@@ -28,7 +28,7 @@ def _name_of(app: object, module: Any) -> str | None:
 
 
 def _is_bound(name: str, path: Path) -> bool:
-    """Whether a script gives this name a value also when it is imported, not only under `__name__ == "__main__"`."""
+    """Whether a script sets this name when it is imported too, and not only under `__name__ == "__main__"`."""
     try:
         nodes: list[ast.AST] = list(ast.parse(path.read_bytes()).body)
     except (OSError, SyntaxError, ValueError):

@@ -1,1 +1,1 @@
-"""Calls to the outside: what leaves this process over HTTP leaves through here."""
+"""HTTP calls to the outside: all that this process makes are made here."""

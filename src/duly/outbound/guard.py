@@ -1,9 +1,9 @@
-"""Where a call may go: outward. A URL that somebody else wrote must not make a worker call its own neighbours.
+"""Refuses calls to private addresses: a URL that somebody else wrote must not make a worker call its own network.
 
-What is judged is the address that is about to be connected to, after resolution, so every spelling of a host (`127.1`,
-`0x7f000001`, full-width digits, a name that resolves inward) ends at the same check. One refused address refuses the
-whole host: a name that leads inward and outward is a trick. The caller connects to an address that was judged and
-never resolves twice, so a name cannot change its mind in between.
+What is checked is the address that is about to be connected to, after resolution, so every spelling of a host (`127.1`,
+`0x7f000001`, full-width digits, a name that resolves to a private address) ends at the same check. If one address of a
+host is refused, the host is: a name with public and private addresses is a trick. The caller connects to an address
+that was checked and does not resolve again, so that a name cannot resolve to something else in between.
 
 The tables are our own: what Python's ipaddress calls private or global differs between its versions.
 """
@@ -30,10 +30,10 @@ Network = IPv4Network | IPv6Network
 
 
 class Refused(GiveUp):
-    """The call was not made: it would have gone inward. Asking again cannot help."""
+    """The call was not made, because it would have gone to a private address. Trying again cannot help."""
 
 
-# The first that holds the address says what kind it is.
+# Networks that are refused. The first one that contains the address says what kind it is.
 KINDS: tuple[tuple[Network, str], ...] = tuple(
     (ip_network(network), kind)
     for kind, networks in (
@@ -43,22 +43,22 @@ KINDS: tuple[tuple[Network, str], ...] = tuple(
         ("a link-local address", "169.254.0.0/16 fe80::/10"),
         ("a site-local address", "fec0::/10"),
         ("a shared (CGNAT) address", "100.64.0.0/10"),
-        # Public by number, but on every Azure machine it is the platform's own agent.
+        # A public address, but on every Azure machine it is an agent of the platform.
         ("a cloud platform's own address", "168.63.129.16/32"),
         ("a documentation address", "192.0.2.0/24 198.51.100.0/24 203.0.113.0/24 2001:db8::/32 3fff::/20"),
         ("a benchmark address", "198.18.0.0/15 2001:2::/48"),
         ("a multicast address", "224.0.0.0/4 ff00::/8"),
         ("a broadcast address", "255.255.255.255/32"),
-        # Local translation to IPv4: where in the address that stands is for each network to choose.
+        # Local translation to IPv4. Where in the address the IPv4 address stands differs between networks.
         ("a local NAT64 address", "64:ff9b:1::/48"),
         ("a reserved address", "192.0.0.0/24 192.88.99.0/24 240.0.0.0/4 2001::/23"),
     )
     for network in networks.split()
 )
-# Beside the wrapped ones below, only this part of IPv6 is in public use.
+# Except for the wrapped addresses below, only this part of IPv6 is in public use.
 PUBLIC = IPv6Network("2000::/3")
 
-# IPv6 that leads to IPv4: mapped, NAT64, 6to4, Teredo (its server and its client). Judged as what it leads to.
+# IPv6 addresses that lead to IPv4: mapped, NAT64, 6to4, Teredo (server and client). The IPv4 address is checked.
 WRAPPED: tuple[tuple[IPv6Network, Callable[[int], tuple[int, ...]]], ...] = (
     (IPv6Network("::ffff:0:0/96"), lambda number: (number,)),
     (IPv6Network("64:ff9b::/96"), lambda number: (number,)),
@@ -66,7 +66,7 @@ WRAPPED: tuple[tuple[IPv6Network, Callable[[int], tuple[int, ...]]], ...] = (
     (IPv6Network("2001::/32"), lambda number: (number >> 64, ~number)),
 )
 
-# A name that a host can have. One that ends in a number is an address, or nothing.
+# A name that a host can have. If the last part is a number, it is not a name.
 _NAME = re.compile(r"(?=.{1,253}\Z)(?:[a-z0-9_-]{1,63}\.)*(?![0-9]+\Z|0x[0-9a-f]*\Z)[a-z0-9_-]{1,63}")
 
 
@@ -106,9 +106,9 @@ class Guard:
                 raise Refused(f"{said} {kind}; allow it with DULY_OUTBOUND_ALLOW")
 
     def objection(self, host: str) -> str | None:
-        """What is wrong with a host, as far as that can be told without asking a resolver; it may be away."""
+        """What is wrong with a host, as far as that can be told without a resolver, which may be away."""
         try:
-            # The system's own reading of an address, in any spelling; a name is none.
+            # The system reads an address in any spelling; for a name this fails.
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except (OSError, UnicodeError):
             return None if _NAME.fullmatch(_plain(host)) else f"{host!r:.100} is not the name of a host"
@@ -120,10 +120,10 @@ class Guard:
 
 
 def _plain(host: str) -> str:
-    """A host's name as the resolver gets it, in the one spelling that can be compared."""
+    """The name of a host in the spelling that the resolver gets, so that names can be compared."""
     try:
         host = host.encode("idna").decode()
-    except UnicodeError:  # no name at all; the resolver will say so
+    except UnicodeError:  # it is not a name, and the resolver will say so
         return ""
     return host.lower().removesuffix(".")
 

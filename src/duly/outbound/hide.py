@@ -1,4 +1,4 @@
-"""Secrets stay out of errors: servers like to echo what they were sent, and errors are kept, shown and logged."""
+"""Keeps secrets out of errors: servers may repeat what they were sent, and errors are kept, shown and logged."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator, Mapping
 from urllib.parse import parse_qsl
 
-# Headers that say nothing secret and may be quoted, and the words of Authorization that say nothing either.
+# Headers that are not secret and may be quoted, and the words of Authorization that are not secret either.
 OPEN = frozenset(("content-type", "accept", "user-agent", "idempotency-key", "duly-attempt"))
 SCHEMES = frozenset(("basic", "bearer", "digest", "token"))
 SHORTEST = 4  # characters from which a word may be a secret
 
 
 def hide(text: str, headers: Mapping[str, str], query: str = "") -> str:
-    """The text without what the caller's own headers and query say."""
+    """The text without the values of the caller's headers and query."""
     secrets = sorted(_secrets(headers, query), key=len, reverse=True)
     for secret in secrets:
         text = text.replace(secret, "***")

@@ -1,9 +1,9 @@
 """One guarded HTTP client for webhooks and provider calls.
 
-`request` sends one request and answers with a 2xx, or raises; `post_json` is the common one. All of it (name,
-connection, TLS, request, answer) ends by one deadline, however slowly the other side drips; no redirect is followed; an
-answer is read up to a limit. With a `Guard`, for a URL that somebody else wrote, only addresses that it lets pass are
-connected to. What is raised says what to do about it, in the words of the engine:
+`request` sends one request and returns the answer if its status is 2xx, or raises; `post_json` is the common case. All
+of it (name, connection, TLS, request, answer) ends by one deadline, however slowly the answer comes; no redirect is
+followed; an answer is read up to a limit. With a `Guard`, for a URL that somebody else wrote, only addresses that it
+allows are connected to. What is raised tells the engine what to do:
 
     Throttled                 429, and 503 with Retry-After: come back then; not the item's own failure
     GiveUp                    the other 4xx: asking again cannot help
@@ -46,11 +46,11 @@ from duly.outbound.leash import held
 from duly.tasks.attempt import Attempt
 
 ANSWER_LIMIT = 1024 * 1024
-EXCERPT = 500  # characters of a refusal that are worth keeping
+EXCERPT = 500  # how many characters of a refusal are kept
 # 409 is what a callee answers while the first request under the same Idempotency-Key is still under way.
 PASSING = frozenset((408, 409, 425))
 NO_HINT = 60.0  # seconds to wait after a 429 that does not say how long
-LEAST, MOST = 1.0, 86_400.0  # bounds of what a server may ask for: neither a hot loop nor an endless wait
+LEAST, MOST = 1.0, 86_400.0  # bounds of the wait that a server may ask for
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
@@ -58,7 +58,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class OutboundError(DulyError):
-    """The root of this room: asking again may help."""
+    """The root of the errors here: trying again may help."""
 
 
 class TimedOut(OutboundError):
@@ -86,18 +86,18 @@ class Response(Struct, frozen=True):
     status: int
     headers: dict[str, str]
     body: bytes
-    is_whole: bool = True  # False: there was more than was asked for
+    is_whole: bool = True  # False: the body was longer than `max_response_bytes`
 
     def json(self) -> Any:
         try:
             return json.loads(self.body)
-        except (ValueError, RecursionError) as error:  # the text may hold anything: say where it breaks, not what it is
+        except (ValueError, RecursionError) as error:  # say where it breaks, but do not quote it: it may hold secrets
             where = f" at {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
             raise BadAnswer(f"the answer ({self.status}, {len(self.body)} bytes) is not JSON{where}") from None
 
 
 def attempt_headers(attempt: Attempt) -> dict[str, str]:
-    """What tells the other side that a retry is a retry: the same key for every try, and the number of this one."""
+    """Headers by which the other side recognizes a retry: the key, which is the same for every try, and the number."""
     return {"Idempotency-Key": attempt.key, "Duly-Attempt": str(attempt.number)}
 
 
@@ -153,7 +153,7 @@ def request(
 
 
 def _completed(headers: Mapping[str, str], has_body: bool) -> dict[str, str]:
-    """The caller's headers, and ours where the caller has none of that name, in whatever case."""
+    """The caller's headers, and ours for names that the caller does not set; case does not matter."""
     ours = {"Content-Type": "application/json"} if has_body else {}
     ours |= {"Accept": "application/json", "User-Agent": "duly"}
     given = {name.lower() for name in headers}
@@ -165,7 +165,7 @@ def _said(method: str, parts: SplitResult) -> str:
 
 
 def _connect(parts: SplitResult, deadline: float, guard: Guard | None) -> _Wire:
-    """Resolve, ask the guard, connect: the one place that knows which address is about to be called."""
+    """Resolve the host, ask the guard, and connect. Only here is it decided which address is called."""
     host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
     last: OSError = OSError(f"{host} has no address")
     addresses = _resolve(host, port, deadline)
@@ -175,7 +175,7 @@ def _connect(parts: SplitResult, deadline: float, guard: Guard | None) -> _Wire:
         wire = _Wire(socket.socket(family, kind, protocol), deadline)
         try:
             with held(wire.cut):
-                # Each address gets its part of what is left: the first may be a hole that swallows everything.
+                # Each address gets its part of the time that is left, since the first may never answer.
                 wire.connect(address, _left(deadline) / (len(addresses) - place))
                 if parts.scheme == "https":
                     wire.encrypt(host)
@@ -187,7 +187,7 @@ def _connect(parts: SplitResult, deadline: float, guard: Guard | None) -> _Wire:
 
 
 def _resolve(host: str, port: int, deadline: float) -> list[Any]:
-    """The addresses of a host. The system's resolver cannot be interrupted, so it is left behind when time is over."""
+    """The addresses of a host. The system's resolver cannot be interrupted, so it is abandoned when time is over."""
     found: queue.SimpleQueue[list[Any] | OSError] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -210,7 +210,7 @@ def _resolve(host: str, port: int, deadline: float) -> list[Any]:
 
 
 class _Wire(io.RawIOBase):
-    """A socket whose every wait ends at the same deadline; what http.client needs of a socket."""
+    """A socket for http.client on which every wait ends at the same deadline."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock = sock
@@ -227,7 +227,7 @@ class _Wire(io.RawIOBase):
         wrapped.do_handshake()
 
     def cut(self) -> None:
-        """End whatever waits for this socket in another thread; only that one may close it."""
+        """End a wait for this socket in another thread. Only that thread may close the socket."""
         socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
 
     def readable(self) -> bool:
@@ -247,7 +247,7 @@ class _Wire(io.RawIOBase):
         return io.BufferedReader(self)
 
     def close(self) -> None:
-        """http.client closes its socket before it has read the answer: only the end of the `with` block hangs up."""
+        """Do nothing, because http.client calls this before it has read the answer; the `with` block closes."""
 
     def hang_up(self) -> None:
         self._sock.close()
@@ -259,7 +259,7 @@ class _Wire(io.RawIOBase):
 def _exchange(
     wire: _Wire, method: str, parts: SplitResult, body: bytes | None, headers: Mapping[str, str], limit: int
 ) -> tuple[int, dict[str, str], bytes, bool]:
-    """Status, headers, body up to the limit, and whether that was all of it."""
+    """Send and receive: returns status, headers, body up to the limit, and whether that was all of it."""
     connection = HTTPConnection(parts.netloc)
     connection.sock = wire
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -301,7 +301,7 @@ def _refusal(
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds to wait: given as such, or as a date, which is read against the server's own clock where it tells it."""
+    """Seconds to wait by Retry-After: a number, or a date, which is compared with the server's own `Date` if there."""
     text = headers.get("retry-after", "").strip()
     if text.isascii() and text.isdigit():
         seconds = float(text)
@@ -335,7 +335,7 @@ def checked_url(url: str) -> SplitResult:
 
 
 def check_header(name: str, value: str) -> None:
-    # http.client would refuse these too, in words that repeat the value: a key with a line end from a secrets file.
+    # http.client would refuse these too, but quote the value, such as a key with a line end from a secrets file.
     if not _TOKEN.fullmatch(name):
         raise InputError("headers", f"{name!r:.80} is not the name of a header")
     if not _VALUE.fullmatch(value):

@@ -1,7 +1,7 @@
 """A way to end calls that wait for the network, from another thread.
 
-Whoever runs a handler gives it a leash (in its context) and cuts it when the handler must stop: what it waits for then
-fails at once, and so does what it tries to begin after that.
+The engine gives each handler a leash, in its context, and cuts it when the handler must stop. Then whatever the handler
+waits for on the network fails at once, and so does every call that it tries to begin later.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class Leash:
         with self._lock:
             self._is_cut = True
             for end_it in self._breaks:
-                with suppress(OSError):  # it has ended by itself
+                with suppress(OSError):  # the wait has ended by itself
                     end_it()
 
     @contextmanager
     def holding(self, end_it: Callable[[], object]) -> Iterator[None]:
-        """A wait that `end_it` ends."""
+        """A context around a wait. `end_it` is called to end the wait if the leash is cut."""
         with self._lock:
             if self._is_cut:
                 raise ConnectionAbortedError("this call was stopped")
@@ -43,13 +43,13 @@ _leash: ContextVar[Leash | None] = ContextVar("duly_leash", default=None)
 
 
 def put_on(leash: Leash) -> None:
-    """Hold what happens in this context by this leash."""
+    """Put what runs in this context on this leash."""
     _leash.set(leash)
 
 
 @contextmanager
 def held(end_it: Callable[[], object]) -> Iterator[None]:
-    """A wait that ends when whoever runs this handler stops it."""
+    """A context around a wait, which `end_it` ends if the handler is stopped."""
     leash = _leash.get()
     if leash is None:
         yield

@@ -1,10 +1,10 @@
-"""Signed requests, as https://www.standardwebhooks.com has them, so that a receiver can use a library that exists.
+"""Signs requests by the convention of https://www.standardwebhooks.com, so that receivers can use existing libraries.
 
     webhook-id: <execution key>               the same for every try of an item
     webhook-timestamp: <unix seconds>
     webhook-signature: v1,<base64 of the HMAC-SHA256 of "id.timestamp.body">
 
-The time is part of what is signed, so a request that somebody recorded is worth nothing after the tolerance.
+The time is part of what is signed, so a recorded request is refused after the tolerance.
 `verify` is for receivers; it needs the body as the bytes that arrived, before anyone parses them.
 """
 
@@ -19,7 +19,7 @@ from duly.core.errors import InputError
 
 ID, TIME, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature"
 PREFIX = "whsec_"
-_LONGEST = 4_096  # of a header that is worth reading
+_LONGEST = 4_096  # characters; longer headers are not read
 
 
 def sign(secret: str, message_id: str, body: bytes, now: float) -> dict[str, str]:
@@ -45,7 +45,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, now: float, tol
 
 
 def key_of(secret: str) -> bytes:
-    """The key that a secret stands for: what `whsec_` introduces is base64, anything else is meant as it is."""
+    """The key that a secret stands for: after `whsec_` it is base64, otherwise the secret itself."""
     if not secret.startswith(PREFIX):
         key = secret.encode()
     else:

@@ -1,4 +1,4 @@
-"""The durable table of due work: one contract, and the databases that keep it."""
+"""The durable table of due work: the contract of a store, and the databases that fulfil it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def open_store(url: str, *, timeout: float = 30.0, pool_size: int = 10, listen: 
     """The store behind a URL: `sqlite:///file.db`, `sqlite:////absolute/file.db` or `postgresql://…`."""
     dialect = of_url(url)
     if dialect is None:
-        shown = urlsplit(url).scheme or ("a connection string" if "=" in url else url)  # which may hold a password
+        shown = urlsplit(url).scheme or ("a connection string" if "=" in url else url)  # not the password
         raise ConfigError(f"database_url: {shown!r} is not known; use sqlite:///file.db or postgresql://…")
     return dialect.open(url, timeout=timeout, pool_size=pool_size, listen=listen)

@@ -1,4 +1,4 @@
-"""Keys of items: what a put finds under one, and what becomes of items whose key is theirs for good."""
+"""Keys of items: what happens when a put finds its key taken, and how rows that keep their key are armed again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> K
             "cancel that item, wait until it ends, or choose another key",
             item_id,
         )
-    # In UTC, for in a repeated hour Python holds times of different zones for unequal.
+    # In UTC, because in an hour that clocks repeat Python treats equal times of different zones as unequal.
     planned_at = planned_at.astimezone(UTC)
     if new.due_at is not None and not new.is_relative and new.due_at != planned_at:
         return KeyConflict(
@@ -37,13 +37,16 @@ def conflict(new: NewItem, item_id: int, args: bytes, planned_at: datetime) -> K
 
 
 class Arming:
-    """What becomes of items with versions: each key once, by its highest version."""
+    """Decides for items with versions which rows are inserted, which are armed again and which stay as they are.
+
+    Of several items with the same key, the one with the highest version counts.
+    """
 
     def __init__(self, new: Sequence[NewItem], merge: Merge) -> None:
         self._new = new
         self._merge = merge
         self._answers: list[Armed | None] = [None] * len(new)
-        self._open: dict[str, int] = {}  # the place of the highest version by key
+        self._open: dict[str, int] = {}  # for each key, the place of the item with the highest version
         self._without = [place for place, item in enumerate(new) if item.version is None]
         for place, item in enumerate(new):
             if item.version is not None:
@@ -55,11 +58,11 @@ class Arming:
 
     @property
     def keys(self) -> list[str]:
-        """Keys that nothing was decided for yet."""
+        """The keys for which nothing has been decided yet."""
         return list(self._open)
 
     def again(self, found: Iterable[tuple[int, str, int, bytes, str, bool]]) -> list[tuple[int, NewItem]]:
-        """Those of these rows (id, key, version, args, state, is_begun) that are armed again; the others are known."""
+        """Which of these rows (id, key, version, args, state, is_begun) are armed again; the others do not change."""
         armed = []
         for item_id, key, version, args, state, is_begun in found:
             place = self._open.pop(key)
@@ -74,12 +77,12 @@ class Arming:
         return armed
 
     def fresh(self) -> list[NewItem]:
-        """What is to be inserted: in this order, those without a version first."""
-        keyed = (place for _, place in sorted(self._open.items()))  # in one order for all, so that none wait in a ring
+        """The items to insert, in this order; those without a version come first."""
+        keyed = (place for _, place in sorted(self._open.items()))  # the same order for everybody, against deadlocks
         return [self._new[place] for place in (*self._without, *keyed)]
 
     def inserted(self, rows: Iterable[tuple[int, str | None]]) -> None:
-        """What was inserted of them, as id and key; keys that are not there were taken by someone meanwhile."""
+        """Note what was inserted, as pairs of id and key; someone else took the missing keys in the meantime."""
         for item_id, key in rows:
             place = self._without.pop(0) if key is None or key not in self._open else self._open.pop(key)
             self._answers[place] = Armed(item_id, "new")
@@ -87,7 +90,7 @@ class Arming:
     def answers(self) -> list[Armed]:
         told = []
         for answer, item in zip(self._answers, self._new, strict=True):
-            if answer is None:  # a lower version than another in the same breath
+            if answer is None:  # another item of the same call has a higher version
                 assert item.key is not None
                 winner = self._answers[self._winners[item.key]]
                 assert winner is not None

@@ -1,10 +1,10 @@
 """Puts on a connection that the caller owns: the item exists if and only if the caller's transaction commits.
 
-Known are psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, SQLAlchemy (connections and sessions, sync and async) and
-Django. None of them is imported: a connection is known by its class and the package that it comes from, also when the
-caller's own class derives from it. Statements run on plain cursors, whatever the caller's connection makes of rows,
-times or JSON by its own settings. Errors of the driver leave as they are, for the transaction is the caller's; but for
-a schema that is not there yet. Nothing here opens another connection: the caller may hold SQLite's write lock.
+It works with psycopg, psycopg2, asyncpg, sqlite3, aiosqlite, SQLAlchemy (connections and sessions, sync and async) and
+Django. None of them is imported: a connection is recognized by its class and package, also when the caller's own class
+derives from it. Statements run on plain cursors, whatever row, time or JSON types the caller has set on the connection.
+Errors of the driver are passed on as they are, for the transaction is the caller's, except that of a missing schema.
+Nothing here opens another connection, because the caller may hold SQLite's write lock.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ async def _place(new: NewItem, dialect: Dialect, ask: Ask) -> Placed:
 async def _migrate(dialect: Dialect, ask: Ask) -> bool:
     """Migrate the caller's own database; False when there is nothing to do.
 
-    Under a savepoint it is part of the caller's transaction, and goes with it; where none is open it is one of its own.
+    Under a savepoint it is part of the caller's transaction; if the caller has none open, it is a transaction itself.
     """
     await ask("savepoint duly_migration", {})
     try:

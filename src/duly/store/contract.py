@@ -1,8 +1,8 @@
-"""The contract of a store: the durable table of due work, narrow and plural.
+"""The contract of a store, which keeps due work in a database. Both databases fulfil it.
 
-Lists go in and lists come out; each item's change is atomic, and so is each put. A store keeps time for nobody: `now`
-is an argument, and `now()` only reads the database's clock for whoever does. It decides nothing: it applies changes
-that `decide` made, if the item is still in the state and under the fence they were made for.
+Methods take and return lists; each item's change is atomic, and so is each put. A store does not look at clocks: `now`
+is an argument, and the method `now` reads the database's clock for the caller's own. It decides nothing: it applies
+changes that `decide` made, if the item is still in the state and under the fence that they were made for.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from duly.core.model import (
     Share,
 )
 
-# What a watcher is told: the head that a put made, or None for "something changed, look".
+# What a listener is told: the head that a put made, or None for "something changed, look at the database".
 News = Head | None
 
-# Whoever has to answer by a time waits for a connection no longer than this, on the monotonic clock.
+# Until when, on the monotonic clock, the current thread or coroutine may wait for a connection.
 WAIT_UNTIL: ContextVar[float] = ContextVar("WAIT_UNTIL", default=float("inf"))
 
-# What fell due so recently is fresh: it must not wait behind a backlog.
+# Items that fell due more recently than this are fresh: they must not wait behind a backlog.
 FRESH = timedelta(seconds=60)
 
-# What becomes of schedules: given them and their live items by schedule.
+# A function that is given schedules, and the live items of each by its id, and says what becomes of the schedules.
 Plan = Callable[[Sequence[Schedule], Mapping[int, list[Item]]], Sequence[Revision]]
 
-# A place in the order of lines: queue, lane, rank, task, owner.
+# A place in the order in which a survey visits lines: queue, lane, rank, task, owner.
 Place = tuple[str, str, int, str, str]
 START: Place = ("", "", -32_768, "", "")
 
-# What a row becomes that is armed again: given its old arguments and the newer item with the version it gets.
+# A function that is given the old arguments of a row and the newer item, and says as what the row is armed again.
 Merge = Callable[[bytes, NewItem], NewItem]
 
 
@@ -55,12 +55,12 @@ class Store(Protocol):
     def twin(self, timeout: float | None = None) -> Store:
         """Another store on the same database with connections of its own.
 
-        With a `timeout` it gives a silent connection up after so many seconds, where there is such a thing.
+        With a `timeout` it gives up a connection that does not answer for so many seconds, where that can happen.
         """
         ...
 
     def hasten(self, is_hasty: bool = True) -> None:
-        """Wait no longer for a database that is away, for something is about to end; with False, as ever."""
+        """Stop waiting for a database that is away, because this process is about to end; with False, wait again."""
         ...
 
     def close(self) -> None: ...
@@ -70,31 +70,31 @@ class Store(Protocol):
         ...
 
     def put(self, new: Sequence[NewItem]) -> list[Placed]:
-        """Insert items; all or none. A live key with the same content answers the item that has it."""
+        """Insert items, all or none. If a live item has the key and the same content, the answer is that item."""
         ...
 
     def load(self, new: Iterable[NewItem]) -> int:
-        """Stream any number of items in, all or none; returns how many are new."""
+        """Insert any number of items as they come, all or none; returns how many are new."""
         ...
 
     def arm(self, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
-        """Put items of one task whose key is theirs for good; all or none.
+        """Put items of one task whose rows keep their keys for ever; all or none.
 
-        A higher version of a key arms its row again, whatever became of it, as what `merge` makes of the old arguments
-        and the newer item. An equal or lower one changes nothing, unless the row is done: then it has come back, and
-        its version is the next one. An item without a version is just put.
+        A higher version of a key starts its row again in whatever state it is, as what `merge` makes of the old
+        arguments and the newer item. An equal or lower version changes nothing, unless the row is done: then the row
+        starts again with the next version. An item without a version is put as usual.
         """
         ...
 
     def survey(self, after: Place = START, most: int = 1_000) -> tuple[list[Head], Place | None]:
-        """The earliest waiting item of each line, lane and rank beyond this place, paused queues left out.
+        """The earliest waiting item of each line, lane and rank after this place, without those of paused queues.
 
-        Looks at `most` of them; returns from where to go on, None at the end.
+        It looks at `most` of them, and also returns the place to go on from, or None at the end.
         """
         ...
 
     def glance(self, now: datetime, most: int) -> tuple[list[Head], datetime | None]:
-        """What fell due last and what has been due for longest, `most` items each, and when the next one falls due."""
+        """The items that fell due last and those due for longest, `most` of each, and when the next one falls due."""
         ...
 
     def open_queues(self, names: Iterable[str]) -> set[str]:
@@ -104,24 +104,24 @@ class Store(Protocol):
     def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
         """Take due items, at most each share's limit, under one new fence, earliest first.
 
-        `now` None: the database's clock decides what is due, at the moment of the claim.
+        If `now` is None, the database's clock decides what is due, at the moment of the claim.
         """
         ...
 
     def claim_metered(
         self, asks: Sequence[Ask], worker: str, now: datetime | None, lease: timedelta, calls: int, batch: int
     ) -> list[Grant]:
-        """`claim` for at most `calls` calls of `batch` items in all, as far as each ask's meters have room.
+        """`claim` under limits: for at most `calls` calls of up to `batch` items, as far as the meters have room.
 
-        The first asks are served first. Each call that is limited at the same time has a lease of its own to be counted
-        by. Answers each ask, in their order.
+        The first asks are served first. A call under a limit on calls at the same time gets a lease of its own, because
+        such limits count leases. There is an answer for each ask, in their order.
         """
         ...
 
     def extend(self, held: Mapping[int, Sequence[int]], now: datetime, lease_until: datetime) -> list[tuple[int, int]]:
         """Prolong the leases of `held` (fence: items); returns the items that are no longer held, each with its fence.
 
-        A lease that ran out unnoticed is prolonged too: whoever takes it over changes its items first.
+        A lease that ran out is prolonged too if nobody has taken it over: that would have changed its items.
         """
         ...
 
@@ -139,9 +139,9 @@ class Store(Protocol):
         seat: Callable[[NewSchedule, int], tuple[str, datetime]],
         connection: Any = None,
     ) -> list[tuple[int, bool]]:
-        """Create schedules, all or none: the id of each, and whether it is new or its key was taken already.
+        """Create schedules, all or none. Returns the id of each, and whether it is new or had its key already.
 
-        One with a ring gets the emptiest of its slots for good, and from `seat` its rule and first time there.
+        A schedule with a ring gets the slot with the fewest members, and `seat` gives its rule and first time there.
         """
         ...
 
@@ -154,10 +154,10 @@ class Store(Protocol):
         connection: Any = None,
         without: Sequence[int] = (),
     ) -> int:
-        """Have `plan` say what becomes of these schedules (None: of those that are due), while nobody else may.
+        """Lock these schedules (None: those that are due, except `without`) and do what `plan` says becomes of them.
 
-        It is given them with their live items: of due ones the last item, else all that wait, and all that run of
-        those that have one at a time. Returns how many. Due ones among `without` are not looked at.
+        `plan` is given the schedules with their live items. For due ones, that is the last item that each made;
+        otherwise all waiting items, and running ones too if items must not overlap. Returns how many schedules it was.
         """
         ...
 
@@ -168,8 +168,8 @@ class Store(Protocol):
     def leases(self) -> list[tuple[int, str, datetime]]:
         """Every lease: its fence, its worker, and until when it holds.
 
-        It answers only when a heartbeat could be written too: elsewhere reads may go on while every writer waits, and a
-        lease that nobody is able to prolong says nothing about its worker.
+        It answers only when a heartbeat could be written too. Reads may succeed while all writers have to wait, and
+        then a lease that is not prolonged does not mean that its worker is dead.
         """
         ...
 
@@ -178,15 +178,15 @@ class Store(Protocol):
         ...
 
     def expired(self, now: datetime, most: int) -> tuple[list[Item], list[int]]:
-        """What is `under` the `most` oldest leases that ran out by the clock: a look, not a judgement."""
+        """What `under` gives for the `most` oldest leases that ran out by the clock; their workers may still live."""
         ...
 
     def fetch(self, ids: Sequence[int]) -> list[Item]: ...
 
     def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
-        """Look at `most` items beyond this id and forget those that finished before then.
+        """Look at `most` items after this id and delete those that finished before that time.
 
-        Returns how many are gone, and the id after which to go on; None at the end of what can be that old.
+        Returns how many were deleted, and the id to go on after; None if later items cannot be that old.
         """
         ...
 
@@ -197,7 +197,7 @@ class Store(Protocol):
     def read(self, name: str, parameters: Mapping[str, Any], connection: Any = None) -> list[tuple[Any, ...]]:
         """Run a named read-only section; times come back as aware datetimes, JSON as its text in bytes.
 
-        On the connection of a `transaction` it sees what was written there.
+        On the connection of a `transaction` it sees what that has written.
         """
         ...
 
@@ -206,21 +206,21 @@ class Store(Protocol):
         ...
 
     def run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """The same on the connection of a `transaction`; None: by itself."""
+        """The same on the connection of a `transaction`; with None, in a transaction of its own."""
         ...
 
     def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> AbstractContextManager[Any]:
         """A driver connection inside a transaction that commits at the end of the block.
 
-        A handler may hold its own for long, which keeps none of the others from theirs where there can be several;
-        nobody waits for one after `until`, on the monotonic clock.
+        `is_handlers`: it is for a handler, which may hold it for long, so it is not taken from the connections that
+        everything else shares. A connection is waited for until `until`, on the monotonic clock.
         """
         ...
 
-    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
-        """Block until `stop`, telling of new work. It only hurries: news may be late, doubled or missing."""
+    def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+        """Tell of new work until `stop` is set. It only saves time: news may come late, twice or not at all."""
         ...
 
     def migrations(self) -> AbstractContextManager[Any]:
-        """A driver connection for migrations, alone against other migrators."""
+        """A driver connection for migrations; only one migrator has one at a time."""
         ...

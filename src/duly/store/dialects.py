@@ -1,4 +1,4 @@
-"""The databases that a store can be on: which URLs are whose, and what each of them does in its own way.
+"""The databases that a store can be on: which URLs belong to which, and what each of them does in its own way.
 
 `docs/stores.md` says what a further one has to bring. Nothing here imports a driver: a store is loaded when the first
 URL of it is opened.
@@ -17,24 +17,24 @@ from duly.core.model import NewItem
 from duly.store.contract import Store
 from duly.store.records import Kind
 
-# Runs one statement with named parameters on somebody's connection and gives its rows; an awaitable of them, where the
-# connection is an async one.
+# A function that runs one statement with named parameters on a caller's connection and returns its rows; on an async
+# connection, an awaitable of its rows.
 Run: TypeAlias = Callable[[str, dict[str, Any]], Any]
-# By which class of a driver a caller's connection is known, and how statements are run on it.
+# How statements run on a caller's connection, by the name of the driver's class that it is an instance of.
 Drivers: TypeAlias = Mapping[str, Callable[[Any], Run]]
-# What a connection may be asked to do: wait for each statement, or be awaited.
+# Whether the calls of a connection block or are awaited.
 Colour: TypeAlias = Literal["sync", "async"]
 
 
 class Dialect:
-    """A database that duly can keep its work in. Its URLs, its files of SQL, and where it differs from the others."""
+    """A database that duly can keep its work in: its URLs, its SQL files, and what is different about it."""
 
     name: str
     schemes: tuple[str, ...]  # of URLs
     aliases: tuple[str, ...] = ()  # how SQLAlchemy and Django call it
     sql: Traversable  # the folder of the statements that it says in its own words
     migrations: Traversable  # the folder of its numbered migrations
-    # How it calls what a field holds; empty where parameters need no type.
+    # The names of its types for what fields hold; empty if its parameters need no type.
     types: Mapping[Kind, str] = MappingProxyType({})
     # How it asks whether an item waits or is in review, so that it looks into the index of such items alone.
     conditions: Mapping[str, str] = MappingProxyType({
@@ -50,7 +50,7 @@ class Dialect:
     # -- puts on a connection of the caller's own
 
     def drivers(self, colour: Colour) -> Drivers:
-        """Plain connections that a caller may bring; those of SQLAlchemy and Django are known for all databases."""
+        """The drivers whose connections a caller may pass in. SQLAlchemy and Django work with every database anyway."""
         raise NotImplementedError
 
     def put(self, new: NewItem) -> tuple[str, dict[str, Any]]:
@@ -62,7 +62,7 @@ class Dialect:
         raise NotImplementedError
 
     def is_behind(self, error: BaseException) -> bool:
-        """Whether a driver complains of a table or column that a migration would have made."""
+        """Whether this error of a driver is about a table or column that a migration would have created."""
         raise NotImplementedError
 
     # Whether a put may migrate on the caller's connection: nobody else migrates an embedded database.
@@ -71,14 +71,14 @@ class Dialect:
     # -- migrations under alembic
 
     def take_turn(self, connection: Any) -> None:
-        """On a SQLAlchemy connection, begin a transaction that is alone against other migrators until it ends."""
+        """On a SQLAlchemy connection, begin a transaction, and wait until no other migrator has one."""
         raise NotImplementedError
 
     def step_back(self, connection: Any) -> None:
-        """Have a migration give up on locks that it cannot get soon, where live work would pile up behind it."""
+        """Let a migration give up if it cannot get a lock soon, because everybody else would wait behind it."""
 
     def engine_of(self, url: str) -> tuple[str, Callable[[], Any]]:
-        """SQLAlchemy's URL of the driver that duly uses, and what connects as duly does."""
+        """SQLAlchemy's URL for the driver that duly uses, and a function that connects as duly does."""
         raise NotImplementedError
 
 
@@ -99,11 +99,11 @@ def named(name: str) -> Dialect:
 
 
 def of_url(url: str) -> Dialect | None:
-    """Whose URL this is; None when nobody knows it."""
+    """The database that this URL belongs to; None when no registered one has its scheme."""
     scheme = urlsplit(url).scheme
     return next((each for each in every() if scheme in each.schemes), None)
 
 
 def called(alias: str) -> Dialect | None:
-    """What SQLAlchemy or Django calls so."""
+    """The database that SQLAlchemy or Django has this name for."""
     return next((each for each in every() if alias in each.aliases), None)

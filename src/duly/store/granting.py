@@ -1,7 +1,7 @@
-"""What claims under limits may take: pure arithmetic between the reading of meters and the writing of leases.
+"""What claims under limits may take: pure arithmetic between reading the meters and writing the leases.
 
-A store locks the meters of many asks, has `Rations` hand out what they have left, picks items for what was offered, and
-writes down what `Rations` says was spent on those that were really there.
+A store locks the meters of many asks, lets `Rations` say how much of them each ask may use, picks items for that, and
+writes down what `Rations` counted for the items that were really there.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from duly.core.shown import MeterRow
 
 
 class Rations:
-    """What the meters of some asks have left, handed out ask by ask: the first asks first."""
+    """What the meters of some asks have left. It is handed out ask by ask, to the first asks first."""
 
     def __init__(
         self, asks: Sequence[Ask], rows: Sequence[MeterRow], running: Mapping[str, int], now: datetime
@@ -38,7 +38,7 @@ class Rations:
         self._spent: Counter[str] = Counter()
 
     def refusal(self, ask: Ask) -> Grant | None:
-        """The answer to an ask that a meter has no room for; when to come back is as late as the last of them says."""
+        """The refusal of an ask that a meter has no room for. It says to come back when the last of them has room."""
         waits = [self._until[meter] for meter in ask.meters if meter in self._exhausted]
         if not waits:
             return None
@@ -46,7 +46,7 @@ class Rations:
         return Grant(is_refused=True, until=max(known) if len(known) == len(waits) else None)
 
     def offer(self, ask: Ask, calls: int, batch: int) -> tuple[int, Share | None]:
-        """Set aside what this ask may have: so many calls, and its share of items; none when others took it all."""
+        """Reserve what this ask may have, as calls and items; None when the asks before it took everything."""
         items = min((self._free[meter] for meter in ask.meters if meter.since is not None), default=calls * batch)
         calls = min((calls, *(self._free[meter] for meter in ask.meters if meter.since is None)))
         items = min(items, calls * batch, ask.share.limit)
@@ -58,7 +58,7 @@ class Rations:
         return calls, replace(ask.share, limit=items)
 
     def grant(self, ask: Ask, items: list[Item], offered: int, batch: int, is_short: bool) -> Grant:
-        """Count what an offer came to, now that it is known how many items there were."""
+        """Count what was used of an offer, now that it is known how many items there were."""
         calls = min(offered, calls_for(items, batch))
         for name, counts_items in {meter.name: meter.since is not None for meter in ask.meters}.items():
             self._spent[name] += len(items) if counts_items else calls
@@ -66,9 +66,10 @@ class Rations:
         return Grant(items, calls, is_short=is_short, per=min(rates, default=None))
 
     def hits(self) -> Iterator[tuple[str, list[datetime]]]:
-        """What each meter that counts over time has counted with this claim.
+        """The times of all grants that each meter with a window counts after this claim.
 
-        Meters of one name share a log, and a person may go back to what the code says: it is as long as any needs it.
+        Meters of one name share their list of times. It goes back as far as any of them needs, also the one in the
+        code, to which a person may return.
         """
         logs: dict[str, list[datetime]] = {}
         for meter, as_set in self._as_set.items():
@@ -81,7 +82,7 @@ class Rations:
         return self._kept[name].hits if name in self._kept else ()
 
     def _set_by_people(self, meter: Meter) -> Meter:
-        """The meter with what a person set in place of what the code says."""
+        """The meter with the values that a person set, if any, in place of those in the code."""
         kept = self._kept.get(meter.name)
         if kept is None or kept.most is None:
             return meter
@@ -91,7 +92,7 @@ class Rations:
 def ration(
     asks: Sequence[Ask], rations: Rations, calls: int, batch: int, pick: Callable[[list[Share]], list[list[Item]]]
 ) -> list[Grant]:
-    """Answer each ask: what its meters have room for, of what `pick` finds, for so many calls in all."""
+    """Answer each ask with items that `pick` finds, as far as its meters have room, for so many calls in all."""
     answers: list[Grant | None] = [None] * len(asks)
     offers: list[tuple[int, int, Share]] = []
     for place, ask in enumerate(asks):
@@ -108,7 +109,7 @@ def ration(
 
 
 def once(picked: Sequence[list[Item]]) -> list[list[Item]]:
-    """The items of each share, without those that an earlier one has: the parts of a backlog may overlap."""
+    """The items of each share, without those that an earlier share has: late and fresh parts of a line may overlap."""
     seen: set[int] = set()
     own = []
     for items in picked:
@@ -118,7 +119,7 @@ def once(picked: Sequence[list[Item]]) -> list[list[Item]]:
 
 
 def calls_of(items: Sequence[Item], batch: int) -> Iterator[list[Item]]:
-    """The items of each call of a handler: an item under suspicion is called alone."""
+    """The items of each call of a handler; a suspect is called alone."""
     if batch == 1:
         yield from ([item] for item in items)
         return
@@ -134,9 +135,9 @@ def calls_for(items: Sequence[Item], batch: int) -> int:
 
 
 def leases_for(asks: Sequence[Ask], grants: Sequence[Grant], batch: int) -> list[tuple[list[Item], list[str] | None]]:
-    """The leases that these grants need, as their items and the meters they count for.
+    """The leases that these grants need: for each, its items and the meters that it counts for.
 
-    One for each call that is limited at the same time, so that its end frees it; one for all the others.
+    A call under a limit on calls at the same time has a lease of its own, whose end makes room. The rest share one.
     """
     leases: list[tuple[list[Item], list[str] | None]] = []
     together: list[Item] = []
@@ -151,7 +152,7 @@ def leases_for(asks: Sequence[Ask], grants: Sequence[Grant], batch: int) -> list
 
 
 def under(fences: Mapping[int, int], grants: Sequence[Grant], **given: Any) -> list[Grant]:
-    """The grants with their items as they are once they run, each under its fence."""
+    """The grants, with their items as they are once they run: each with its fence."""
     return [
         replace(
             grant,

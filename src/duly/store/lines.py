@@ -1,4 +1,4 @@
-"""Lines of waiting items and the queues that they stand in, as every store reads them."""
+"""Lines of waiting items and the queues that they are in: what both stores do in the same way."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ in_order = attrgetter("rank", "due_at", "id")
 
 @lru_cache(20_000)
 def family(queue: str) -> tuple[str, ...]:
-    """`a`, `a/b` and `a/b/c` for `a/b/c`: a pause holds for all queues below."""
+    """The queues whose pause holds for this one: `a`, `a/b` and `a/b/c` for `a/b/c`."""
     parts = queue.split("/")
     return tuple("/".join(parts[: n + 1]) for n in range(len(parts)))
 
 
 def families(shares: Iterable[Share]) -> set[str]:
-    """The names of queues whose pause holds for these: their own, and those that they are below."""
+    """The queues whose pause holds for any of these shares."""
     return {name for queue in {share.line.queue for share in shares} for name in family(queue)}
 
 
 def are_open(queues: set[str], paused: set[str]) -> set[str]:
-    """Without the paused ones and those below them."""
+    """These queues without the paused ones and those below them."""
     return {queue for queue in queues if paused.isdisjoint(family(queue))} if paused else queues
 
 
@@ -36,7 +36,7 @@ def heads_of(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
 
 
 def place_of(heads: Sequence[Head], most: int) -> Place | None:
-    """Where a survey that looked at so many goes on."""
+    """The place from which a survey that looked at so many heads goes on; None when there were fewer."""
     if len(heads) < most:
         return None
     last = heads[-1]
@@ -46,7 +46,7 @@ def place_of(heads: Sequence[Head], most: int) -> Place | None:
 def items_under(
     rows: Iterable[Sequence[Any]], item_of: Callable[[Sequence[Any]], Item]
 ) -> tuple[list[Item], list[int]]:
-    """Items from the rows of `under`, each behind the fence of its lease, and the fences that have none left."""
+    """The items in the rows of `under`, which begin with a fence each, and the fences of leases without items."""
     items: list[Item] = []
     fences: set[int] = set()
     for fence, *row in rows:

@@ -1,4 +1,4 @@
-"""Schedules and the items that come from them: what a store has to know to keep both in step."""
+"""Schedules and the items that they made: what both stores do in the same way to keep them consistent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TypeVar
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from duly.core.model import LIVE, Change, Item, Member, Note, Schedule
+from duly.core.model import LIVE, Change, Item, Member, NewAuditLine, Schedule
 
 T = TypeVar("T")
 
@@ -25,22 +25,22 @@ def live_by_schedule(items: Iterable[Item]) -> dict[int, list[Item]]:
 
 
 def one_at_a_time(schedules: Iterable[Schedule]) -> list[int]:
-    """Those of which no item may run beside another."""
+    """The schedules whose items must not overlap."""
     return [schedule.id for schedule in schedules if schedule.overlap != "allow"]
 
 
 def only_moves_on(before: Schedule, after: Schedule) -> bool:
-    """Whether nothing changed but where the schedule stands: the common case, written by the thousand."""
+    """Whether the schedule just moved on to its next time: the common case, written by the thousand."""
     return after == replace(before, next_at=after.next_at, last_at=after.last_at, skipped=after.skipped)
 
 
 def members_of(changes: Iterable[Change]) -> list[Member]:
-    """What these changes mean for schedules, in their order."""
+    """What these changes of items mean for their schedules, in the same order."""
     return [change.member for change in changes if change.member]
 
 
 def rounds_of(values: Iterable[T], key: Callable[[T], int]) -> list[list[T]]:
-    """These values so that no row is in one round twice: each statement changes a row once."""
+    """These values in groups that have each key at most once, because one statement can change a row only once."""
     rounds: list[list[T]] = []
     seen: Counter[int] = Counter()
     for value in values:
@@ -53,11 +53,11 @@ def rounds_of(values: Iterable[T], key: Callable[[T], int]) -> list[list[T]]:
     return rounds
 
 
-def notes_of(members: Iterable[Member]) -> list[tuple[datetime, Note]]:
+def notes_of(members: Iterable[Member]) -> list[tuple[datetime, NewAuditLine]]:
     return [
         (
             member.at,
-            Note(
+            NewAuditLine(
                 "duly",
                 "schedule.deactivated",
                 f"schedule:{member.schedule_id}",
@@ -70,7 +70,7 @@ def notes_of(members: Iterable[Member]) -> list[tuple[datetime, Note]]:
 
 
 class Seats:
-    """Hands out seats of one ring: always the emptiest, the first of those."""
+    """Hands out the slots of one ring: always the one with the fewest members, and the first of those."""
 
     def __init__(self, slots: int, taken: Mapping[int, int]) -> None:
         self._heap = [(taken.get(slot, 0), slot) for slot in range(slots)]

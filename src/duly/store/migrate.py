@@ -1,8 +1,8 @@
 """Numbered SQL files per database, forward only, each applied once and in a transaction of its own.
 
-`duly migrate` and `alembic upgrade head` end here, so whichever runs first, the other finds the work done. Migrators
-queue up behind one another; a migration that cannot get its locks in two seconds steps back and tries again, so live
-work never piles up behind it.
+`duly migrate` and `alembic upgrade head` both use this, so whichever runs first, the other finds the work done.
+Migrators wait for one another. A migration that cannot get its locks within two seconds gives up and tries again, so
+that workers do not wait behind it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ create table if not exists duly_migration (
 )
 """
 VERSION = "select coalesce(max(version), 0) from duly_migration"
-# Version and name come from our own file names; no parameter style fits every driver that may carry this.
+# Formatted, since no style of parameters fits every driver that may run this; the values are our own file names.
 _APPLIED = "insert into duly_migration (version, name) values ({:d}, '{:.200}')"
 
 
@@ -40,7 +40,7 @@ class Migration(Struct, frozen=True):
 
 
 def migrations(dialect: str, folder: Traversable | None = None) -> list[Migration]:
-    """The files of one dialect, in order; its own, or those under its name in another folder."""
+    """The migrations of one dialect in order: its own, or those in the folder of its name in another place."""
     own = dialects.named(dialect).migrations if folder is None else folder / dialect
     found = sorted((file for file in own.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [Migration(int(file.name[:4]), file.name[:-4], file.read_text(encoding="utf8")) for file in found]
@@ -66,7 +66,7 @@ def migrate(
             return apply(connection, migration)
 
     done = []
-    # A look first: it takes no lock, and nearly always there is nothing to do.
+    # Look first: that needs no lock, and nearly always there is nothing to do.
     have = _patiently(partial(current, store), patience)
     for migration in migrations(dialect_of(store), folder):
         if migration.version > have and _patiently(partial(act, migration), patience):
@@ -96,7 +96,7 @@ def apply(connection: Any, migration: Migration) -> bool:
 
 
 def statements_of(migration: Migration) -> Iterator[str]:
-    """What a migration does, down to the line in the ledger."""
+    """The statements of a migration, and the one that notes that it was applied."""
     yield from statements(migration.sql)
     yield _APPLIED.format(migration.version, migration.name)
 
@@ -115,7 +115,7 @@ def statements(sql: str) -> Iterator[str]:
 
 
 def version_on(connection: Any) -> int:
-    """The version of the schema on a connection inside a transaction, whose ledger is made if there is none."""
+    """The version of the schema, on a connection inside a transaction; creates the table of migrations if missing."""
     connection.execute(LEDGER)
     return int(connection.execute(VERSION).fetchone()[0])
 

@@ -1,4 +1,4 @@
-"""A record's fields are named once, in its struct, and everything else follows from there.
+"""Records: the fields of a row are named once, in a struct, and everything else is derived from that.
 
 The SQL sections name the record instead of its columns (`duly.store.sql` fills them in), rows become values by the
 same order, and the types of the fields say how a database keeps them. What has to be known about a struct is worked
@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-from duly.core.model import Change, Item, Member, NewItem, NewSchedule, Note, Schedule, Tried
+from duly.core.model import Change, Item, Member, NewAuditLine, NewItem, NewSchedule, Schedule, Tried
 from duly.core.shown import (
     Act,
     Alert,
@@ -34,8 +34,8 @@ from duly.core.shown import (
 
 S = TypeVar("S", bound=Struct)
 
-# What a field holds, whatever else its type says: `object` stands for a value that is kept as JSON, `bytes` for JSON
-# that stays text, and `list` for several times.
+# What a field holds, without "or None": `object` stands for a value that is stored as JSON, `bytes` for JSON that stays
+# text, and `list` for a list of times.
 Kind = type
 Turn = Callable[[Any], Any]
 
@@ -43,7 +43,7 @@ Turn = Callable[[Any], Any]
 class Record(Generic[S]):
     """The fields of a struct that are columns, in the struct's order, each with what it holds.
 
-    `without` are fields of the struct that no column has; `also` are properties that one has.
+    `without` are fields of the struct without a column; `also` are properties that have one.
     """
 
     def __init__(self, struct: type[S], *, without: Iterable[str] = (), also: Mapping[str, Kind] | None = None) -> None:
@@ -69,7 +69,7 @@ NEW_ITEM = Record(NewItem, without=("is_relative",))
 CHANGE = Record(Change, without=("task", "tried", "member", "then"), also={"error_group": str})
 TRIED = Record(Tried)
 MEMBER = Record(Member)
-NOTE = Record(Note)
+NOTE = Record(NewAuditLine)
 SCHEDULE = Record(Schedule)
 NEW_SCHEDULE = Record(NewSchedule, without=("slots",))
 METER = Record(MeterRow)
@@ -96,7 +96,7 @@ RECORDS: dict[str, Record[Any]] = {
     "key": Record(KeyInfo),
     "act": Record(Act),
 }
-# What a column of this name holds, also where a section chooses its columns itself.
+# What a column of this name holds; sections that list their columns themselves go by these too.
 KINDS: dict[str, Kind] = {}
 _COMPUTED: list[Record[Any]] = [Record(Depth), Record(Group), Record(User), Record(Story, without=("item", "tries"))]
 for _record in (*RECORDS.values(), *_COMPUTED):
@@ -104,7 +104,7 @@ for _record in (*RECORDS.values(), *_COMPUTED):
 
 
 def reader(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[Iterable[Any]], S]:
-    """Makes the record of a row; `turns` say what becomes of values that the database has no type for."""
+    """A function that makes the record of a row. `turns` convert values for which the database has no type."""
     struct = record.struct
     turned = [(place, turns[kind]) for place, kind in enumerate(record.fields.values()) if kind in turns]
 
@@ -120,20 +120,20 @@ def reader(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[Iterable[
 
 
 def writer(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], dict[str, Any]]:
-    """Makes the parameters of one record, named like its fields."""
+    """A function that makes the parameters of one record, named like its fields."""
     values = [f"{name!r}: {value}" for name, value in _values(record, turns).items()]
     made: Callable[[S], dict[str, Any]] = _made(f"lambda record: {{{', '.join(values)}}}", turns)
     return made
 
 
 def lister(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], list[Any]]:
-    """Makes the parameters of one record, in the order of its fields: for many rows where that is the quicker way."""
+    """A function that makes the parameters of one record in the order of its fields, which is faster for many rows."""
     made: Callable[[S], list[Any]] = _made(f"lambda record: [{', '.join(_values(record, turns).values())}]", turns)
     return made
 
 
 def _values(record: Record[Any], turns: Mapping[Kind, Turn]) -> dict[str, str]:
-    """How the value of each field is written, as Python says it."""
+    """A Python expression for each field that gives its value as the database takes it."""
     return {
         name: f"None if (value := record.{name}) is None else {kind.__name__}_turn(value)"
         if kind in turns
@@ -143,6 +143,6 @@ def _values(record: Record[Any], turns: Mapping[Kind, Turn]) -> dict[str, str]:
 
 
 def _made(source: str, turns: Mapping[Kind, Turn]) -> Any:
-    """The function that a person would write by hand, made as dataclasses make theirs: none is quicker."""
+    """Compile a function from its source, as dataclasses do, so that it is as fast as one that is written by hand."""
     names = {f"{kind.__name__}_turn": turn for kind, turn in turns.items()}
     return eval(source, names)  # noqa: S307 - made of the names of our own fields

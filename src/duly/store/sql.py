@@ -98,7 +98,7 @@ def _written(found: re.Match[str], dialect: Dialect) -> str:
 
 
 def _parameter(name: str, kind: Kind, dialect: Dialect) -> str:
-    # Written so that every driver's parser understands it: a put may run on the caller's own connection.
+    # `cast` and not `::`, because every driver's parser must read it: a put may run on the caller's connection.
     return f"cast(:{name} as {dialect.types[kind]})" if dialect.types else f":{name}"
 
 

@@ -1,1 +1,1 @@
-"""What a user's code declares and is given: a task, and the attempt that its handler may ask for."""
+"""What a user's code declares, which is a task, and what its handler may ask for, which is the attempt."""

@@ -1,4 +1,4 @@
-"""What a handler may ask for: `attempt: Attempt`, the try that is under way."""
+"""The try that is under way. A handler that has a parameter `attempt: Attempt` is given it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BIG = 2**63 - 1
 
 
 class Attempt:
-    """One try of one item. `key` is the execution key: the same for every try, so the other side can deduplicate."""
+    """One try of one item. Send its `key` along, which is the same for every try, so that retries are recognized."""
 
     __slots__ = ("_open", "_opened", "_report", "item", "tries")
 
@@ -39,7 +39,7 @@ class Attempt:
 
     @property
     def key(self) -> str:
-        """The execution key, for `Idempotency-Key`."""
+        """The execution key, to be sent as `Idempotency-Key`."""
         return self.item.execution_key
 
     @property
@@ -49,7 +49,7 @@ class Attempt:
 
     @property
     def number(self) -> int:
-        """1 for the first try; for `Duly-Attempt`."""
+        """1 for the first try; to be sent as `Duly-Attempt`."""
         return self.item.attempt
 
     @property
@@ -69,7 +69,7 @@ class Attempt:
 
     @property
     def fingerprint(self) -> str | None:
-        """What its schedule last saw, for handlers that return a `Fingerprint`."""
+        """The fingerprint that its schedule had when it made the item, for handlers that return a `Fingerprint`."""
         return self.item.fingerprint
 
     @property
@@ -110,10 +110,10 @@ class Attempt:
 
     @property
     def transaction(self) -> tuple[ExitStack, Any] | None:
-        """The open transaction, for whoever settles; None when the handler did not ask for a connection."""
+        """The open transaction, in which the item is to be settled; None if the handler asked for no connection."""
         return self._opened
 
 
 def _bounded(number: float | None) -> float | None:
-    """A number that JSON can say: whole ones have 64 bits."""
+    """The number, within the 64 bits that whole numbers may have in our JSON."""
     return max(min(number, BIG), -BIG) if isinstance(number, int) else number

@@ -1,4 +1,4 @@
-"""The options that go with an item or a schedule, checked: its time, name, key, rank, tries and lateness."""
+"""Checks the options of items and schedules: time, name, key, rank, tries and lateness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def when(at: Any, delay: Any, now: Callable[[], datetime]) -> datetime:
-    """The due time that a caller means."""
+    """The due time that a caller asked for, with either `at` or `delay`."""
     if at is not None and delay is not None:
         raise InputError("delay", "give either at or delay, not both")
     if at is not None:
@@ -87,7 +87,7 @@ def checked_tries(tries: Any) -> int:
 
 
 def checked_rows(field: str, rows: Iterable[Mapping[str, Any]], check: Callable[..., T]) -> list[T]:
-    """What `check` makes of each row, whose values it is given by name. The error of a bad row says which it is."""
+    """Call `check` with the values of each row, by name, and return its results. An error says which row is bad."""
     checked = []
     for place, row in enumerate(rows):
         try:

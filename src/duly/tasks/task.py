@@ -31,16 +31,16 @@ OPTIONS = ("at", "delay", "key", "rank", "tries", "max_lateness", "connection")
 
 
 class Declaration(Struct, frozen=True):
-    """A schedule that code declares, as it will be written when the app starts."""
+    """A schedule that the code declares. It is written when the app starts."""
 
     new: NewSchedule
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inlet:
-    """The way in for the items and schedules of tasks: what a task needs of its app, and never the app itself."""
+    """What a task needs of its app to put items and declare schedules, and not the app itself."""
 
-    # The clock is made when it is first used, so it is asked for each time.
+    # Gives the clock. A function, because the clock is made when it is first used.
     open_clock: Callable[[], Clock]
     # Put one item, on the caller's own connection if one is given.
     place: Callable[[NewItem, Any], Placed]
@@ -50,7 +50,7 @@ class Inlet:
     load: Callable[[Iterable[NewItem]], int]
     # Remember a schedule of a task by its rule, key and options, to be written when the app starts.
     declare: Callable[[Task[..., Any], Rule | Slots | str, str | None, Mapping[str, Any]], Declaration]
-    # The trace that the caller is in, for whoever runs what is put; None without one.
+    # The caller's trace, in which the item will run; None without one.
     traceparent: Callable[[], str | None]
     # The largest arguments that one item may have, in bytes of JSON text.
     max_args_bytes: int
@@ -106,7 +106,7 @@ class Task(Generic[P, R]):
         return f"<Task {self.name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """The handler itself, here and now; nothing is put."""
+        """Call the handler directly; nothing is put."""
         return self.handler(*args, **kwargs)
 
     # -- in
@@ -165,14 +165,14 @@ class Task(Generic[P, R]):
         )
 
     def checked_args(self, args: dict[str, Any]) -> bytes:
-        """Arguments as the JSON text that a row keeps."""
+        """The arguments, checked, as JSON text."""
         text = codec.check(args, self._shape, self._inlet.max_args_bytes, self._open_ended)
         if self._check is not None:
             self._check(self._read(text))
         return text
 
     def queue_for(self, args: Mapping[str, Any]) -> str:
-        """Its queue; with a limit per value of an argument, each value has its own, so that none waits for others."""
+        """Its queue. Under a limit `by` an argument, each value has a queue of its own, and so waits for no other."""
         by = next((limit.by for limit in self.limits if limit.by), None)
         if by is None:
             return self.queue
@@ -210,7 +210,7 @@ class Task(Generic[P, R]):
         return self._attempt_name is not None
 
     def batch_arguments(self, texts: list[bytes], attempts: list[Attempt]) -> dict[str, Any]:
-        """What to call a batch handler with: one row per item."""
+        """What to call a batch handler with: a list with one row per item."""
         args: dict[str, Any] = {self._rows_name: [self._row(codec.read(text, self._decoder)) for text in texts]}
         if self._attempt_name is not None:
             args[self._attempt_name] = attempts

@@ -1,1 +1,1 @@
-"""What the outside sees of a process: metrics, logs and spans."""
+"""What a process tells of itself: metrics, logs and spans."""

@@ -1,6 +1,6 @@
-"""What happened in this process: plain counts, a batch at a time, and a log line where someone has to be told.
+"""Counts what happens in this process, and logs what people should know.
 
-The hot path adds up numbers and does nothing else; a scrape turns them into metric families.
+While items are claimed and settled, numbers are only added up; a scrape turns them into metric families.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_8
 
 
 class Counts:
-    """Counts of claims, attempts and their ends, by task. Users make up names: a metric tells so many at most."""
+    """Counts of claims, attempts and their ends, by task. As names have no end, a metric shows a bounded number."""
 
     def __init__(self, tasks: Mapping[str, Task[..., Any]], settings: Settings) -> None:
-        self._tasks = tasks  # those that are registered by now: there may be more later
+        self._tasks = tasks  # the app's own mapping, in which tasks may be added later
         self._settings = settings
         self._claimed: Counter[str] = Counter()
         self._claims: Counter[str] = Counter()
@@ -98,7 +98,7 @@ class Counts:
         self._steps.observe_all([(step, seconds)])
 
     def summary(self) -> dict[str, Any] | None:
-        """What happened since it was last asked, in the words of a scheduler's log; None when nothing did."""
+        """What happened since the last call, as fields of a log line; None when nothing did."""
         total = {
             "processed": sum(count for (_, state), count in self._finished.items() if state == "done"),
             "failed": sum(count for (_, state), count in self._finished.items() if state == "failed"),
@@ -149,7 +149,7 @@ class Counts:
         return (known.label if known else task).capitalize() if known and known.is_labelled else task
 
     def families(self) -> Iterable[Metric]:
-        """All counts as a scrape tells them."""
+        """All counts as metric families."""
         yield counter("duly_claims", "Claims by how much of what was asked they got.", ["result"], self._claims)
         yield counter("duly_claimed_items", "Items started (processing rate).", ["task"], self._claimed)
         yield counter("duly_attempts", "Ended attempts by outcome.", ["task", "outcome"], self._ended)

@@ -1,4 +1,4 @@
-"""How much waits, runs and is in review, by queue, and under which names it is told: so many at most."""
+"""Under which names the metrics show the depths of queues: a bounded number of names, for users may make up any."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from duly.core.shown import Depth
 from duly.tasks.task import Task
 
-NAMES = 200  # that a metric has at most; what users make up has no end
+NAMES = 200  # how many names a metric shows at most
 OTHERS = "others"
 
 
 def labels(depths: Iterable[Depth], known: Collection[str], families: Collection[str]) -> dict[str, str]:
-    """The name under which each queue is told: its own for the known and the largest ones.
+    """The name under which each queue is shown. Queues of tasks and the largest ones have their own.
 
-    Queues of a family (`family/…`, one for each value of an argument) have the family's name; the rest is `others`.
+    Queues of a family (`family/…`, one for each value of an argument) have the family's name; the rest are `others`.
     """
     sizes: Counter[str] = Counter()
     names: dict[str, str] = {}
@@ -32,5 +32,5 @@ def family_of(queue: str, families: Collection[str]) -> str:
 
 
 def families_of(tasks: Mapping[str, Task[..., Any]]) -> set[str]:
-    """Queues that have one below them for each value of an argument."""
+    """The queues that have one below them for each value of an argument."""
     return {task.queue for task in list(tasks.values()) if any(limit.by for limit in task.limits)}

@@ -1,4 +1,4 @@
-"""Numbers as the metric families that a scrape is answered with; each tells so many names at most."""
+"""Makes metric families of numbers, as a scrape is answered; each shows a bounded number of names."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def gauge(name: str, doc: str, labels: list[str], values: Mapping[Any, float]) -
 
 
 def _names(seen: Iterable[str]) -> dict[str, str]:
-    """The name under which each is told. The first ones keep their own, so that no count ever goes down."""
+    """The name under which each is shown. The first ones keep their names for good, so that no count ever goes down."""
     return {name: name if place < NAMES else OTHERS for place, name in enumerate(dict.fromkeys(seen))}

@@ -1,4 +1,4 @@
-"""What the database has at the moment of a scrape: how deep queues are, and whether all is well."""
+"""What is read from the database at a scrape: how deep the queues are, and whether all is well."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from duly.tasks.task import Task
 from duly.telemetry.depths import families_of, labels
 from duly.telemetry.families import gauge
 
-# Seconds that a scrape waits for the database: less than what a scraper waits for us.
+# Seconds that a scrape waits for the database, which is less than scrapers usually wait for us.
 PATIENCE = 5.0
-# And for how deep queues are, where the last answer is as good.
+# Seconds that it waits for the depths of queues, since it can show the last known ones instead.
 DEPTHS_PATIENCE = 2.0
 
 
 class Levels:
-    """Looks when it is asked: for signs of life each time, for depths as often as their cost allows."""
+    """Asks the database at a scrape: each time for signs of life, and less often for depths if they cost much."""
 
     def __init__(
         self,
@@ -35,11 +35,11 @@ class Levels:
         self._tasks = tasks
         self._late_seconds = late_seconds
         self._ask = Patient(signs, PATIENCE)
-        # Also for others who look again and again, such as dashboards.
+        # Others that look again and again, such as dashboards, use this too.
         self.depths = Thrifty(depths, DEPTHS_PATIENCE)
 
     def families(self) -> Iterable[Metric]:
-        """All levels as a scrape tells them; only `duly_store_up` when the database is away."""
+        """All levels as metric families; only `duly_store_up` when the database is away."""
         up = GaugeMetricFamily("duly_store_up", "1 when the database answered this scrape.")
         try:
             signs, now = self._ask()
@@ -60,12 +60,12 @@ class Levels:
         yield from (silence, standing, broken)
         try:
             depths = self.depths()
-        except DulyError:  # they take longer than this scrape has; the next one has them
+        except DulyError:  # they take longer than a scrape can wait; the next one will have them
             return
         yield from self._queues(depths, now)
 
     def _queues(self, depths: Sequence[Depth], now: datetime) -> Iterable[Metric]:
-        """By the names that queues have here; what has none of its own is added up."""
+        """The depths of queues as metric families; queues without a name of their own are added up."""
         names = labels(depths, {task.queue for task in list(self._tasks.values())}, families_of(self._tasks))
         counts: Counter[tuple[str, str, str]] = Counter()
         dues: Counter[tuple[str, str]] = Counter()

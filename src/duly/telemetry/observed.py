@@ -1,4 +1,4 @@
-"""The one seam around the store at which claims and settles are counted."""
+"""Counts claims and settles, at one place: around the store."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from duly.telemetry.counts import Counts
 
 
 class Observed:
-    """A store that has counted what passed through it; everything else goes straight on."""
+    """A store that counts its claims and settles; all other calls go straight to the store inside."""
 
     def __init__(self, store: Store, counts: Counts) -> None:
         self._store = store

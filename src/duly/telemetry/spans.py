@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry, where someone has set it up in this process; without it there are none."""
+"""Spans of OpenTelemetry, if it is set up in this process; otherwise there are none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_tracing() -> bool:
 
 @contextmanager
 def span(task: Task[..., Any], items: list[Item]) -> Iterator[None]:
-    """Around one call of a handler: it goes on from the trace of whoever put the first of its items."""
+    """A span around one call of a handler. It continues the trace in which the first of its items was put."""
     parent = propagate.extract({"traceparent": items[0].trace}) if items[0].trace else None
     attributes: dict[str, str | int] = {
         "messaging.system": "duly",
@@ -40,7 +40,7 @@ def span(task: Task[..., Any], items: list[Item]) -> Iterator[None]:
 
 
 def follow(name: str, item: Item) -> str | None:
-    """A span of its own for one item of a batch: its traceparent, for whoever goes on; None without tracing."""
+    """Make a span for one item of a batch; returns its traceparent, to be sent along, or None without tracing."""
     if not is_tracing():
         return None
     parent = propagate.extract({"traceparent": item.trace}) if item.trace else None
@@ -51,7 +51,7 @@ def follow(name: str, item: Item) -> str | None:
 
 
 def traceparent() -> str | None:
-    """The putter's trace, to be continued by whoever runs the item."""
+    """The traceparent of the code that puts an item, so that the item's run can continue its trace."""
     if trace is None or not trace.get_current_span().get_span_context().is_valid:
         return None
     carrier: dict[str, str] = {}

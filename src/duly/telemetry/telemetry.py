@@ -1,4 +1,4 @@
-"""What the outside sees: metrics, logs and spans, taken at one seam around the store and the caller of handlers."""
+"""Puts metrics, logs and spans of a process together. They are taken around the store and around calls of handlers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from duly.telemetry.observed import Observed
 class Telemetry(Counts):
     """What a process tells of itself.
 
-    `signs` reads from the database whether all is well, with its time; `depths` reads how deep queues are.
+    `signs` reads from the database whether all is well, and its time; `depths` reads how deep the queues are.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Telemetry(Counts):
         return log.isEnabledFor(logging.INFO if task.is_labelled else logging.DEBUG)
 
     def running(self, task: Task[..., Any], items: list[Item], traced: bool) -> AbstractContextManager[None]:
-        """Around one call of a handler: its log line, and its span when tracing is set up."""
+        """A context around one call of a handler: it writes the log line, and makes a span if tracing is set up."""
         if self.speaks_of(task):
             level = logging.INFO if task.is_labelled else logging.DEBUG
             for item in items:

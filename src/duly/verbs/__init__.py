@@ -1,9 +1,9 @@
-"""The room of verbs: everything that people and programs do to what is kept, one verb for each act.
+"""Verbs: everything that people and programs can do to items, schedules, queues, limits and users.
 
-It stands between the store and everybody but the engine. A verb is a method of the class for its noun, and takes who
-acts first. In one transaction, which is the caller's if a connection is given, it finds the rows that this one may
-reach, checks their state, changes them, writes the line of the audit log, and answers. No verb knows HTTP, a command
-line or an app: the doors (routes, commands, the facade, apps) translate what was said into a call of a verb.
+Everybody but the engine uses the store through verbs. A verb is a method of the class of its noun, and its first
+argument is who acts. In one transaction, which is the caller's if a connection is given, it finds the rows that this
+user may reach, checks their state, changes them, writes the line of the audit log, and answers. Verbs know nothing of
+HTTP, the command line or apps: routes, commands, the facade and apps translate what was asked into a call of a verb.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.schedules import Schedules
-from duly.verbs.service import Service
+from duly.verbs.service import ServiceState
 from duly.verbs.users import Users
 from duly.verbs.who import LOCAL, SCOPES, Principal, local
 
@@ -24,7 +24,7 @@ __all__ = ["LOCAL", "SCOPES", "Ground", "Principal", "Verbs", "local"]
 
 
 class Verbs:
-    """All verbs on one ground, by their nouns."""
+    """All verbs of one app, by their nouns."""
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
@@ -33,7 +33,7 @@ class Verbs:
         self.acts = Acts(ground, self.audit)
         self.review = Review(ground, self.audit, self.items, self.acts)
         self.schedules = Schedules(ground, self.audit)
-        self.service = Service(ground)
+        self.service = ServiceState(ground)
         self.users = Users(ground, self.audit)
         self.queues = Queues(ground, self.audit)
         self.limits = Limits(ground, self.audit)

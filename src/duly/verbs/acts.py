@@ -1,7 +1,8 @@
-"""One act on all rows that fit a filter, as durable work: it goes on where it stood, whoever died over it.
+"""Acts: one action on all items that fit a filter, as durable work that goes on after a crash where it stood.
 
-The act is a row (`duly_act`) and an item that walks through the rows it means, by id, up to the newest when it was
-ordered. A portion's changes and the place where it stands commit together, so nothing is done or counted twice.
+An act is a row (`duly_act`) and an item, whose handler walks through the rows that fit, by id, up to the newest at the
+time of the order. The changes of a portion and the place where the act stands commit together, so nothing is done or
+counted twice.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ TASK = "duly.acts"
 PORTION = 500
 COUNTED = 1_000_000
 
-# What an act can be about; the rest of a filter is narrower still.
+# The states in which items can be acted on, by action.
 STATES: dict[str, tuple[str, ...]] = {
     "cancel": ("waiting", "running"),
     "retry": ("failed", "cancelled", "waiting"),
@@ -39,7 +40,7 @@ class Acts:
         self._audit = audit
 
     def count(self, who: Principal, filter: Mapping[str, Any], whose: str | None = None) -> tuple[int, int]:
-        """How many rows a filter means now, up to a million, and the newest row of all."""
+        """How many rows fit a filter now, counted up to a million, and the id of the newest row of all."""
         given = {"owner": who.among(whose), **_filter(filter), "most": COUNTED}
         count, newest = self._ground.store.read("act_count", given)[0]
         return count, newest
@@ -55,7 +56,7 @@ class Acts:
         whose: str | None = None,
         connection: Any = None,
     ) -> Act:
-        """Have it done to all rows of this filter: retries at so many a second, all at once without a `rate`.
+        """Order an action on all rows that fit this filter. Retries are due at so many a second; without a `rate`, now.
 
         The act and the item that carries it out commit together.
         """
@@ -75,7 +76,7 @@ class Acts:
             return self.get(who, act_id, connection)
 
     def get(self, who: Principal, act_id: int, connection: Any = None) -> Act:
-        """How far it is."""
+        """An act, which says how far it is."""
         return _found(self._ground, act_id, who.reach, connection)
 
     def page(self, who: Principal, whose: str | None = None, before: int | None = None, most: int = 100) -> list[Act]:
@@ -84,7 +85,7 @@ class Acts:
         return [_act(row) for row in self._ground.store.read("acts", given)]
 
     def cancel(self, who: Principal, act_id: int, connection: Any = None) -> Act:
-        """Stop where it stands; what was done stays done."""
+        """Stop an act where it stands; what it has done stays done."""
         self.get(who, act_id)
         given = {"id": act_id, "owner": who.reach, "now": self._ground.now()}
         with self._ground.joining(connection) as connection:
@@ -95,10 +96,10 @@ class Acts:
 
 
 def portions(ground: Ground, act_id: int) -> Iterator[Act]:
-    """Do it portion by portion, from where it stands; yields it after each."""
+    """Carry out an act portion by portion, from where it stands; yields the act after each portion."""
     most = PORTION
     while (act := _found(ground, act_id)).state == "running":
-        if "from" not in act.options:  # a rate counts from when it really begins
+        if "from" not in act.options:  # a rate is counted from the real beginning
             options = codec.encode({**act.options, "from": ground.now()}).decode()
             ground.store.write("act_begin", {"id": act_id, "options": options})
             continue
@@ -111,9 +112,9 @@ def portions(ground: Ground, act_id: int) -> Iterator[Act]:
         try:
             _apply(ground, act, ids, changes)
         except _Outrun:
-            continue  # cancelled meanwhile, or another try was faster: nothing of this counts
+            continue  # it was cancelled, or another try was faster, and this portion was rolled back
         except WrongState:
-            # One of them cannot be, such as a second live item with the same key: alone, so that it stops no other.
+            # A change was refused, such as to a second live item with the same key: go on one by one to find it.
             if most > 1:
                 most = 1
                 continue
@@ -123,7 +124,7 @@ def portions(ground: Ground, act_id: int) -> Iterator[Act]:
 
 
 def _apply(ground: Ground, act: Act, ids: Sequence[int], changes: Sequence[Change]) -> None:
-    """Make these changes and note where it stands: both or none."""
+    """Make these changes and write where the act stands: both or none."""
     with ground.store.transaction() as connection:
         refused = ground.store.settle(changes, (), connection)
         moved = {
@@ -147,7 +148,7 @@ def _changes(ground: Ground, act: Act, items: list[Item]) -> Iterator[Change]:
             case "discard":
                 outcome = Discarded()
             case _:
-                # At a rate: each is due a little after the one before, so nobody has to wait here.
+                # At a rate, each is due a little after the one before, so that nobody has to wait here.
                 outcome = Revived(begun + timedelta(seconds=place / rate) if rate else now)
         yield decide(item, outcome, now, ground.rules_of(item.task))
         place += 1

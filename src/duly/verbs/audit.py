@@ -18,13 +18,13 @@ class Audit:
     def note(
         self, who: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
     ) -> None:
-        """Write a line; with a connection, if and only if its transaction commits."""
+        """Write a line; with a connection, as a part of its transaction."""
         self.note_each(who, action, [subject], details, connection)
 
     def note_each(
         self, who: Principal, action: str, subjects: Sequence[str], details: Mapping[str, Any], connection: Any = None
     ) -> None:
-        """Write a line about each of these subjects, to all of which the same was done."""
+        """Write a line for each of these subjects, to all of which the same was done."""
         given = {
             "now": self._ground.now(), "actor": who.user_id, "action": action,
             "subjects": codec.encode(subjects).decode(), "details": codec.encode(details).decode(),

@@ -1,4 +1,4 @@
-"""What verbs stand on: the few things of an app that they need, and never the app itself."""
+"""What verbs are given: the few things of an app that they need, and not the app itself."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from duly.verbs.masks import Masks
 
 @dataclass(frozen=True, kw_only=True)
 class Ground:
-    # The store and the clock are made when they are first used, so they are asked for each time.
+    # Functions, because the store and the clock are made when they are first used.
     open_store: Callable[[], Store]
     open_clock: Callable[[], Clock]
-    # The same store, with what is done there counted for the metrics.
+    # The same store, with its claims and settles counted for the metrics.
     observed: Callable[[], Store]
     # A task that is registered here, by its name; others raise UnknownTask.
     task_named: Callable[[str], Task[..., Any]]
-    # By which rules items of a task are decided about: also of one that is not registered here.
+    # The rules by which items of a task are decided; also of a task that is not registered here.
     rules_of: Callable[[str], Rules]
     # Whether a task that is registered here puts its items into this queue.
     is_task_queue: Callable[[str], bool]
-    # Depths of queues are remembered for a moment; whoever opens or shuts a queue has them looked up anew.
+    # Forget the known depths of queues, because a queue was paused or resumed.
     forget_depths: Callable[[], None]
-    # What is hidden in the audit log.
+    # Hides secret values in the audit log.
     masks: Masks
 
     @property
@@ -46,7 +46,7 @@ class Ground:
 
     @contextmanager
     def joining(self, connection: Any) -> Iterator[Any]:
-        """The transaction that this connection is in; without one, a transaction of its own."""
+        """The transaction of this connection; without one, a new transaction."""
         if connection is not None:
             yield connection
         else:

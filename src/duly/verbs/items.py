@@ -18,11 +18,11 @@ from duly.verbs.ground import Ground
 from duly.verbs.read import Read
 from duly.verbs.who import Principal
 
-# Arguments as a whole, or what makes them of the item as it is. Bytes are JSON that was checked already.
+# Arguments as a whole, or a function that makes them of the item as it is. Bytes are JSON that was checked already.
 Args = Mapping[str, Any] | bytes
 AskArgs = Callable[[OwnedRow], Args]
 
-TURNS = 10  # times that an act is decided anew when a worker was faster
+TURNS = 10  # how often a change is decided anew when a worker was faster
 
 
 class Items:
@@ -33,10 +33,10 @@ class Items:
     # -- in
 
     def put(self, who: Principal, new: NewItem, connection: Any = None) -> Placed:
-        """Put an item of theirs.
+        """Put an item that belongs to whoever acts.
 
-        Another's item may have the key that this one would get, such as one of the code's that looks like a user's.
-        Nothing is told about it but that the key is taken.
+        An item of another owner may have the same key, such as one of the code that looks like a user's. Then the
+        error says only that the key is taken.
         """
         with self._ground.joining(connection) as connection:
             try:
@@ -55,14 +55,14 @@ class Items:
     # -- looks
 
     def find(self, who: Principal, item_id: int, connection: Any = None) -> OwnedRow:
-        """The item, if they reach it: another's and a missing one are the same."""
+        """The item, if it may be reached; an item of someone else is reported as missing."""
         row = self._owned(item_id, who.reach, connection)
         if row is None:
             raise ItemNotFound(f"there is no item {item_id}")
         return row
 
     def show(self, who: Principal, item_id: int, *, is_revealed: bool = False) -> tuple[OwnedRow, Story]:
-        """The item with its tries. Whoever has its secrets revealed is in the audit log."""
+        """The item with its tries. `is_revealed` shows masked values too, and is written to the audit log."""
         row = self.find(who, item_id)
         if is_revealed:
             self._audit.note(who, "item.revealed", f"item:{item_id}", {})
@@ -86,7 +86,7 @@ class Items:
     ) -> list[int]:
         """Have failed or cancelled items tried again with all their tries, and waiting ones sooner.
 
-        `action` and `details` are for the audit log, where this is part of something that has a name of its own.
+        `action` and `details` go to the audit log instead of the usual ones, if this is a part of something larger.
         """
         due_at = when(at, delay, self._ground.now) if at is not None or delay is not None else None
         said = {"at": due_at} if details is None else details
@@ -111,15 +111,14 @@ class Items:
         details: Mapping[str, Any] | None = None,
         connection: Any = None,
     ) -> OwnedRow:
-        """Change an item that waits or is in review, unless someone else changes it meanwhile.
+        """Change an item that waits or is in review, unless someone else changes it at the same time.
 
-        With another time everything that was counted from the old one moves: lateness, drift, and how long it is worth
-        starting. With other arguments it moves to the queue that its task has for them. `is_retried`: have it tried
-        again at once, too. The difference is in the audit log; `details` stand there in place of the arguments, where
-        those are not for reading.
+        With another time, everything that was counted from the old one moves too: lateness, drift and expiry. With
+        other arguments, the item moves to the queue that its task has for them. With `is_retried`, it is also tried
+        again. The audit log says what was changed; if the arguments are not readable, `details` stand there instead.
         """
         store = self._ground.store
-        # First of all, so that whatever anybody changes from here on is noticed.
+        # Read first, so that every change from here on is noticed.
         version = store.read("item_version", {"id": item_id}, connection)
         row = self.find(who, item_id)
         if row.state not in ("waiting", "failed"):
@@ -144,7 +143,7 @@ class Items:
             return self.find(who, item_id, connection)
 
     def _edited(self, item: Item, args: Args | None, said: Mapping[str, Any]) -> dict[str, Any]:
-        """What the item is to hold: what was said, checked, and for the rest what it has."""
+        """The new content of the item: what was given, checked, and what it has for the rest."""
         checked: dict[str, Callable[[Any], Any]] = {
             "at": lambda at: when(at, None, self._ground.now), "queue": lambda queue: checked_name("queue", queue),
             "rank": checked_rank, "tries": checked_tries,
@@ -158,7 +157,7 @@ class Items:
         return given if isinstance(given, bytes) else self._ground.task_named(item.task).checked_args(dict(given))
 
     def _queue(self, item: Item, given: Args) -> str:
-        """Where an item with these arguments waits; one that was moved by hand stays where it is."""
+        """The queue for an item with these arguments; if it was moved to another queue by hand, it stays there."""
         if isinstance(given, bytes):
             return item.queue
         task = self._ground.task_named(item.task)
@@ -171,7 +170,7 @@ class Items:
         difference = {name: [before[name], after[name]] for name in before if before[name] != after[name]}
         args = [codec.shown(each) for each in difference.pop("args", ())]
         if details is None:
-            # The same may be written in another way.
+            # The same values may be written as different JSON text.
             is_other = bool(args) and args[0] != args[1]
             details = {"args": [self._ground.masks.masked(each) for each in args]} if is_other else {}
         return {**difference, **details}
@@ -185,9 +184,9 @@ class Items:
         details: Mapping[str, Any],
         connection: Any,
     ) -> list[int]:
-        """Decide for each item; when a worker was faster, look at what became of it and decide again."""
+        """Decide for each item and write the changes; if a worker was faster, look at the item and decide again."""
         wanted = list(dict.fromkeys(ids))
-        # Before the transaction, which others may have to wait for.
+        # Decided before the transaction, because others may have to wait for that.
         changes = self._changes(who, wanted, outcome)
         with self._ground.joining(connection) as connection:
             for _ in range(TURNS):
@@ -216,12 +215,12 @@ class Items:
 
 
 def _content(item: Item) -> dict[str, Any]:
-    """What can be edited of an item, by the names that put has for it."""
+    """What can be edited of an item, by the names that a put uses."""
     return {"args": item.args, "at": item.due_at, "queue": item.queue, "rank": item.rank, "tries": item.max_attempts}
 
 
 def _moved(item: Item, at: datetime | None) -> dict[str, Any]:
-    """What goes with the time of an item: when it was planned, and until when it is worth starting."""
+    """The other times of an item that is moved to this time: when it is planned, and when it expires."""
     if at is None:
         return {"planned_at": item.planned_at, "expires_at": item.expires_at}
     expires_at = None if item.expires_at is None else at + (item.expires_at - item.planned_at)

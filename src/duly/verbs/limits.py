@@ -1,4 +1,4 @@
-"""Limits: how many calls there may be at most, changed by people while everything runs."""
+"""Limits: people change them while everything runs."""
 
 from __future__ import annotations
 

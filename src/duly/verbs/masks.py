@@ -1,4 +1,4 @@
-"""Masks: values that nobody should read over a shoulder are hidden by the names that they go under."""
+"""Masks: secret values are hidden in lists and in the audit log, by the names of their fields."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ MASK = "***"
 
 class Masks:
     def __init__(self, names: str) -> None:
-        """`names`: parts of names, with commas between them, however they are written."""
+        """`names` are parts of field names, separated by commas, in any style such as apiKey or api_key."""
         found = "|".join(re.escape(_bare(name)) for name in names.split(",") if _bare(name))
         self._masked = re.compile(found) if found else None
 
     def masked(self, value: Any, is_revealed: bool = False, level: int = 0) -> Any:
-        """The same without what is secret.
+        """The value with secrets masked.
 
-        Nor with what lies too deep to be written out: a row may be older than the bounds of what is kept.
+        What is nested too deeply to be shown is masked too; rows may have been written before there was a bound.
         """
         if level > codec.DEPTH and isinstance(value, dict | list):
             return codec.TOO_DEEP
@@ -32,7 +32,7 @@ class Masks:
         return [self.masked(inner, is_revealed, level + 1) for inner in value] if isinstance(value, list) else value
 
     def unmasked(self, value: Any, known: Any) -> Any:
-        """What someone sends back who saw it masked: a mask stands for what is there."""
+        """A value that someone sends back after seeing it masked, with the known values in place of the masks."""
         if isinstance(value, dict) and isinstance(known, dict):
             return {
                 name: known[name]
@@ -45,11 +45,11 @@ class Masks:
         return value
 
     def _is_secret(self, name: str, value: Any) -> bool:
-        # Whether there is one is no secret.
+        # None and booleans are shown: whether there is a secret is no secret.
         is_open = value is None or isinstance(value, bool)
         return self._masked is not None and not is_open and bool(self._masked.search(_bare(name)))
 
 
 def _bare(name: str) -> str:
-    """A name however it is written: apiKey, API-Key, api_key."""
+    """A name without its style: the same for apiKey, API-Key and api_key."""
     return re.sub(r"[-_ ]", "", name).lower()

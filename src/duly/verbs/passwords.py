@@ -1,7 +1,6 @@
-"""Passwords as they are kept: argon2id hashes, which say themselves by what cost they were made.
+"""Hashes of passwords: argon2id, with the cost that they were made with.
 
-Hashes of other costs, and those that older versions made (scrypt), are still recognized; whoever signs in with one
-has it replaced.
+Hashes of another cost, and scrypt hashes of older versions, are still accepted, and replaced at the next sign-in.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def hashed(password: str) -> str:
 
 
 def matches(password: str, known: str | None) -> bool:
-    """Whether this is the password; the answer takes as long where there is none to compare with."""
+    """Whether this is the password. The answer takes as long if there is no hash, so that it betrays nothing."""
     if known is not None and known.startswith("scrypt$"):
         _, salt, stretched = known.split("$")
         anew = hashlib.scrypt(_encoded(password), salt=b64decode(salt), **_SCRYPT)
@@ -41,7 +40,7 @@ def matches(password: str, known: str | None) -> bool:
 
 
 def is_dated(known: str) -> bool:
-    """Whether this hash is worth replacing, now that its password is at hand."""
+    """Whether this hash is of an older kind or cost, and should be replaced now that the password is known."""
     return known.startswith("scrypt$") or _hasher().check_needs_rehash(known)
 
 
@@ -56,7 +55,7 @@ def _hasher() -> PasswordHasher:
 
 @cache
 def _nobodys() -> str:
-    """What a password is compared with when there is no such user."""
+    """The hash that a password is compared with when there is no such user."""
     return _hasher().hash(b"nobody")
 
 

@@ -1,4 +1,4 @@
-"""The only read model: pages, one item with its attempts, depths of queues. Feeds the CLI, the metrics and the apps."""
+"""Reads what people look at: pages of items, one item with its tries, depths of queues, alerts, workers and limits."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from duly.store.lines import are_open
 from duly.store.records import TRIED, Kind, Record, reader
 
 PAGE_MOST = 1_000
-ALL = 2**31 - 1  # of what there are few
+ALL = 2**31 - 1  # no bound, for lists that are short
 
 
 def _utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
-# How people see what rows hold: times in UTC, and what JSON says.
+# How values of rows are shown: times in UTC, and JSON decoded.
 _SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: _utc, object: codec.shown, bool: bool}
 
 _row = reader(Record(Row), _SEEN)
@@ -68,7 +68,7 @@ class Read:
         before: int | None = None,
         most: int = 50,
     ) -> list[Row]:
-        """Newest first; `before` is the last id of the page before."""
+        """A page of items, newest first; `before` is the last id of the page before."""
         filters = {"state": state, "task": task, "queue": queue, "key": key, "before": before}
         rows = self._store.read("page", {**filters, "most": max(1, min(most, PAGE_MOST))})
         return [_row(row) for row in rows]
@@ -92,14 +92,14 @@ class Read:
         return Story(_row(row), None if lease_until is None else _utc(lease_until), tries)
 
     def depths(self) -> list[Depth]:
-        """How much there is, by queue, lane and state."""
+        """How many items there are, by queue, lane and state."""
         depths = [_depth(row) for row in self._store.read("depth", {"now": self._clock.now()})]
         open_ones = are_open({depth.queue for depth in depths}, {depth.queue for depth in depths if depth.paused})
         told = (replace(depth, paused=depth.queue not in open_ones) for depth in depths)
         return sorted(told, key=lambda d: (d.queue, d.lane, d.state))
 
     def queues(self, depths: Sequence[Depth] | None = None) -> list[dict[str, Any]]:
-        """One row per queue, by name: what waits, is due, runs and is in review; now, or by depths that are known."""
+        """One row per queue, by name: what waits, is due, runs and is in review. Without `depths`, all is counted."""
         now = self._clock.now()
         found: dict[str, dict[str, Any]] = {}
         for depth in self.depths() if depths is None else depths:
@@ -119,24 +119,24 @@ class Read:
     def owned(
         self, owner: str | None, *, state: str | None = None, before: int | None = None, most: int = 50, **filters: Any
     ) -> list[OwnedRow]:
-        """A page of what someone owns, newest first; None: of all."""
+        """A page of the items of this owner, newest first; None means those of all owners."""
         given = {"task": None, "queue": None, "key": None, "error_group": None, "schedule_id": None, **filters}
         given.update(owner=owner, before=2**63 - 1 if before is None else before, most=most)
-        if state == "failed":  # review has an index of its own, so that a page is as quick among millions of others
+        if state == "failed":  # review has an index of its own, which is fast among millions of other items
             return [_owned_row(row) for row in self._store.read("owned_failed", given)]
         return [_owned_row(row) for row in self._store.read("owned_items", {**given, "state": state})]
 
     def owned_item(self, item_id: int, owner: str | None, connection: Any = None) -> OwnedRow | None:
-        """This item, if it is theirs."""
+        """This item, if it belongs to this owner; None means any owner."""
         rows = self._store.read("owned_item", {"id": item_id, "owner": owner}, connection)
         return _owned_row(rows[0]) if rows else None
 
     def ids_between(self, task: str, low: str, high: str) -> list[int]:
-        """Items of a task that have a version, by their keys: those from `low` to before `high`, newest first."""
+        """The ids of a task's items with a version whose keys are from `low` to before `high`, newest first."""
         return [item_id for (item_id,) in self._store.read("versioned", {"task": task, "low": low, "high": high})]
 
     def groups(self, owner: str | None, most: int = 100, after: tuple[int, str] | None = None) -> list[Group]:
-        """Failures in review by their look, the largest groups first; after a group of this size and id."""
+        """Groups of failures in review, the largest first; `after` is the size and id of the last one before."""
         size, last = after or (None, None)
         rows = self._store.read("groups", {"owner": owner, "most": most, "size": size, "after": last})
         return [_group(row) for row in rows]
@@ -160,11 +160,11 @@ class Read:
         return [_stuck(row) for row in rows]
 
     def alerts(self) -> list[Alert]:
-        """Alerts that stand."""
+        """The alerts that are not over."""
         return [_alert(row) for row in self._store.read("alerts", {})]
 
     def limits(self, after: str = "", most: int = ALL) -> list[LimitUse]:
-        """By name."""
+        """A page of limits, by name."""
         rows = self._store.read("all_meters", {"after": after, "most": most})
         return [
             LimitUse(name, most, per, len(hits), _utc(hits[-1]) if hits else None) for name, most, per, hits in rows

@@ -1,4 +1,4 @@
-"""Review: failures that look alike are a group. People write notes about it, try one of it, and decide about all."""
+"""Review: items that failed alike are a group. People write notes about a group, retry one of it, and then all."""
 
 from __future__ import annotations
 

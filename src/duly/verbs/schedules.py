@@ -1,4 +1,4 @@
-"""Schedules: create, change, pause, resume, run now, reactivate, remove, and seat elsewhere, while everything runs."""
+"""Schedules: create, change, pause, resume, run now, reactivate, remove, and move to another slot."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Schedules(Timetable):
         connection: Any = None,
         **options: Any,
     ) -> Schedule:
-        """A schedule of theirs under this key, created or, if it is there already, changed to what is said here.
+        """Create a schedule with this key that belongs to whoever acts; if there is one already, change it to this.
 
         `options` are zone, catch_up, max_lateness, overlap, rank, and the arguments of the task.
         """
@@ -52,8 +52,8 @@ class Schedules(Timetable):
     ) -> int:
         """Any number at once, each row with its key, arguments and options (also a rule of its own).
 
-        Keys that exist are left as they are; returns how many are new. There is no line in the audit log for each:
-        whoever has so many at once says in their own words what that was.
+        Keys that exist are left as they are; returns how many are new. There is no line in the audit log for each: the
+        caller writes one about all of them.
         """
         of = self._task(task)
         news = (self.new(of, row.get("rule", rule), checked_key(row.get("key")), _without(row)) for row in rows)
@@ -71,13 +71,13 @@ class Schedules(Timetable):
     def new(
         self, task: Task[..., Any], rule: Any, key: str, options: Mapping[str, Any], is_declared: bool = False
     ) -> NewSchedule:
-        """A schedule as it is to be written, checked."""
+        """A new schedule, checked, ready to be written."""
         given = dict(options)
         said = {name: given.pop(name, None) for name in OPTIONS}
         zone = zone_said(said["zone"] or "UTC")
         ring = slots = None
         if isinstance(rule, Slots):
-            ring, slots, text = task.name, rule.n, str(rule.at(0))  # until it has a seat
+            ring, slots, text = task.name, rule.n, str(rule.at(0))  # until it has a slot
         else:
             rule = rule_said(rule)
             text = str(rule)
@@ -89,7 +89,7 @@ class Schedules(Timetable):
             args=task.checked_args(given),
             rule=text,
             zone=zone.key,
-            next_at=None,  # planned when it is written
+            next_at=None,  # set when it is written
             rank=task.rank if said["rank"] is None else checked_rank(said["rank"]),
             catch_up=_one_of("catch_up", said["catch_up"] or "latest", CatchUp),
             max_lateness=_lateness(said["max_lateness"]),
@@ -100,7 +100,7 @@ class Schedules(Timetable):
         )
 
     def write(self, who: Principal, new: NewSchedule, connection: Any = None) -> Schedule:
-        """Make the row what this says, whether it is there already or not."""
+        """Write this schedule, as a new row or over the one that has its key."""
         self._check_ring(new)
         planned = _planned(new, self._ground.now())
         with self._ground.joining(connection) as own:
@@ -109,12 +109,12 @@ class Schedules(Timetable):
                 about = {"task": new.task, "key": who.unscoped(new.key)}
                 self._audit.note(who, "schedule.created", f"schedule:{schedule_id}", about, own)
                 return self.get(schedule_id, own)
-        # After the seats of its ring are free again: whoever changes schedules locks those first.
+        # Only now, when the ring is no longer locked: changes of schedules lock the schedule before its ring.
         self._overwrite(who, schedule_id, new, connection)
         return self.get(schedule_id, connection)
 
     def _overwrite(self, who: Principal, schedule_id: int, new: NewSchedule, connection: Any) -> None:
-        # Code may have a key that looks like one of theirs.
+        # A schedule of the code may have a key that looks like a user's.
         if self.owned_one(schedule_id, who.owner, connection) is None:
             raise KeyConflict(f"{who.unscoped(new.key)!r} is taken; choose another key", 0)
         if (self.get(schedule_id, connection).ring is None) != (new.ring is None):
@@ -134,7 +134,7 @@ class Schedules(Timetable):
         return str(rule), next_at
 
     def _check_ring(self, new: NewSchedule) -> None:
-        """All members of a ring divide the same period by the same number."""
+        """Check that all members of a ring divide the same period by the same number."""
         for (text,) in self._ground.store.read("ring_rule", {"ring": new.ring}) if new.ring is not None else ():
             rule, known = slot_of(new.rule), slot_of(text)
             if (rule.of, rule.period) != (known.of, known.period):
@@ -143,14 +143,14 @@ class Schedules(Timetable):
     # -- care
 
     def reached(self, who: Principal, schedule_id: int, connection: Any = None) -> Schedule:
-        """The schedule, if they reach it: another's and a missing one are the same."""
+        """The schedule, if it may be reached; a schedule of someone else is reported as missing."""
         found = self.owned_one(schedule_id, who.reach, connection)
         if found is None:
             raise ItemNotFound(f"there is no schedule {schedule_id}")
         return found
 
     def change(self, who: Principal, /, schedule_id: int, *, connection: Any = None, **fields: Any) -> Schedule:
-        """Other values: rule, zone, catch_up, max_lateness, overlap, rank, and `args` as a whole."""
+        """Change a schedule's rule, zone, catch_up, max_lateness, overlap or rank, or its `args` as a whole."""
         schedule = self.reached(who, schedule_id, connection)
         said: dict[str, Any] = {}
         for name, value in fields.items():
@@ -183,23 +183,23 @@ class Schedules(Timetable):
         self._revise(who, ids, _plainly(advance.paused), connection)
 
     def resume(self, who: Principal, *ids: int, connection: Any = None) -> None:
-        """Go on from now; what was missed meanwhile stays missed."""
+        """Go on from now; what was missed during the pause is not made up for."""
         self._revise(who, ids, _plainly(advance.resumed), connection)
 
     def reactivate(self, who: Principal, *ids: int, connection: Any = None) -> None:
-        """A person says that what failed too often in a row may be tried again."""
+        """Let a schedule go on that was deactivated after too many failures in a row."""
         self._revise(who, ids, _plainly(advance.reactivated), connection)
 
     def run_now(self, who: Principal, *ids: int, connection: Any = None) -> None:
-        """One occurrence more, now; WrongState beside one that is still under way where there may be one only."""
+        """Make one more item now; WrongState if items must not overlap and one is still live."""
         self._revise(who, ids, lambda each, live, now, actor: advance.run_now(each, now, actor, live), connection)
 
     def remove(self, who: Principal, *ids: int, connection: Any = None) -> None:
-        """Gone, with what still waits of it."""
+        """Remove schedules, and cancel their waiting items."""
         self._revise(who, ids, advance.removed, connection)
 
     def move(self, who: Principal, moves: Iterable[Move], connection: Any = None) -> int:
-        """Seat these members elsewhere, for good: a person's decision."""
+        """Move these schedules to other slots of their ring."""
         count = 0
         for move in moves:
             rule = str(_seated(self.reached(who, move.schedule_id, connection).rule, move.to))
@@ -210,7 +210,7 @@ class Schedules(Timetable):
     def _revise(
         self, who: Principal, ids: Sequence[int], act: Callable[..., Revision], connection: Any, **fields: Any
     ) -> None:
-        """Have `act` say what becomes of these schedules, under their lock; it also says the line of the audit log."""
+        """Lock these schedules and write what `act` makes of them, with its lines of the audit log."""
         if who.reach is not None:
             for schedule_id in ids:
                 self.reached(who, schedule_id, connection)
@@ -231,7 +231,7 @@ def _planned(new: NewSchedule, now: datetime) -> NewSchedule:
 
 
 def _plainly(act: Callable[[Schedule, datetime, str], Revision]) -> Callable[..., Revision]:
-    """An act that does not care for what waits."""
+    """The same function, in the form that is also given the live items, which it does not need."""
     return lambda schedule, _, now, actor: act(schedule, now, actor)
 
 

@@ -1,4 +1,4 @@
-"""What a service keeps for itself: secrets of its own, and answers that may have to be told again."""
+"""What the HTTP service keeps for itself: its own secrets, and answers that it may have to repeat."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ PRUNED_EVERY = timedelta(minutes=10)
 
 
 class Reply(Struct, frozen=True):
-    """An answer that was given once."""
+    """An answer that was given before, under an Idempotency-Key."""
 
-    request: str  # a hash of what was asked
+    request: str  # a hash of the request, to notice when another one has the same key
     status: int
     answer: str
 
 
-class Service:
+class ServiceState:
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._pruned_at: datetime | None = None
 
     def secret(self, name: str) -> str:
-        """The secret of this name, which all services on this database share; made when it is first asked for."""
+        """The secret of this name, which all services on this database share; it is made at the first call."""
         rows = self._ground.store.write("secret", {"name": name, "value": secrets.token_urlsafe(32)})
         found: str = rows[0][0]
         return found
 
     def reply(self, owner: str, key: str) -> Reply | None:
-        """What was answered to this one under this key."""
+        """What this user was answered under this key."""
         self._prune()
         rows = self._ground.store.read("reply", {"owner": owner, "key": key})
         return Reply(*rows[0]) if rows else None
 
     def begin_reply(self, owner: str, key: str, request: str, connection: Any) -> bool:
-        """Whether nobody has this key yet. Whoever has it at the same time is waited for."""
+        """Reserve this key; False if it is taken. Waits for another transaction that is about to take it."""
         given = {"owner": owner, "key": key, "request": request, "now": self._ground.now()}
         return bool(self._ground.store.run(connection, "reply_begin", given))
 
     def end_reply(self, owner: str, key: str, status: int, answer: str, connection: Any) -> None:
-        """Keep this answer; it commits with what was done for it."""
+        """Keep this answer, in the transaction in which the request is carried out."""
         given = {"owner": owner, "key": key, "status": status, "answer": answer}
         self._ground.store.run(connection, "reply_end", given)
 

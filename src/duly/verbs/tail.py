@@ -1,9 +1,9 @@
-"""The audit log as it grows: each line once, though lines need not commit in the order of their ids.
+"""Follows the audit log: gives each new line once, though lines need not commit in the order of their ids.
 
-A line whose id is lower than one that was told already may still come, for as long as the transaction that took the id
-is under way. Such an id is a gap. It is closed when its line is there, or when every transaction that could bring it is
-over: on PostgreSQL an id is taken by transactions that have their number already, so those are the ones below the next
-number at a moment after the gap was noticed. On SQLite lines commit in order, and there are no gaps.
+A line with a lower id than one that was given already may still come, as long as the transaction that took that id is
+open. Such an id is a gap. It is closed when its line is there, or when no open transaction can bring it any more. On
+PostgreSQL, a transaction has its number before it takes an id, so after a gap was noticed, only transactions below the
+next number can fill it. On SQLite lines commit in the order of their ids, and there are no gaps.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import json
 from duly.core.shown import AuditLine
 from duly.store import Store
 
-MOST = 500  # lines at once, and gaps that are waited for: a count that jumped leaves more
-BEHIND = 200  # ids before the beginning among which there may be gaps
+MOST = 500  # how many lines one look gives, and how many gaps are waited for
+BEHIND = 200  # how many ids before the beginning may be gaps
 
 
 class Tail:
     def __init__(self, store: Store, actor: str | None, after: int | None) -> None:
-        """From the line after this one; None: from now on. Lines of one actor; None: of all."""
+        """Give lines after this id, or from now on if it is None, of this actor, or of all if it is None."""
         self._store = store
         self._actor = actor
         self._top = 0 if after is None else after
-        # Each gap with the transaction number from which on nobody can fill it; None: not known yet.
+        # For each gap, the transaction number below which transactions could fill it; None: not known yet.
         self._gaps: dict[int, int | None] = {}
         if after is None:
-            # What was begun but not done by now is news when it comes.
+            # Lines of transactions that are open now are to be given when they commit.
             last = int(store.read("audit_last", {})[0][0])
             self._top = max(last - BEHIND, 0)
             self._next()
@@ -35,11 +35,11 @@ class Tail:
 
     @property
     def place(self) -> int:
-        """Whoever goes on from here misses nothing, and may be told again what came after it."""
+        """An id to go on from later: nothing is missed then, though some lines may come twice."""
         return min(self._gaps) - 1 if self._gaps else self._top
 
     def look(self) -> list[tuple[int, AuditLine]]:
-        """What came since the last look, each line with the place to go on from once it was heard."""
+        """The lines since the last look, each with the id to go on from after it."""
         lines: list[AuditLine] = []
         while ids := self._next():
             given = {"ids": json.dumps(ids), "actor": self._actor}
@@ -51,7 +51,7 @@ class Tail:
         return told[::-1]
 
     def _next(self) -> list[int]:
-        """The ids of lines that were not there before, the lowest first."""
+        """The ids of new lines, the lowest first."""
         over = self._over()
         given = {"after": self._top, "gaps": json.dumps(sorted(self._gaps)), "most": MOST}
         ids = [row[0] for row in self._store.read("audit_ids", given)]
@@ -64,7 +64,7 @@ class Tail:
         return ids
 
     def _over(self) -> set[int]:
-        """Gaps that nobody can fill any more; their lines are there by now, or never will be."""
+        """The gaps that no transaction can fill any more; their lines are there by now, or never will be."""
         if not self._gaps:
             return set()
         oldest, upcoming = self._store.read("audit_horizon", {})[0]

@@ -1,4 +1,4 @@
-"""Looks at schedules: pages of them, one of them, what they made, what they mean, and how evenly slots are filled."""
+"""Reads schedules: pages of them, what they made, what their rules mean, and how evenly slots are filled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SlotLoad(Struct, frozen=True):
 
 
 class Move(Struct, frozen=True):
-    """A member that a rebalance would seat elsewhere."""
+    """A schedule that a rebalance would move to another slot."""
 
     schedule_id: int
     key: str
@@ -45,13 +45,13 @@ class Timetable:
     def owned(
         self, owner: str | None, *, after: int = 0, most: int = 100, connection: Any = None, **filters: Any
     ) -> list[Schedule]:
-        """A page of what someone owns, by id; None: of all."""
+        """A page of the schedules of this owner, by id; None means those of all owners."""
         given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
         given = {**given, "owner": owner, "after": after, "most": most}
         return [Schedule(*row) for row in self._ground.store.read("schedules_page", given, connection)]
 
     def owned_one(self, schedule_id: int, owner: str | None, connection: Any = None) -> Schedule | None:
-        """This one, if it is theirs."""
+        """This schedule, if it belongs to this owner; None means any owner."""
         found = self.owned(owner, after=schedule_id - 1, most=1, connection=connection)
         return found[0] if found and found[0].id == schedule_id else None
 
@@ -69,7 +69,7 @@ class Timetable:
         return Schedule(*rows[0])
 
     def some(self, ids: Iterable[int]) -> list[Schedule]:
-        """Those of these that exist, by id."""
+        """The schedules with these ids, as far as they exist."""
         rows = self._ground.store.read("schedules_with_ids", {"ids": codec.encode(list(ids)).decode()})
         return [Schedule(*row) for row in rows]
 
@@ -84,20 +84,20 @@ class Timetable:
         after: int = 0,
         most: int = 100,
     ) -> list[Schedule]:
-        """By id; `after` is the last id of the page before."""
+        """A page of schedules, by id; `after` is the last id of the page before."""
         filters = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot, "after": after}
         rows = self._ground.store.read("schedules", {**filters, "most": max(1, min(most, PORTION))})
         return [Schedule(*row) for row in rows]
 
     def pages(self, **filters: Any) -> Iterator[Schedule]:
-        """All that fit, a page at a time."""
+        """All schedules that fit, read page by page."""
         after = 0
         while rows := self.page(**filters, after=after, most=PORTION):
             yield from rows
             after = rows[-1].id
 
     def declared(self) -> list[tuple[int, str, str]]:
-        """Those that code declared without a key: the id, task and key of each."""
+        """The schedules that code declared without a key: the id, task and key of each."""
         return [(schedule_id, task, key) for schedule_id, task, key in self._ground.store.read("declared", {})]
 
     def occurrences(self, schedule_id: int, most: int = 100) -> list[Occurrence]:
@@ -110,25 +110,25 @@ class Timetable:
         return preview(rule_said(rule), self._ground.now(), zone_said(zone), min(n, PORTION))
 
     def describe(self, schedule: Schedule) -> str:
-        """Its rule in plain English; as it is written when that is not understood here."""
+        """Its rule in plain English; as its text when the rule is unknown here."""
         try:
             return advance.rule_of(schedule.rule).describe(zone_named(schedule.zone))
         except ValueError:
             return f"{schedule.rule} ({schedule.zone})"
 
     def slots(self, ring: str | None = None) -> list[SlotLoad]:
-        """The load of each slot: its active members."""
+        """How many active members each slot has."""
         return [SlotLoad(*row) for row in self._ground.store.read("slots", {"ring": ring})]
 
     def rebalance(self, ring: str) -> list[Move]:
-        """Who would have to move so that all slots are even again. A preview: nobody moves by itself."""
+        """Which schedules would have to move so that all slots are even again. It moves nothing."""
         members: dict[int, list[Schedule]] = {}
         n = 0
         for schedule in self.pages(ring=ring, state="active"):
             members.setdefault(schedule.slot or 0, []).append(schedule)
             n = slot_of(schedule.rule).of
         least, extra = divmod(sum(map(len, members.values())), n or 1)
-        # The fullest slots keep one more, so that as few as possible move.
+        # If it does not divide evenly, the fullest slots keep one more, so that as few as possible move.
         order = sorted(range(n), key=lambda slot: (-len(members.get(slot, ())), slot))
         target = {slot: least + (place < extra) for place, slot in enumerate(order)}
         leaving = [each for slot in order for each in members.get(slot, [])[target[slot] :]]
@@ -141,7 +141,7 @@ class Timetable:
 
 
 def rule_said(rule: Any) -> Rule:
-    """The rule that someone means, as text or as a value."""
+    """The rule that was given as text or as a value."""
     if isinstance(rule, str):
         try:
             return parse(rule)

@@ -1,6 +1,6 @@
-"""Users: the people and programs that may come in, their keys and sessions.
+"""Users: the people and programs that may use the service, with their keys and sessions.
 
-Secrets are kept as hashes only and shown once.
+Secrets are kept only as hashes, and shown once.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from duly.verbs.ground import Ground
 from duly.verbs.who import SCOPES, Principal, local
 
 SESSION = timedelta(hours=12)
-USED_EVERY = timedelta(minutes=1)  # a key's last use is written down no oftener than this
+USED_EVERY = timedelta(minutes=1)  # the last use of a key is written at most this often
 PASSWORD = range(8, 1_025)
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,99}")
-_TAKEN = ("me", "all", "local", "code", "duly")  # words of ours for others than users
+_TAKEN = ("me", "all", "local", "code", "duly")  # words that the service has a meaning for
 _KEY = re.compile(r"duly_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
@@ -45,7 +45,7 @@ class Users:
         password: str | None = None,
         connection: Any = None,
     ) -> User:
-        """A new person or program; without a password it comes in by keys only."""
+        """Create a user; without a password it can only use keys."""
         if not isinstance(user_id, str) or not _ID.fullmatch(user_id) or user_id in _TAKEN:
             taken = ", ".join(_TAKEN)
             raise InputError("id", f"must be 1 to 100 letters, digits or . _ @ + -, and none of {taken}")
@@ -58,7 +58,7 @@ class Users:
             return self.get(who, user_id, connection)
 
     def get(self, who: Principal, user_id: str, connection: Any = None) -> User:
-        """One user; for all but admins there is nobody but themselves."""
+        """One user; those who are not admins find only themselves."""
         is_seen = who.reach in (None, user_id)
         rows = self._ground.store.read("user", {"id": user_id}, connection)
         if not rows or not is_seen:
@@ -80,7 +80,7 @@ class Users:
         is_disabled: bool | None = None,
         connection: Any = None,
     ) -> User:
-        """Another role or password, or shut out. A new password and a shut door end all sessions."""
+        """Change the role or password of a user, or disable it. A new password and disabling end all its sessions."""
         self.get(who, user_id, connection)
         now = self._ground.now()
         hashed = None if password is None else passwords.hashed(_checked_password(password))
@@ -99,7 +99,7 @@ class Users:
         return user
 
     def is_anybody(self) -> bool:
-        """Whether anyone could come in: a user with a password or a key."""
+        """Whether there is a user with a password or a key, so that somebody can use the service."""
         return bool(self._ground.store.read("anybody", {})[0][0])
 
     # -- keys
@@ -113,7 +113,7 @@ class Users:
         expires_at: datetime | None = None,
         connection: Any = None,
     ) -> tuple[KeyInfo, str]:
-        """A new key, and its secret, which nobody can show again."""
+        """Make a key; returns it with its secret, which cannot be shown again."""
         user = self.get(who, user_id)
         if not isinstance(name, str) or not 1 <= len(name.strip()) <= 100 or "\x00" in name:
             raise InputError("name", "must be 1 to 100 characters")
@@ -141,12 +141,12 @@ class Users:
         return _key(rows[0])
 
     def keys(self, who: Principal, user_id: str | None = None, after: str = "", most: int = 100) -> list[KeyInfo]:
-        """Keys by id: of this user, or of all whose keys this one may see."""
+        """A page of keys by id: those of this user, or of all users whose keys the caller may see."""
         rows = self._ground.store.read("keys", {"user_id": who.among(user_id), "after": after, "most": most})
         return [_key(row) for row in rows]
 
     def revoke_key(self, who: Principal, key_id: str, connection: Any = None) -> KeyInfo:
-        """This key opens nothing any more."""
+        """Make a key invalid."""
         given = {"id": key_id, "user_id": who.reach, "now": self._ground.now()}
         with self._ground.joining(connection) as connection:
             if not self._ground.store.run(connection, "key_revoke", given):
@@ -155,10 +155,10 @@ class Users:
             return self.key(who, key_id, connection)
 
     def by_key(self, text: str) -> Principal | None:
-        """Whose key this is; None when it opens nothing."""
+        """Who acts with this key; None when it is not valid."""
         match = _KEY.fullmatch(text)
         rows = self._ground.store.read("key_owner", {"id": match[1] if match else ""})
-        # Compared also when there is no such key, so that the answer takes the same time.
+        # Also compare when there is no such key, so that the answer takes the same time.
         known = rows[0][0] if rows else _digest("")
         is_right = hmac.compare_digest(known, _digest(match[2] if match else "-"))
         if not rows or not is_right or match is None:
@@ -174,7 +174,7 @@ class Users:
     # -- sessions
 
     def sign_in(self, user_id: str, password: str) -> str | None:
-        """A token for a browser's cookie; None when this is not the password."""
+        """Make a session; returns the token for the browser's cookie, or None when this is not the password."""
         rows = self._ground.store.read("password", {"id": user_id})
         known, disabled_at = rows[0] if rows else (None, None)
         if not passwords.matches(password, known) or known is None or disabled_at is not None:
@@ -184,7 +184,7 @@ class Users:
         now = self._ground.now()
         row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION, "was": known}
         with self._ground.store.transaction() as connection:
-            # Not for one who was shut out, or whose password was changed, while we compared.
+            # No session if the user was disabled or its password changed while we compared.
             if not self._ground.store.run(connection, "session_create", row):
                 return None
             if anew is not None:
@@ -207,7 +207,7 @@ class Users:
 
 
 def _digest(secret: str) -> str:
-    """For secrets that are long and random: a plain hash is enough, and quick."""
+    """The hash of a secret that is long and random, for which a plain and fast hash is enough."""
     return hashlib.sha256(secret.encode("utf8", "replace")).hexdigest()
 
 

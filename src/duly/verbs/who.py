@@ -1,4 +1,4 @@
-"""Who acts: someone who came in by a key or a session, or the code and the command line of this machine."""
+"""Who acts: a user of the service, by a key or a session, or the code and the command line of this machine."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 
 
 class Principal(Struct, frozen=True):
-    """Someone who acts, with what they are allowed to do."""
+    """A user who acts, with what they are allowed to do."""
 
     user_id: str
     role: Role
     scopes: frozenset[str]
     via: Literal["key", "session", "local"]
-    until: datetime | None = None  # when the key that they came with ends
+    until: datetime | None = None  # when their key expires
 
     @property
     def is_admin(self) -> bool:
@@ -28,24 +28,24 @@ class Principal(Struct, frozen=True):
 
     @property
     def owner(self) -> str | None:
-        """Whose the rows are that this one makes; the local admin's are those of the code."""
+        """The owner of the rows that this user makes; None for code and the local command line."""
         return None if self.via == "local" else self.user_id
 
     @property
     def reach(self) -> str | None:
-        """Whose rows this one finds and changes: only their own; None for admins, who reach everybody's."""
+        """The owner whose rows this user may find and change: themselves, or None, which means all, for admins."""
         return None if self.is_admin else self.user_id
 
     def among(self, whose: str | None) -> str | None:
-        """Whose rows are meant when this one asks for those of `whose`; None: of all that they reach."""
+        """The owner whose rows are meant when this user asks for those of `whose`; None means all owners."""
         return whose if self.reach is None else self.reach
 
     def scoped(self, key: str) -> str:
-        """A key of theirs, which nobody else's can be."""
+        """The key with the owner in front, so that users cannot take each other's keys."""
         return key if self.owner is None else f"{self.owner}/{key}"
 
     def unscoped(self, key: str) -> str:
-        """The same key as they said it."""
+        """The key as the user gave it, without the owner in front."""
         return key.removeprefix(self.scoped(""))
 
     def may(self, scope: Scope) -> bool:
@@ -56,5 +56,5 @@ LOCAL = Principal("local", "admin", frozenset(SCOPES), "local")
 
 
 def local(name: str) -> Principal:
-    """The code or the command line of this machine, which goes by this name in the audit log."""
+    """The code or the command line of this machine, under this name in the audit log."""
     return replace(LOCAL, user_id=name)

@@ -1,9 +1,9 @@
-"""The real engine in virtual time: what the next days bring, and what happens when things go wrong.
+"""Simulates days of work in virtual time with the real engine: what will happen, also when things go wrong.
 
-Schedules, claims, limits, windows, decisions and rescues are those of a worker, on a store of their own and a clock
-that jumps from event to event. Only the outside is a model: it says how each call ends, from a seed, so the same seed
-gives the same days again. By default handlers are not called at all; an app may bring a stand-in for its upstream
-instead, and have its own handler called.
+Schedules, claims, limits, windows, decisions and rescues are those of a worker, on an own store and a clock that jumps
+from event to event. Only the outside world is a model. It says how each call ends, by random numbers from a seed, so
+the same seed gives the same days again. By default handlers are not called at all; an app may instead provide a
+stand-in for its upstream and have its own handler called.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from duly.virtual.world import World
 
 MINUTE = timedelta(minutes=1)
 INSTANT = timedelta(microseconds=1)
-MOST = 100_000  # times that one slot or rule has in a simulation
+MOST = 100_000  # how many times of one slot or rule are counted
 UTC_ZONE = zone_named("UTC")
 _SPAN = re.compile(r"(?P<at>[^/@]+)/(?P<long>[^/@]+)(?:@(?P<value>[0-9.]+))?")
 
 
-class Span(Struct, frozen=True):
+class Interval(Struct, frozen=True):
     """A stretch of time, and a number for it where one is needed: `2026-01-03T10:00/6h`, `…/1h@0.8`."""
 
     start: datetime
@@ -55,7 +55,7 @@ class Span(Struct, frozen=True):
         return self.start <= time < self.end
 
 
-def span(field: str, text: str) -> Span:
+def interval(field: str, text: str) -> Interval:
     if not (match := _SPAN.fullmatch(text.strip())):
         raise InputError(field, f"must be like 2026-01-03T10:00/6h, got {text!r:.80}")
     at = match["at"]
@@ -64,20 +64,20 @@ def span(field: str, text: str) -> Span:
             at += "+00:00"
     start = when(at, None, lambda: datetime.now(UTC))
     try:
-        return Span(start, start + timedelta(seconds=period(match["long"])), float(match["value"] or 1))
+        return Interval(start, start + timedelta(seconds=period(match["long"])), float(match["value"] or 1))
     except (ValueError, OverflowError) as error:
         raise InputError(field, f"{text!r:.80}: {error}") from None
 
 
-class Model(Struct, frozen=True, kw_only=True):
-    """How the world behaves: shares from 0 to 1, seconds, and stretches of time."""
+class Conditions(Struct, frozen=True, kw_only=True):
+    """How the outside world behaves in a simulation. Rates are from 0 to 1."""
 
-    failure_rate: float = 0.0  # of items, each by chance
-    outages: tuple[Span, ...] = ()  # every call fails
-    bursts: tuple[Span, ...] = ()  # another failure rate for a while
-    downtimes: tuple[Span, ...] = ()  # no worker is running
+    failure_rate: float = 0.0  # the part of the items that fail
+    outages: tuple[Interval, ...] = ()  # when every call fails
+    bursts: tuple[Interval, ...] = ()  # when there is another failure rate
+    downtimes: tuple[Interval, ...] = ()  # when no worker is running
     slow: float = 0.0  # seconds that a call takes
-    crash_rate: float = 0.0  # of calls: their worker dies under them
+    crash_rate: float = 0.0  # the part of the calls whose worker dies
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -92,9 +92,9 @@ class Model(Struct, frozen=True, kw_only=True):
 
 
 class Upstream:
-    """The other side of the handlers' calls, by a model: draws whether it is there, and whom it fails."""
+    """The other side of the handlers' calls. It draws by the model whether it answers, and which items fail."""
 
-    def __init__(self, model: Model, clock: ManualClock) -> None:
+    def __init__(self, model: Conditions, clock: ManualClock) -> None:
         self._model = model
         self._clock = clock
         self._chance = random.Random(model.seed)  # noqa: S311 - a simulation is to be repeated
@@ -112,7 +112,7 @@ class Upstream:
         return self._model.crash_rate > 0 and self._chance.random() < self._model.crash_rate
 
     def answer(self, _: Task[..., Any], items: Sequence[Item]) -> Verdicts:
-        """How a call ends whose handler nobody wants to call."""
+        """How a call ends, for tasks whose handler is not called."""
         if self.is_out():
             return [Failed("simulated outage", ("duly.Simulated",))] * len(items)
         return [Failed("simulated failure", ("duly.Simulated",)) if self.fails() else Done() for _ in items]
@@ -122,7 +122,7 @@ Answer = Callable[[Task[..., Any], Sequence[Item]], Verdicts]
 
 
 class Hour(Struct, frozen=True):
-    """What a slot, or all schedules of an hour, made of their members."""
+    """How many items a slot made in an hour, or all schedules together, and how many members it had."""
 
     at: datetime
     slot: int | None
@@ -133,7 +133,7 @@ class Hour(Struct, frozen=True):
 class Window(Struct, frozen=True):
     at: datetime
     cap: int
-    waiting: int  # when it was first asked
+    waiting: int  # when items were first claimed in it
     dispatched: int
 
 
@@ -142,14 +142,14 @@ class Calls(Struct, frozen=True):
     max_per_minute: int  # in any sliding minute
 
 
-class Late(Struct, frozen=True):
+class Lateness(Struct, frozen=True):
     p50_s: float
     p99_s: float
     max_s: float
 
 
-class Story(Struct, frozen=True):
-    """What happened."""
+class SimulationResult(Struct, frozen=True):
+    """The result of a simulation."""
 
     hours: list[Hour]
     windows: list[Window]
@@ -161,11 +161,11 @@ class Story(Struct, frozen=True):
     recovered: int
     crashes: int
     skipped: int
-    late: Late
+    late: Lateness
 
 
 class Ledger:
-    """What a simulation writes down while it runs. Checks may look at it in more detail than the story tells."""
+    """What a simulation records while it runs. It has more detail than the result, for checks."""
 
     def __init__(self) -> None:
         self.made: Counter[tuple[datetime, int | None]] = Counter()
@@ -181,7 +181,7 @@ class Ledger:
 
 
 class _Recorded:
-    """A store that keeps the ledger; everything else goes straight on."""
+    """A store that fills the ledger; all other calls go straight to the store inside."""
 
     def __init__(self, store: Store, ledger: Ledger, app: Duly) -> None:
         self._store = store
@@ -237,7 +237,7 @@ class _Recorded:
     def _started(self, items: Sequence[Item]) -> None:
         now = self._app.clock.now()
         self._ledger.attempts.extend((now, item) for item in items)
-        # A retry that waits for its window is not late.
+        # Retries are left out, because they wait for their window.
         self._ledger.lateness.extend((now - item.due_at).total_seconds() for item in items if item.lane == "main")
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
@@ -247,7 +247,7 @@ class _Recorded:
 
 
 class _ByTheClock(Detector):
-    """Nobody else is here who could be blamed wrongly: what ran out is dead."""
+    """A detector that goes by the clock alone: in a simulation a lease that ran out is always dead."""
 
     def look(self, leases: Iterable[tuple[int, datetime]], now: datetime, asked: float, answered: float) -> list[int]:
         return [fence for fence, until in leases if until < now]
@@ -258,13 +258,13 @@ class Simulation(World):
 
     most = 10_000_000
 
-    def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner, model: Model) -> None:
+    def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner, model: Conditions) -> None:
         self.ledger = Ledger()
         self.upstream = Upstream(model, clock)
         self.answer: Answer = self.upstream.answer
         self._model = model
         self._slow: list[tuple[datetime, int, Work, Verdicts]] = []
-        self._lost: list[datetime] = []  # when the leases of dead workers run out
+        self._lost: list[datetime] = []  # when leases of dead workers run out
         self._turn = 0
         super().__init__(app, clock, runner)
         self._rescuer = Rescuer(self._store, app.tasks, _ByTheClock(0), sweep=app.settings.sweep_seconds)
@@ -280,7 +280,7 @@ class Simulation(World):
         times = [time for time in (super()._next(), *self._lost[:1]) if time is not None]
         if self._slow:
             times.append(self._slow[0][0])
-        if self._down(self.clock.now()) is not None:  # what waits now runs when it is over
+        if self._down(self.clock.now()) is not None:  # nothing runs before the downtime is over
             times.append(self.clock.now())
         next_at = min(times, default=None)
         if next_at is None:
@@ -288,7 +288,7 @@ class Simulation(World):
         down = self._down(next_at)
         return next_at if down is None else down.end
 
-    def _down(self, moment: datetime) -> Span | None:
+    def _down(self, moment: datetime) -> Interval | None:
         """The downtime that this moment is in."""
         return next((each for each in self._model.downtimes if moment in each), None)
 
@@ -320,22 +320,22 @@ class Simulation(World):
             self._finish(work, verdicts)
             return
         ends = now + timedelta(seconds=self._model.slow)
-        # Its worker would keep its lease alive as long as it takes.
+        # A real worker would prolong its lease for as long as the call takes.
         lease = timedelta(seconds=self.app.settings.lease_seconds)
         self._store.extend({work.items[0].fence: [item.id for item in work.items]}, now, ends + lease)
         self._turn += 1
         heappush(self._slow, (ends, self._turn, work, verdicts))
 
     def call(self, task: Task[..., Any], items: Sequence[Item]) -> Verdicts:
-        """The handler itself: for apps that bring a stand-in for what it calls."""
+        """Call the real handler, for apps that provide a stand-in for what it calls."""
         return self._call(task, list(items))
 
     # -- what happened
 
-    def story(self, start: datetime, end: datetime) -> Story:
+    def story(self, start: datetime, end: datetime) -> SimulationResult:
         ledger = self.ledger
         ends = [change for _, change in ledger.ends]
-        return Story(
+        return SimulationResult(
             hours=self._hours(start, end),
             windows=self._windows(start, end),
             calls=Calls(len(ledger.calls), busiest_minute(ledger.calls)),
@@ -396,6 +396,6 @@ def busiest_minute(times: Sequence[datetime]) -> int:
     return most
 
 
-def _late(lateness: Sequence[float]) -> Late:
+def _late(lateness: Sequence[float]) -> Lateness:
     ordered = sorted(max(each, 0.0) for each in lateness) or [0.0]
-    return Late(*(round(ordered[int((len(ordered) - 1) * share)], 3) for share in (0.5, 0.99, 1.0)))
+    return Lateness(*(round(ordered[int((len(ordered) - 1) * share)], 3) for share in (0.5, 0.99, 1.0)))

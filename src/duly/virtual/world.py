@@ -33,9 +33,9 @@ from duly.tasks.task import Task
 
 T = TypeVar("T")
 
-# Seconds: nobody else is here, so whoever waits for the database waits for itself.
+# Seconds to wait for the database. Nobody else uses it, so a longer wait would be a deadlock.
 PATIENCE = 2.0
-# Seconds: here every round asks everybody, so nobody need come back just to see.
+# Seconds between polls and sweeps: none is needed, because every round looks at everything.
 PATIENT = 366 * 86_400.0
 
 
@@ -64,7 +64,7 @@ def stage(app: Duly, start: datetime | None = None) -> Iterator[tuple[ManualCloc
 
 
 def _apart(act: Callable[..., T], *given: Any) -> T:
-    """Do this on no event loop: in a thread when the test itself is async, and its loop is busy with us."""
+    """Do this outside of an event loop: if the test itself is async, in another thread."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -80,7 +80,7 @@ def _restore(app: Duly, store: Store | None, clock: Any) -> None:
 class World:
     """Virtual time for one app: `run` what is due, or `advance` and run all that falls due on the way."""
 
-    most = 10_000  # attempts in one `run` after which something must be putting itself for ever
+    most = 10_000  # more attempts in one `run` mean that a task puts itself without end
 
     def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner) -> None:
         self.app = app
@@ -125,11 +125,11 @@ class World:
         while (due_at := self._next()) is not None and due_at <= moment:
             self.clock.set(due_at)
             attempts += self.run()
-        self.clock.set(max(moment, self.clock.now()))  # a handler may have moved it further
+        self.clock.set(max(moment, self.clock.now()))  # a handler may have moved the clock further
         return attempts
 
     def _next(self) -> datetime | None:
-        """When something happens next; what is due and still waits now waits for a limit, or has nobody to run it."""
+        """When something happens next. Due items that were not run wait for a limit, or their task is unknown."""
         times = [self._store.glance(self.clock.now(), 1)[1], self._recurrer.next_at(), self._held]
         return min((time for time in times if time is not None and time > self.clock.now()), default=None)
 
@@ -148,16 +148,16 @@ class World:
         return app.observed(app.store)
 
     def free_calls(self) -> int:
-        """How many calls may begin at this moment."""
+        """How many calls may begin now."""
         return 1
 
     def _recur(self) -> bool:
-        """Make items of the schedules that are due now; whether there were any."""
+        """Make the items of schedules that are due now; returns whether there were any."""
         now = self.clock.now()
         return self._recurrer.tick(now) <= now
 
     def _round(self) -> int:
-        """Claim until nothing comes; a new claimer each time, for this world has no rivals to be patient with."""
+        """Claim until nothing is left. Each round has a new claimer, because there are no other workers to wait for."""
         before = self._attempts
         shapes: dict[Any, list[Task[..., Any]]] = {}
         for task in self.app.all_tasks.values():
@@ -194,11 +194,11 @@ class World:
             if task.is_async:
                 return _apart(self._runner.run, self._caller.acall(task, items))
             return contextvars.Context().run(self._caller.call, task, items)
-        except (SystemExit, asyncio.CancelledError) as error:  # as in a worker: the handler's failure, not ours
+        except (SystemExit, asyncio.CancelledError) as error:  # a failure of the handler, as in a worker
             return [Failed(f"{type(error).__name__}: {error}", (type(error).__name__,))] * len(items)
 
     def _report(self, item: Item, progress: bytes) -> None:
-        # Written when the handler is back: it may hold a transaction open.
+        # Written when the handler has ended, because it may hold a transaction open.
         self._reports[item.id] = (item, progress)
 
     def _write_reports(self) -> None:
@@ -208,7 +208,7 @@ class World:
 
 
 class _Inline:
-    """A pool of one: takes an item, or one batch, and has done it when `begin` returns."""
+    """A pool that takes one item or one batch, and has run it when `begin` returns."""
 
     def __init__(self, world: World, tasks: list[Task[..., Any]]) -> None:
         self._world = world

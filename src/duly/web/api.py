@@ -1,7 +1,7 @@
-"""The HTTP API: routers, limits, headers, and who may come in.
+"""The HTTP API: its routes, and the limits, headers and checks around every request.
 
-Safe by default: on a loopback address it serves the local admin without sign-in; anywhere else it wants at least one
-credential to exist before it listens at all.
+It is safe by default. On a loopback address, requests from this machine act as the local admin without signing in; on
+any other address it does not start before there is a user with a password or a key.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from duly.web.schemas import ProblemOut
 
 BODY_LIMIT = 2 * 1024 * 1024
 TOO_LARGE = "a body may have at most {:,} bytes"
-TIME_LIMIT = 30.0  # seconds that a request may take, streams aside
-WAITING = 0.8  # the part of it that may be spent on waiting for a connection
+TIME_LIMIT = 30.0  # seconds that a request may take, except for streams
+WAITING = 0.8  # the part of that time that may be spent waiting for a database connection
 STREAM = "/api/events"
-# The name that acts on many rows had before answers until 1.0.
+# The path that acts on many rows had before; it answers until 1.0.
 ACTS, ACTS_BEFORE = "/api/acts", "/api/bulk"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -48,7 +48,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-# Whatever the route: limits, headers, sign-in and the database come before it.
+# Answers that any route may give, because of limits, headers, signing in or the database.
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {
         "description": title,
@@ -70,7 +70,7 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
 
 
 def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
-    """Have these routes speak of this app."""
+    """Connect these routes to this app."""
     api.state.desk = Desk(app)
     api.state.gate = Gate(app.verbs.users, is_local)
     api.state.ailing = ailing
@@ -80,7 +80,7 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
 
 
 def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
-    """The core's routes and those of these plug-ins, with what is around them; they speak of no app yet."""
+    """The routes of the core and of these plug-ins, with what is around them, not yet connected to an app."""
     api = FastAPI(
         title="duly",
         version=__version__,
@@ -97,12 +97,12 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
         api.include_router(router)
     handle_on(api)
     _describe(api)
-    api.add_middleware(Guard, is_local=is_local)
+    api.add_middleware(RequestGuard, is_local=is_local)
     return api
 
 
 def _describe(api: FastAPI) -> None:
-    """The OpenAPI document, with the shape that all refusals have."""
+    """Add the form of all refusals to the OpenAPI document."""
     plain = api.openapi
 
     def openapi() -> dict[str, Any]:
@@ -126,8 +126,8 @@ def _operation_id(route: APIRoute) -> str:
     return route.name
 
 
-class Guard:
-    """Around every request: its size, its time, its host, and the headers of its answer."""
+class RequestGuard:
+    """Checks the size, time and host of every request, and sets headers on its answer."""
 
     def __init__(self, app: ASGIApp, is_local: bool) -> None:
         self._app = app
@@ -142,12 +142,12 @@ class Guard:
         path, read, is_begun = scope["path"], 0, False
 
         async def bounded() -> Message:
-            """No more of a body is read than it may have, whether or not it said its length."""
+            """Read a body up to the limit, whether or not the request said its length."""
             nonlocal read
             message = await receive()
             read += len(message.get("body", b""))
             if read > BODY_LIMIT:
-                # Whoever goes on sending all the same must not keep us reading.
+                # Close the connection, because the client may go on sending.
                 raise HTTPException(413, TOO_LARGE.format(BODY_LIMIT), {"Connection": "close"})
             return message
 
@@ -165,7 +165,7 @@ class Guard:
         try:
             answer: ASGIApp = _refusal(Request(scope), self._is_local) or self._app
             async with asyncio.timeout(None if path == STREAM else TIME_LIMIT):
-                # What waits for a database that is away ends in time to say so: then it surely was not done.
+                # Stop waiting for a database that is away in time to answer that nothing was done.
                 WAIT_UNTIL.set(time.monotonic() + WAITING * TIME_LIMIT)
                 await answer(scope, bounded, headed)
             return
@@ -188,7 +188,7 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if has_body and request.method in ("POST", "PUT", "PATCH") and kind != "application/json":
         return problem(415, "bodies are application/json")
-    # A page of another site that got its name to resolve to this host speaks to us under that name.
+    # Refuse other names of this host: a page of another site could make its own name resolve to this address.
     if is_local and not is_loopback(_name_of(request.headers.get("host", ""))):
         return problem(403, "this service answers on its own address only")
     return None

@@ -1,7 +1,6 @@
-"""Who asks: an API key, a browser's session, or the local admin; and what they may see.
+"""Finds out who makes a request, by an API key, a browser's session or as the local admin, and what they may see.
 
-A request from a browser that changes something must come from our own pages: `Sec-Fetch-Site`, or else `Origin`, says
-so.
+A request from a browser that changes something must come from our own pages, which `Sec-Fetch-Site` or `Origin` shows.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from duly.web.schemas import clean
 COOKIE = "__Host-duly"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
-SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # wrong tries per user and address, in seconds
-REMEMBERED = 10_000  # users and addresses
+SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # so many tries per user and address in so many seconds
+REMEMBERED = 10_000  # how many users and addresses are remembered
 
 
 class Gate:
-    """Decides about requests: kept by the API, shared by its routes."""
+    """Finds the principal of each request. There is one for an API, which all routes share."""
 
     def __init__(self, users: Users, is_local: bool) -> None:
         self.users = users
@@ -39,7 +38,7 @@ class Gate:
         self._lock = threading.Lock()
 
     def who(self, request: Request) -> Principal:
-        """The principal behind a request, or a refusal."""
+        """The principal who makes this request; raises if there is none."""
         header = request.headers.get("authorization")
         if header is not None:
             kind, _, secret = header.partition(" ")
@@ -52,14 +51,14 @@ class Gate:
             if found is not None:
                 check_origin(request)
                 return found
-        # Through a proxy on this host everybody would come from here: only who comes without one is the local admin.
+        # Through a proxy on this host everybody seems to be local, so only requests without one are the local admin's.
         if self.is_local and not any(name in request.headers for name in FORWARDED):
             check_origin(request)
             return LOCAL
         raise _unknown("an API key (Authorization: Bearer …) or a session is needed")
 
     def count_sign_in(self, *names: str) -> None:
-        """Refuse when there were too many tries for this user or from this address lately."""
+        """Refuse a sign-in if there were too many tries for this user or from this address lately."""
         now = time.monotonic()
         with self._lock:
             for name in names:
@@ -67,7 +66,7 @@ class Gate:
                 if len(recent) >= SIGN_INS:
                     wait = int(recent[0] + SIGN_IN_WINDOW - now) + 1
                     raise Problem(429, "too many tries to sign in; wait a little", headers={"Retry-After": str(wait)})
-            # Only what was let through counts, so that nobody is forgotten for tries that were not.
+            # Refused tries do not count, so that they cannot push others out of what is remembered.
             for name in names:
                 self._tries.setdefault(name, deque(maxlen=SIGN_INS)).append(now)
                 self._tries.move_to_end(name)
@@ -75,7 +74,7 @@ class Gate:
                 self._tries.popitem(last=False)
 
     def forgive_sign_in(self, *names: str) -> None:
-        """It was right: people behind one proxy come from one address, and must not keep each other out."""
+        """Do not count a try that was right, since people behind one proxy share an address, which is counted too."""
         with self._lock:
             for name in names:
                 if tries := self._tries.get(name):
@@ -83,7 +82,7 @@ class Gate:
 
 
 def check_origin(request: Request) -> None:
-    """Refuse what another site's page makes a browser send on behalf of whoever is signed in."""
+    """Refuse requests that a page of another site makes the browser of a signed-in user send."""
     if request.method in SAFE:
         return
     site = request.headers.get("sec-fetch-site")
@@ -107,7 +106,7 @@ def _unknown(detail: str) -> Problem:
     return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-# They tell the OpenAPI document what the gate looks for, and refuse nothing by themselves.
+# These describe the credentials in the OpenAPI document. The gate checks them; these refuse nothing.
 _BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key, `duly_…`.")
 _SESSION = APIKeyCookie(auto_error=False, name=COOKIE, scheme_name="session", description="See POST /api/session.")
 
@@ -139,7 +138,7 @@ UserId = Annotated[
 
 
 def owner_for(principal: Principal, user_id: str | None) -> str | None:
-    """Whose rows a request is about: the owner for the SQL predicate, None (all) for admins only."""
+    """The owner whose rows a request is about; None, which means all owners, is for admins only."""
     if user_id is None:
         return None if principal.is_admin else principal.user_id
     if user_id == "me" or user_id == principal.user_id:

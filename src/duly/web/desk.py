@@ -1,4 +1,4 @@
-"""What routes have in common: the app behind them, pages with cursors, masks, and replies that may be repeated."""
+"""What routes have in common: the app behind them, pages with cursors, masks, and answers that may be repeated."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Desk:
 
     @cached_property
     def cursors(self) -> Cursors:
-        """Made when they are first needed: a service may start before its database is there."""
+        """The cursors. They are made when they are first needed, for a service may start before its database."""
         return Cursors(self.app.verbs.service.secret("cursors"))
 
     # -- what comes in
 
     def task(self, name: str) -> Task[..., Any]:
-        """One of the app's own: those of the system are nobody's to put."""
+        """A task of the app by its name; duly's own tasks cannot be put through the service."""
         open_to_all = {each: task for each, task in self.app.tasks.items() if not task.is_internal}
         if name not in open_to_all:
             known = ", ".join(sorted(open_to_all)) or "none"
@@ -56,7 +56,7 @@ class Desk:
         return open_to_all[name]
 
     def args(self, args: Mapping[str, Any], options: Container[str]) -> dict[str, Any]:
-        """Arguments, none of which is an option in disguise."""
+        """The arguments, after checking that none of them has the name of an option."""
         for name in args:
             if name in options:
                 raise InputError(f"args.{name}", "is not an argument; options are said beside args")
@@ -65,11 +65,11 @@ class Desk:
     # -- masks
 
     def masked(self, value: Any, is_revealed: bool = False) -> Any:
-        """The same without what nobody should read over a shoulder."""
+        """The value with secrets masked."""
         return self.app.verbs.ground.masks.masked(value, is_revealed)
 
     def unmasked(self, value: Any, known: Any) -> Any:
-        """What someone sends back who saw it masked: a mask stands for what is there."""
+        """A value that someone sends back after seeing it masked, with the known values in place of the masks."""
         return self.app.verbs.ground.masks.unmasked(value, known)
 
 
@@ -89,7 +89,7 @@ def _reply(status: int, answer: Any) -> Response:
 
 
 def _digest(request: Request, body: BaseModel | None) -> str:
-    # Without a password, for this hash is kept, and quick to guess against.
+    # Without the password, because this hash is stored, and a fast hash is easy to guess against.
     said = None if body is None else body.model_dump(exclude={"password"})
     text = json.dumps([request.method, request.url.path, request.url.query, said], default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -185,9 +185,9 @@ Pages = Annotated[AskedPage, Depends(_pages)]
 
 
 def serving(plugin: Plugin[Any, T]) -> Callable[[Request], Awaitable[T]]:
-    """For the routes of a plug-in: the object that it is on the app behind this service."""
+    """A dependency for the routes of a plug-in: the object that its `install` returned for this app."""
 
-    async def found(request: Request) -> T:  # without a thread, for it only looks
+    async def found(request: Request) -> T:  # async, so that it does not need a thread
         return plugin.of(_desk(request).app)
 
     return found

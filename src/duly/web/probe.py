@@ -1,8 +1,8 @@
-"""What a machine asks a running process: `/metrics`, `/healthz`, `/readyz`.
+"""Serves `/metrics`, `/healthz` and `/readyz` of a worker.
 
-A few lines of standard library in a daemon thread, so that a worker stays small. `/healthz` says whether this process
-does its work: restart it when it does not. `/readyz` says whether its database answers and is migrated. Both answer in
-time however long the database takes, and neither tells a secret.
+It uses the standard library only, in a daemon thread, so that a worker stays small. `/healthz` says whether this
+process works; if not, restart it. `/readyz` says whether its database answers and is migrated. Both answer in time
+however long the database takes, and neither shows a secret.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from duly.facade.app import Duly
 
 log = logging.getLogger("duly.web")
 
-PATIENCE = 2.0  # seconds; a probe that is not answered by then is a failed one for most who ask
+PATIENCE = 2.0  # seconds; most systems take a probe without an answer by then for a failed one
 
 Answer = tuple[HTTPStatus, str, bytes]
 
 
 class Probe:
-    """The endpoints of one app. `ailing` says what is wrong with the process, None while it is well."""
+    """The endpoints of one app. `ailing` says what is wrong with the process, or None."""
 
     def __init__(self, app: Duly, host: str, port: int, ailing: Callable[[], str | None] = lambda: None) -> None:
         self._app = app
@@ -97,7 +97,7 @@ class Probe:
         return None
 
     def _ask_database(self) -> None:
-        if self._is_migrated:  # migrations only go forward, so the cheap question is enough from then on
+        if self._is_migrated:  # it stays migrated, so from then on a cheaper question is enough
             self._app.read.page(most=1)
         else:
             self._app.check()
@@ -126,7 +126,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        socketserver.TCPServer.server_bind(self)  # without http.server's look-up of our own name, which may take long
+        socketserver.TCPServer.server_bind(self)  # http.server's would look up our own name, which may take long
 
     def handle_error(self, *_: Any) -> None:
         log.debug("a probe's connection broke", exc_info=True)
@@ -134,7 +134,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    timeout = 10  # for a peer that stays silent
+    timeout = 10  # seconds for a client that sends nothing
     server: _Server
 
     def version_string(self) -> str:
@@ -147,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def __getattr__(self, name: str) -> Any:
-        # http.server looks for do_<METHOD>; whatever it is, it is known and not allowed.
+        # http.server looks for a method do_<METHOD>: every method but GET and HEAD is answered with 405.
         if name.startswith("do_"):
             return self._refuse
         raise AttributeError(name)
@@ -165,11 +165,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
             self.send_header("Allow", "GET, HEAD")
-        if has_body:  # unread, it would look like the next request
+        if has_body:  # an unread body would be taken for the next request
             self.send_header("Connection", "close")
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """No access log: a probe comes every few seconds."""
+        """Log nothing, because a probe comes every few seconds."""

@@ -1,4 +1,4 @@
-"""Errors as problem documents (RFC 9457): one shape for all of them, and a status for each of ours."""
+"""Turns errors into problem documents (RFC 9457), with a status for each error of duly."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def problem(status: int, detail: str, title: str = "", field: str | None = None,
     }
     if field is not None:
         body["field"] = field
-    # In ASCII: what was wrong may be told in the words of the request, and those need not be valid Unicode.
+    # In ASCII, because the text may quote the request, which need not be valid Unicode.
     return Response(json.dumps(body), status, headers=headers, media_type=MEDIA_TYPE)
 
 
@@ -77,7 +77,7 @@ def unexpected(error: Exception) -> Response:
 
 
 def handle_on(api: FastAPI) -> None:
-    """Every error leaves as a problem document; none of them tells what it need not."""
+    """Answer every error with a problem document, which shows no more than the caller has to know."""
 
     @api.exception_handler(Problem)
     def refused(_: Request, error: Problem) -> Response:
@@ -88,7 +88,7 @@ def handle_on(api: FastAPI) -> None:
         for kind, status, title in STATUSES:
             if not isinstance(error, kind):
                 continue
-            if status == 503:  # where the database is, and what it said, is for the log
+            if status == 503:  # where the database is, and what it answered, is only logged
                 log.warning("a request failed: %s", error)
                 return problem(503, f"{title.lower()}; try again in a little while", title, **{"Retry-After": "1"})
             return problem(status, str(error), title, error.field if isinstance(error, InputError) else None)

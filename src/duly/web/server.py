@@ -1,4 +1,4 @@
-"""Runs the API in a thread beside a worker, or alone; ends with its streams closed."""
+"""Runs the API in a thread, beside a worker or alone. Its streams are closed when it ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Service:
             self._socket = socket.socket(family, socket.SOCK_STREAM)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
-            self._socket.listen(2_048)  # from here on who comes waits to be served, and is not refused
+            self._socket.listen(2_048)  # from here on clients wait instead of being refused
         except (OSError, OverflowError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise ConfigError(
@@ -41,7 +41,7 @@ class Service:
             log_level="warning",
             access_log=False,
             lifespan="off",
-            http="h11",  # whatever else is installed: its bounds are the ones that were tried
+            http="h11",  # whatever else is installed, because its limits are the tested ones
             ws="none",
             server_header=False,
             date_header=True,
@@ -60,7 +60,7 @@ class Service:
 
     def __exit__(self, *_: Any) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            # Open streams first: the server waits for what is under way.
+            # End open streams first, because the server waits for requests that are under way.
             self._loop.call_soon_threadsafe(self.api.state.closing.set)
         self._server.should_exit = True
         self._thread.join(15)

@@ -39,7 +39,7 @@ class Person(Struct, frozen=True, kw_only=True):
     last_name: str
     birthday: str  # MM-DD
     zone: str
-    leap: Leap  # when someone born on 29 February is greeted in other years
+    leap: Leap  # when a person born on 29 February is greeted in other years
     next_at: datetime | None  # their next event
 
 
@@ -52,7 +52,7 @@ class Event(Struct, frozen=True, kw_only=True):
     target: datetime
     attempts: int = 0
     executed_at: datetime | None = None
-    next_try_at: datetime | None = None  # FAILED without one: in review
+    next_try_at: datetime | None = None  # None for a FAILED event that is in review
     last_error: str | None = None
 
 
@@ -75,7 +75,7 @@ class Birthdays:
         actor: str = "local",
         connection: Any = None,
     ) -> Person:
-        """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Adding twice is adding once."""
+        """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Nobody is added twice."""
         row = self._row(person_id, first_name, last_name, birthday, zone, leap, owner)
         verbs = self.app.verbs
         with verbs.ground.joining(connection) as connection:
@@ -95,7 +95,7 @@ class Birthdays:
         return self.app.verbs.schedules.create_many(self.task, None, checked_rows("people", people, self._row))
 
     def change(self, person_id: str, *, actor: str = "local", owner: str | None = None, **fields: Any) -> Person:
-        """Another first_name, last_name, birthday, zone or leap. The pending event moves along; none is had twice."""
+        """Change first_name, last_name, birthday, zone or leap. The pending event moves along; none happens twice."""
         schedule, person = self._find(person_id, owner)
         known = {name: getattr(person, name) for name in ("first_name", "last_name", "birthday", "zone", "leap")}
         for name in fields:
@@ -149,7 +149,7 @@ class Birthdays:
     def _find(self, person_id: str, owner: str | None = None, connection: Any = None) -> tuple[Schedule, Person]:
         try:
             schedule = self.app.schedules.find(self.task.name, _key(person_id, owner), connection)
-            # Someone's own id may look like another's person.
+            # An id of one owner may look like a key of another's person.
             if owner is not None and self.app.schedules.owned_one(schedule.id, owner, connection) is None:
                 raise ItemNotFound(person_id)
         except ItemNotFound:
@@ -214,7 +214,7 @@ def _send(settings: Settings, person_id: str, message: str, attempt: Attempt) ->
 
 
 def _key(person_id: str, owner: str | None) -> str:
-    """Two owners may have people of the same id."""
+    """The key of a person's schedule. It has the owner in it, because two owners may have people with the same id."""
     return person_id if owner is None else f"{owner}/{person_id}"
 
 

@@ -1,4 +1,4 @@
-"""What the catalog app has to know, and what `duly doctor` says about it."""
+"""The settings of the catalog app, and what `duly doctor` checks of it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from duly.plugin import Finding, Section, setting
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
-    """DULY_CATALOG_…"""
+    """The settings of the catalog app: DULY_CATALOG_… in the environment."""
 
     PREFIX: ClassVar[str] = "catalog_"
 
-    base_url: str = setting("http://127.0.0.1:8087", "Where the catalog app asks for products.")
-    api_key: str = setting("", "The catalog app's key for it.", secret=True)
-    timeout_seconds: float = setting(30.0, "How long an answer may take.", least=0.01)
-    hour_buckets: int = setting(24, "Even slots of a day.", least=1)
+    base_url: str = setting("http://127.0.0.1:8087", "The URL of the API that the catalog app asks for products.")
+    api_key: str = setting("", "The catalog app's key for that API.", secret=True)
+    timeout_seconds: float = setting(30.0, "How many seconds the API has to answer.", least=0.01)
+    hour_buckets: int = setting(24, "How many even slots a day has, over which products are spread.", least=1)
     retry_windows: str = setting("30 2-22/4 * * *", "When failed products are tried again, as a cron in UTC.")
-    retry_limit: int = setting(50, "How many of them at most in one window.", least=1)
-    max_consecutive_failures: int = setting(5, "Failures in a row after which a product is deactivated.", least=1)
-    stuck_threshold_seconds: float = setting(1_800.0, "How long a sync may hang.", least=0.01)
-    batch_size: int = setting(10, "SKUs that one call may ask for.", least=1)
-    calls_per_minute: int = setting(2, "Calls in any minute, over all workers.", least=1)
+    retry_limit: int = setting(50, "How many failed products are tried again in one window at most.", least=1)
+    max_consecutive_failures: int = setting(5, "How many failures in a row deactivate a product.", least=1)
+    stuck_threshold_seconds: float = setting(
+        1_800.0, "How many seconds a sync may run before it is stopped.", least=0.01
+    )
+    batch_size: int = setting(10, "How many SKUs one call asks for at most.", least=1)
+    calls_per_minute: int = setting(2, "How many calls there may be in any minute, over all workers.", least=1)
 
 
 def checks(settings: Settings, _: Mapping[str, int]) -> Iterator[Finding]:
-    """Retry windows that are no times at all."""
+    """Find retry windows that are not a valid cron."""
     try:
         Windows(settings.retry_windows, cap=settings.retry_limit)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What the `http` task has to know, and what `duly doctor` says about it."""
+"""The settings of the `http` task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from duly.plugin import Section, setting
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
-    """DULY_OUTBOUND_ALLOW and DULY_SIGNING_SECRET."""
+    """The settings of the `http` task: DULY_OUTBOUND_ALLOW and DULY_SIGNING_SECRET in the environment."""
 
     outbound_allow: str = setting(
         "", "What the http task may call beside public addresses: networks, addresses and host names, by commas."

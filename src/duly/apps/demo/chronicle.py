@@ -1,4 +1,4 @@
-"""Tells what happened from what can be read: compares each look at the items with the one before."""
+"""Finds out what happened by comparing each look at the items with the one before."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANSWER = re.compile(r"answered (?P<status>\d+): .*\"message\": \"(?P<message>[^
 LOOK = 500  # items per look; older ones have come to their end
 
 
-class Event(Struct, frozen=True):
+class Happening(Struct, frozen=True):
     time: datetime
     kind: Kind
     row: Row
@@ -34,9 +34,9 @@ class Chronicle:
         self._rows: dict[int, Row] = {}
         self._told: Counter[int] = Counter()  # tries told of, per item
 
-    def look(self) -> list[Event]:
+    def look(self) -> list[Happening]:
         """What happened since the last look, in order."""
-        events: list[Event] = []
+        events: list[Happening] = []
         for row in reversed(self._read.page(most=LOOK)):
             before = self._rows.get(row.id)
             self._rows[row.id] = row
@@ -50,15 +50,15 @@ class Chronicle:
     def upcoming(self) -> list[Row]:
         return sorted((row for row in self._rows.values() if row.state == "waiting"), key=lambda row: row.due_at)
 
-    def _news(self, row: Row) -> list[Event]:
+    def _news(self, row: Row) -> list[Happening]:
         news = [self._failure(row, tried, is_last) for tried, is_last in self._new_tries(row)]
         if row.state == "done" and row.finished_at:
-            news.append(Event(row.finished_at, "fired", row, _how(row)))
+            news.append(Happening(row.finished_at, "fired", row, _how(row)))
         elif row.state == "waiting" and row.outcome == "throttled" and row.started_at:
             wait = span((row.due_at - row.started_at).total_seconds())
-            news.append(Event(row.started_at, "busy", row, f"asked to come again in {wait}"))
+            news.append(Happening(row.started_at, "busy", row, f"asked to come again in {wait}"))
         elif row.state == "cancelled" and row.finished_at:
-            news.append(Event(row.finished_at, "cancelled", row, row.last_error or ""))
+            news.append(Happening(row.finished_at, "cancelled", row, row.last_error or ""))
         return news
 
     def _new_tries(self, row: Row) -> list[tuple[Tried, bool]]:
@@ -68,13 +68,13 @@ class Chronicle:
         told, self._told[row.id] = self._told[row.id], len(tries)
         return [(tried, place == len(tries) - 1) for place, tried in enumerate(tries)][told:]
 
-    def _failure(self, row: Row, tried: Tried, is_last: bool) -> Event:
+    def _failure(self, row: Row, tried: Tried, is_last: bool) -> Happening:
         error = _reason(tried.error)
         if is_last and row.state == "failed":
-            return Event(tried.ended_at, "in review", row, error)
+            return Happening(tried.ended_at, "in review", row, error)
         wait = span((row.due_at - tried.ended_at).total_seconds())
         again = f"retry in {wait}" if is_last and row.state == "waiting" else "retried"
-        return Event(tried.ended_at, "failed", row, f"{again}: {error}")
+        return Happening(tried.ended_at, "failed", row, f"{again}: {error}")
 
 
 def _how(row: Row) -> str:

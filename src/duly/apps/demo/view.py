@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from duly.apps.demo.chronicle import Chronicle, Event
+from duly.apps.demo.chronicle import Chronicle, Happening
 from duly.apps.demo.scene import Scene
 from duly.cli import words
 from duly.core.errors import DulyError
@@ -98,7 +98,7 @@ class Screen(Lines):
 
     def __init__(self, app: Duly, probe_url: str | None) -> None:
         super().__init__(app, probe_url)
-        self._events: deque[Event] = deque(maxlen=100)
+        self._events: deque[Happening] = deque(maxlen=100)
         self._console = words.console()
         self._live = Live(console=self._console, screen=True, auto_refresh=False)
 
@@ -162,7 +162,7 @@ def _upcoming(rows: list[Row], now: datetime, width: int) -> RenderableType:
     return table
 
 
-def _happened(events: list[Event], width: int, is_wide: bool) -> RenderableType:
+def _happened(events: list[Happening], width: int, is_wide: bool) -> RenderableType:
     table = words.table("time", "", "what happened", "", rows=(), last=True)
     names = 30 if is_wide else max(width // 3 - 1, 12)
     for event in events:

@@ -1,4 +1,4 @@
-"""A look at whether a broker is there."""
+"""Finds out whether a broker answers."""
 
 from __future__ import annotations
 

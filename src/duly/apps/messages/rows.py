@@ -13,9 +13,9 @@ from duly.core.model import NewItem
 from duly.tasks.checks import NAME
 
 TASK = QUEUE = "message_retry"
-# Retries are on time; what goes to a person may wait for them.
+# Ranks: retries start first, and messages for review after them.
 TASK_RANK, REVIEW_RANK = 0, 10
-# Names of queues that have a queue and a label of their own; a stranger may send any number of others.
+# How many queues of the broker have a queue and a metric label of their own here; messages may name any number.
 OWN_NAMES = 500
 OTHERS = "others"
 
@@ -43,7 +43,7 @@ class Rows:
         )
 
     def invalid(self, message: Message, now: datetime) -> NewItem:
-        """The row of what nobody can retry: it goes to review, here and at the broker."""
+        """The row of a message that cannot be retried: it goes to review, here and at the broker."""
         return NewItem(task=TASK, queue=QUEUE, args=codec.encode(message), due_at=now, rank=REVIEW_RANK)
 
     def delay(self, retry_count: int) -> float:
@@ -51,7 +51,7 @@ class Rows:
         return float(min(self.base * 2 ** min(retry_count, 64), self.cap)) + random.random()  # noqa: S311 - spreads load, hides nothing
 
     def queue_for(self, name: str) -> str:
-        """A queue of its own for each queue of the broker, to see, to pause and to be fair by, within reason."""
+        """The queue here for a queue of the broker: its own one, to be seen and paused, unless there are too many."""
         if name not in self._names:
             if len(self._names) >= OWN_NAMES:
                 return f"{QUEUE}/{OTHERS}"

@@ -24,11 +24,11 @@ from duly.core.model import Verdict
 from duly.tasks.task import Task
 
 WINDOW = 100  # messages that are published before their confirms are waited for
-TRIES = 4  # to publish a message: its queue may be there again before a person must look
+TRIES = 4  # tries to publish a message before it goes to review: its queue may come back
 
 
 class MessageRetry:
-    """The parts of the service. `start`, `rest`, `stop` and `ailing` are the worker's to call."""
+    """The parts of the service. The worker calls `start`, `rest`, `stop` and `ailing`."""
 
     def __init__(self, app: Duly, settings: Settings) -> None:
         if settings.retry_queue == settings.manual_review_queue:
@@ -46,7 +46,7 @@ class MessageRetry:
     def _register(self) -> Task[..., Any]:
         retry = Backoff(base=self._rows.base, cap=self._rows.cap, tries=TRIES)
 
-        # What is put here is published to whatever queue it names, so it comes from the broker or by code alone.
+        # Internal, because an item of this task is published to whatever queue it names.
         @self.app.task(
             name=TASK, queue=QUEUE, batch=WINDOW, retry=retry, trusted=True, internal=True, deadline=900, check=_check
         )
@@ -81,7 +81,7 @@ class MessageRetry:
         return self.wire.trouble()
 
     def _is_store_up(self) -> bool:
-        """Whether the database takes writes again: one that only answers would have us consume in vain."""
+        """Whether the database takes writes again; reading is not enough, since messages have to be stored."""
         try:
             self.app.check()
             self.app.store.report(-1, 0, b"0")
@@ -98,7 +98,7 @@ def install(app: Duly, settings: Settings) -> MessageRetry:
 
 
 def _check(args: dict[str, Any]) -> None:
-    """What people may put by themselves: a message like any that arrives."""
+    """Check a message that was put by code as one that arrives is checked."""
     try:
         b64decode(args["payload"], validate=True)
         parse(b64decode(args["properties"], validate=True)) if args["properties"] else None

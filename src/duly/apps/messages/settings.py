@@ -1,4 +1,4 @@
-"""What the retry service has to know, and what `duly doctor` says about it."""
+"""The settings of the retry service, and what `duly doctor` checks of it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,25 @@ from duly.plugin import Finding, Section, setting
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
-    """The seed's names, and DULY_… before them."""
+    """The settings of the retry service: by their aliases in the environment, or with DULY_ in front of their names."""
 
-    service_name: str = setting("retry-scheduler", "How the retry service calls itself at the broker.", "SERVICE_NAME")
-    rabbitmq_url: str = setting(
-        "amqp://localhost:5672", "The broker of the retry service.", "RABBITMQ_URL", secret=True
+    service_name: str = setting(
+        "retry-scheduler", "The name of the retry service's connections at the broker.", "SERVICE_NAME"
     )
-    retry_queue: str = setting("retry.scheduled", "The queue that it consumes.", "RETRY_QUEUE")
+    rabbitmq_url: str = setting("amqp://localhost:5672", "The URL of the broker.", "RABBITMQ_URL", secret=True)
+    retry_queue: str = setting("retry.scheduled", "The queue that the retry service consumes.", "RETRY_QUEUE")
     manual_review_queue: str = setting(
-        "manual-review.pending", "Where messages go that nobody but a person can help.", "MANUAL_REVIEW_QUEUE"
+        "manual-review.pending", "The queue for messages that a person has to look at.", "MANUAL_REVIEW_QUEUE"
     )
     message_max_retries: int = setting(
-        3, "Retries of a message that does not say how many it may have.", "DEFAULT_MAX_RETRIES", least=0
+        3, "How many retries a message has that does not say so itself.", "DEFAULT_MAX_RETRIES", least=0
     )
-    message_base_delay_ms: int = setting(2_000, "Delay of a first retry; it doubles.", "BASE_DELAY_MS", least=0)
-    message_max_delay_ms: int = setting(60_000, "The longest delay of a retry.", "MAX_DELAY_MS", least=0)
+    message_base_delay_ms: int = setting(
+        2_000, "The delay of the first retry in milliseconds; it doubles with each.", "BASE_DELAY_MS", least=0
+    )
+    message_max_delay_ms: int = setting(
+        60_000, "The longest delay of a retry in milliseconds.", "MAX_DELAY_MS", least=0
+    )
     message_descriptors: str = setting("", "A file with a protobuf FileDescriptorSet, to show what messages hold.")
     message_types: str = setting(
         "", "Which of its types a queue holds, such as orders=shop.Order,*=shop.Event; several by commas."
@@ -34,17 +38,17 @@ class Settings(Section):
         1_048_576, "The largest message that is kept; a larger one goes to manual review at once, whole.", least=1
     )
     message_prefetch: int = setting(
-        500, "Messages that the broker sends ahead of their acknowledgement; fewer where they are large.", least=1
+        500, "How many unacknowledged messages the broker sends at most; set fewer if they are large.", least=1
     )
 
 
 def is_broker_named() -> bool:
-    """Whether someone said where the broker is."""
+    """Whether the URL of the broker was set."""
     return "rabbitmq_url" in sources(kind=Settings)
 
 
 def checks(settings: Settings, _: Mapping[str, int]) -> Iterator[Finding]:
-    """Queues that are one, and a broker that is named and does not answer."""
+    """Find two queues with the same name, and a broker that was set and does not answer."""
     if settings.retry_queue == settings.manual_review_queue:
         yield Finding(
             "bad", "messages", f"{settings.retry_queue} is the retry queue and the one for manual review",

@@ -9,7 +9,7 @@ from duly.apps.messages.settings import Settings
 from duly.bridge.consumer import Consumer, Delivery, Queue
 from duly.bridge.publisher import Outgoing, Publisher, Receipt
 
-# Redeliveries after which the broker itself sets a message aside: it takes its consumer down each time.
+# After so many redeliveries the broker sets a message aside, for it seems to take its consumer down each time.
 DELIVERY_LIMIT = 100
 
 
@@ -23,7 +23,7 @@ class Wire:
 
     def start(self, keep: Callable[[Sequence[Delivery]], None], is_store_up: Callable[[], bool]) -> None:
         """Connect, and go on connecting; returns at once. What comes is given to `keep`."""
-        logging.getLogger("pika").setLevel(logging.CRITICAL)  # what it says of broken connections we say in one line
+        logging.getLogger("pika").setLevel(logging.CRITICAL)  # we log broken connections ourselves, in one line
         settings = self._settings
         self._publisher = Publisher(settings.rabbitmq_url, f"{settings.service_name} publisher")
         self._consumer = Consumer(
@@ -61,7 +61,7 @@ class Wire:
         """Publish these, and say what became of each."""
         if not messages:
             return []
-        if self._publisher is None:  # a handler that is called without a worker around it
+        if self._publisher is None:  # the handler was called without a worker
             why = "the retry service is not running: its worker connects to the broker"
             return [Receipt("not_sent", why)] * len(messages)
         return self._publisher.publish(messages)

@@ -1,4 +1,4 @@
-"""What the reminders app has to know, and what `duly doctor` says about it."""
+"""The settings of the reminders app, and what `duly doctor` checks of it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,25 @@ QUEUE = "reminders"
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Section):
-    """DULY_VAPI_…, and the seed's names."""
+    """The settings of the reminders app: DULY_VAPI_… in the environment, or the aliases."""
 
     PREFIX: ClassVar[str] = "vapi_"
 
-    base_url: str = setting("https://api.vapi.ai", "Where the reminders app places its calls.", "VAPI_BASE_URL")
-    api_key: str = setting("", "The reminders app's key for it.", "VAPI_API_KEY", secret=True)
-    assistant_id: str = setting("", "The assistant that speaks.", "VAPI_ASSISTANT_ID")
-    phone_number_id: str = setting("", "The number that calls.", "VAPI_PHONE_NUMBER_ID")
-    timeout_seconds: float = setting(30.0, "How long a call request may take.", least=0.01)
+    base_url: str = setting(
+        "https://api.vapi.ai",
+        "The URL of the provider through which the reminders app places its calls.",
+        "VAPI_BASE_URL",
+    )
+    api_key: str = setting("", "The reminders app's key for the provider.", "VAPI_API_KEY", secret=True)
+    assistant_id: str = setting("", "The provider's id of the assistant that speaks.", "VAPI_ASSISTANT_ID")
+    phone_number_id: str = setting("", "The provider's id of the phone number that calls.", "VAPI_PHONE_NUMBER_ID")
+    timeout_seconds: float = setting(
+        30.0, "How many seconds the provider has to answer a request for a call.", least=0.01
+    )
 
 
 def checks(settings: Settings, waiting: Mapping[str, int]) -> Iterator[Finding]:
-    """Calls that nobody will place, where reminders wait."""
+    """Find reminders that wait although settings for the provider are missing."""
     missing = [name for name in ("api_key", "assistant_id", "phone_number_id") if not getattr(settings, name)]
     if missing and waiting.get(QUEUE):
         names = ", ".join(f"VAPI_{name.upper()}" for name in missing)

@@ -1,4 +1,4 @@
-"""What alembic runs. It loads this file by its path, so there is nothing here but the way to the code."""
+"""What alembic runs. It loads this file by its path, so the code is elsewhere and only called here."""
 
 from duly.cli.alembic.run import run  # pragma: no cover - under a name that the measuring does not know
 

@@ -11,7 +11,7 @@ from duly.core.settings import Settings
 from duly.store.alembic import dialect_on, upgrade_to
 from duly.store.dialects import of_url
 
-# Beside an alembic of the user's own in the same database, this one keeps its books in a table of its own.
+# A table of its own for the version, because the user's own alembic may run in the same database.
 VERSION_TABLE = "duly_alembic_version"
 
 
@@ -20,8 +20,8 @@ def run() -> None:
         upgrade_to(None, 0)
     with _engine_for(_database_url()).begin() as connection:
         dialect = dialect_on(connection)
-        dialect.take_turn(connection)  # before alembic looks at what is there
-        dialect.step_back(connection)  # it may be run again at any time
+        dialect.take_turn(connection)  # before alembic reads the version
+        dialect.step_back(connection)  # it can be run again at any time
         context.configure(connection=connection, version_table=VERSION_TABLE)
         with context.begin_transaction():
             context.run_migrations()

@@ -1,6 +1,6 @@
-"""Rules that follow the clock on the wall of the schedule's zone: some days, at some times of day.
+"""Rules that follow local time in the zone of the schedule: certain days, at certain times of day.
 
-A rule knows days and times only; `zones` says which instants these are, under the rule's policies.
+A rule knows days and times only; `zones` finds the instants, also where local time skips or repeats an hour.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
-from duly.core.policy import words
-from duly.core.policy.words import listed, one_of, quoted
+from duly.core.policy import rule_text
+from duly.core.policy.rule_text import listed, one_of, quoted
 from duly.core.policy.zones import DAY, Doubled, Skipped, first_instant, instant, second_after
 
 Short: TypeAlias = Literal["last", "skip"]
@@ -25,10 +25,10 @@ _ORIGIN = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True, kw_only=True)
 class Civil:
-    """Some days, at some times of day, on the wall of a zone. (No Struct: `Daily` takes any number of arguments.)
+    """Certain days, at certain times of day, in local time. (No Struct, since `Daily` takes any number of arguments.)
 
-    `skipped`: a time that the wall skips falls due `later` by the gap (02:30 is 03:30), `earlier` by it (01:30), or not
-    at all (`skip`). `doubled`: a time that the wall shows twice falls due at the `first`, the `second` or `both`.
+    `skipped`: a time that the clocks skip falls due `later` by the gap (02:30 is 03:30), `earlier` by it (01:30), or
+    not at all (`skip`). `doubled`: a time that comes twice falls due at the `first`, the `second` or `both`.
     """
 
     word: ClassVar[str]
@@ -62,7 +62,7 @@ class Civil:
 
     @cached_property
     def _times(self) -> tuple[int, ...]:
-        return words.seconds_of_day(self._words[-1])
+        return rule_text.seconds_of_day(self._words[-1])
 
     def _first_day(self, day: int) -> int:
         """The first wanted day at or after a day; days count from 1970."""
@@ -96,7 +96,7 @@ class Cron(Civil):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "text", words.cron(self.text))
+        object.__setattr__(self, "text", rule_text.cron(self.text))
 
     def next(self, after: datetime, zone: ZoneInfo) -> datetime | None:
         if not self._hours_pass:
@@ -104,7 +104,7 @@ class Cron(Civil):
         return instant(first_instant(self._first_wall, second_after(after), zone, "skip", "both"))
 
     def describe(self, zone: ZoneInfo) -> str:
-        said = words.cron_in_english(self.text) or f'cron "{self.text}"'
+        said = rule_text.cron_in_english(self.text) or f'cron "{self.text}"'
         return said if said == "every minute" else f"{said} ({zone})"
 
     @property
@@ -113,11 +113,11 @@ class Cron(Civil):
 
     @cached_property
     def _hours_pass(self) -> bool:
-        return words.passes_hours(self.text)
+        return rule_text.passes_hours(self.text)
 
     @cached_property
     def _times(self) -> tuple[int, ...]:
-        return words.cron_times(*self.text.split()[:2])
+        return rule_text.cron_times(*self.text.split()[:2])
 
     @cached_property
     def _which(self) -> str:
@@ -127,10 +127,10 @@ class Cron(Civil):
         if self._which == "* * *":
             return day
         year = date.fromordinal(day + _ORIGIN).year
-        while True:  # no calendar is further than 40 years from the next of its kind
+        while True:  # some day matches, for `cron` checked that, and every kind of year comes back within 40 years
             new_year = date(year, 1, 1)
             start = new_year.toordinal() - _ORIGIN
-            wanted = words.cron_days(self._which, new_year.weekday(), isleap(year))
+            wanted = rule_text.cron_days(self._which, new_year.weekday(), isleap(year))
             index = bisect_left(wanted, day - start)
             if index < len(wanted):
                 return start + wanted[index]
@@ -149,7 +149,7 @@ class Daily(Civil):
         object.__setattr__(self, "skipped", skipped)
         object.__setattr__(self, "doubled", doubled)
         at_once = ",".join(at) if all(isinstance(one, str) for one in at) else at
-        object.__setattr__(self, "at", words.times_of_day(at_once))
+        object.__setattr__(self, "at", rule_text.times_of_day(at_once))
         self.__post_init__()
 
     @property
@@ -175,9 +175,9 @@ class Weekly(Civil):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names = (words.WEEKDAYS[day][:3].lower() for day in words.weekdays(self.days))
+        names = (rule_text.WEEKDAYS[day][:3].lower() for day in rule_text.weekdays(self.days))
         object.__setattr__(self, "days", ",".join(names))
-        object.__setattr__(self, "at", words.times_of_day(self.at))
+        object.__setattr__(self, "at", rule_text.times_of_day(self.at))
 
     @property
     def _words(self) -> tuple[str, ...]:
@@ -185,12 +185,12 @@ class Weekly(Civil):
 
     @property
     def _days(self) -> str:
-        return words.weekdays_in_english(words.weekdays(self.days))
+        return rule_text.weekdays_in_english(rule_text.weekdays(self.days))
 
     @cached_property
     def _wait(self) -> tuple[int, ...]:
-        """How many days to wait, by weekday of the day that is asked for."""
-        wanted = words.weekdays(self.days)
+        """For each weekday, the number of days from there to the next wanted one."""
+        wanted = rule_text.weekdays(self.days)
         return tuple(min((day - today) % 7 for day in wanted) for today in range(7))
 
     def _first_day(self, day: int) -> int:
@@ -199,7 +199,7 @@ class Weekly(Civil):
 
 @dataclass(frozen=True)
 class Monthly(Civil):
-    """On a day of each month, -1 being the last. `short`: a month without that day takes its `last`, or is a `skip`."""
+    """On a day of each month; -1 is the last. `short`: in a month without that day, the `last` one, or `skip` it."""
 
     word: ClassVar[str] = "monthly"
     options: ClassVar[dict[str, str]] = {"short": "last", **Civil.options}
@@ -213,7 +213,7 @@ class Monthly(Civil):
         if type(self.day) is not int or not (1 <= self.day <= 31 or -28 <= self.day <= -1):
             raise ValueError(f"day: must be between 1 and 31, or -1 (the last) to -28, got {quoted(self.day)}")
         one_of("short", self.short, get_args(Short))
-        object.__setattr__(self, "at", words.times_of_day(self.at))
+        object.__setattr__(self, "at", rule_text.times_of_day(self.at))
 
     @property
     def _words(self) -> tuple[str, ...]:
@@ -222,7 +222,7 @@ class Monthly(Civil):
     @property
     def _days(self) -> str:
         if self.day < -1:
-            return f"{words.counted(-1 - self.day, 'day')} before the last day of each month"
+            return f"{rule_text.counted(-1 - self.day, 'day')} before the last day of each month"
         if self.day == -1:
             return "on the last day of each month"
         rest = "" if self.day < 29 else " that has one" if self.short == "skip" else " (the last day of shorter ones)"
@@ -232,7 +232,7 @@ class Monthly(Civil):
         today = date.fromordinal(day + _ORIGIN)
         year, month, start = today.year, today.month, day - today.day + 1
         while True:
-            length = words.days_in(year, month)
+            length = rule_text.days_in(year, month)
             wanted = self.day if self.day > 0 else length + 1 + self.day
             if (wanted <= length or self.short == "last") and (found := start + min(wanted, length) - 1) >= day:
                 return found
@@ -242,7 +242,7 @@ class Monthly(Civil):
 
 @dataclass(frozen=True)
 class Yearly(Civil):
-    """On a day of each year, `MM-DD` or a date. `leap`: when 29 February is observed in the other years, if at all."""
+    """On a day of each year, `MM-DD` or a date. `leap`: which day stands for 29 February in other years, if any."""
 
     word: ClassVar[str] = "yearly"
     options: ClassVar[dict[str, str]] = {"leap": "feb28", **Civil.options}
@@ -253,8 +253,8 @@ class Yearly(Civil):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "on", words.month_day(self.on))
-        object.__setattr__(self, "at", words.times_of_day(self.at))
+        object.__setattr__(self, "on", rule_text.month_day(self.on))
+        object.__setattr__(self, "at", rule_text.times_of_day(self.at))
         one_of("leap", self.leap, get_args(Leap))
 
     @property
@@ -265,7 +265,7 @@ class Yearly(Civil):
     def _days(self) -> str:
         month, day = self._month_day
         if (month, day) != (2, 29):
-            return f"every year on {day} {words.MONTHS[month - 1]}"
+            return f"every year on {day} {rule_text.MONTHS[month - 1]}"
         if self.leap == "skip":
             return "every leap year on 29 February"
         return f"every year on 29 February ({'28 February' if self.leap == 'feb28' else '1 March'} in other years)"

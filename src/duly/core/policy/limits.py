@@ -1,8 +1,8 @@
-"""How much at most: calls in any window of time, and calls at the same time, over the whole fleet.
+"""Limits: how many calls there may be in any window of time, or at the same time, over all workers together.
 
-A limit is enforced where the claim happens, by a row that all workers share. What it promises is about calls, and a
-call begins a moment after its claim: so tokens come back a little later than they must (`SLACK`), and a call that could
-not begin within that moment is given back instead of being made.
+A limit is enforced when items are claimed, by a row that all workers share. But it promises something about calls, and
+a call begins a moment after its claim. So a token becomes free a little later than it could (`SLACK`), and a call that
+cannot begin within that slack is given back instead of being made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duly.core.model import Meter
 
 MOST = 10_000
 SLACK = 0.02
-# Of a short window, the slack must still be longer than a process takes to begin a call.
+# The slack in seconds is at least this, however short the window: a process needs some time to begin a call.
 LEAST_SLACK = 0.05
 
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
@@ -77,12 +77,12 @@ def parse_limit(text: str) -> tuple[int, float | None]:
 
 @lru_cache(1_000)
 def slack(per: float) -> timedelta:
-    """How much later than it must a token comes back; a call has half of it to begin."""
+    """How much later than it could a token becomes free; a call must begin within a part of it."""
     return timedelta(seconds=max(per * SLACK, LEAST_SLACK))
 
 
 def tokens(meter: Meter, hits: Sequence[datetime], running: int, now: datetime) -> tuple[int, datetime | None]:
-    """How many are free now, and when there will be more. `hits` are the times of what was granted, oldest first."""
+    """How many calls are free now, and when there will be more. `hits` are the times of past grants, oldest first."""
     if meter.per is None and meter.since is None:
         return max(meter.most - running, 0), None
     if meter.since is not None:
@@ -97,7 +97,7 @@ def tokens(meter: Meter, hits: Sequence[datetime], running: int, now: datetime) 
 
 
 def worth_keeping(meter: Meter, hits: Sequence[datetime], now: datetime) -> list[datetime]:
-    """Only what can still count."""
+    """The times of past grants that can still count."""
     if meter.since is not None:
         return [hit for hit in hits if hit >= meter.since]
     oldest = now - timedelta(seconds=meter.per or 0) - slack(meter.per or 0)

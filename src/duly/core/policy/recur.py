@@ -1,8 +1,8 @@
-"""When to do it again. A rule is a value: it maps an instant and a zone to the next instant, and to a line of text.
+"""Rules of recurrence. A rule is a value that says, for an instant and a zone, which instant comes next.
 
-The text is what the database stores: `parse(str(rule)) == rule`. Civil rules (Cron, Daily, Weekly, Monthly, Yearly)
-follow the clock on the wall of the schedule's zone; Every and Slot count elapsed time and ask no zone. Occurrences
-strictly increase, lie on whole seconds (but for an anchor that does not) and end before the year 9000.
+A rule has a text, which the database stores: `parse(str(rule)) == rule`. Civil rules (Cron, Daily, Weekly, Monthly,
+Yearly) follow local time in the zone of the schedule; Every and Slot count elapsed time in any zone. Occurrences
+strictly increase, lie on whole seconds (except those of an anchor that does not) and end before the year 9000.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from duly.core.policy import words
+from duly.core.policy import rule_text
 from duly.core.policy.civil import Cron, Daily, Monthly, Weekly, Yearly
-from duly.core.policy.words import Length, listed, quoted
+from duly.core.policy.rule_text import Length, listed, quoted
 from duly.core.policy.zones import DAY, DUSK, EPOCH, instant, second_after, within, zone_named
 
 __all__ = [
@@ -31,14 +31,14 @@ __all__ = [
 class Every(Struct, frozen=True, dict=True):
     """Every `period` of elapsed time, counted from `anchor`: `Every("15m")`, `Every(90)`, `Every(timedelta(hours=1))`.
 
-    No civil time: `Every("1d")` is 24 hours, also on the day the clocks change.
+    This is not local time: `Every("1d")` is 24 hours, also on the day the clocks change.
     """
 
     period: Length
     anchor: datetime = EPOCH
 
     def __post_init__(self) -> None:
-        force_setattr(self, "period", words.length(self.period))
+        force_setattr(self, "period", rule_text.length(self.period))
         anchor: object = self.anchor
         if not (isinstance(anchor, datetime) and anchor.tzinfo and 1901 <= anchor.year <= 8998):
             raise ValueError(f"anchor: must be an aware datetime from 1901 to 8998, got {quoted(anchor)}")
@@ -57,17 +57,17 @@ class Every(Struct, frozen=True, dict=True):
 
     def describe(self, zone: ZoneInfo) -> str:
         counted = f", counted from {self.anchor:%Y-%m-%d %H:%M:%S} UTC" if self.anchor != EPOCH else ""
-        return f"every {words.spoken(words.seconds_in(self.period))}{counted}"
+        return f"every {rule_text.spoken(rule_text.seconds_in(self.period))}{counted}"
 
     @cached_property
     def _step(self) -> timedelta:
-        return timedelta(seconds=words.seconds_in(self.period))
+        return timedelta(seconds=rule_text.seconds_in(self.period))
 
 
 class Slot(Struct, frozen=True, dict=True):
-    """One of `of` even parts of a period, from 0: `Slot(10, of=24)` falls due at 10:00 UTC.
+    """One of `of` even parts of a period, counted from 0: `Slot(10, of=24)` falls due at 10:00 UTC each day.
 
-    Slots are elapsed time: periods follow each other from 1970-01-01 00:00 UTC on, and no zone moves them.
+    Slots count elapsed time: periods follow each other from 1970-01-01 00:00 UTC on, whatever the zone.
     """
 
     slot: int
@@ -75,7 +75,7 @@ class Slot(Struct, frozen=True, dict=True):
     period: Length = "1d"
 
     def __post_init__(self) -> None:
-        force_setattr(self, "period", words.length(self.period))
+        force_setattr(self, "period", rule_text.length(self.period))
         _check_parts("of", self.of, self.period)
         if type(self.slot) is not int or not 0 <= self.slot < self.of:
             raise ValueError(f"slot: must be between 0 and {self.of - 1}, got {quoted(self.slot)}")
@@ -93,24 +93,24 @@ class Slot(Struct, frozen=True, dict=True):
         offset, period = self._turn
         name = f"slot {self.slot} of {self.of}"
         if period != DAY:
-            return f"{name}: every {words.spoken(period)}, {words.spoken(offset)} after its start (UTC)"
+            return f"{name}: every {rule_text.spoken(period)}, {rule_text.spoken(offset)} after its start (UTC)"
         minutes, second = divmod(offset, 60)
         return f"{name}: every day at {minutes // 60:02}:{minutes % 60:02}{f':{second:02}' if second else ''} UTC"
 
     @cached_property
     def _turn(self) -> tuple[int, int]:
-        period = words.seconds_in(self.period)
+        period = rule_text.seconds_in(self.period)
         return self.slot * period // self.of, period
 
 
 class Slots(Struct, frozen=True):
-    """A period in `n` even parts. Not a rule itself: `Slots(24).at(10)` is the rule of one member."""
+    """A period in `n` even parts, for schedules to be spread over. `Slots(24).at(10)` is the rule of one of them."""
 
     n: int
     period: Length = "1d"
 
     def __post_init__(self) -> None:
-        force_setattr(self, "period", words.length(self.period))
+        force_setattr(self, "period", rule_text.length(self.period))
         _check_parts("n", self.n, self.period)
 
     def at(self, slot: int) -> Slot:
@@ -118,7 +118,7 @@ class Slots(Struct, frozen=True):
 
 
 def _check_parts(field: str, parts: object, period: Length) -> None:
-    most = min(100_000, words.seconds_in(period))  # not two in one second
+    most = min(100_000, rule_text.seconds_in(period))  # slots are at least a second apart
     if type(parts) is not int or not 1 <= parts <= most:
         raise ValueError(f"{field}: must be between 1 and {most:,} in {period}, got {quoted(parts)}")
 
@@ -127,7 +127,7 @@ Rule: TypeAlias = Cron | Every | Daily | Weekly | Monthly | Yearly | Slot
 
 
 def occurrences(rule: Rule, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    """All of them after `after`, oldest first."""
+    """All occurrences after `after`, oldest first."""
     found = rule.next(after, zone)
     while found is not None:
         yield found
@@ -135,7 +135,7 @@ def occurrences(rule: Rule, after: datetime, zone: ZoneInfo) -> Iterator[datetim
 
 
 def preview(rule: Rule, after: datetime, zone: ZoneInfo, n: int) -> list[datetime]:
-    """The next n."""
+    """The next n occurrences."""
     return list(islice(occurrences(rule, after, zone), n))
 
 
@@ -152,10 +152,10 @@ def between(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo, most: 
 def latest(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo) -> datetime | None:
     """The newest occurrence after `after` up to and including `until`.
 
-    Looks back from `until` in doubling steps for any occurrence, then halves the time between it and `until`: a missed
-    year of minutes is not walked.
+    It looks back from `until` in doubling steps until there is an occurrence, then halves the time between that and
+    `until`. So a missed year of a rule for every minute takes a few steps, not half a million.
     """
-    # In UTC, because arithmetic within one zone is arithmetic on its wall.
+    # In UTC, because Python subtracts times of the same zone by their local times.
     after, until = within(after).astimezone(UTC), within(until, "until").astimezone(UTC)
 
     def first_in(start: datetime) -> datetime | None:
@@ -178,7 +178,7 @@ def latest(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo) -> date
 
 
 def parse(text: str) -> Rule:
-    """The rule that a line of text says: what `str(rule)` gave, or a bare cron.
+    """The rule that a text stands for: what `str(rule)` gave, or a bare cron.
 
     >>> parse("weekly fri,mon 8:00") == Weekly("mon,fri", "08:00")
     True
@@ -215,7 +215,7 @@ def _parsed(text: str) -> Rule:
     head = said[0].lower() if said else ""
     if head in _OPTIONS:
         said = said[1:]
-    elif len(said) == 5 or head in words.ALIASES:
+    elif len(said) == 5 or head in rule_text.ALIASES:
         head = "cron"
     else:
         raise ValueError(f"rule: must begin with {listed(_OPTIONS, 'or')}, or be a cron, got {quoted(text)}")
@@ -230,12 +230,12 @@ def _parsed(text: str) -> Rule:
         case "weekly", [days, at]:
             return Weekly(days, at, **options)
         case "monthly", [day, at]:
-            return Monthly(words.whole("day", day), at, **options)
+            return Monthly(rule_text.whole("day", day), at, **options)
         case "yearly", [on, at]:
             return Yearly(on, at, **options)
         case "every", [period]:
-            return Every(period, **{name: words.moment(name, value) for name, value in options.items()})
+            return Every(period, **{name: rule_text.moment(name, value) for name, value in options.items()})
         case "slot", [part]:
             slot, _, of = part.partition("/")
-            return Slot(words.whole("slot", slot), words.whole("of", of), **options)
+            return Slot(rule_text.whole("slot", slot), rule_text.whole("of", of), **options)
     raise ValueError(f"rule: must be like '{_EXAMPLES[head]}', got {quoted(text)}")

@@ -1,4 +1,4 @@
-"""When to try again. A policy is a value: it maps a failure to the time of the next try, and says how many."""
+"""Retry policies. A policy is a value that says how many tries there are, and when the next one is after a failure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONGEST = 3.15e9
 
 @runtime_checkable
 class Retry(Protocol):
-    """What a retry policy answers. `seed` makes the jitter of one try reproducible."""
+    """What a retry policy can be asked. `seed` makes the jitter of one try reproducible."""
 
     @property
     def has_windows(self) -> bool:
@@ -50,7 +50,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and 0 <= value <= LONGEST):
                 raise ValueError(f"{name}: must be a number of seconds between 0 and a century, got {value!r}")
-        if 0 < self.base < 1e-6:  # the finest time there is; less would only strain the arithmetic
+        if 0 < self.base < 1e-6:  # times have microseconds, and less would overflow the arithmetic
             raise ValueError(f"base: must be 0 or at least a microsecond, got {self.base!r}")
         if not (isinstance(self.factor, int | float) and 1 <= self.factor <= 1e6):
             raise ValueError(f"factor: must be between 1 and 1,000,000, got {self.factor!r}")
@@ -74,7 +74,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
         return False
 
     def delay_for(self, failures: int, seed: str) -> float:
-        """The same with its jitter."""
+        """Seconds to wait after the n-th failure, with jitter."""
         return self.delay(failures) + self.jitter * spread(f"{seed}:{failures}")
 
     def next_at(self, now: datetime, failures: int, classes: tuple[str, ...], seed: str) -> datetime:
@@ -82,7 +82,7 @@ class Backoff(Struct, frozen=True, kw_only=True):
 
 
 class Windows(Struct, frozen=True):
-    """Failures wait for fixed windows, of which each takes at most `cap`: fewest failures first, then oldest.
+    """Failed items wait for fixed windows. Each lets in at most `cap` of them, fewest failures first, then oldest.
 
     `Windows("30 2-22/4 * * *", cap=50)`: at half past 2, 6, 10, 14, 18 and 22, fifty each time.
     """
@@ -109,7 +109,7 @@ class Windows(Struct, frozen=True):
         return self.tries
 
     def next_at(self, now: datetime, failures: int, classes: tuple[str, ...], seed: str) -> datetime:
-        """The next window; a moment that grows with the time since the last one keeps who failed first in front."""
+        """The next window, plus a fraction of a second that is smaller for items that failed earlier: they go first."""
         opened, opens = self.around(now)
         return opens + (now - opened) / (opens - opened) * SPREAD
 
@@ -124,16 +124,17 @@ class Windows(Struct, frozen=True):
         return known
 
 
-# How long after a window opens all that waited for it are due. Only then are they looked at, fewest failures first.
+# All items that waited for a window are due within this time after it opens. Only then are they claimed, so that the
+# order is by failures and not by due time.
 SPREAD = timedelta(milliseconds=100)
-# Where time stands between the windows of each rule: asked at every claim, changed a few times a day.
+# The last and the next window of each rule: every claim asks for them, and they change a few times a day.
 _WINDOWS: dict[tuple[Rule, str], tuple[datetime, datetime]] = {}
 LOOK_BACK = timedelta(days=366)
 
 
 @dataclass(frozen=True, init=False)
 class ByError:
-    """Another policy per class of error; the nearest class in the exception's ancestry wins, else `default`."""
+    """A policy for each class of error. The nearest base class of the exception counts; without one, `default`."""
 
     policies: tuple[tuple[str, Retry], ...]
     default: Retry
@@ -162,7 +163,7 @@ class ByError:
 
 
 def windows_of(retry: Retry) -> Windows | None:
-    """The windows that failures may have to wait for."""
+    """The windows that failures under this policy may have to wait for."""
     if isinstance(retry, ByError):
         inner = (windows_of(policy) for policy in (retry.default, *(policy for _, policy in retry.policies)))
         return next((windows for windows in inner if windows is not None), None)
@@ -178,7 +179,7 @@ def class_name(cls: type) -> str:
 
 
 def class_names(error: BaseException) -> tuple[str, ...]:
-    """The names of an exception's class and its bases, nearest first, without the roots."""
+    """The names of an exception's class and its bases, nearest first, without Exception and what is above it."""
     return tuple(class_name(cls) for cls in type(error).__mro__ if cls not in (object, BaseException))
 
 

@@ -1,9 +1,9 @@
-"""Zones: which instants a clock on the wall calls by a given name.
+"""Time zones: which instants have a given local ("wall") time.
 
-A zone is a row of spans of constant offset. Where two spans meet, the wall either skips (a gap: names without an
-instant) or repeats itself (a fold: names with two). Both policies are applied where the spans meet, and the search
-walks spans in the order of UTC, so what it finds strictly increases whatever the wall does. Instants and wall times are
-whole seconds since 1970, as integers: date arithmetic would cost more than everything else.
+A zone is a sequence of spans, each with a constant offset from UTC. Where two spans meet, local time either skips (a
+gap: local times without an instant) or repeats (a fold: local times with two). The policies for both are applied there,
+and the search walks spans in the order of UTC, so the instants that it finds strictly increase. Instants and wall times
+are whole seconds since 1970, as integers: date arithmetic would cost more than everything else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple, TypeAlias
 from zoneinfo import ZoneInfo, available_timezones
 
-from duly.core.policy.words import quoted
+from duly.core.policy.rule_text import quoted
 
 Skipped: TypeAlias = Literal["later", "earlier", "skip"]
 Doubled: TypeAlias = Literal["first", "second", "both"]
@@ -25,21 +25,24 @@ Doubled: TypeAlias = Literal["first", "second", "both"]
 DAY = 86_400
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
-# Nothing recurs before the dawn or from the dusk on: far from where dates overflow, and no search runs forever.
+# Occurrences lie between these: so date arithmetic cannot overflow, and every search ends.
 DAWN = datetime(1900, 1, 1, tzinfo=UTC)
 DUSK = datetime(9000, 1, 1, tzinfo=UTC)
 END = (DUSK - EPOCH) // SECOND
 
 _BLOCK = 366 * DAY
-_MARGIN = 3 * DAY  # further than any wall was ever set
+_MARGIN = 3 * DAY  # more than any change of an offset
 _STEP = 2 * DAY
-_REACH = 2 * DAY  # a name and its instant differ by less than this from one span's offset to any other's
+_REACH = 2 * DAY  # a local time and its instant differ by less than this, whatever the offset
 _ZONE = re.compile(r"[A-Za-z0-9_+-]{1,30}(?:/[A-Za-z0-9_+-]{1,30}){0,2}")
-_NOT_CIVIL = {"posix", "right", "localtime", "posixrules", "Factory"}  # copies, leap seconds and the machine's own
+_NOT_CIVIL = {"posix", "right", "localtime", "posixrules", "Factory"}  # copies, with leap seconds, the machine's own
 
 
-class Span(NamedTuple):
-    """`offset` holds from `since` to `until`, `before` and `behind` on either side. Answers are good up to `edge`."""
+class OffsetSpan(NamedTuple):
+    """A span with one `offset`, from `since` to `until`. `before` and `behind` are the offsets of its neighbours.
+
+    What is found in it holds for instants before `edge`.
+    """
 
     since: int
     until: int
@@ -58,9 +61,9 @@ def first_instant(
         since, until, offset, before, behind, edge = spans[bisect_right(starts, at) - 1]
         wall = named = first_wall(at + offset)
         high = until
-        if doubled == "first" and at < since + before - offset:  # this span opens by repeating the last one's end
+        if doubled == "first" and at < since + before - offset:  # it begins by repeating local times of the last span
             named = first_wall(since + before)
-        elif doubled == "second" and behind < offset:  # the next span will repeat this one's end
+        elif doubled == "second" and behind < offset:  # the next span will repeat its last local times
             high -= offset - behind
         found = named - offset if named - offset < high else END
         if skipped == "later" and at < since + offset - before:
@@ -73,16 +76,16 @@ def first_instant(
                 found = min(found, missing - behind)
         if found < edge:
             return found if found < END else None
-        # No name is wanted before `wall`, so beyond the reach of here nothing falls due until within its reach.
+        # The next wanted local time is `wall`, so nothing falls due before that instant, less the largest offset.
         at = max(edge, wall - offset - _REACH) if edge >= at + _REACH else edge
     return None
 
 
 @lru_cache(maxsize=4096)
-def _spans(zone: tzinfo, block: int) -> tuple[tuple[int, ...], tuple[Span, ...]]:
-    """The spans of a year or so, and where they start. zoneinfo tells no transitions, so offsets are compared.
+def _spans(zone: tzinfo, block: int) -> tuple[tuple[int, ...], tuple[OffsetSpan, ...]]:
+    """The spans of about a year, and their starts. zoneinfo does not list transitions, so offsets are compared.
 
-    The margins show transitions just outside, which reach in. No zone has ever had two transitions in three days.
+    The margins find transitions just outside, which matter inside. No zone has ever had two of them in three days.
     """
     edge = (block + 1) * _BLOCK
     low, high = block * _BLOCK - _MARGIN, edge + _MARGIN
@@ -104,7 +107,13 @@ def _spans(zone: tzinfo, block: int) -> tuple[tuple[int, ...], tuple[Span, ...]]
         calm = sample
     ends = [*starts[1:], high]
     spans = map(
-        Span, starts, ends, offsets, [offsets[0], *offsets], [*offsets[1:], offsets[-1]], [min(e, edge) for e in ends]
+        OffsetSpan,
+        starts,
+        ends,
+        offsets,
+        [offsets[0], *offsets],
+        [*offsets[1:], offsets[-1]],
+        [min(e, edge) for e in ends],
     )
     return tuple(starts), tuple(spans)
 
@@ -115,19 +124,19 @@ def _offset(zone: tzinfo, at: int) -> int:
 
 
 def second_after(after: datetime) -> int:
-    """The first whole second after an aware time, not before the dawn."""
+    """The first whole second after an aware time, but not before `DAWN`."""
     return (within(after) - EPOCH) // SECOND + 1
 
 
 def within(moment: datetime, field: str = "after") -> datetime:
-    """An aware time, brought between dawn and dusk."""
+    """An aware time, moved to `DAWN` or `DUSK` if it lies outside of them."""
     if moment.tzinfo is None:
         raise ValueError(f"{field}: must be an aware datetime, got {moment!r}")
     return DAWN if moment < DAWN else DUSK if moment > DUSK else moment
 
 
 def instant(at: int | None) -> datetime | None:
-    """A second since 1970 as a time, if it is before the dusk."""
+    """Seconds since 1970 as a time; None from `DUSK` on."""
     return None if at is None or at >= END else datetime.fromtimestamp(at, UTC)
 
 

@@ -52,7 +52,7 @@ def step(
 
 
 class _Plain:
-    """What `apply` needs of a driver's connection: SQL goes through as it is, with no parameters to look for."""
+    """What `apply` needs of a driver's connection: it runs SQL as it is, without looking for parameters in it."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection.execution_options(no_parameters=True)

@@ -1,4 +1,4 @@
-"""PostgreSQL as a place for duly's work: what is its own, without loading its driver."""
+"""The dialect of PostgreSQL. Its driver is loaded only when a store is opened."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Postgres(Dialect):
         return "put_one", parameters
 
     def time(self, value: Any) -> datetime:
-        # In UTC: in the hour that clocks repeat, a time in a zone equals no other, not even itself elsewhere.
+        # In UTC, because in an hour that clocks repeat Python treats equal times of different zones as unequal.
         in_utc: datetime = value.astimezone(UTC)
         return in_utc
 

@@ -1,7 +1,7 @@
 """Many values as one parameter of PostgreSQL: arrays as literals, and rows in COPY's text format.
 
-One parameter type whatever the values, so one prepared statement. They are written by methods of str, all at once,
-where the driver would escape each quote of a JSON text in Python.
+All values of a column go in as one text, so the same prepared statement serves any number of rows. The text is made
+with methods of str on whole columns, which is faster than the driver's escaping of each value in Python.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def maybe_ints(values: Iterable[int | None]) -> str:
 def texts(values: Iterable[str]) -> str:
     values = list(values)
     joined = '","'.join(values)
-    # With no quotes but those between them there is nothing to escape, which is seen all at once.
+    # If there are no other quotes than those between the values, nothing has to be escaped.
     if values and joined.count('"') == 2 * (len(values) - 1) and "\\" not in joined:
         return '{"' + joined + '"}'
     return "{" + ",".join(map(_quoted, values)) + "}"
@@ -74,7 +74,7 @@ _COLUMNS = [(field, attrgetter(field), kind) for field, kind in NEW_ITEM.fields.
 
 
 def copied(chunk: Sequence[NewItem], now: datetime) -> bytes:
-    """The rows of a load in COPY's text format, each behind the time that it is planned for; None means now."""
+    """The rows of a load in COPY's text format; the first column is when each is planned, and None means now."""
     columns = {
         field: _cells(list(map(of, chunk)), kind, now.isoformat() if field == "due_at" else r"\N")
         for field, of, kind in _COLUMNS
@@ -84,7 +84,7 @@ def copied(chunk: Sequence[NewItem], now: datetime) -> bytes:
 
 
 def _cells(column: list[Any], kind: Kind, nothing: str) -> list[str]:
-    """A column as COPY reads it. Most have nothing to say, or nothing to escape, which is seen all at once."""
+    """The cells of a column as COPY reads them. In most columns all are null, or none needs to be escaped."""
     if column[0] is None and column.count(None) == len(column):
         return [nothing] * len(column)
     if kind is not str and kind is not bytes:

@@ -45,7 +45,7 @@ def _apsycopg(connection: Any) -> Run:
 
 def _asyncpg(connection: Any) -> Run:
     async def run(sql: str, parameters: Parameters) -> Any:
-        # A json codec that the caller may have set would encode our JSON text a second time: it goes in as text.
+        # JSON goes in as text: a json codec that the caller may have set would encode it a second time.
         numbered, values = to_numbered(
             sql.replace("cast(:args as json)", "cast(cast(:args as text) as json)"), parameters
         )
@@ -55,8 +55,8 @@ def _asyncpg(connection: Any) -> Run:
 
 
 def aware(cursor: Any) -> Any:
-    """This cursor, giving aware times: Django without USE_TZ takes the zone away from what its cursors read."""
-    if hasattr(cursor, "adapters"):  # psycopg's; SQLite's times are numbers
+    """This cursor, set to give aware times: without USE_TZ, Django's cursors give naive ones."""
+    if hasattr(cursor, "adapters"):  # it is psycopg's; on SQLite times are numbers anyway
         from psycopg.types.datetime import TimestamptzLoader
 
         cursor.adapters.register_loader("timestamptz", TimestamptzLoader)

@@ -1,4 +1,4 @@
-"""What waits in PostgreSQL is found, claimed, held and missed: everything about lines and leases."""
+"""Lines and leases in PostgreSQL: finding what waits, claiming it, prolonging leases and finding lost ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from duly.store.postgres.connections import Connection
 from duly.store.postgres.sessions import Sessions
 from duly.store.records import ITEM, reader
 
-# More asks than this, beside those that can be served, are worth a look before their meters are locked.
+# With more asks than this beyond what can be served, exhausted ones are sorted out before meters are locked.
 FEW = 20
 
 item_of = reader(ITEM, {})
@@ -57,13 +57,13 @@ class Claims(Sessions):
         with self._connection() as connection, connection.transaction():
             self._run("by_index", {}, connection)
             answers = self._refusals(asks, now, connection) if len(asks) > 2 * calls + FEW else [None] * len(asks)
-            # No more meters are locked than these calls could need.
+            # Lock no more meters than these calls could need.
             served = [ask for ask, answer in zip(asks, answers, strict=True) if answer is None][: calls + FEW]
             grants = iter(self._grants(served, worker, now, lease, calls, batch, connection) if served else ())
         return [answer or next(grants, Grant(is_asked=False)) for answer in answers]
 
     def _refusals(self, asks: Sequence[Ask], now: datetime | None, connection: Connection) -> list[Grant | None]:
-        """What can be told without a lock: of very many asks, most may be for keys that are exhausted."""
+        """Refusals that can be given without a lock: of very many asks, most may be for keys that are exhausted."""
         rows = self._run("meters", {"names": texts(_meter_names(asks))}, connection)
         now = now or self._run("now", {}, connection)[0][0]
         rations = Rations(asks, [MeterRow(*row) for row in rows], self._under_way(asks, connection), now)
@@ -85,7 +85,7 @@ class Claims(Sessions):
         if len(rows) < len(names):
             self._run("new_meters", {"names": names}, connection)
             rows = self._run("lock_meters", given, connection)
-        # The time after the last lock, when nobody else can be granted anything: grants are in the order of their time.
+        # The time is read under the last lock, when nobody else can be granted anything, so grants are in its order.
         at: datetime = max((row[-1] for row in rows), default=now) or self._run("now", {}, connection)[0][0]
         meters = [MeterRow(*row) for *row, _ in rows]
         rations = Rations(asks, meters, self._under_way(asks, connection), at)
@@ -120,7 +120,7 @@ class Claims(Sessions):
         lease_until: datetime,
         connection: Connection,
     ) -> dict[int, int]:
-        """Take these items; the fence of each."""
+        """Mark these items as running; returns the fence of each item by its id."""
         fences: list[tuple[int, int]] = self._run(
             "start",
             {

@@ -1,9 +1,10 @@
-"""Connections to PostgreSQL: made by whoever needs one, kept for the next, and given up when they break.
+"""Connections to PostgreSQL: made by the thread that needs one, kept for the next, and closed when they break.
 
 Nobody waits for somebody else's attempt to connect: the thread that needs a connection makes it, and while the server
 is away it tries again at least once a second, so that work goes on as soon as the server is back. Every wait for an
-answer ends. A connection that the server closed while nobody used it is never handed out; when one breaks in use, all
-that lie idle are given up with it, for what broke it has broken them too. After a fork the child has none of them.
+answer has an end. A connection that the server closed while nobody used it is never handed out. When one breaks in use,
+all idle ones are closed with it, for what broke it has probably broken them too. After a fork the child starts with
+none.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from duly.store.contract import WAIT_UNTIL
 
 T = TypeVar("T")
 
-LIFETIME = 3_600.0  # seconds after which a connection is replaced: a server's sessions grow
-IDLE = 600.0  # seconds that a connection lies unused before it is closed
+LIFETIME = 3_600.0  # seconds after which a connection is replaced, because the memory of a server's session grows
+IDLE = 600.0  # seconds after which an unused connection is closed
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.7)  # seconds between attempts to connect, somewhat shuffled
 
 _IN_ORDER = ConnStatus.OK
@@ -36,11 +37,11 @@ _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 class Overdue(psycopg.OperationalError):
-    """The server did not answer in time. What it was asked to do may be done or not."""
+    """The server did not answer in time. Nobody knows whether it has done what it was asked."""
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection on which no wait for an answer is longer than `patience` seconds; None: as long as it takes."""
+    """A connection that waits at most `patience` seconds for an answer; with None, as long as it takes."""
 
     patience: float | None = None
     born = 0.0
@@ -53,7 +54,7 @@ class Connection(psycopg.Connection[Any]):
         renew_in_children(self)
 
     def __del__(self, *_: Any) -> None:
-        """Nobody needs to close a pool before the process ends, so the driver's warning is left out."""
+        """Close without the driver's warning, because nobody has to close a pool before the process ends."""
 
     def wait(self, gen: Any, *args: Any, **more: Any) -> Any:
         if self.patience is None:
@@ -65,11 +66,11 @@ class Connection(psycopg.Connection[Any]):
             raise
 
     def is_quiet(self) -> bool:
-        """Whether it is as it was left: a server that sends something unasked has closed it, or is about to."""
+        """Whether nothing has come in since it was used; if something has, the server has closed it or is about to."""
         return self.pgconn.status == _IN_ORDER and not self._ear.poll(0)
 
     def renew(self) -> None:
-        """Let go of the parent's socket without a word, for whatever is said on it is heard."""
+        """Close the socket in a child without sending anything, for the parent's session would receive it."""
         if self.pgconn.status == _IN_ORDER:
             nowhere = os.open(os.devnull, os.O_RDWR)
             os.dup2(nowhere, self.pgconn.socket)
@@ -77,7 +78,7 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _bounded(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any, T]:
-    """The driver's steps, as long as the server keeps answering; while it is silent, it is asked for now and then."""
+    """Run the driver's steps, and raise `Overdue` when the server does not answer within `patience` seconds."""
     until = time.monotonic() + patience
     try:
         wanted = next(gen)
@@ -91,8 +92,8 @@ def _bounded(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any
         return answer
 
 
-class Pool:
-    """At most `size` connections at a time; who waits for one is served in the order of coming."""
+class ConnectionPool:
+    """Keeps at most `size` connections. Threads that wait for one are served in the order in which they came."""
 
     def __init__(
         self, dial: Callable[[], Connection], size: int, timeout: float, patience: float | None = None
@@ -122,7 +123,7 @@ class Pool:
         self._begin()
 
     def take(self, until: float = float("inf")) -> Connection:
-        """A connection to use and `give` back, within the pool's time, nor after `until` on the monotonic clock."""
+        """A connection, to be given back with `give`. Waits for the pool's timeout, and not after `until`."""
         until = min(until, time.monotonic() + self._timeout, WAIT_UNTIL.get())
         turn: SimpleQueue[Connection | None] | None
         with self._lock:
@@ -144,7 +145,7 @@ class Pool:
         return self._connect(until)
 
     def _await(self, turn: SimpleQueue[Connection | None], until: float) -> Connection | None:
-        """A connection that someone gives back, or None: a place for a new one."""
+        """Wait for a connection that someone gives back; None means that the caller may make a new one."""
         try:
             return turn.get(timeout=max(until - time.monotonic(), 0))
         except BaseException as error:
@@ -152,7 +153,7 @@ class Pool:
                 is_waiting = turn in self._waiting
                 if is_waiting:
                     self._waiting.remove(turn)
-            if not is_waiting:  # it came at the last moment
+            if not is_waiting:  # it was handed over at the last moment
                 if isinstance(error, Empty):
                     return turn.get_nowait()
                 self._hand_on(turn.get_nowait())
@@ -185,8 +186,8 @@ class Pool:
         return connection
 
     def give(self, connection: Connection) -> None:
-        """Take a connection back: for the next, or out of use."""
-        if connection not in self._all:  # of the process that this one was forked from
+        """Take a connection back, for the next caller or to be closed."""
+        if connection not in self._all:  # it belongs to the process that this one was forked from
             return
         status = connection.pgconn.transaction_status
         is_idle = status == TransactionStatus.IDLE and connection.pgconn.status == _IN_ORDER
@@ -202,7 +203,7 @@ class Pool:
             self._hand_on(connection)
 
     def _hand_on(self, connection: Connection | None) -> None:
-        """A connection, or with None the place of one, is free."""
+        """Hand a free connection to whoever waits; with None, the right to make a new one."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().put(connection)
@@ -216,7 +217,7 @@ class Pool:
                 self._idle.append(connection)
 
     def _lose(self, broken: Connection) -> None:
-        """One broke in use: none that lies idle is trusted any more."""
+        """A connection broke in use, so close all idle ones too."""
         with self._lock:
             while self._idle:
                 self._forget(self._idle.pop())
@@ -232,14 +233,14 @@ class Pool:
         connection.close()
 
     def hasten(self, is_hasty: bool) -> None:
-        """From now on nobody waits for a server that is away: each tries once."""
+        """From now on, try to connect only once while the server is away; with False, wait for it again."""
         if is_hasty:
             self._hurry.set()
         else:
             self._hurry.clear()
 
     def close(self) -> None:
-        """Close what is idle now, and the rest when it is given back."""
+        """Close idle connections now, and the others when they are given back."""
         self._hurry.set()
         with self._lock:
             self._closed = True
@@ -248,7 +249,7 @@ class Pool:
 
 
 def _is_rolled_back(connection: Connection) -> bool:
-    """Whether what someone left open could be undone."""
+    """Whether a transaction that someone left open could be rolled back."""
     try:
         connection.rollback()
     except psycopg.Error:

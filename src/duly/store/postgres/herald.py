@@ -1,7 +1,7 @@
-"""Tells idle workers of new work without slowing whoever puts it.
+"""Tells idle workers of new items without slowing down the puts.
 
-PostgreSQL serialises the commits that carry a NOTIFY, so at most one put per `pause` carries one; what is put in
-between is announced together, afterwards, from a thread of its own. Lost news only costs the wait for a sweep.
+PostgreSQL serialises commits that carry a NOTIFY, so at most one put per `pause` carries one. What is put in between is
+announced together a moment later, from another thread. If that is lost, workers find the items with their next sweep.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duly.core.forks import renew_in_children
 from duly.core.model import Head, Line, NewItem
 
 PAUSE = 0.01
-# Workers learn of anything that is due later than this from their own sweeps.
+# Items that are due later than this are not announced: workers find them with their own sweeps.
 SOON = timedelta(seconds=60)
 
 
@@ -31,7 +31,7 @@ class Herald:
         renew_in_children(self)
 
     def renew(self) -> None:
-        """Begin with nothing to tell: what was pending before a fork is the parent's to tell."""
+        """Begin with nothing to announce: what was pending before a fork is announced by the parent."""
         self._last = -float("inf")
         self._pending: set[str] = set()
         self._lock = threading.Lock()
@@ -39,7 +39,7 @@ class Herald:
         self._thread: threading.Thread | None = None
 
     def lead(self) -> bool:
-        """Whether this put may carry its own news."""
+        """Whether this put may carry its own NOTIFY."""
         now = time.monotonic()
         with self._lock:
             if now - self._last < self._pause:
@@ -48,7 +48,7 @@ class Herald:
             return True
 
     def trail(self, news: Iterable[str]) -> None:
-        """Announce these soon, from another thread."""
+        """Announce these a moment later, from another thread."""
         with self._lock:
             self._pending.update(news)
             if not self._pending:
@@ -60,7 +60,7 @@ class Herald:
         self._wake.set()
 
     def flush(self) -> None:
-        """Announce now whatever is pending; silent when the database is away, for the news is only a hint."""
+        """Announce now what is pending; errors of a database that is away are ignored, since news is only a hint."""
         with self._lock:
             news, self._pending = sorted(self._pending), set()
             self._last = time.monotonic()
@@ -83,7 +83,7 @@ class Herald:
 
 
 def news_of(new: NewItem) -> str | None:
-    """What to say about a new item, or None when nobody needs to hurry for it."""
+    """The announcement of a new item; None if it is due so late that none is needed."""
     due_at = new.due_at
     if due_at is not None and due_at > datetime.now(UTC) + SOON:
         return None
@@ -92,7 +92,7 @@ def news_of(new: NewItem) -> str | None:
 
 
 def head_of(news: str) -> Head | None:
-    """The head that a piece of news tells of; None when it is not ours to read."""
+    """The head that an announcement tells of; None if it has another form, such as that of another version."""
     try:
         due, rank, task, owner, queue = news.split("\t", 4)
         return Head(Line(queue, task, owner), "main", int(rank), EPOCH + timedelta(microseconds=int(due)))

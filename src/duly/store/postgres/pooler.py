@@ -1,8 +1,8 @@
-"""Is there a pooler between us and PostgreSQL that gives each transaction to another of the server's sessions?
+"""Finds out whether a pooler between us and PostgreSQL gives each transaction to another session of the server.
 
-Then there is no LISTEN, and what is set or prepared on a session is someone else's next. A pooler answers the start of
-a connection itself, with a process id that no session of the server has. Whether it also changes sessions between
-transactions is tried out: while a second connection holds one session, the first must still have its own.
+If so, LISTEN does not work, and settings and prepared statements of a session may end up with another client. A pooler
+answers the start of a connection itself, with a process id that no session of the server has. Whether it also changes
+sessions between transactions is tried out: while a second connection holds a session, does the first keep its own?
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ def is_shared(dial: Callable[[], Connection]) -> bool:
         if first == one.info.backend_pid:
             return False
         with dial() as other:
-            other.autocommit = False  # from its first question on it holds a session
+            other.autocommit = False  # from its first statement on it keeps a session
             try:
                 _session(other)
-            except Overdue:  # there is none left for it, for the first one keeps its own
+            except Overdue:  # there is no session left for it, so the first connection keeps its own
                 return False
             try:
                 return any(_session(one) != first for _ in range(LOOKS))
-            except Overdue:  # the other one has it now, and there is no more
+            except Overdue:  # the other connection has it now, and there is no more
                 return True
 
 

@@ -1,4 +1,4 @@
-"""Items come into PostgreSQL: one by one, many at a time, streamed, and armed again under a key of their own."""
+"""Puts in PostgreSQL: one item, many, any number with COPY, and rows that are armed again under the key they keep."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import news_of
 from duly.store.postgres.sessions import Sessions
 
-# Rows may come slowly into a load; each wait for the server is bounded all the same.
+# A load waits so long for the server, because the caller may produce its rows slowly.
 LOAD_SECONDS = 600.0
 
 _new_items = arrays("new_item")
@@ -60,7 +60,7 @@ class Puts(Sessions):
         return placed
 
     def _holder(self, item: NewItem, connection: Connection | None) -> Placed | None:
-        """The live item that has this key; None when it ended meanwhile. Other content is an error."""
+        """The live item that has this key; None if it has ended in the meantime. Other content is an error."""
         for item_id, execution_key, args, planned_at in self._run("live", key_parameters(item), connection):
             if refusal := conflict(item, item_id, args.encode(), planned_at):
                 raise refusal
@@ -72,7 +72,7 @@ class Puts(Sessions):
         news: set[str] = set()
         with self._connection() as connection, connection.transaction():
             connection.patience = LOAD_SECONDS
-            connection.execute("set local idle_in_transaction_session_timeout = 0")  # the rows may come slowly
+            connection.execute("set local idle_in_transaction_session_timeout = 0")  # rows may come slowly
             connection.execute("set local statement_timeout = 0")
             now = self._run("now", {}, connection)[0][0]
             rows = chunks(new, 1_000)
@@ -82,7 +82,7 @@ class Puts(Sessions):
                         news.update(each for item in chunk if (each := news_of(item)))
                         fresh += sum(placed.fresh for placed in self._put_many(connection, chunk))
                     continue
-                # One COPY for all chunks in a row: the server reads while the next rows are made.
+                # One COPY for all chunks, so that the server reads while the next rows are made.
                 with connection.cursor().copy(self._sql["load"]) as copy:
                     for chunk in group:
                         news.update(each for item in chunk if (each := news_of(item)))
@@ -101,7 +101,7 @@ class Puts(Sessions):
 
     def _arm(self, connection: Connection, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
         task, arming = new[0].task, Arming(new, merge)
-        for _ in range(3):  # once, unless someone else has the same keys at the same time
+        for _ in range(3):  # again only if someone else inserts the same keys at the same time
             found = self._run("arm_find", {"task": task, "keys": arming.keys}, connection) if arming.keys else []
             if again := arming.again(found):
                 ids = ints([item_id for item_id, _ in again])

@@ -1,4 +1,4 @@
-"""Schedules in PostgreSQL: they join, are revised while nobody else may, and move on with the items that they make."""
+"""Schedules in PostgreSQL: creating them, and changing them under a lock together with the items that they make."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Schedules(Settling, Revising[Connection]):
             keys = {"tasks": [each.task for each in new], "keys": [each.key for each in new]}
             known = {(task, key): id for id, task, key in self._run("taken", keys, connection)}
             fresh = {(each.task, each.key): each for each in reversed(new) if (each.task, each.key) not in known}
-            # In one order for everybody: whoever inserts the same key waits for the other's end.
+            # In the same order for everybody: an insert waits for another of the same key, which could be a deadlock.
             seated = self._seat([fresh[name] for name in sorted(fresh)], seat, connection)
             rows = self._run("enroll", _new_schedules(seated), connection)
             made = {(task, key): id for id, task, key in rows}
             known.update(made)
-            if len(made) < len(fresh):  # whoever took a key between our look and our insert has it
+            if len(made) < len(fresh):  # someone else took a key between our look and our insert
                 known.update({(task, key): id for id, task, key in self._run("taken", keys, connection)})
         answers = []
         for each in new:
@@ -52,7 +52,7 @@ class Schedules(Settling, Revising[Connection]):
         seat: Callable[[NewSchedule, int], tuple[str, datetime]],
         connection: Connection,
     ) -> list[NewSchedule]:
-        """Each with its slot, if it has a ring: rings one at a time, in the order of their names."""
+        """These schedules, those of a ring with a slot. Rings are locked in the order of their names."""
         seated = [each for each in new if each.ring is None]
         rings = sorted((each for each in new if each.ring is not None), key=_ring)
         for ring, group in groupby(rings, key=_ring):
@@ -76,7 +76,7 @@ class Schedules(Settling, Revising[Connection]):
 
     def _last_items(self, schedules: Sequence[Schedule], connection: Connection) -> list[Item]:
         last = [each for each in schedules if each.last_item is not None]
-        # Nobody may claim what may be superseded.
+        # Lock items that may be superseded, so that nobody claims them.
         replaced = ints([each.last_item or 0 for each in last if each.overlap == "supersede"])
         self._run("lock_waiting", {"ids": replaced}, connection)
         return [Item(*row) for row in self._run("fetch", {"ids": ints([e.last_item or 0 for e in last])}, connection)]

@@ -1,8 +1,9 @@
-"""Statements by name on pooled connections to PostgreSQL: what repeats them, what bounds them, what their errors mean.
+"""Runs statements by name on pooled connections to PostgreSQL: when they are repeated, how long they may take, and what
+their errors mean.
 
-Nothing depends on session state: no session locks, no temporary tables. Settings are made on sessions of our own only:
-what a pooler shares with others stays as it is. Every statement has a deadline on our side. What surely was not done is
-done again by itself; of what may have been done, the error says so.
+Nothing depends on the state of a session: no session locks, no temporary tables. Settings are made only on sessions
+that are ours alone, not on those that a pooler shares. Every statement has a deadline on our side. A statement that
+surely was not executed is repeated; if it may have been executed, the error says so.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ from psycopg.types.string import ByteaBinaryLoader
 
 from duly.core.errors import ConfigError, NotMigrated, StoreUnavailable
 from duly.store.postgres import MIGRATION_LOCK
-from duly.store.postgres.connections import Connection, Overdue, Pool
+from duly.store.postgres.connections import Connection, ConnectionPool, Overdue
 from duly.store.postgres.herald import Herald
 from duly.store.postgres.pooler import is_shared
 from duly.store.sql import psycopg_sections
 
 T = TypeVar("T")
 
-# What the URL may say otherwise. A server that is away must be noticed, and found again, within seconds.
+# Defaults that the URL may override: the loss of a server must be noticed within seconds.
 _KEEPALIVE = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3, "tcp_user_timeout": 25_000}
 _DIALLING = {"connect_timeout": 3, "application_name": "duly", **_KEEPALIVE}
-# The server's side of it, or the locks of a machine that lost its power would stay for two hours.
+# The same on the server's side: otherwise the locks of a client that lost its power would stay for two hours.
 _SERVER_KEEPALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
-# A process that was stopped inside one of our own transactions holds its locks for no longer than this.
+# Seconds after which the server ends a transaction of ours that does nothing, such as that of a suspended process.
 IDLE_SECONDS = 60
-# The server gives up first, where it can be told to: then it is known that nothing was done.
+# The server's time limit ends so many seconds before ours, because then it is known that nothing was done.
 GRACE = 1.0
-# How long a question whether someone is still there waits for its answer.
+# Seconds to wait for the answer when asking whether the server is still there.
 PULSE_PATIENCE = 5.0
 
-# Statements that join rows with an array, by the parameter that is as long as it. A plan that is kept for any length is
-# made for ten elements: at a thousand it compares each with each. So a long array is planned for, every time.
+# Statements that join rows with an array, and the parameter that is that array. A prepared plan assumes ten elements;
+# with a thousand it would compare each with each. So with a long array the statement is planned anew each time.
 JOINED = {
     "extend": "ids",
     "settle": "change_id",
@@ -52,13 +53,13 @@ JOINED = {
 }
 LONG_ARRAY = 500  # characters
 
-# Settings of a session, if it is our own: behind a pooler its process is not the one that we were told of.
+# Makes settings if the session is ours alone: behind a pooler, its process id is not the one of the connection's start.
 _CONFIGURE = """
 select set_config(name, value, false) from unnest(%s::text[], %s::text[]) as s(name, value)
  where pg_backend_pid() = %s
 """
 
-# Lost races inside the database, and a server that is a standby for the moment: nothing was done.
+# Errors after which nothing was done: lost races inside the database, and a server that is a standby at the moment.
 _UNDONE = (
     errors.DeadlockDetected,
     errors.SerializationFailure,
@@ -87,11 +88,11 @@ class Sessions:
             "statement_timeout": f"{timeout * 1000:.0f}",
         }
         self._pool = self._make_pool(bounded)
-        # Whoever holds a transaction may put, read or wait meanwhile: each kind has connections of its own.
+        # Separate pools: while a thread holds a transaction, it may need another connection to put or read.
         self._short = self._make_pool(bounded)
         self._handlers = self._make_pool({})
         self._pools = (self._pool, self._short, self._handlers)
-        # Behind a transaction pooler, where there is no LISTEN, prepared statements belong to someone else's session.
+        # Without LISTEN there is a transaction pooler, behind which prepared statements end up in other sessions.
         self._prepare: bool | None = None if listen else False
         self._herald = Herald(self._tell)
 
@@ -104,15 +105,17 @@ class Sessions:
         for pool in self._pools:
             pool.close()
 
-    def _make_pool(self, settings: Mapping[str, str]) -> Pool:
+    def _make_pool(self, settings: Mapping[str, str]) -> ConnectionPool:
         settings = {**_SERVER_KEEPALIVE, **settings}
-        return Pool(lambda: self._configured(self._dial(), settings), self._pool_size, self._timeout, self._patience)
+        return ConnectionPool(
+            lambda: self._configured(self._dial(), settings), self._pool_size, self._timeout, self._patience
+        )
 
     def _dial(self, **more: Any) -> Connection:
-        """A new connection, as the URL says; where it says nothing, as we think best."""
+        """A new connection, with the options of the URL and our defaults for the others."""
         try:
             said = conninfo_to_dict(self.url)
-        except psycopg.ProgrammingError:  # its text may quote the URL, and so a password
+        except psycopg.ProgrammingError:  # its text may quote the URL with the password
             raise ConfigError("database_url: PostgreSQL does not understand this URL") from None
         given = {name: value for name, value in {**_DIALLING, **more}.items() if name not in said}
         connection: Connection = Connection.connect(self.url, autocommit=True, **given)
@@ -125,7 +128,7 @@ class Sessions:
         connection.prepare_threshold = 3
 
     def _configured(self, connection: Connection, settings: Mapping[str, str]) -> Connection:
-        if not self._listen:  # behind a pooler the session is not ours to set
+        if not self._listen:  # behind a pooler the session is shared with others
             return connection
         try:
             told = (list(settings), list(settings.values()), connection.info.backend_pid)
@@ -137,14 +140,14 @@ class Sessions:
         return connection
 
     def is_pooled(self, look: bool = False) -> bool:
-        """Whether a pooler gives our transactions to sessions that others have too; found out once."""
+        """Whether a pooler gives our transactions to sessions that others use too. It is found out once."""
         if self._is_shared is None or look:
             self._is_shared = is_shared(self._dial)
         return self._is_shared
 
     @contextmanager
-    def _connection(self, pool: Pool | None = None, until: float = float("inf")) -> Iterator[Connection]:
-        """A pooled connection; the driver's errors leave as ours."""
+    def _connection(self, pool: ConnectionPool | None = None, until: float = float("inf")) -> Iterator[Connection]:
+        """A pooled connection; errors of the driver are raised as errors of duly."""
         pool = pool or self._pool
         connection = pool.take(until)
         try:
@@ -157,16 +160,16 @@ class Sessions:
             pool.give(connection)
 
     def _as_ours(self, error: psycopg.Error, connection: Connection) -> Exception | None:
-        """What this error of the driver means to whoever called; None when it is a fault of our own."""
+        """The error of duly that this error of the driver stands for; None when it is a bug of ours."""
         match error:
             case errors.UndefinedTable() | errors.UndefinedColumn():
                 return NotMigrated(f"the database is not migrated: run `duly migrate` ({error})")
             case errors.InvalidSqlStatementName() | errors.DuplicatePreparedStatement() | errors.ProtocolViolation():
-                # A pooler that hands each transaction to another server connection: go on without prepared statements.
+                # A pooler gives each transaction to another session: go on without prepared statements.
                 self._prepare = False
                 return StoreUnavailable(f"prepared statements do not survive this pooler: {error}")
             case errors.ReadOnlySqlTransaction():
-                connection.close()  # the next one may lead to the server that takes writes
+                connection.close()  # the next connection may be to the server that takes writes
         if isinstance(error, _PASSING):
             return StoreUnavailable(f"not now, but it may be tried again: {error}")
         if isinstance(error, Overdue):
@@ -193,7 +196,7 @@ class Sessions:
             return self._rows(own, name, parameters)
 
     def _may_be_repeated(self, name: str, parameters: Mapping[str, Any], why: BaseException | None) -> bool:
-        """Whether a statement that failed may run a second time: if it surely was not done, or does no harm twice."""
+        """Whether a failed statement may run again: if it surely was not executed, or does no harm twice."""
         if isinstance(why, (*_UNPREPARED, *_UNDONE)):
             return True
         is_lost = isinstance(why, psycopg.OperationalError) and not isinstance(why, (Overdue, *_PASSING))
@@ -206,7 +209,7 @@ class Sessions:
             prepare = False if is_long else self._prepare
             cursor = connection.execute(self._sql[name], parameters, prepare=prepare, binary=True)
             return cursor.fetchall() if cursor.description else []
-        # A handler's own statements may take as long as they like; ours on its connection may not.
+        # On a handler's connection its own statements may take any time, but ours may not.
         connection.patience = self._patience
         try:
             return self._rows(connection, name, parameters)
@@ -214,7 +217,7 @@ class Sessions:
             connection.patience = None
 
     def _whole(self, act: Callable[[Connection], T]) -> T:
-        """Do this in a transaction; a second time if the connection broke before the commit, so surely undid it."""
+        """Do this in a transaction; again if the connection broke before the commit, for then it was rolled back."""
         is_asked = False
         try:
             with self._connection() as connection, connection.transaction():
@@ -230,7 +233,7 @@ class Sessions:
 
     @contextmanager
     def _joining(self, connection: Connection | None) -> Iterator[Connection]:
-        """The caller's transaction, or one of our own, on a connection that no handler holds."""
+        """The caller's transaction; without one, a new one, on a connection that is not for handlers."""
         if connection is not None:
             yield connection
         else:
@@ -242,7 +245,7 @@ class Sessions:
         return now
 
     def _tell(self, news: list[str]) -> None:
-        # Only a hint, and of no use to a server that is away: nobody waits for it.
+        # News is only a hint, so nobody waits for a server that is away to take it.
         if self._pool.trouble is None:
             with self._connection(until=time.monotonic() + 1) as connection:
                 self._rows(connection, "tell", {"news": news})
@@ -251,7 +254,7 @@ class Sessions:
     def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> Iterator[Connection]:
         pool = self._handlers if is_handlers else self._short
         with self._connection(pool, until) as connection, connection.transaction():
-            if is_handlers:  # what it does there may take as long as it likes
+            if is_handlers:  # a handler's statements may take any time
                 connection.patience = None
             try:
                 yield connection
@@ -260,7 +263,7 @@ class Sessions:
 
     @contextmanager
     def migrations(self) -> Iterator[Connection]:
-        """One migrator at a time, and none that waits long for a lock while live work queues up behind it."""
+        """A connection for one migrator at a time; it gives up on a lock soon, because workers would wait behind it."""
         with self._connection() as connection, connection.transaction():
             connection.patience = None
             connection.execute("set local statement_timeout = 0", prepare=False)

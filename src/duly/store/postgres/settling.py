@@ -1,4 +1,4 @@
-"""Items come to an end in PostgreSQL, or to another try: changes are applied, with what they mean for schedules."""
+"""Settling in PostgreSQL: applying the changes of items, with what they mean for schedules."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from operator import attrgetter
 from psycopg import errors
 
 from duly.core.errors import KeyConflict, WrongState
-from duly.core.model import Change, Note
+from duly.core.model import Change, NewAuditLine
 from duly.store.members import members_of, notes_of, rounds_of
 from duly.store.postgres.arrays import arrays, ints, times
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import news_of
 from duly.store.postgres.puts import Puts
 
-# More fences than this in one call are worth a statement of their own.
+# With more fences than this in one call, another statement, which takes many fences, is faster.
 FEW = 20
 
 _id = attrgetter("id")
@@ -35,18 +35,18 @@ class Settling(Puts):
             with self._connection() as own, own.transaction():
                 return self.settle(changes, closed, own)
         if connection is not None and (members := members_of(changes)):
-            # Schedules before their items, as `revise` does, and by id: so that nobody waits for each other.
+            # Lock schedules before their items, as `revise` does, and in the order of their ids, against deadlocks.
             self._run("lock_schedules", {"ids": ints({member.schedule_id for member in members})}, connection)
         plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
         other = [change for change in changes if not change.is_plain_success]
-        # A lease goes with the last of its items, never before: each statement here is a transaction of its own.
+        # A lease is deleted with the last of its items, never before: each statement here is a transaction by itself.
         to_close = set(closed)
         settled: set[tuple[int, int]] = set()
         if other:
             alone = to_close.difference(map(_fence, plain))
             settled.update(self._settle_any(other, alone, connection))
             to_close -= alone
-        if len({change.fence for change in plain}) > FEW:  # claims of one call each, as under limits at the same time
+        if len({change.fence for change in plain}) > FEW:  # under some limits each call has a fence
             settled.update(self._settle_each(plain, to_close, connection))
             to_close.difference_update(map(_fence, plain))
             plain = []
@@ -71,7 +71,7 @@ class Settling(Puts):
     def _settle_each(
         self, changes: list[Change], closed: set[int], connection: Connection | None
     ) -> Iterator[tuple[int, int]]:
-        # An item that came back under another fence may be here twice, and a statement changes a row once.
+        # An item that was claimed again under another fence may be here twice, and a statement changes a row once.
         for same in rounds_of(changes, key=_id):
             parameters = {
                 "ids": ints([change.id for change in same]),
@@ -82,14 +82,14 @@ class Settling(Puts):
             yield from self._run("settle_each_done", parameters, connection)
 
     def _tell_of_cancels(self, connection: Connection | None) -> None:
-        """Have whoever runs what was cancelled look: in the caller's transaction when it commits, else at once."""
+        """Tell the workers that run cancelled items: when the caller's transaction commits, or at once without one."""
         if connection is not None:
             self._run("tell", {"news": [""]}, connection)
         else:
             self._herald.trail(("",))
 
     def _follow_up(self, changes: list[Change], connection: Connection) -> None:
-        """What else these ends mean: for their schedules, and what is put in consequence."""
+        """Write what else these changes mean: for schedules, and the items that follow from them."""
         members = members_of(changes)
         if broken := [member.schedule_id for member in members if member.is_broken]:
             self._run("lock_rings", {"ids": ints(broken)}, connection)
@@ -98,12 +98,12 @@ class Settling(Puts):
         self._note(notes_of(members), connection)
         if then := [item for change in changes for item in change.then]:
             for item in then:
-                with suppress(KeyConflict):  # one under this key is to come already
+                with suppress(KeyConflict):  # a live item has this key already, which will do
                     self._put_many(connection, [item])
             if news := {each for item in then if (each := news_of(item))}:
                 self._run("tell", {"news": sorted(news)}, connection)
 
-    def _note(self, notes: Sequence[tuple[datetime, Note]], connection: Connection) -> None:
+    def _note(self, notes: Sequence[tuple[datetime, NewAuditLine]], connection: Connection) -> None:
         if notes:
             ats = times(at for at, _ in notes)
             self._run("note", {**_notes([note for _, note in notes]), "note_at": ats}, connection)

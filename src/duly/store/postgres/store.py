@@ -1,6 +1,6 @@
 """The store on PostgreSQL: any number of machines, any number of workers.
 
-Nearly every method is one statement from the folder `sql` on a pooled connection in autocommit, so it works behind a
+Nearly every method runs one statement from the folder `sql` on a pooled connection in autocommit, so it works behind a
 transaction pooler too.
 """
 
@@ -26,7 +26,7 @@ from duly.store.postgres.schedules import Schedules
 
 log = logging.getLogger("duly.store")
 
-# How often a listener makes sure that it is still heard.
+# Seconds after which a listener that heard nothing checks that its connection still works.
 PULSE = 10.0
 
 
@@ -58,7 +58,7 @@ class PostgresStore(Claims, Schedules):
     def run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
         return self._run(name, parameters, connection)
 
-    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+    def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         while self._listen and not stop.is_set():
             try:
                 if self.is_pooled():
@@ -76,7 +76,7 @@ class PostgresStore(Claims, Schedules):
         stop.wait()
 
     def _listen_on(self, ear: Connection, tell: Callable[[News], None], stop: threading.Event) -> None:
-        """Tell until `stop`, or until this connection gives no sign of life any more."""
+        """Pass news on until `stop`, or until this connection no longer answers."""
         ear.patience = sessions.PULSE_PATIENCE
         pulse = time.monotonic() + PULSE
         while not stop.is_set():

@@ -1,4 +1,4 @@
-"""SQLite as a place for duly's work: one file, embedded, for the processes of one host."""
+"""The dialect of SQLite: one embedded file, for the processes of one host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from duly.store.dialects import Colour, Dialect, Drivers
 from duly.store.sqlite import borrowed
 from duly.store.sqlite.values import new_item_parameters, to_int, to_time
 
-# What SQLite says of a table or column that a migration would have made.
+# SQLite's errors about a table or column that a migration would have created.
 MISSING = ("no such table", "no such column", "has no column named")
 
 
@@ -52,7 +52,7 @@ class Sqlite(Dialect):
         return any(words in str(error) for words in MISSING)
 
     def take_turn(self, connection: Any) -> None:
-        # The driver begins nothing before DDL by itself.
+        # The driver does not begin a transaction before DDL by itself.
         if not connection.connection.driver_connection.in_transaction:
             connection.exec_driver_sql("begin immediate")
 

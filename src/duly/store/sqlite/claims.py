@@ -1,4 +1,4 @@
-"""What waits in a SQLite file is found, claimed, held and missed: everything about lines and leases."""
+"""Lines and leases in a SQLite file: finding what waits, claiming it, prolonging leases and finding lost ones."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Claims(File):
             return self._start(writer, leases, grants, worker, now, lease)
 
     def _pick(self, writer: sqlite3.Connection, now: datetime, shares: Sequence[Share]) -> list[list[Item]]:
-        """The due items of each share; none of a paused queue."""
+        """The due items of each share, without those of paused queues."""
         names = {"names": to_json(sorted(families(shares)))}
         closed = {row[0] for row in writer.execute(self._sql["paused"], names)}
         return [
@@ -102,7 +102,7 @@ class Claims(File):
         now: datetime,
         lease: timedelta,
     ) -> list[Grant]:
-        """Take what was picked, each item under its fence."""
+        """Mark the picked items as running, each under its fence."""
         (last,) = writer.execute(self._sql["last_fence"]).fetchone()
         common = {"worker": worker, "now": to_int(now), "lease_until": to_int(now + lease)}
         rows = [
@@ -136,9 +136,9 @@ class Claims(File):
         return self._read("held", {"ids": to_json(list(ids))})
 
     def leases(self) -> list[tuple[int, str, datetime]]:
-        if not self._read("leases", {}):  # nobody has to wait for a turn to see that there is nothing
+        if not self._read("leases", {}):  # without leases there is no need to wait for a turn to write
             return []
-        # Readers never wait here, heartbeats do: in the same queue we know that they had their turn.
+        # Reads never wait in SQLite, but heartbeats do. Once it is our turn to write, those before us were written.
         with self._writing() as writer:
             rows = writer.execute(self._sql["leases"]).fetchall()
         return [(fence, worker, to_time(lease_until)) for fence, worker, lease_until in rows]

@@ -1,9 +1,9 @@
 """One SQLite file: its connections, and transactions in turn with the writers of all processes.
 
-One writer connection per store, explicit BEGIN IMMEDIATE, WAL, synchronous=FULL. Writers of all processes take turns by
-a lock file beside the database, which is free again when its holder dies; SQLite's own busy handler sleeps for up to a
-tenth of a second at a time. Under that lock only is the WAL checkpointed: before 3.51.3, two checkpoints at once can
-corrupt it.
+There is one writer connection per store, with explicit BEGIN IMMEDIATE, WAL and synchronous=FULL. Writers of all
+processes take turns with a lock file beside the database, which the kernel frees when its holder dies; SQLite's own
+busy handler would sleep for up to a tenth of a second at a time. The WAL is checkpointed only under that lock, because
+before SQLite 3.51.3 two checkpoints at the same time can corrupt it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CHECKPOINT_BYTES = 16 * 1024 * 1024
 
 
 class File:
-    """A database file, and named statements on it."""
+    """A database file, and how named statements are run on it."""
 
     def __init__(self, path: str, timeout: float = 30.0, synchronous: str = "FULL") -> None:
         self.url = f"sqlite:///{path}"
@@ -48,14 +48,14 @@ class File:
         mind_forks(self)
 
     def hasten(self, is_hasty: bool = True) -> None:
-        """A file is never away."""
+        """Nothing to do: a file is never away."""
 
     def close(self) -> None:
         with self.writer_lock, self.reader_lock:
             self.let_go()
 
     def let_go(self) -> list[sqlite3.Connection]:
-        """Close the connections; where a child of ours must not, it gets them to keep."""
+        """Close the connections; a forked child, which must not close them, gets them returned instead."""
         open_ones = [each for each in (self._reader, self._writer) if each is not None]
         self._reader = self._writer = None
         if self.turn.is_torn:
@@ -71,9 +71,9 @@ class File:
             connection = sqlite3.connect(
                 self.path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=256
             )
-            # The switch lasts, so it is made once, by whoever is first: nobody else has to wait for a turn.
+            # The file stays in WAL mode once it is switched, so later connections need not wait for a turn to write.
             if not self._is_wal and connection.execute("pragma journal_mode").fetchone() != ("wal",):
-                with self._queue():  # the switch does not wait for other connections by itself
+                with self._queue():  # SQLite does not wait for other connections here
                     connection.execute("pragma journal_mode = wal")
             self._is_wal = True
             connection.execute(f"pragma synchronous = {self._synchronous}")
@@ -97,7 +97,7 @@ class File:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """The writer inside a transaction; commits at the end of the block."""
+        """The writer connection, inside a transaction that commits at the end of the block."""
         with self.writer_lock:
             if self._writer is None:
                 self._writer = self.connect()
@@ -109,7 +109,7 @@ class File:
     @contextmanager
     def _transaction(self, connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         with self._errors():
-            try:  # from here on: an exception from a signal may come at any moment, and must not leave it open
+            try:  # a signal may raise an exception at any moment, and the transaction must not stay open
                 connection.execute("begin immediate")
                 yield connection
                 self._check_fork()
@@ -120,7 +120,7 @@ class File:
                 raise
 
     def _checkpoint(self, writer: sqlite3.Connection) -> None:
-        """Now and then. If it fails, what was written is safe in the WAL all the same, and the next one goes on."""
+        """Checkpoint now and then. If it fails, what was written is safe in the WAL, and the next one does more."""
         self._commits += 1
         if self._commits % 64:
             return
@@ -139,13 +139,13 @@ class File:
 
     @contextmanager
     def _reading_long(self) -> Iterator[sqlite3.Connection]:
-        """On a connection of its own, for the engine must not wait until everything that waits is counted."""
+        """A connection for long reads alone, so that the engine's reads do not wait for them."""
         with self._errors(), closing(self.connect()) as reader:
             yield reader
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """The driver's errors leave as ours."""
+        """Raise errors of the driver as errors of duly."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -153,7 +153,7 @@ class File:
                 raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
             raise StoreUnavailable(f"{self.path}: {error}") from error
         except sqlite3.DatabaseError as error:
-            if type(error) is sqlite3.DatabaseError:  # its subclasses are about a statement, not about the file
+            if type(error) is sqlite3.DatabaseError:  # its subclasses are about a statement; this is about the file
                 raise StoreError(f"{self.path} is damaged: {error}") from error
             raise
 
@@ -163,7 +163,7 @@ class File:
 
     @contextmanager
     def _joining(self, connection: sqlite3.Connection | None) -> Iterator[sqlite3.Connection]:
-        """The caller's transaction, or one of our own."""
+        """The caller's transaction; without one, a new one."""
         if connection is not None:
             yield connection
         else:
@@ -175,7 +175,7 @@ class File:
 
     @contextmanager
     def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> Iterator[sqlite3.Connection]:
-        """On a connection of its own, for a handler may hold it for a while; other writers wait for it all the same."""
+        """A transaction on a connection of its own, since a handler may hold it for long. Other writers wait for it."""
         connection = self.connect()
         try:
             with self._queue(), self._transaction(connection):

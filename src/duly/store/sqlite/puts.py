@@ -1,4 +1,4 @@
-"""Items come into a SQLite file: put, streamed, and armed again under a key of their own."""
+"""Puts in a SQLite file: some items, any number, and rows that are armed again under the key they keep."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Puts(File):
 
     def load(self, new: Iterable[NewItem]) -> int:
         fresh = 0
-        # Read to the end first: the rows may come slowly, or from code that puts, and everybody waits for a writer.
+        # Read all rows first: they may come slowly, or from code that puts, and a transaction keeps writers waiting.
         ready = list(chunks(new, 5_000))
         with self._writing() as writer:
             now = to_int(self.now())

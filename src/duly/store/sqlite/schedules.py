@@ -1,4 +1,4 @@
-"""Schedules in a SQLite file: they join, are revised in one transaction, and move on with the items that they make."""
+"""Schedules in a SQLite file: creating them, and changing them in one transaction with the items that they make."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Schedules(Settling, Revising[sqlite3.Connection]):
         return map(item_of, writer.execute(self._sql["fetch"], {"ids": to_json(last)}).fetchall())
 
     def _is_any_due(self, now: datetime, without: Sequence[int]) -> bool:
-        """A look that keeps no writer waiting."""
+        """Whether any schedule is due: a read, which keeps no writer waiting."""
         next_at = self._read("next_schedule", {"without": to_json(list(without))})[0][0]
         return next_at is not None and next_at <= to_int(now)
 

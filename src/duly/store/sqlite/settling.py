@@ -1,4 +1,4 @@
-"""Items come to an end in a SQLite file, or to another try: changes are applied, with what they mean for schedules."""
+"""Settling in a SQLite file: applying the changes of items, with what they mean for schedules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from duly.core.errors import KeyConflict, WrongState
-from duly.core.model import Change, Note
+from duly.core.model import Change, NewAuditLine
 from duly.store.members import members_of, notes_of
 from duly.store.sqlite.puts import Puts
 from duly.store.sqlite.values import (
@@ -23,7 +23,7 @@ from duly.store.sqlite.values import (
     tried_parameters,
 )
 
-# More fences than this in one call are worth a statement of their own.
+# With more fences than this in one call, another statement, which takes many fences, is faster.
 FEW = 20
 
 _fence = attrgetter("fence")
@@ -39,7 +39,7 @@ class Settling(Puts):
     def _settle(self, writer: sqlite3.Connection, changes: Sequence[Change], closed: Sequence[int]) -> list[int]:
         plain = sorted((change for change in changes if change.is_plain_success), key=_fence)
         settled: set[tuple[int, int]] = set()
-        if len({change.fence for change in plain}) > FEW:  # claims of one call each, as under limits at the same time
+        if len({change.fence for change in plain}) > FEW:  # under some limits each call has a fence
             pairs = to_json([(change.id, change.fence) for change in plain])
             parameters = {"pairs": pairs, "finished_at": maybe_int(plain[0].finished_at)}
             settled.update(writer.execute(self._sql["settle_each_done"], parameters).fetchall())
@@ -60,17 +60,17 @@ class Settling(Puts):
         return [change.id for change in changes if (change.id, change.fence) not in settled]
 
     def _follow_up(self, writer: sqlite3.Connection, changes: list[Change]) -> None:
-        """What else these ends mean: for their schedules, and what is put in consequence."""
+        """Write what else these changes mean: for schedules, and the items that follow from them."""
         members = members_of(changes)
         for member in members:
             writer.execute(self._sql["settle_member"], member_parameters(member))
         self._note(writer, notes_of(members))
         for change in changes:
             for item in change.then:
-                with suppress(KeyConflict):  # one under this key is to come already
+                with suppress(KeyConflict):  # a live item has this key already, which will do
                     self._put_one(writer, item)
 
-    def _note(self, writer: sqlite3.Connection, notes: Sequence[tuple[datetime, Note]]) -> None:
+    def _note(self, writer: sqlite3.Connection, notes: Sequence[tuple[datetime, NewAuditLine]]) -> None:
         for at, note in notes:
             writer.execute(self._sql["write_note"], {**note_parameters(note), "now": to_int(at)})
 

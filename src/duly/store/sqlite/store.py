@@ -14,9 +14,9 @@ from duly.store.sqlite.claims import Claims
 from duly.store.sqlite.schedules import Schedules
 from duly.store.sqlite.values import item_of, to_int, to_json, typed
 
-# How soon another process's put is seen: a read of one counter, no transaction.
+# Seconds between two looks for commits of other processes. A look reads one counter and needs no transaction.
 GLANCE = 0.02
-# Reads whose cost grows with what waits.
+# Reads that take longer the more items wait.
 LONG = frozenset({"depth"})
 
 
@@ -67,8 +67,8 @@ class SqliteStore(Claims, Schedules):
         given = _given(parameters)
         return typed(connection.execute(self._sql[name], given))
 
-    def watch(self, tell: Callable[[News], None], stop: threading.Event) -> None:
-        """SQLite counts the commits of other connections: a change of that count is the news."""
+    def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
+        """Tell of commits by other connections, which SQLite counts."""
         seen: tuple[sqlite3.Connection, int] | None = None
         while not stop.is_set():
             with self._reading() as reader:

@@ -1,16 +1,15 @@
 """Whose turn it is to write to a SQLite file: first among the threads of this process, then among all processes.
 
-Threads queue in a line of their own, for the kernel would let a process wait for itself for ever. Processes queue for a
-lock file beside the database, which the kernel hands over and frees at death. An exception from a signal may end a wait
-at any moment, also in the one in which its turn comes or is being given back. So nothing here depends on what a wait
-returned, and nothing is held but by objects: what is no longer referred to has left the line and let go of the file.
-And nothing is used but locks, queues and threads that are written in C: those of `threading` that are written in Python
-(`Event`, `Thread`) can themselves be interrupted half-way, and then hold a lock of the interpreter's for ever.
+Threads of one process wait in a `WriterLine`. Processes wait for a lock file beside the database, which the kernel
+passes on and frees when its holder dies. An exception from a signal handler may end a wait at any moment, also just as
+the turn comes or is given back. So nothing depends on what a wait returned, and every hold is an object: once nobody
+refers to it any more, its thread has left the line and the file is unlocked. Only locks, queues and threads written in
+C are used: those written in Python (`Event`, `Thread`) can be interrupted half-way and then keep a lock for ever.
 
-SQLite cannot be carried into a child: its connections, and what it remembers about its locks, are true in the parent
-only. So a fork waits until none of our threads is inside a file, and every connection of ours is closed while it
-happens; both sides open new ones. Where that cannot be, because someone holds a transaction for long or forks from
-within one, the child must not use that file at all.
+SQLite does not survive a fork: its connections, and what it remembers about its locks, are valid in the parent only. So
+a fork waits until no thread of ours uses a file, all our connections are closed meanwhile, and both processes open new
+ones. If that is not possible, because someone holds a transaction for long or forks within one, the child must not use
+that file at all.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from typing import Any, Protocol
 
 from duly.core.errors import StoreUnavailable
 
-# Seconds after which a waiting thread looks for itself whose turn it is.
+# Seconds after which a waiting thread looks whether it is its turn, without having been called.
 LOOK_AGAIN = 0.5
 # Seconds that a fork waits for transactions to end.
 PATIENCE = 10.0
 
 
 @contextmanager
-def turn(line: Line, path: str, timeout: float) -> Iterator[None]:
-    """This thread's turn to write to the file at this path, in its line, until the end of the block."""
+def turn(line: WriterLine, path: str, timeout: float) -> Iterator[None]:
+    """Wait for this thread's turn to write to the file at this path, and keep it until the end of the block."""
     place = Place()
     try:
         if not line.join(place, timeout):
@@ -59,7 +58,7 @@ def turn(line: Line, path: str, timeout: float) -> Iterator[None]:
 
 
 class Place:
-    """One thread's place in a line, for as long as the thread refers to it."""
+    """One thread's place in a line. It is held as long as the thread refers to it."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -67,8 +66,8 @@ class Place:
         self.has_left = False
 
 
-class Line:
-    """The threads that want to write, in the order they came: it is the first one's turn."""
+class WriterLine:
+    """The threads that want to write, in the order in which they came. It is the turn of the first one."""
 
     def __init__(self) -> None:
         self.is_torn = False  # a transaction was under way when this process was forked
@@ -76,13 +75,13 @@ class Line:
         self.renew()
 
     def renew(self) -> None:
-        """Begin afresh, with nobody in line."""
+        """Begin anew, with nobody in line."""
         self._mutex = threading.Lock()
         self._places: deque[weakref.ref[Place]] = deque()
         self._kept: Place | None = None
 
     def acquire(self, timeout: float) -> bool:
-        """Take a place and keep it until `release`, for who holds several lines at once."""
+        """Take a place and keep it until `release`; for a fork, which holds several lines at once."""
         self._kept = place = Place()
         if self.join(place, timeout):
             return True
@@ -95,12 +94,12 @@ class Line:
             self.leave(place)
 
     def is_own(self) -> bool:
-        """Whether it is this very thread's turn."""
+        """Whether it is the calling thread's turn."""
         first = self._first()
         return first is not None and first.thread == threading.get_ident()
 
     def join(self, place: Place, timeout: float) -> bool:
-        """Wait for the turn; False when it did not come in time. In any case `leave` afterwards."""
+        """Wait for the turn; False when it did not come in time. Call `leave` afterwards in any case."""
         give_up = time.monotonic() + timeout
         with self._mutex:
             self._places.append(weakref.ref(place))
@@ -108,19 +107,19 @@ class Line:
             left = give_up - time.monotonic()
             if left <= 0:
                 return False
-            # To be called only hurries: whoever was interrupted while leaving has called nobody.
+            # A call only saves time: a thread that was interrupted while leaving has called nobody.
             with suppress(queue.Empty):
                 place.calls.get(timeout=min(left, LOOK_AGAIN))
         return True
 
     def leave(self, place: Place) -> None:
-        """Step out, from wherever in the line this is; the turn, if it was this one's, is the next one's."""
+        """Leave the line from any place in it, and call the thread whose turn it is now."""
         place.has_left = True
         if (following := self._first()) is not None:
             following.calls.put(None)
 
     def _first(self) -> Place | None:
-        """Whose turn it is, past those who are gone."""
+        """The place whose turn it is; places that were left or are no longer referred to are removed."""
         with self._mutex:
             while self._places:
                 place = self._places[0]()
@@ -131,18 +130,18 @@ class Line:
 
 
 class FileLock:
-    """The lock between processes: in the kernel's queue for it, but not for ever."""
+    """The lock between processes. It waits in the kernel's queue, but not for ever."""
 
     def __init__(self, path: str) -> None:
-        # An object of Python's, which closes the file with its last reference.
+        # A file object, because it closes the file when nobody refers to it any more.
         self._file = open(path, "a+b", buffering=0, opener=_open)  # noqa: SIM115
         self._is_awaited = False
-        # Taken by whichever comes first: the lock, or the end of the wish to have it.
+        # Acquired once: by the thread that got the file lock, or by `free` when the lock is no longer wanted.
         self._settled = threading.Lock()
         self._process = os.getpid()
 
     def take(self, timeout: float) -> bool:
-        """Wait for the lock; False when it did not come in time. In any case `free` afterwards."""
+        """Wait for the lock; False when it did not come in time. Call `free` afterwards in any case."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -150,7 +149,7 @@ class FileLock:
         return True
 
     def _wait(self, timeout: float) -> bool:
-        # A wait in the kernel has no end of its own, so a thread waits, and gives back what nobody waits for any more.
+        # A wait in the kernel has no timeout, so a thread waits, and frees the lock if nobody wants it any more.
         came: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._is_awaited = True
         _thread.start_new_thread(self._obtain, (came,))
@@ -172,13 +171,13 @@ class FileLock:
             self._give_back()
 
     def _give_back(self) -> None:
-        # Released by word, not by the close alone: a process forked meanwhile has the same lock open.
+        # Unlocked explicitly, since closing does not unlock while a forked process has the same file open.
         if os.getpid() == self._process:
             fcntl.flock(self._file, fcntl.LOCK_UN)
         self._file.close()
 
     def drop(self) -> None:
-        """In a child: this is the parent's lock. Kept open here, it would outlive a parent that dies."""
+        """Close the parent's lock in a child. If it stayed open here, it would stay locked when the parent dies."""
         self._file.close()
 
 
@@ -190,18 +189,18 @@ def _gone() -> None:
     return None
 
 
-def line_at(path: str) -> Line:
-    """The line for this file, whatever path leads to it."""
-    return _LINES.setdefault(os.path.realpath(path), Line())
+def line_at(path: str) -> WriterLine:
+    """The line of this file, the same for all paths that lead to it."""
+    return _LINES.setdefault(os.path.realpath(path), WriterLine())
 
 
 # -- forks
 
 
 class Opened(Protocol):
-    """A store on a file."""
+    """What has to be known of a store on a file when the process forks."""
 
-    turn: Line
+    turn: WriterLine
     writer_lock: threading.Lock
     reader_lock: threading.Lock
 
@@ -210,9 +209,9 @@ class Opened(Protocol):
         ...
 
 
-_LINES: dict[str, Line] = {}
+_LINES: dict[str, WriterLine] = {}
 _STORES: weakref.WeakSet[Opened] = weakref.WeakSet()
-_HELD: list[threading.Lock | Line] = []  # while a fork is under way
+_HELD: list[threading.Lock | WriterLine] = []  # while a fork is under way
 
 
 def mind_forks(store: Opened) -> None:
@@ -220,18 +219,18 @@ def mind_forks(store: Opened) -> None:
 
 
 def leave(connection: Any) -> None:
-    """Never close this connection of a parent, not even at the end of the process: that could harm the file."""
+    """Never close this connection of the parent, not even when the process ends: that could damage the file."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _before() -> None:
     give_up = time.monotonic() + PATIENCE
     stores = list(_STORES)
-    # In the order in which a writer takes them. Readers come last, for whoever holds a turn may still have to read.
-    locks: list[threading.Lock | Line] = [store.writer_lock for store in stores]
+    # In the order in which a writer takes them. Readers come last, for a thread in its turn may still have to read.
+    locks: list[threading.Lock | WriterLine] = [store.writer_lock for store in stores]
     locks += [*{store.turn for store in stores}, *(store.reader_lock for store in stores)]
     for lock in locks:
-        is_own = isinstance(lock, Line) and lock.is_own()
+        is_own = isinstance(lock, WriterLine) and lock.is_own()
         if not is_own and lock.acquire(timeout=max(give_up - time.monotonic(), 0)):
             _HELD.append(lock)
     for store in stores:
@@ -258,7 +257,7 @@ def _after_in_child() -> None:
         line.renew()
 
 
-def _is_whole(store: Opened, held: list[threading.Lock | Line]) -> bool:
+def _is_whole(store: Opened, held: list[threading.Lock | WriterLine]) -> bool:
     return store.turn in held and store.writer_lock in held and store.reader_lock in held
 
 

@@ -1,7 +1,7 @@
-"""How SQLite keeps what it has no type for: times as microseconds since 1970, JSON as text, truth as 0 or 1.
+"""How SQLite stores what it has no type for: times as microseconds since 1970, JSON as text, booleans as 0 or 1.
 
-What a row or a parameter needs follows from the types of the record's fields; what a column of another section needs,
-from the field of the same name.
+How a value is converted follows from the type of its field in the record. In sections that list their columns
+themselves, it follows from the field that has the column's name.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _COLUMNS = {name: READ[kind] for name, kind in KINDS.items() if kind in READ}
 
 
 def new_item_parameters(item: NewItem, now: int) -> dict[str, Any]:
-    """What a put writes; an item without a time is due now."""
+    """The parameters of a put; an item without a time is due now."""
     parameters = _new_item(item)
     if parameters["due_at"] is None:
         parameters["due_at"] = now
@@ -90,7 +90,7 @@ def new_item_parameters(item: NewItem, now: int) -> dict[str, Any]:
 
 
 def new_item_row(item: NewItem, now: int) -> list[Any]:
-    """The same in the order of its fields, and then the time that it is planned for."""
+    """The same values in the order of the fields, followed by the time that the item is planned for."""
     row = _new_item_row(item)
     if row[_DUE_AT] is None:
         row[_DUE_AT] = now
@@ -99,7 +99,7 @@ def new_item_row(item: NewItem, now: int) -> list[Any]:
 
 
 def typed(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:
-    """Rows with the types that their columns' names mean."""
+    """The rows of a cursor, with values converted by the names of their columns."""
     turns = [_COLUMNS.get(column[0]) for column in cursor.description or ()]
     return [
         tuple(value if value is None or turn is None else turn(value) for value, turn in zip(row, turns, strict=True))

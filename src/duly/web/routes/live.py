@@ -1,4 +1,4 @@
-"""What happens now, as server-sent events; and the probes."""
+"""A stream of server-sent events about what happens now; and the probes."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ log = logging.getLogger("duly.web")
 router = APIRouter(tags=["live"])
 
 EVERY = 1.0
-QUIET = 15.0  # seconds of silence after which a line says that the stream lives
-CHECKED = 15.0  # seconds after which it is looked up again whether who listens still may
+QUIET = 15.0  # seconds without events after which a line shows that the stream is alive
+CHECKED = 15.0  # seconds between two checks that the listener may still listen
 STREAMS = 200
 
 
@@ -39,7 +39,7 @@ async def events(
     principal: Reader,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=40, pattern=r"^[0-9]{1,18}$")] = None,
 ) -> StreamingResponse:
-    """Depths of queues when they change, and what people do, as they do it. Resume with Last-Event-ID."""
+    """A stream of the depths of queues when they change, and of what people do. Resume with Last-Event-ID."""
     state = request.app.state
     if state.streams >= STREAMS:
         raise Problem(429, "too many streams are open", headers={"Retry-After": "10"})
@@ -62,11 +62,11 @@ async def _stream(request: Request, desk: Desk, principal: Principal, tail: Tail
             if unchecked >= CHECKED:
                 unchecked = 0.0
                 if await run_in_threadpool(_who, request) != principal:
-                    return  # they were shut out, or may see something else by now
+                    return  # the user was disabled, or may see something else by now
             notes, depths = await run_in_threadpool(_look, desk, principal, tail)
             for place, note in notes:
                 yield _event("audit", note, place)
-            # An age that grows by itself is no news.
+            # The age of the oldest item always grows, which is not an event.
             still = [{**queue, "oldest_due_seconds": None} for queue in depths]
             text = json.dumps(still, default=str, sort_keys=True)
             if (digest := hashlib.sha256(text.encode()).hexdigest()) != seen:
@@ -104,7 +104,7 @@ def _event(name: str, value: Any, place: int) -> str:
 
 @router.get("/metrics", response_class=PlainTextResponse)
 def metrics(desk: At, principal: Reader) -> PlainTextResponse:
-    """For Prometheus. It tells of all owners' queues, so away from loopback it wants the key of an admin."""
+    """Metrics for Prometheus, about the queues of all owners. Except on a loopback address, it needs an admin's key."""
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
     if principal.role != "admin":
@@ -114,14 +114,14 @@ def metrics(desk: At, principal: Reader) -> PlainTextResponse:
 
 @router.get("/healthz", response_class=PlainTextResponse)
 def healthz(request: Request) -> Any:
-    """This process does its work; restart it when it does not. The database has no say in this."""
+    """Whether this process works; restart it if not. It does not depend on the database."""
     reason = request.app.state.ailing()
     return problem(503, reason, "Not well") if reason else PlainTextResponse("ok")
 
 
 @router.get("/readyz", response_class=PlainTextResponse)
 def readyz(request: Request, desk: At) -> Any:
-    """The database answers and is migrated, and a worker in this process can work, as can what runs beside it."""
+    """Whether the database answers and is migrated, and a worker in this process and its companions can work."""
     reason = _unready(desk) or request.app.state.ailing() or desk.app.hindrance()
     return problem(503, reason, "Not ready") if reason else PlainTextResponse("ready")
 
@@ -129,7 +129,7 @@ def readyz(request: Request, desk: At) -> Any:
 def _unready(desk: Desk) -> str | None:
     try:
         desk.app.check()
-    except DulyError as error:  # where the database is, and what it said, is for the log
+    except DulyError as error:  # where the database is, and what it answered, is only logged
         log.warning("not ready: %s", error)
         if isinstance(error, NotMigrated):
             return "the database is not migrated"

@@ -1,6 +1,6 @@
-"""What goes in and out over HTTP, in camelCase. Strings are bounded, and hold nothing that a database refuses.
+"""The bodies of requests and answers, in camelCase. Strings are bounded, and hold nothing that a database refuses.
 
-Here are the words and forms that all routes share, those of apps too; beside this file, the bodies of each topic.
+This file has the types that all routes share, those of apps too; the files beside it have the bodies of each topic.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from pydantic.alias_generators import to_camel
 
 DEPTH = 40  # how deeply arguments may be nested
 BIG = 2**63 - 1
-YEARS = range(1970, 9_801)  # with room for what is added to a time
+YEARS = range(1970, 9_801)  # so that something can be added to a time without overflow
 
 T = TypeVar("T")
 
 
 def clean(text: str) -> str:
-    """Text that every database takes."""
+    """The text, if every database can store it; raises otherwise."""
     if "\x00" in text:
         raise ValueError("must not contain NUL characters")
     try:
@@ -33,7 +33,7 @@ def clean(text: str) -> str:
 
 
 def _shallow(value: Any) -> Any:
-    """JSON that is not nested too deeply to be looked at."""
+    """The value, if it is not nested too deeply; raises otherwise."""
     level, depth = [value], 0
     while level := [inner for each in level for inner in _inside(each)]:
         depth += 1
@@ -86,12 +86,12 @@ class Out(BaseModel):
 
 
 def example(**values: Any) -> ConfigDict:
-    """The part of a model's configuration that shows readers of the API a body."""
+    """The part of a model's configuration that shows an example body in the OpenAPI document."""
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
 def fields_of(record: type[Struct], *but: str) -> dict[str, Any]:
-    """The annotations of an answer that shows a record as it is, so that each field is named once: in the record."""
+    """The annotations of an answer that shows a record, so that the fields are named in the record only."""
     return {field.name: field.type for field in fields(record) if field.name not in but}
 
 

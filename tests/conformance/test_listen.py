@@ -19,7 +19,7 @@ def heard(store: Store) -> Iterator[queue.Queue[News]]:
     """What a watcher on `store` is told, once it listens."""
     told: queue.Queue[News] = queue.Queue()
     stop = threading.Event()
-    thread = threading.Thread(target=store.watch, args=(told.put, stop))
+    thread = threading.Thread(target=store.listen, args=(told.put, stop))
     thread.start()
     assert told.get(timeout=PATIENCE) is None, "a watcher begins by looking"
     yield told

@@ -1,7 +1,7 @@
-"""The words of recurrence: what people type, in canonical form, and what they read.
+"""The text of rules: brings what people type into canonical form, and says in English what a rule means.
 
 Text comes in from anywhere, so every piece is bounded before it is expanded, and is refused by a ValueError that names
-its field. Which days and minutes a cron means is for cronsim to say, once per pair of fields.
+its field. Which days and minutes a cron matches is asked of cronsim, once for each combination of fields.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ MONTHS = (
 UNITS = {"w": 604_800, "d": 86_400, "h": 3600, "m": 60, "s": 1}
 LONGEST = 3653 * UNITS["d"]
 MOST_TIMES = 96
-# One year of every calendar there is: its first weekday, and whether it leaps.
+# One year of each kind: there are fourteen, by the weekday of 1 January and whether it is a leap year.
 CALENDARS = {(date(year, 1, 1).weekday(), isleap(year)): year for year in range(2000, 2028)}
 
 _TIME = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
@@ -45,7 +45,7 @@ _STEPS = re.compile(r"\*(?:/([0-9]+))?")
 
 
 def quoted(value: object) -> str:
-    """A value as an error message may show it: never longer than a line."""
+    """A value for an error message, cut to a line."""
     text = repr(value[:60] if isinstance(value, str) else value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
@@ -68,7 +68,7 @@ def counted(count: int, unit: str) -> str:
 
 
 def times_of_day(at: object) -> str:
-    """`9:00` or `17:30,9:00:00` in canonical form: sorted, without repetition, without idle seconds."""
+    """`9:00` or `17:30,9:00:00` in canonical form: sorted, each time once, without seconds that are zero."""
     names = at.split(",", MOST_TIMES) if isinstance(at, str) else [""]
     if len(names) > MOST_TIMES:
         raise ValueError(f"at: must be at most {MOST_TIMES} times of day, got {quoted(at)}")
@@ -89,7 +89,7 @@ def seconds_of_day(at: str) -> tuple[int, ...]:
 
 
 def weekdays(days: object) -> tuple[int, ...]:
-    """`mon,fri` or `mon-fri` as numbers from Monday, 0, on; a range may pass Sunday."""
+    """`mon,fri` or `mon-fri` as numbers, Monday being 0; a range may go past Sunday."""
     known = {name.lower()[:size]: number for number, name in enumerate(WEEKDAYS) for size in (3, len(name))}
     found: set[int] = set()
     for part in days.lower().split(",") if isinstance(days, str) and len(days) <= 100 else [""]:
@@ -108,7 +108,7 @@ def weekdays_in_english(days: Iterable[int]) -> str:
 
 
 def month_day(on: object) -> str:
-    """A date, or `MM-DD`, as `MM-DD`: a day that some year has."""
+    """A date, or `MM-DD`, as `MM-DD`; it must be a day that exists in some year."""
     match = _MONTH_DAY.fullmatch(on) if isinstance(on, str) else None
     try:
         if match:
@@ -173,7 +173,7 @@ def whole(field: str, text: str) -> int:
 
 
 def cron(text: object) -> str:
-    """Five fields that some minute matches, in capitals, with aliases resolved."""
+    """A cron in canonical form: five fields in capitals, with aliases resolved, that match some minute of some year."""
     if not isinstance(text, str) or len(text) > 200:
         raise ValueError(f"text: must be a cron of at most 200 characters, got {quoted(text)}")
     fields = ALIASES.get(text.strip().lower()) or " ".join(text.upper().split())
@@ -202,17 +202,17 @@ def cron_days(which: str, weekday: int, leap: bool) -> tuple[int, ...]:
     new_year = date(CALENDARS[weekday, leap], 1, 1)
     sim = CronSim(f"0 0 {which}", datetime(2000, 1, 1, tzinfo=UTC))
     days = (new_year + timedelta(days=number) for number in range(365 + leap))
-    # Day by day, because cronsim's own search for a day that never comes takes 50 years of them.
+    # Day by day, because cronsim itself searches 50 years for a day that never comes.
     return tuple(number for number, day in enumerate(days) if day.month in sim.months and sim.match_day(day))
 
 
 def passes_hours(text: str) -> bool:
-    """Whether a cron takes hours as they pass: `*` or `*/n`."""
+    """Whether the hour of a cron is `*` or `*/n`, so that it follows elapsed hours, not local ones."""
     return _STEPS.fullmatch(text.split()[1]) is not None
 
 
 def cron_in_english(text: str) -> str | None:
-    """What the common shapes mean; None for the rest."""
+    """What a cron of a common form means; None for all others."""
     minute = text.split()[0]
     sim = CronSim(text, datetime(2000, 1, 1, tzinfo=UTC))
     minutes, hours = sorted(sim.minutes), sorted(sim.hours)
