@@ -17,8 +17,10 @@ from duly.core.decide import Rules, decide
 from duly.core.model import Done, Failed, Item, Lost, Meter, Released, Share, Throttled
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
+from duly.engine.coroutines import AsyncPool
 from duly.engine.metering import Meters, metering_of, meters_of, prefixes_of
-from duly.engine.pools import AsyncPool, ThreadPool, ThreadSlot
+from duly.engine.pools import Ties
+from duly.engine.threads import ThreadPool, ThreadSlot
 from duly.engine.work import Hands, Work
 from duly.store import Store
 from duly.tasks.task import Task
@@ -313,12 +315,12 @@ def make(app: Duly) -> Iterator[Make]:
             return True
 
         tasks: dict[str, Task[..., Any]] = {name: app.tasks[name]}
-        common: dict[str, Any] = {"hands": hands, "finish": finish, "wants": lambda: None}
+        ties = Ties(hands=hands, finish=finish, wants=lambda: None)
         caller = Caller(app.store, app.clock, app.telemetry, app.settings, lambda *_: None)
         pool = (
-            AsyncPool(tasks, size, 100, caller=caller, **common)
+            AsyncPool(tasks, size, 100, ties, caller)
             if tasks[name].is_async
-            else ThreadPool(tasks, size, 100, slots=lambda: ThreadSlot(caller), apart=False, **common)
+            else ThreadPool(tasks, size, 100, ties, slots=lambda: ThreadSlot(caller), apart=False)
         )
         pool.start()
         pools.append(pool)

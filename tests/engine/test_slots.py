@@ -16,7 +16,7 @@ import pytest
 
 from duly import NEVER, Attempt, Duly, Limit
 from duly.apps.deliver import http_on
-from duly.engine.pools import ThreadPool
+from duly.engine.threads import ThreadPool
 from duly.engine.worker import Worker
 from tests.process.fleet import until
 from tests.support import leases

@@ -32,9 +32,7 @@ ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 @click.option("--key")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
 @click.option("--before", type=int, metavar="ID", help="Only older than this one: the next page.")
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def items(
     state: State | None,
     task: str | None,
@@ -87,9 +85,7 @@ def _note(row: Row) -> str:
 
 @click.command(short_help="Tell the story of one item.")
 @click.argument("item_id", type=int, metavar="ID")
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def show(item_id: int, as_json: bool, in_utc: bool) -> None:
     """Tell the story of one item: what it is, what was tried, how it stands."""
     with side() as there:
@@ -159,9 +155,7 @@ def _timeline(story: Story) -> list[tuple[datetime, str]]:
 @ids
 @options.at
 @options.delay
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool, in_utc: bool) -> None:
     """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
     with side() as there:
@@ -224,9 +218,7 @@ def _print_rows_of(rows: dict[int, Row | None], as_json: bool, tell: Callable[[R
 @options.rank
 @click.option("--tries", type=int, metavar="N", help="Tries in all.")
 @options.app
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def edit(
     item_id: int, pairs: tuple[str, ...], text: str | None, spec: str | None, as_json: bool, in_utc: bool, **said: Any
 ) -> None:

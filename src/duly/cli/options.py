@@ -75,6 +75,11 @@ def side(command: F) -> F:
     return database_url(service(command))
 
 
+def told(command: F) -> F:
+    """Where a command works, and how it tells what it found: `--json` for programs, `--utc` for times."""
+    return side(as_json(in_utc(command)))
+
+
 def listing(short_help: str) -> Callable[[Callable[..., None]], click.Group]:
     """A group of commands that lists something when none of its commands is named."""
 

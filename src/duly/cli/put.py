@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @options.rank
 @click.option("--tries", type=int, metavar="N", help="Tries in all, in place of the task's own.")
 @options.app
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def put(
     task: str,
     pairs: tuple[str, ...],

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -15,15 +16,18 @@ if TYPE_CHECKING:
     from duly import Duly
     from duly.core.shown import Alert
 
-most = options.most(10_000, default=100)
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def report(command: F) -> F:
+    """The options of a list about the times of items."""
+    most = options.most(10_000, default=100)
+    return most(options.database_url(options.as_json(options.in_utc(command))))
 
 
 @click.command(short_help="What was started late.")
 @click.option("--grace", default="5m", show_default=True, metavar="TIME", help="What is late at all.")
-@most
-@options.database_url
-@options.as_json
-@options.in_utc
+@report
 def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     """Done items that were started later than the grace period after their time, latest first."""
     with options.opened() as app:
@@ -40,10 +44,7 @@ def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
 
 @click.command(short_help="What should be done and is not.")
 @click.option("--grace", default="1h", show_default=True, metavar="TIME", help="How long after its time.")
-@most
-@options.database_url
-@options.as_json
-@options.in_utc
+@report
 def stuck(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     """Items that are not done long after their time: due and waiting, running, or given up; oldest first."""
     with options.opened() as app:
@@ -76,9 +77,7 @@ def alerts(as_json: bool) -> None:
 @click.command(short_help="Who did what.")
 @click.option("--subject", metavar="KIND:ID", help="Only what was done to this, such as item:7 or queue:mail.")
 @options.most(500)
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
     """The audit log: who did what to what, newest first."""
     from duly.core import codec

@@ -21,9 +21,7 @@ most = options.most(500)
 
 @options.listing(short_help="Failures that look alike: see, note, retry, discard.")
 @most
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def review(most: int, as_json: bool, in_utc: bool) -> None:
     """List failures in review, grouped by what they have in common, the largest groups first."""
     with side() as there:
@@ -43,9 +41,7 @@ def review(most: int, as_json: bool, in_utc: bool) -> None:
 
 @review.command(name="show")
 @group_id
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def show_group(group_id: str, as_json: bool, in_utc: bool) -> None:
     """One group: how many, a sample's error, and what people wrote about it."""
     with side() as there:

@@ -20,9 +20,7 @@ STATES = ("active", "paused", "broken")
 @click.option("--slot", type=int, metavar="N", help="Only members of this slot.")
 @click.option("--after", type=options.ID, default=0, metavar="ID", help="Go on after this id.")
 @options.most(default=50)
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def schedules(as_json: bool, in_utc: bool, **filters: Any) -> None:
     """List schedules: what makes items again and again, and when it does next."""
     with side() as there:
@@ -86,9 +84,7 @@ def add_schedule(
 @schedules.command(name="show")
 @click.argument("schedule_id", type=options.ID, metavar="ID")
 @click.option("--next", "n", type=click.IntRange(1, 100), default=5, show_default=True, help="How many times ahead.")
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None:
     """All about one: its rule in words, its next times, what it made, and what was done to it."""
     with side() as there:

@@ -21,9 +21,7 @@ password_stdin = click.option("--password-stdin", is_flag=True, help="Read the p
 
 
 @options.listing(short_help="List, add and change who may use the service.")
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def users(as_json: bool, in_utc: bool) -> None:
     """List the people and programs that may use the service."""
     with side() as there:

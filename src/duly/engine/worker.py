@@ -26,17 +26,19 @@ from duly.core.model import Released
 from duly.core.patience import Patient
 from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
+from duly.engine.coroutines import AsyncPool
 from duly.engine.detector import LOOK_WITHIN, Detector
 from duly.engine.equipment import Equipment
 from duly.engine.keeper import Keeper, Watchdog
 from duly.engine.loop import Loop
 from duly.engine.metering import metering_of
-from duly.engine.pools import AsyncPool, ThreadPool, ThreadSlot
+from duly.engine.pools import Ties
 from duly.engine.processes import ProcessSlot
 from duly.engine.pruner import Pruner
 from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import Rescuer
 from duly.engine.settler import Settler
+from duly.engine.threads import ThreadPool, ThreadSlot
 from duly.engine.watch import Watch
 from duly.engine.work import Hands, Work
 from duly.outbound.http import post_json
@@ -312,12 +314,7 @@ class Worker:
         for (kind, batch, _, is_ours), own in shapes.items():
             most = max(settings.claim_most, batch)
             if kind == "async":
-                pools.append(
-                    AsyncPool(
-                        own, settings.concurrency, most,
-                        caller=self._caller, hands=self._hands, finish=self._settler.finish, wants=self._more,
-                    )
-                )  # fmt: skip
+                pools.append(AsyncPool(own, settings.concurrency, most, self._ties(), self._caller))
             else:
                 size = settings.cpu_slots if kind == "cpu" else SYSTEM_SLOTS if is_ours else settings.concurrency
                 pools.append(self._threads(own, kind == "cpu", size, most))
@@ -342,10 +339,10 @@ class Worker:
         def slot() -> Any:
             return ProcessSlot(command, self._keeper.report) if apart and command else ThreadSlot(self._caller)
 
-        return ThreadPool(
-            tasks, size, most,
-            slots=slot, apart=apart, hands=self._hands, finish=self._settler.finish, wants=self._more,
-        )  # fmt: skip
+        return ThreadPool(tasks, size, most, self._ties(), slots=slot, apart=apart)
+
+    def _ties(self) -> Ties:
+        return Ties(hands=self._hands, finish=self._settler.finish, wants=self._more)
 
     def _watch_over(self) -> None:
         self._beats.wake()

@@ -84,9 +84,7 @@ def _side() -> Any:
 
 @options.listing(short_help="People who are greeted on their birthdays.")
 @options.most()
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def people(most: int, as_json: bool, in_utc: bool) -> None:
     """List people in the order in which they were added."""
     with _side() as place:
@@ -113,9 +111,7 @@ def add_person(person_id: str, in_utc: bool, **said: Any) -> None:
 
 @people.command(name="show")
 @someone
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def show_person(person_id: str, as_json: bool, in_utc: bool) -> None:
     """Someone, with the event to come and those that were."""
     with _side() as place:

@@ -31,9 +31,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.option("--queue", metavar="NAME", help="The queue they came from.")
 @click.option("--message-id", metavar="UUID")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
     """List messages, newest first."""
     with side() as place:
@@ -59,9 +57,7 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
 
 @messages.command("show")
 @item
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
     """Tell the story of a message: why it failed, when it is due, what it holds."""
     from duly.core import codec

@@ -85,9 +85,7 @@ def _side() -> Any:
 
 @options.listing(short_help="Reminders that become phone calls.")
 @options.most()
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def reminders(most: int, as_json: bool, in_utc: bool) -> None:
     """List reminders, newest first."""
     with _side() as place:
@@ -100,9 +98,7 @@ def reminders(most: int, as_json: bool, in_utc: bool) -> None:
 @click.argument("message")
 @click.option("--at", required=True, metavar="TIME", help="When to call, such as 2026-12-01T09:00+01:00.")
 @click.option("--key", help="Schedule it once while one with this key is live.")
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def add_reminder(as_json: bool, in_utc: bool, **said: Any) -> None:
     """Have a phone called at a time and told something."""
     with _side() as place:
@@ -112,9 +108,7 @@ def add_reminder(as_json: bool, in_utc: bool, **said: Any) -> None:
 
 @reminders.command(name="show")
 @item
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def show_reminder(reminder_id: int, as_json: bool, in_utc: bool) -> None:
     """Where a reminder stands."""
     with _side() as place:
@@ -128,9 +122,7 @@ def show_reminder(reminder_id: int, as_json: bool, in_utc: bool) -> None:
 @click.option("--phone")
 @click.option("--message")
 @click.option("--name")
-@options.side
-@options.as_json
-@options.in_utc
+@options.told
 def edit_reminder(reminder_id: int, as_json: bool, in_utc: bool, **said: Any) -> None:
     """Another time, phone or message for a reminder that waits or has failed."""
     given = {name: value for name, value in said.items() if value is not None}
@@ -144,9 +136,7 @@ def edit_reminder(reminder_id: int, as_json: bool, in_utc: bool, **said: Any) ->
 def _act(name: str, doc: str) -> None:
     @reminders.command(name=name, help=doc)
     @item
-    @options.side
-    @options.as_json
-    @options.in_utc
+    @options.told
     def act(reminder_id: int, as_json: bool, in_utc: bool) -> None:
         with _side() as place:
             found = place.act(name, reminder_id)
