@@ -1,0 +1,210 @@
+"""Handlers that are coroutines, on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Coroutine, Generator, Mapping
+from typing import Any
+
+from duly.core.model import Failed, Item
+from duly.engine.calls import Caller, breakdown, failure
+from duly.engine.pools import GRACE, TURN, HandlerPool, Ties
+from duly.engine.work import Work
+from duly.tasks.task import Task
+
+log = logging.getLogger("duly.engine")
+
+LAST_WORDS = 1.0  # seconds for coroutines to clean up when the worker ends
+ANSWERS = 0.5  # seconds within which an event loop that is not blocked answers
+
+
+class AsyncPool(HandlerPool):
+    """Runs coroutines, each slot being one long-lived asyncio task that runs work after work.
+
+    A task per item would cost more than a small handler. Every work has a context of its own, so context variables do
+    not leak from one to the next.
+    """
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        size: int,
+        most: int,
+        ties: Ties,
+        caller: Caller,
+    ) -> None:
+        super().__init__(tasks, size, most, ties)
+        self._caller = caller
+        self._slots: list[asyncio.Task[None]] = []
+        self._current: dict[asyncio.Task[None], Work] = {}
+        self._idle: list[asyncio.Future[None]] = []
+        self._deaf: set[asyncio.Task[None]] = set()  # slots whose handlers go on although they were cancelled
+        self._closed = False
+        self._answered: threading.Event | None = None  # the open question to a loop that did not answer in time
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._turn, name="duly-async", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(2 * LAST_WORDS)
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        works = self._accept(items, calls, start_by)
+        self._hands.hold(works)
+        self._rows.add(works)
+        self._loop.call_soon_threadsafe(self._start_on, len(works))
+
+    def room(self) -> int:
+        return 0 if self.is_blocked() else super().room()
+
+    def is_blocked(self) -> bool:
+        """Whether a handler blocks the whole loop, past its deadline."""
+        return self._answered is not None and not self._answered.is_set()
+
+    def abandon(self, work: Work) -> list[Work]:
+        """A handler is past its deadline. If it blocks the loop itself, give back the works that wait behind it."""
+        if not self.is_blocked():
+            answered = threading.Event()
+            self._loop.call_soon_threadsafe(answered.set)
+            if answered.wait(ANSWERS):
+                return []
+            self._answered = answered
+        waiting = self.unstarted()
+        for each in waiting:
+            self._over(each)
+        return waiting
+
+    def ailing(self) -> str | None:
+        if self.is_blocked():
+            return "an async handler blocks the event loop past its deadline"
+        if self._deaf:
+            return f"async handlers that ignore their cancellation: {len(self._deaf)}"
+        return None
+
+    def _turn(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        slots = [*self._slots, *self._deaf]
+        for slot in slots:
+            slot.cancel()
+        if slots:
+            self._loop.run_until_complete(asyncio.wait(slots, timeout=LAST_WORDS))
+        self._loop.close()
+
+    def _start_on(self, works: int) -> None:
+        for _ in range(works):
+            if self._idle:
+                sleeper = self._idle.pop()
+                if not sleeper.done():
+                    sleeper.set_result(None)
+            elif len(self._slots) < self.size:
+                self._slots.append(self._loop.create_task(self._serve()))
+            else:
+                break
+
+    async def _serve(self) -> None:
+        """One slot: run work after work, and let other coroutines run in between."""
+        me = asyncio.current_task()
+        assert me is not None
+        while not self._closed and me not in self._deaf:
+            try:
+                await self._take_turn(me)
+            except asyncio.CancelledError:  # the cancellation of a work that has already ended
+                while me.cancelling():
+                    me.uncancel()
+        self._deaf.discard(me)
+
+    async def _take_turn(self, me: asyncio.Task[None]) -> None:
+        now = time.monotonic()
+        row = self._rows.enter(now)
+        if row is None:
+            if self._rows:  # nothing of what waits may start: there is room for something else
+                self._wants()
+            self._idle.append(nothing := self._loop.create_future())
+            await nothing
+            return
+        until, ran, works = now + TURN, 0, row.works
+        while now < until and not self._closed:
+            try:
+                work = works.popleft()
+            except IndexError:
+                break
+            work.stop = self._stop_soon  # before the question below, so that nobody can take it away in between
+            if not self._hands.holds(work) or self._is_too_late(work):  # it was taken away before it began
+                self._over(work)
+                continue
+            self._current[me] = work
+            work.deadline = now + work.task.deadline
+            try:
+                value = await _Apart(self._caller.begin(work.task, work.items))
+                verdicts = self._caller.judge(work.task, work.items, value)
+            except Exception as error:
+                verdicts = [failure(error)] * len(work.items)
+            except asyncio.CancelledError:
+                verdicts = [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
+            except BaseException as error:
+                verdicts = [breakdown(error)] * len(work.items)
+            while me.cancelling():  # also if the handler swallowed it, so that the next work is not cancelled
+                me.uncancel()
+            if self._current.pop(me, None) is None:  # it took so long that its slot was replaced
+                self._hands.ended(work)
+                return
+            now = time.monotonic()
+            ran += len(work.items)
+            if not self._finish(work, verdicts, now):
+                self._hands.ended(work)
+            self._over(work)
+        self._rows.leave(row, ran)
+        await asyncio.sleep(0)
+
+    def _stop_soon(self, work: Work) -> None:
+        self._hands.stopped(work)
+        self._loop.call_soon_threadsafe(self._stop, work)
+
+    def _stop(self, work: Work) -> None:
+        for slot, current in self._current.items():
+            if current is work:  # otherwise it has ended, and its slot runs another
+                slot.cancel()
+                self._loop.call_later(GRACE, self._replace, slot, work)
+
+    def _replace(self, slot: asyncio.Task[None], work: Work) -> None:
+        """Give the slot of a cancelled handler to another work, even if the handler does not end."""
+        if self._current.get(slot) is not work:
+            return
+        log.warning("%s %s ignores its cancellation and runs on", work.task.label, work.items[0].id)
+        del self._current[slot]
+        self._slots.remove(slot)
+        self._deaf.add(slot)
+        self._leave(work)
+        self._over(work)
+        self._start_on(1)
+
+
+class _Apart:
+    """Awaits a coroutine in a context of its own, inside the task that awaits it."""
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        run, step = contextvars.copy_context().run, self._coroutine.send
+        value: Any = None
+        while True:
+            try:
+                waits_for = run(step, value)
+            except StopIteration as end:
+                return end.value
+            try:
+                value, step = (yield waits_for), self._coroutine.send
+            except BaseException as error:
+                value, step = error, self._coroutine.throw

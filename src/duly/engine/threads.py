@@ -1,0 +1,197 @@
+"""Handlers that are plain functions: in threads, or each in a child process of its thread."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from duly.core.model import Item
+from duly.engine.calls import Caller, Verdicts, breakdown
+from duly.engine.pools import GRACE, TURN, HandlerPool, Ties
+from duly.engine.processes import ProcessSlot
+from duly.engine.rows import WorkRow
+from duly.engine.work import Work
+from duly.outbound.leash import Leash, put_on
+from duly.tasks.task import Task
+
+log = logging.getLogger("duly.engine")
+
+
+class ThreadPool(HandlerPool):
+    """Plain handlers. Each slot is a thread, which may pass its works on to a child process."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        size: int,
+        most: int,
+        ties: Ties,
+        *,
+        slots: Callable[[], ThreadSlot | ProcessSlot],
+        apart: bool,
+    ) -> None:
+        super().__init__(tasks, size, most, ties)
+        self._slots = slots
+        self.apart = apart  # its slots are processes
+        self._lock = threading.Condition()
+        self._threads = 0
+        self._running: set[Work] = set()
+        self._left: dict[Work, float] = {}  # when each was stopped, of works whose threads go on
+        self._leaked: set[Work] = set()  # those of them that did not end within `GRACE`
+        self._idle = 0
+        self._closed = False
+
+    def start(self) -> None:
+        """Nothing to do: threads start when there is work for them."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._lock.notify_all()
+
+    def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
+        self.add(self._accept(items, calls, start_by))
+
+    def add(self, works: list[Work]) -> None:
+        self._hands.hold(works)
+        with self._lock:
+            self._rows.add(works)
+            for _ in range(min(len(self._rows) - self._idle, self.size - self._threads)):
+                self._spawn()
+            self._lock.notify(len(works))
+
+    def _spawn(self) -> None:
+        threading.Thread(target=self._serve, name="duly-slot", daemon=True).start()
+        self._threads += 1
+
+    def abandon(self, work: Work) -> list[Work]:
+        """Nothing to do for a handler past its deadline: another thread took its place when it was stopped."""
+        return []
+
+    def take_stale(self) -> list[Work]:
+        self._tell_of_leaks()
+        return super().take_stale()
+
+    def ailing(self) -> str | None:
+        if len(self._leaked) > self.size:
+            return f"threads that run on for handlers that were stopped: {len(self._leaked)}"
+        return None
+
+    def _tell_of_leaks(self) -> None:
+        with self._lock:
+            leaked = [work for work, at in self._left.items() if time.monotonic() - at > GRACE]
+            for work in leaked:
+                del self._left[work]
+                self._leaked.add(work)
+        for work in leaked:
+            log.warning(
+                "%s %s was stopped, but its thread cannot be and runs on; %d such threads",
+                work.task.label, work.items[0].id, len(self._leaked),
+            )  # fmt: skip
+
+    def _serve(self) -> None:
+        slot = self._slots()
+        stop = partial(self._stop, slot)
+        try:
+            while (row := self._enter()) is not None:
+                now = time.monotonic()
+                ran, until = 0, now + TURN
+                while now < until and (work := self._next(row, stop)) is not None:
+                    try:
+                        verdicts = slot.call(work)
+                    except BaseException as error:
+                        verdicts = [breakdown(error)] * len(work.items)
+                    if not self._returns(work):
+                        return
+                    now = time.monotonic()
+                    ran += len(work.items)
+                    if not self._finish(work, verdicts, now):
+                        self._hands.ended(work)
+                    self._done(work)
+                self._rows.leave(row, ran)
+        finally:
+            slot.close()
+
+    def _returns(self, work: Work) -> bool:
+        """A handler has ended; False when another thread has taken the place of this one."""
+        with self._lock:
+            if work in self._running:
+                self._running.discard(work)
+                return True
+            self._left.pop(work, None)
+            self._leaked.discard(work)
+        self._hands.ended(work)
+        return False
+
+    def _stop(self, slot: ThreadSlot | ProcessSlot, work: Work) -> None:
+        """Stop a handler. A thread cannot be stopped, so another one takes its place at once."""
+        self._hands.stopped(work)
+        if self.apart:
+            slot.stop(work)
+            return
+        with self._lock:
+            if work not in self._running:  # it has just ended
+                return
+            self._running.discard(work)
+            self._left[work] = time.monotonic()
+            self._leave(work)
+            self._threads -= 1
+            self._spawn()
+        slot.stop(work)
+        self._done(work)
+
+    def _enter(self) -> WorkRow | None:
+        """Wait for a row that may use this slot; None when the pool is closed."""
+        with self._lock:
+            while (row := self._rows.enter(time.monotonic())) is None:
+                if self._closed:
+                    return None
+                if self._rows:  # nothing of what waits may start: there is room for something else
+                    self._wants()
+                self._idle += 1
+                self._lock.wait()
+                self._idle -= 1
+        return row
+
+    def _next(self, row: WorkRow, stop: Callable[[Work], None]) -> Work | None:
+        """The next work of this row that is still to be run."""
+        while True:
+            with self._lock:
+                try:
+                    work = row.works.popleft()
+                except IndexError:
+                    return None
+                work.stop = stop  # before the next question, so that nobody can take it away in between
+                now = time.monotonic()
+                if self._hands.holds(work) and now <= work.start_by:
+                    work.deadline = now + work.task.deadline
+                    self._running.add(work)
+                    return work
+            if self._hands.holds(work):
+                self._is_too_late(work)
+            self._done(work)
+
+
+class ThreadSlot:
+    """Calls plain handlers in the thread of the slot, each in a new context."""
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+        self._leash = Leash()
+        self._context = contextvars.Context()
+        self._context.run(put_on, self._leash)
+
+    def call(self, work: Work) -> Verdicts:
+        return self._context.copy().run(self._caller.call, work.task, work.items)
+
+    def stop(self, work: Work) -> None:
+        """End what the handler waits for on the network. The thread itself cannot be stopped; its result is refused."""
+        self._leash.cut()
+
+    def close(self) -> None:
+        pass
