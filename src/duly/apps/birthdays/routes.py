@@ -54,7 +54,7 @@ def show_person(person: Name, desk: At, birthdays: Here, principal: Reader, user
 
 @router.patch("/api/people/{person:path}", response_model=PersonOut)
 def change_person(person: Name, edit: PersonEdit, birthdays: Here, principal: Writer, user_id: UserId = None) -> Any:
-    """Another name, birthday or zone; the event to come moves along."""
+    """Change a name, birthday or zone; the event to come moves along."""
     fields = {name: getattr(edit, name) for name in edit.model_fields_set if getattr(edit, name) is not None}
     if not fields:
         raise InputError("body", "says nothing to change")
@@ -64,7 +64,7 @@ def change_person(person: Name, edit: PersonEdit, birthdays: Here, principal: Wr
 
 @router.delete("/api/people/{person:path}", status_code=204)
 def remove_person(person: Name, birthdays: Here, principal: Writer, user_id: UserId = None) -> None:
-    """No more greetings."""
+    """Greet someone no more; a greeting that waits is cancelled."""
     birthdays.remove(person, actor=principal.user_id, owner=_owner(principal, user_id))
 
 

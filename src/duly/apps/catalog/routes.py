@@ -48,7 +48,7 @@ def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, 
 
 @router.delete("/api/products/{sku:path}", status_code=204)
 def withdraw_product(sku: Name, desk: At, catalog: Here, principal: Writer, user_id: UserId = None) -> None:
-    """Sync it no more."""
+    """Withdraw a product: it is synced no more."""
     user_id = _whose(principal, user_id)
     _check_owner(desk, principal, catalog.product(user_id, sku).id, sku)
     catalog.withdraw(user_id, sku, actor=principal.user_id)

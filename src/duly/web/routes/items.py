@@ -101,14 +101,14 @@ def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
 
 @router.post("/{item_id}/cancel", response_model=Changed)
 def cancel_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: Reason | None = None) -> Response:
-    """Never, or no more; a running handler is stopped."""
+    """Cancel an item that waits or runs; a running handler is stopped within a second."""
     said = reason.reason if reason else ""
     return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.cancel, reason=said))
 
 
 @router.post("/{item_id}/retry", response_model=Changed)
 def retry_item(item_id: Id, desk: At, principal: Writer, once: Once, when: RetryIn | None = None) -> Response:
-    """Again with all its tries, or sooner if it still waits."""
+    """Have a failed or cancelled item tried again with all its tries, or a waiting one sooner."""
     at = when.at if when else None
     return _acted(once, principal, item_id, when, partial(desk.app.verbs.items.retry, at=at))
 

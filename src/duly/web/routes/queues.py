@@ -35,7 +35,7 @@ def list_queues(desk: At, principal: Admin, pages: Pages) -> Any:
     responses={200: {"model": QueueNote, "description": "Paused, but nothing has this name yet."}},
 )
 def act_on_queue(name: Name, act: Literal["pause", "resume"], desk: At, principal: Admin, once: Once) -> Response:
-    """Start nothing more of this queue until it is resumed; or open it again."""
+    """Pause a queue, so that nothing more of it starts, or resume it."""
 
     def carry_out(connection: Any) -> tuple[int, Any]:
         queues = desk.app.verbs.queues
@@ -54,13 +54,13 @@ def list_limits(desk: At, principal: Admin, pages: Pages) -> Any:
 
 @router.put("/api/limits/{name:path}", status_code=204)
 def set_limit(name: Name, said: LimitIn, desk: At, principal: Admin) -> None:
-    """Allow so much from now on, over the whole fleet."""
+    """Set a limit for all workers, in place of what the code says."""
     desk.app.verbs.limits.set(principal, name, said.limit)
 
 
 @router.delete("/api/limits/{name:path}", status_code=204)
 def clear_limit(name: Name, desk: At, principal: Admin) -> None:
-    """What the code says counts again."""
+    """Remove what was set, so that the limit of the code counts again."""
     desk.app.verbs.limits.set(principal, name, None)
 
 

@@ -1,4 +1,4 @@
-"""Review: failures by their look, notes about them, and what becomes of a group; and acts on any filter."""
+"""Review: groups of failures that look alike, notes about them, and acts on many rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ router = APIRouter(tags=["review"])
 
 @router.get("/api/review", response_model=Page[GroupOut])
 def list_groups(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
-    """Failures in review, grouped by their look, the largest groups first.
+    """Failures in review, grouped by what they have in common, the largest groups first.
 
     A group that grows or shrinks while you turn pages changes its place among them.
     """
@@ -102,13 +102,13 @@ def list_acts(desk: At, principal: Reader, pages: Pages, user_id: UserId = None)
 
 @router.get("/api/acts/{act_id}", response_model=BulkOut)
 def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
-    """How far it is."""
+    """One act: how many rows it has seen and changed."""
     return desk.app.verbs.acts.get(principal, act_id)
 
 
 @router.post("/api/acts/{act_id}/cancel", response_model=BulkOut)
 def cancel_act(act_id: Id, desk: At, principal: Writer, once: Once) -> Response:
-    """Stop where it stands; what was done stays done."""
+    """Stop an act where it stands; what it has done stays done."""
 
     def act(connection: Any) -> tuple[int, Any]:
         return 200, BulkOut.model_validate(desk.app.verbs.acts.cancel(principal, act_id, connection))

@@ -62,7 +62,7 @@ def list_schedules(
     slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
     user_id: UserId = None,
 ) -> Any:
-    """Schedules by id."""
+    """The schedules that fit, by id."""
     owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
 
@@ -102,7 +102,7 @@ def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated
 
 @router.patch("/api/schedules/{schedule_id}", response_model=ScheduleOut)
 def change_schedule(schedule_id: Id, edit: ScheduleEdit, desk: At, principal: Writer) -> Any:
-    """Change it; another rule or zone plans anew."""
+    """Change a schedule; with another rule or zone its next time is planned anew."""
     schedules = desk.app.verbs.schedules
     known = schedules.reached(principal, schedule_id)
     fields = {name: value for name in edit.model_fields_set if (value := getattr(edit, name)) is not None}
@@ -115,7 +115,7 @@ def change_schedule(schedule_id: Id, edit: ScheduleEdit, desk: At, principal: Wr
 
 @router.delete("/api/schedules/{schedule_id}", status_code=204)
 def remove_schedule(schedule_id: Id, desk: At, principal: Writer) -> None:
-    """Remove it, with what still waits of it."""
+    """Remove a schedule, and cancel those of its items that wait."""
     desk.app.verbs.schedules.remove(principal, schedule_id)
 
 
@@ -145,7 +145,7 @@ def list_slots(desk: At, principal: Admin, ring: WordFilter = None) -> Any:
 
 @router.get("/api/slots/{ring:path}/rebalance", response_model=list[MoveOut])
 def preview_rebalance(ring: Name, desk: At, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000) -> Any:
-    """Who would have to move so that all slots are even again. Nobody moves by this."""
+    """Which schedules would have to move so that all slots are even again. It moves nothing."""
     return desk.app.verbs.schedules.rebalance(ring)[:most]
 
 

@@ -26,7 +26,7 @@ UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(cle
 
 @router.get("/api/me", response_model=MeOut)
 def who_am_i(principal: Reader) -> Any:
-    """As whom you are here, and what you may."""
+    """Who you are here, and what you may do."""
     return {
         "user_id": principal.user_id,
         "role": principal.role,
@@ -103,20 +103,20 @@ def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
 
 @router.delete("/api/keys/{key_id}", response_model=KeyOut)
 def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], desk: At, principal: Writer) -> Any:
-    """This key opens nothing any more."""
+    """Revoke a key: it is not valid any more."""
     return desk.app.verbs.users.revoke_key(principal, key_id)
 
 
 @router.get("/api/users", response_model=Page[UserOut])
 def list_users(desk: At, principal: Admin, pages: Pages) -> Any:
-    """People and programs that may come in, by id."""
+    """The users of this service, people and programs, by id."""
     users = desk.app.verbs.users
     return pages.turn(["users"], lambda after, most: users.page(principal, after or "", most))
 
 
 @router.post("/api/users", status_code=201, response_model=UserOut)
 def create_user(new: UserIn, desk: At, principal: Admin, once: Once) -> Response:
-    """A new person or program; without a password it comes in by keys only."""
+    """Create a user; one without a password uses API keys only."""
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.users.create(principal, new.id, new.role, new.password, connection)
@@ -127,13 +127,13 @@ def create_user(new: UserIn, desk: At, principal: Admin, once: Once) -> Response
 
 @router.get("/api/users/{user}", response_model=UserOut)
 def show_user(user: UserPath, desk: At, principal: Reader) -> Any:
-    """Yourself; for admins, anyone."""
+    """One user: yourself, or for admins anyone."""
     return desk.app.verbs.users.get(principal, user)
 
 
 @router.patch("/api/users/{user}", response_model=UserOut)
 def change_user(user: UserPath, edit: UserEdit, desk: At, principal: Admin) -> Any:
-    """Another role or password, or shut out."""
+    """Change a user's role or password, or disable the user."""
     return desk.app.verbs.users.change(
         principal, user, role=edit.role, password=edit.password, is_disabled=edit.disabled
     )

@@ -1,7 +1,7 @@
 -- Failures that wait for a person, and what people wrote about them.
 
 -- name: groups
--- Failures in review by their look, the largest groups first; after a group of this size and id.
+-- Failures in review, grouped by what they have in common, the largest groups first; after a group of this size and id.
 select error_group, min(task) as task, min(error_class) as error_class, count(*) as items, min(finished_at) as first_at,
        max(finished_at) as last_at, max(id) as sample
   from duly_item
