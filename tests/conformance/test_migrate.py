@@ -100,6 +100,14 @@ def test_acts_that_were_ordered_before_they_had_a_table_of_their_name_are_kept(b
         assert "0007_acts" in migrate(store)
         assert query(store, "select author, action, total from duly_act") == [("ana", "cancel", 3)]
         assert query(store, "select author, action, total from duly_bulk") == [("ana", "cancel", 3)]
+        if not is_sqlite(store):  # a process of the version before goes on with acts of its own
+            (made,) = query(
+                store,
+                "insert into duly_bulk (author, action, filter, options, total, until, created_at) "
+                "values ('bob', 'retry', '{}', '{}', 1, 9, now()) returning id, state",
+            )
+            assert query(store, f"update duly_bulk set seen = 1 where id = {made[0]} returning state") == [("running",)]
+            assert query(store, "select author, seen from duly_act order by id") == [("ana", 0), ("bob", 1)]
 
 
 def test_a_newer_schema_is_fine_because_migrations_only_add(blank_url: str, later: Path) -> None:
