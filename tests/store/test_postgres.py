@@ -6,11 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from duly.core.advance import advance_all, removed
 from duly.core.decide import Rules
@@ -349,6 +351,23 @@ def members(store: Store, count: int = 3) -> list[int]:
     ids = [schedule_id for schedule_id, _ in store.enroll(news, lambda _, slot: (f"slot {slot}/9", after(slot)))]
     store.revise(ids, NOW, count, lambda some, _: [Revision(each, (NOW,)) for each in some])
     return ids
+
+
+def test_a_schedule_whose_key_is_taken_between_the_look_and_the_insert_is_that_one(
+    store: Store, postgres_url: str
+) -> None:
+    quicker = open_store(postgres_url)
+    first: list[tuple[int, bool]] = []
+
+    def seat(new: NewSchedule, slot: int) -> tuple[str, datetime]:
+        first.extend(quicker.enroll([replace(new, ring=None, slots=None)], lambda _, slot: ("", NOW)))
+        return f"slot {slot}/9", after(slot)
+
+    new = NewSchedule("ring", "k", "ring", b"{}", "slot 0/9", "UTC", None, ring="ring", slots=9)
+    second = store.enroll([new], seat)
+    quicker.close()
+    assert first == [(second[0][0], True)]
+    assert second == [(first[0][0], False)]
 
 
 def test_an_end_waits_for_its_schedules_before_it_takes_anything_else(store: Store) -> None:
