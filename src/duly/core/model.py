@@ -16,6 +16,8 @@ from msgspec import Struct
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Lane = Literal["main", "retry"]
+# How a row of a job stands, in the words of its lists.
+Status = Literal["PENDING", "PROCESSING", "DONE", "ERROR", "NOT_FOUND", "SKIPPED"]
 
 STATES: Final[tuple[State, ...]] = ("waiting", "running", "done", "failed", "cancelled")
 LIVE: Final[frozenset[State]] = frozenset(("waiting", "running"))
@@ -61,6 +63,8 @@ class Item(Struct, frozen=True, gc=False):
     expires_at: datetime | None = None  # not to be started after this
     revivals: int = 0  # times a person had it tried again after it had ended
     owner: str | None = None  # whose it is, where users have work of their own
+    job_id: int | None = None  # the job that it is a row of
+    status: Status | None = None  # in a job: how the row stands, in the words of its lists
 
     @property
     def line(self) -> Line:
@@ -92,6 +96,62 @@ class NewItem(Struct, frozen=True, gc=False):
     owner: str | None = None
     version: int | None = None  # for `arm`: the key is the item's for good, and a higher version arms it again
     is_relative: bool = False  # `due_at` was counted from now, so the same put said later gives another time
+
+
+class NewRow(NewItem, frozen=True, gc=False):
+    """What a job writes for one of its rows."""
+
+    job_id: int = 0
+    row_no: int = 0  # from 1, in the order of the rows
+    status: Status = "PENDING"
+    changed_at: datetime | None = None
+    input: bytes | None = None  # the row as it came, where `args` is what was made of it
+    outcome: str | None = None
+    state: State = "waiting"
+    finished_at: datetime | None = None
+    last_error: str | None = None  # of a row that could not be read: it comes as failed
+
+
+class NewJob(Struct, frozen=True, gc=False):
+    """What opening a job writes."""
+
+    task: str
+    queue: str  # without the part that is the job's own
+    key: str | None = None  # opening it again under its key finds it
+    owner: str | None = None
+    then_item: bytes | None = None  # what is put when the last row has ended, as the JSON of an item
+    options: bytes = b"{}"  # what else an app has to know of it
+
+
+class Job(Struct, frozen=True, gc=False):
+    """A group of items with a queue of its own, and how many of them stand how: exact at every commit."""
+
+    id: int
+    task: str
+    queue: str
+    key: str | None
+    owner: str | None
+    then_item: bytes | None
+    then_id: int | None  # the item that was put when the last row had ended
+    options: bytes
+    total: int  # rows so far
+    done: int
+    not_found: int
+    failed: int
+    skipped: int  # by the handler, by a person, or too late to be worth starting
+    is_sealed: bool  # no more rows come
+    created_at: datetime
+    changed_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.not_found + self.failed + self.skipped
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all its rows have ended, and no more come."""
+        return self.is_sealed and self.ended == self.total
 
 
 class Armed(Struct, frozen=True, gc=False):
@@ -353,6 +413,11 @@ class Change(Struct, frozen=True, gc=False):
     rank: int | None = None  # None: as it was
     member: Member | None = None
     then: tuple[NewItem, ...] = ()
+    # Of a row of a job: how it stood and stands now, since when.
+    job_id: int | None = None
+    was_status: Status | None = None
+    status: Status | None = None
+    changed_at: datetime | None = None
 
     @property
     def error_group(self) -> str | None:

@@ -22,6 +22,7 @@ from duly.core.settings import Settings
 from duly.core.shown import OwnedRow
 from duly.engine.equipment import Companion, Equipment
 from duly.facade.acts import acts_task
+from duly.facade.jobs import RunningJob
 from duly.facade.policies import Policies, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
@@ -163,6 +164,27 @@ class Duly:
     def put(self, task: str, **args: Any) -> Placed:
         """Put by the task's name."""
         return self.task_named(task).put(**args)
+
+    def job(
+        self,
+        task: Task[..., Any] | str,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        then: NewItem | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+    ) -> RunningJob:
+        """Put one item of a task for each of these rows, as a whole that is counted, waited for, paused and cancelled.
+
+        `then` (from `task.new`) is put in the transaction that ends the last row; an argument of its handler that is
+        called `job` is told the counts. Under a `key` it is one job however often this is called: rows that it has are
+        passed over, so whatever was interrupted goes on.
+        """
+        chosen = self.task_named(task) if isinstance(task, str) else task
+        job = self.verbs.jobs.open(LOCAL, chosen, key=key, then=then, whose=owner)
+        if not job.is_sealed:
+            self.verbs.jobs.fill(job, chosen, rows)
+        return RunningJob(self.verbs.jobs, job.id)
 
     def place(self, new: NewItem, connection: Any = None) -> Placed:
         if connection is not None:

@@ -21,7 +21,9 @@ from duly.core.model import (
     Grant,
     Head,
     Item,
+    Job,
     NewItem,
+    NewRow,
     NewSchedule,
     Placed,
     Revision,
@@ -131,6 +133,17 @@ class Store(Protocol):
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         """Apply changes and drop closed leases; returns the ids whose change was refused as stale."""
+        ...
+
+    def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
+        """Add rows to a job, all or none, the first of them with this number.
+
+        False when the job has that row already, or waits for one before it, or takes no more: nothing was done then.
+        """
+        ...
+
+    def seal_job(self, job_id: int, now: datetime, connection: Any = None) -> Job:
+        """No more rows come; a job of which all have ended is over by this."""
         ...
 
     def enroll(

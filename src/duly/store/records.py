@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-from duly.core.model import Change, Item, Member, NewItem, NewSchedule, Note, Schedule, Tried
+from duly.core.model import Change, Item, Job, Member, NewItem, NewJob, NewRow, NewSchedule, Note, Schedule, Tried
 from duly.core.shown import (
     Act,
     Alert,
@@ -66,7 +66,9 @@ def _kind(annotation: Any) -> Kind:
 
 ITEM = Record(Item)
 NEW_ITEM = Record(NewItem, without=("is_relative",))
-CHANGE = Record(Change, without=("task", "tried", "member", "then"), also={"error_group": str})
+CHANGE = Record(Change, without=("task", "tried", "member", "then", "job_id", "was_status"), also={"error_group": str})
+NEW_ROW = Record(NewRow, without=("is_relative",))
+JOB = Record(Job)
 TRIED = Record(Tried)
 MEMBER = Record(Member)
 NOTE = Record(Note)
@@ -78,6 +80,9 @@ METER = Record(MeterRow)
 RECORDS: dict[str, Record[Any]] = {
     "item": ITEM,
     "new_item": NEW_ITEM,
+    "new_row": NEW_ROW,
+    "new_job": Record(NewJob),
+    "job": JOB,
     "change": CHANGE,
     "tried": TRIED,
     "member": MEMBER,

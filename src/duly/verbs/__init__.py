@@ -12,6 +12,7 @@ from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.items import Items
+from duly.verbs.jobs import Jobs
 from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
@@ -37,3 +38,4 @@ class Verbs:
         self.users = Users(ground, self.audit)
         self.queues = Queues(ground, self.audit)
         self.limits = Limits(ground, self.audit)
+        self.jobs = Jobs(ground, self.audit, self.queues)
