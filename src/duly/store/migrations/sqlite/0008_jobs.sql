@@ -35,4 +35,4 @@ alter table duly_item add column input text;
 
 create unique index duly_item_row on duly_item (job_id, row_no) where job_id is not null;
 create index duly_item_job on duly_item (job_id, status, changed_at, id) where job_id is not null;
-create index duly_item_status on duly_item (status, owner, changed_at, id) where job_id is not null;
+create index duly_item_status on duly_item (status, owner, changed_at, id) where job_id is not null and status <> 'DONE';
