@@ -129,6 +129,28 @@ def test_a_queue_that_goes_fast_may_wait_here_with_a_tenth_of_a_second_of_its_wo
     assert 0 < one.lookahead("c", None) < one.lookahead("a", None), "who has nothing here may be as quick as the others"
 
 
+def test_a_queue_that_is_alone_has_its_whole_pace_ahead_also_when_nothing_waits() -> None:
+    one = rows(has_one_queue=True)
+    one.add([work("a")])
+    row = one.enter(0.0)
+    assert row is not None
+    row.works.clear()
+    one.all._seen = (time.monotonic() - 1, 0)
+    one.leave(row, 1_000)
+    assert 50 <= one.lookahead("a", None) <= 100
+
+
+def test_who_ran_out_of_work_a_moment_ago_is_as_quick_as_before() -> None:
+    one = rows(10)
+    one.add([work("a")])
+    row = one.enter(0.0)
+    assert row is not None
+    row.works.clear()
+    row.queue._seen = one.all._seen = (time.monotonic() - 1, 0)
+    one.leave(row, 1_000)
+    assert 50 <= one.lookahead("a", None) <= 100
+
+
 def test_queues_that_have_nothing_here_any_more_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "MANY", 10)
     one = rows(1_000)

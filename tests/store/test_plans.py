@@ -270,6 +270,27 @@ def test_many_tries_under_leases_of_their_own_are_not_compared_each_with_each(po
         store.close()
 
 
+def test_a_claim_under_limits_starts_no_processes_however_many_leases_have_come_and_gone(postgres_url: str) -> None:
+    store = Explained(postgres_url, "auto")
+    try:
+        many = 200
+        store.load(new() for _ in range(many))
+        with psycopg.connect(postgres_url, autocommit=True) as connection:
+            # As after a million calls, most of which are gone, and before the next vacuum.
+            connection.execute(
+                "insert into duly_lease (worker, lease_until, items, meters) "
+                "select 'w', now(), '{}', array['other'] from generate_series(1, 100000)"
+            )
+            connection.execute("analyze duly_lease")
+            connection.execute("delete from duly_lease")
+        asks = [Ask(share(limit=1), (Meter(f"at once {n}", 1),)) for n in range(many)]
+        told = store.plans(lambda: store.claim_metered(asks, "w1", NOW, LEASE, many, 1))
+        assert any("duly_lease" in json.dumps(plan) for plan in told)
+        assert [node for plan in told for node in nodes(plan) if node["Node Type"].startswith("Gather")] == []
+    finally:
+        store.close()
+
+
 def run_many(store: Explained, ask: Ask, many: int, outcome: Any) -> None:
     (grant,) = store.claim_metered([ask], "w1", NOW, LEASE, many, 1)
     held = {item.fence: [item.id] for item in grant.items}
