@@ -46,6 +46,7 @@ BELOW: dict[str, set[str]] = {
     },
     "outbound": {"attempt", "codec", "errors", "model"},
     "bridge": {"codec", "errors"},
+    "bulk": {"errors"},
 }  # fmt: skip
 FRONT = {"web", "cli", "apps", "testing", "doctor", "sim"}
 # The facade starts a worker, a task puts through its app, and alembic's own process asks the settings where the

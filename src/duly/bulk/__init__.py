@@ -1,0 +1,6 @@
+"""Bulk jobs: files of rows come in, are kept row by row, worked off at the pace that the other side bears, and go out.
+
+What is here so far stands on its own: it knows no database, no app and no web server.
+
+    read      rows out of CSV, XLSX, JSON lines, images and zips of images, in bounded memory
+"""
