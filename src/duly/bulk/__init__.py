@@ -3,4 +3,5 @@
 What is here so far stands on its own: it knows no database, no app and no web server.
 
     read      rows out of CSV, XLSX, JSON lines, images and zips of images, in bounded memory
+    mapping   which column is which field, values in one spelling, previews, duplicates
 """
