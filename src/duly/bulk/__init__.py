@@ -4,5 +4,6 @@ What is here so far stands on its own: it knows no database, no app and no web s
 
     read      rows out of CSV, XLSX, JSON lines, images and zips of images, in bounded memory
     mapping   which column is which field, values in one spelling, previews, duplicates
+    export    rows out to CSV and XLSX, in constant memory
     adapt     how much at a time, and how fast: controllers that are pure values
 """

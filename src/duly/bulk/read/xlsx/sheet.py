@@ -12,12 +12,12 @@ from typing import IO, Any
 
 from msgspec import Struct
 
+from duly.bulk.cells import EXACT, letters
 from duly.bulk.read.rows import BadRow, Limits
 from duly.bulk.read.xlsx.markup import Attributes, walk
 from duly.bulk.read.xlsx.styles import moment
 from duly.bulk.read.xlsx.texts import Texts
 
-EXACT = 2**53  # whole numbers up to here are themselves in a spreadsheet
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -111,13 +111,13 @@ class _Sheet:
                 raise BadRow("is a formula without a stored value; open the file in a spreadsheet program and save it")
             value = self._value(said)
         except BadRow as bad:
-            self._fault = f"cell {_letters(self._column)}{self._line} {bad.reason}"
+            self._fault = f"cell {letters(self._column)}{self._line} {bad.reason}"
             return
         if value is None or value == "":
             return
         if self._column >= self._limits.columns:
             self._fault = (
-                f"has a value in column {_letters(self._column)}; {self._limits.columns:,} columns is the limit"
+                f"has a value in column {letters(self._column)}; {self._limits.columns:,} columns is the limit"
             )
             return
         self._values[self._column] = value
@@ -186,12 +186,3 @@ def _column(reference: str) -> int:
             break
         number = number * 26 + ord(letter) - 64
     return number - 1 if number else 1_000_000
-
-
-def _letters(column: int) -> str:
-    letters = ""
-    column += 1
-    while column:
-        column, rest = divmod(column - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
