@@ -2,6 +2,8 @@
 
 What is here so far stands on its own: it knows no database, no app and no web server.
 
+    sources   where files come from: a folder, a bucket, an FTP server
+    files     where they are kept: a folder or a bucket, whole or not at all
     read      rows out of CSV, XLSX, JSON lines, images and zips of images, in bounded memory
     mapping   which column is which field, values in one spelling, previews, duplicates
     export    rows out to CSV and XLSX, in constant memory
