@@ -19,7 +19,7 @@ def test_a_provider_with_a_limit_that_slows_down_at_noon(seed: int) -> None:
     policy = Adaptive(start)
     told = run(Provider(seed=seed), policy, start, end)
     for phase_start, phase_end in ((start + 2 * MINUTE, NOON), (NOON + 3 * MINUTE, end)):
-        calls, best = best_constant(lambda: Provider(seed=seed), phase_start, phase_start + 30)
+        calls, best = best_constant(lambda: Provider(seed=seed), phase_start, phase_start + 15)
         settled = told.rate(phase_start, phase_end)
         print(f"best constant {calls} at a time: {best:.1f}/s; settled at {settled:.1f}/s")
         assert settled >= 0.8 * best

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from duly.bulk.export import SheetLimits, canonical, cells, media_type, mendable, open_export, stream
 from duly.bulk.export.safe import guarded, unguarded
-from duly.bulk.read import open_rows
+from duly.bulk.read import Options, open_rows
 from duly.errors import InputError
 from tests.bulk.read.child import ROOT
 
@@ -89,6 +89,11 @@ def test_guarding_can_be_taken_back(text: str) -> None:
     assert unguarded(guarded(text)) == text
 
 
+def test_lists_and_objects_are_written_as_json() -> None:
+    content = exported("csv", ["a", "b"], [[[1, "x"], {"k": None}]])
+    assert content.decode("utf-8-sig").splitlines()[1] == '"[1,""x""]","{""k"":null}"'
+
+
 def test_our_own_reader_reads_both() -> None:
     rows = [["Pot", 3.5, "x"], ["Pan", 4, ""]]
     for format in ("csv", "xlsx"):
@@ -111,7 +116,7 @@ VALUES = st.one_of(
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=5))
 def test_any_values_come_back_from_a_workbook(rows: list[tuple[Any, Any]]) -> None:
     content = exported("xlsx", ["a", "b"], [[*row] for row in rows])
-    with open_rows(io.BytesIO(content), "x.xlsx") as reading:
+    with open_rows(io.BytesIO(content), "x.xlsx", options=Options(header=True)) as reading:
         read = {row.line - 2: row for row in reading}
     for number, row in enumerate(rows):
         if any("\0" in str(value) for value in row):

@@ -164,6 +164,8 @@ def test_blank_rows_are_passed_over_and_lines_still_count() -> None:
         ("Pot,€ 3.50\n", False),
         ("Pot,a@example.com\n", False),
         (",title,\n1,Pot\n", True),
+        ("title,brand\nPot,Acme\ntitle,brand\nPan,Acme\n", True),
+        ("title,price\nPot,3\n" * 30, True),
     ],
 )
 def test_whether_there_is_a_header_is_found_out(lines: str, has_header: bool) -> None:

@@ -35,7 +35,7 @@ class Delimited(Closing):
                 "delimiter", f"must be one character, and neither a quote nor a line end: {delimiter!r:.20}"
             )
         self._records = Records(self._lines, delimiter, _escape_of(sample), limits)
-        first = self._first_rows(said is not None, options.header)
+        first = self._first_rows(said is not None, options.header, limits.columns)
         names, has_header = columns(first, options.header, limits)
         encoding = "utf-8" if self._lines.encoding == "ascii" else self._lines.encoding
         self.shape = Shape(kind="csv", columns=names, has_header=has_header, encoding=encoding, delimiter=delimiter)
@@ -43,10 +43,15 @@ class Delimited(Closing):
             self._records.go_to(start)
         else:
             self._go_to_data(said is not None, has_header)
-        self.place = Place(start.number, self._records.line, self._records.offset, self._records.mended)
+        self._number = start.number
+
+    @property
+    def place(self) -> Place:
+        records = self._records
+        return Place(self._number, records.line, records.offset, records.mended)
 
     def __iter__(self) -> Iterator[Row]:
-        records, number = self._records, self.place.number
+        records, number = self._records, self._number
         names, width = self.shape.columns, len(self.shape.columns)
         while True:
             try:
@@ -66,10 +71,10 @@ class Delimited(Closing):
                     continue
                 number += 1
                 row = Row(number, records.first, dict(zip(names, cells, strict=True)))
-            self.place = Place(number, records.line, records.offset, records.mended)
+            self._number = number
             yield row
 
-    def _first_rows(self, has_sep: bool, header: bool | None) -> list[list[str]]:
+    def _first_rows(self, has_sep: bool, header: bool | None, columns: int) -> list[list[str]]:
         """The first rows, without blank ones and without what cannot be read; the header must be readable."""
         self._records.go_to(Place())
         if has_sep:
@@ -84,7 +89,8 @@ class Delimited(Closing):
                 continue
             if cells is None:
                 break
-            if any(cells):
+            # One wide row further down is a fault of its own, and must not be kept twenty times over.
+            if any(cells) and (not found or len(cells) <= columns):
                 found.append(_trimmed(cells))
         return found
 

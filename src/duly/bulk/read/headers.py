@@ -30,7 +30,8 @@ def columns(rows: Sequence[Sequence[Any]], wanted: bool | None, limits: Limits) 
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """A header has words, no data, and none of its words comes again in the same column below."""
+    """A header has words, no data, and none of its words comes again in the same column, but where all of them do."""
+    others = [other for other in others if list(other) != list(first)]
     for place, cell in enumerate(first):
         if cell is None or cell == "":
             continue

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import io
 import tempfile
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import IO, Any, BinaryIO, Literal
@@ -156,13 +155,11 @@ def _digest(file: IO[bytes], limits: Limits) -> tuple[str, int]:
 def _looked_at(file: IO[bytes], limits: Limits) -> tuple[str, int, int, bytes]:
     """Format, width, height and a thumbnail."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it warns of what is measured below
-            with Image.open(file, formats=tuple(COST)) as image:
-                kind, (width, height) = str(image.format), image.size
-                if width * height * _cost(image) > limits.decoded_bytes:
-                    raise BadRow(f"has {width:,} × {height:,} pixels, which is too much to decode")
-                return kind, width, height, _thumbnail(image, limits.thumbnail)
+        with Image.open(file, formats=tuple(COST)) as image:
+            kind, (width, height) = str(image.format), image.size
+            if width * height * _cost(image) > limits.decoded_bytes:
+                raise BadRow(f"has {width:,} × {height:,} pixels, which is too much to decode")
+            return kind, width, height, _thumbnail(image, limits.thumbnail)
     except UNREADABLE as error:
         raise BadRow(f"is not an image that can be read: {error}"[:300]) from None
 

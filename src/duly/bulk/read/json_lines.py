@@ -25,10 +25,14 @@ class JsonLines(Closing):
         encoding = "utf-8" if self._lines.encoding == "ascii" else self._lines.encoding
         self.shape = Shape(kind="jsonl", columns=names, encoding=encoding)
         self._lines.go_to(start.offset, start.line)
-        self.place = start
+        self._number = start.number
+
+    @property
+    def place(self) -> Place:
+        return Place(self._number, self._lines.number, self._lines.offset)
 
     def __iter__(self) -> Iterator[Row]:
-        lines, number = self._lines, self.place.number
+        lines, number = self._lines, self._number
         while True:
             try:
                 values = self._next()
@@ -38,7 +42,7 @@ class JsonLines(Closing):
             except BadRow as bad:
                 row = Row(number + 1, lines.number, {}, bad.reason, bad.text)
             number += 1
-            self.place = Place(number, lines.number, lines.offset)
+            self._number = number
             yield row
 
     def _first_keys(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import IO, Any
 
 from msgspec import Struct
@@ -18,6 +19,8 @@ from duly.bulk.read.xlsx.markup import Attributes, walk
 from duly.bulk.read.xlsx.styles import moment
 from duly.bulk.read.xlsx.texts import Texts
 
+COLUMNS = 16_384  # that a sheet of Excel has
+BEYOND = 1_000_000
 _ESCAPE = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
 
@@ -65,9 +68,10 @@ class _Sheet:
         self._has_formula = self._is_text = self._is_aid = False
         self._runs: list[str] = []
         column = self._column + 1
-        for name, value in zip(attributes[::2], attributes[1::2], strict=True):
+        pairs = iter(attributes)
+        for name, value in zip(pairs, pairs, strict=True):
             if name == "r":
-                column = _column(value)
+                column = _column(value.rstrip("0123456789"))
             elif name == "t":
                 self._type = value
             elif name == "s":
@@ -178,11 +182,12 @@ def _line(attributes: Attributes) -> int:
     return 0
 
 
-def _column(reference: str) -> int:
-    """The column of a reference such as `BC17`, from 0; one that cannot be is beyond every limit."""
+@lru_cache(COLUMNS)
+def _column(name: str) -> int:
+    """The number of the column that is called so, from 0; one that cannot be is beyond every limit."""
+    if not 1 <= len(name) <= 3 or not (name.isascii() and name.isalpha()):
+        return BEYOND
     number = 0
-    for letter in reference[:8].upper():
-        if not "A" <= letter <= "Z":
-            break
+    for letter in name.upper():
         number = number * 26 + ord(letter) - 64
-    return number - 1 if number else 1_000_000
+    return number - 1
