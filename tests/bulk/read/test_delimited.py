@@ -173,6 +173,18 @@ def test_whether_there_is_a_header_is_found_out(lines: str, has_header: bool) ->
         assert reading.shape.has_header is has_header
 
 
+def test_a_title_above_the_table_is_passed_over() -> None:
+    lines = "Price list of March\n\n" + "\n" * 30 + "title;brand;price\nPot;Acme;3,50\nPan;;4\n"
+    with opened(lines) as reading:
+        assert (reading.shape.delimiter, reading.shape.columns) == (";", ("title", "brand", "price"))
+        assert [(row.number, row.line) for row in reading] == [(1, 34), (2, 35)]
+    assert len(rows_of(lines, header=False)) == 4
+    odd = b"List\n\x00\na,b,c\n1,2,3\n"
+    assert [row.values for row in rows_of(odd)] == [{"a": "1", "b": "2", "c": "3"}]
+    sparse = "Pot,,\nPan,3,Acme\nCup,4,Acme\n"
+    assert len(rows_of(sparse)) == 3, "a row with a single value over rows without a header is no title"
+
+
 def test_a_file_without_a_header_has_columns_by_number() -> None:
     with opened("Pot,3\nPan,4,red\n", header=False) as reading:
         assert reading.shape.columns == ("column 1", "column 2", "column 3")
@@ -207,6 +219,7 @@ def test_long_lines_and_wide_headers_are_bounded() -> None:
     "content",
     [
         LINES.encode() * 3,
+        b"List\n\na,b,c\n1,2,3\n4,5,6\n",
         "sep=;\na;b\n\n1;2\n3;4;5\n6;7\n".encode("utf-16"),
         b'a,b\n1,"x\ny"\n2,"open\n3,z\n4,"w"\n\n5,"open\n6,v',
         b"a\r1\r2\r3",

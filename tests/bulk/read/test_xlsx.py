@@ -184,6 +184,13 @@ def test_a_sheet_is_chosen_by_name_or_is_the_first_visible_one() -> None:
         opened(workbook(inline("a"), workbook=hidden))
 
 
+def test_a_title_above_the_table_is_passed_over() -> None:
+    content = written(["Price list of March"], [None], ["title", "brand", "price"], ["Pot", "Acme", 3.5])
+    assert [(row.line, row.values) for row in rows_of(content)] == [
+        (4, {"title": "Pot", "brand": "Acme", "price": 3.5})
+    ]
+
+
 def test_reading_goes_on_from_any_row() -> None:
     content = written(["a", "b"], [1, "x"], [None, None], [2, "y"], [3, "z"])
     with opened(content) as reading:

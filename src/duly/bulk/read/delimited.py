@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from duly.bulk.read.headers import columns
+from duly.bulk.read.headers import find_top
 from duly.bulk.read.rows import PEEK, BadRow, Closing, Limits, Options, Place, Row, Shape
 from duly.bulk.read.text import Line, Lines, lines_of
 from duly.errors import InputError
 
 DELIMITERS = (",", ";", "\t", "|")
+MOST_BLANK = 10_000  # rows at the start that are looked through for the first ones with something in them
 _SEP = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel's own first line
 _ESCAPED = re.compile(r'\\"(?![,;\t|\r\n]|$)')
 _DOUBLED = re.compile(r'[^,;\t|\r\n]""|""[^,;\t|\r\n]')
@@ -35,20 +36,18 @@ class Delimited(Closing):
                 "delimiter", f"must be one character, and neither a quote nor a line end: {delimiter!r:.20}"
             )
         self._records = Records(self._lines, delimiter, _escape_of(sample), limits)
-        first = self._first_rows(said is not None, options.header, limits.columns)
-        names, has_header = columns(first, options.header, limits)
+        first, places = self._first_rows(said is not None, options.header, limits.columns)
+        top = find_top(first, options.header, limits)
         encoding = "utf-8" if self._lines.encoding == "ascii" else self._lines.encoding
-        self.shape = Shape(kind="csv", columns=names, has_header=has_header, encoding=encoding, delimiter=delimiter)
-        if start.number:
-            self._records.go_to(start)
-        else:
-            self._go_to_data(said is not None, has_header)
+        self.shape = Shape(
+            kind="csv", columns=top.columns, has_header=top.has_header, encoding=encoding, delimiter=delimiter
+        )
+        self._records.go_to(start if start.number else places[top.rows])
         self._number = start.number
 
     @property
     def place(self) -> Place:
-        records = self._records
-        return Place(self._number, records.line, records.offset, records.mended)
+        return self._records.place(self._number)
 
     def __iter__(self) -> Iterator[Row]:
         records, number = self._records, self._number
@@ -74,32 +73,30 @@ class Delimited(Closing):
             self._number = number
             yield row
 
-    def _first_rows(self, has_sep: bool, header: bool | None, columns: int) -> list[list[str]]:
-        """The first rows, without blank ones and without what cannot be read; the header must be readable."""
-        self._records.go_to(Place())
+    def _first_rows(self, has_sep: bool, header: bool | None, columns: int) -> tuple[list[list[str]], list[Place]]:
+        """The first rows, without blank ones and what cannot be read, and the places before, between and after them."""
+        records = self._records
+        records.go_to(Place())
         if has_sep:
-            self._records.take()
+            records.take()
         found: list[list[str]] = []
-        for _ in range(PEEK):
+        places = [records.place(0)]
+        for _ in range(MOST_BLANK):
+            if len(found) == PEEK:
+                break
             try:
-                cells = self._records.take()
+                cells = records.take()
             except BadRow as bad:
                 if not found and header is not False:
-                    raise InputError("file", f"line {self._records.first}, the first row: {bad.reason}") from None
+                    raise InputError("file", f"line {records.first}, the first row: {bad.reason}") from None
                 continue
             if cells is None:
                 break
             # One wide row further down is a fault of its own, and must not be kept twenty times over.
             if any(cells) and (not found or len(cells) <= columns):
                 found.append(_trimmed(cells))
-        return found
-
-    def _go_to_data(self, has_sep: bool, has_header: bool) -> None:
-        self._records.go_to(Place())
-        if has_sep:
-            self._records.take()
-        while has_header and not any(self._records.take() or ("end",)):
-            pass
+                places.append(records.place(0))
+        return found, places
 
 
 class Records:
@@ -120,6 +117,9 @@ class Records:
         self._returned.clear()
         self.first = self.line = place.line
         self.offset, self.mended = place.offset, place.mended
+
+    def place(self, number: int) -> Place:
+        return Place(number, self.line, self.offset, self.mended)
 
     def take(self) -> list[str] | None:
         line = self._next_line()
@@ -229,16 +229,15 @@ def _sample(lines: Lines, limits: Limits) -> list[str]:
 
 
 def delimiter_of(lines: list[str]) -> str:
-    """The delimiter that cuts most of these lines into as many cells as the first one; a comma if none does."""
+    """The delimiter that cuts most of these lines into the same number of cells; a comma if none cuts any."""
 
     def fit(delimiter: str) -> tuple[float, int]:
         try:
             widths = [len(cells) for cells in csv.reader(lines, delimiter=delimiter) if cells]
         except csv.Error:
             return 0.0, 0
-        if not widths or widths[0] < 2:
-            return 0.0, 0
-        return round(widths.count(widths[0]) / len(widths), 1), widths[0]
+        width, count = max(Counter(widths).items(), key=lambda item: (item[0] > 1, item[1]), default=(0, 0))
+        return (round(count / len(widths), 1), width) if width > 1 else (0.0, 0)
 
     return max(DELIMITERS, key=fit)
 

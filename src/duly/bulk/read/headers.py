@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from duly.bulk.read.rows import Limits
 from duly.errors import InputError
 
@@ -18,15 +20,36 @@ _DATUM = re.compile(
 )
 
 
-def columns(rows: Sequence[Sequence[Any]], wanted: bool | None, limits: Limits) -> tuple[tuple[str, ...], bool]:
-    """The names of the columns and whether the first of these rows says them. `wanted` is what the sender says."""
+class Top(Struct, frozen=True):
+    """What stands at the top of a table: the names of its columns, and how many rows come before its first one."""
+
+    columns: tuple[str, ...]
+    has_header: bool
+    above: int  # titles and the like, which belong to nothing
+
+    @property
+    def rows(self) -> int:
+        return self.above + self.has_header
+
+
+def find_top(rows: Sequence[Sequence[Any]], wanted: bool | None, limits: Limits) -> Top:
+    """The top of the table that begins with these rows. `wanted` is what the sender says about a header."""
     if not rows:
         raise InputError("file", "has no rows")
-    has_header = looks_like_header(rows[0], rows[1:]) if wanted is None else wanted
-    width = len(rows[0]) if has_header else max(map(len, rows))
+    above = 0 if wanted is False else _titles(rows)
+    has_header = looks_like_header(rows[above], rows[above + 1 :]) if wanted is None else wanted
+    if not has_header:
+        above = 0  # without a header below it, it is a row like the others that has only one value
+    width = len(rows[above]) if has_header else max(map(len, rows))
     if width > limits.columns:
         raise InputError("file", f"has {width:,} columns; {limits.columns:,} is the limit")
-    return unique(rows[0] if has_header else [None] * width), has_header
+    return Top(unique(rows[above] if has_header else [None] * width), has_header, above)
+
+
+def _titles(rows: Sequence[Sequence[Any]]) -> int:
+    """How many rows at the start have a single value, where others have three or more."""
+    filled = [sum(cell not in (None, "") for cell in row) for row in rows]
+    return next(number for number, count in enumerate(filled) if count > 1) if max(filled) > 2 else 0
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:

@@ -16,7 +16,7 @@ from zipfile import ZipFile
 from msgspec import Struct
 
 from duly.bulk.read.archive import BROKEN, WORKBOOK, objection, open_archive
-from duly.bulk.read.headers import columns
+from duly.bulk.read.headers import find_top
 from duly.bulk.read.rows import PEEK, Closing, Limits, Options, Place, Row, Shape
 from duly.bulk.read.xlsx.markup import Attributes, walk
 from duly.bulk.read.xlsx.sheet import Cells, Notes, read_cells
@@ -49,13 +49,14 @@ class Workbook(Closing):
         first = list(islice(self._rows, PEEK))
         if first and first[0].fault and options.header is not False:
             raise InputError("file", f"row {first[0].line}, the first one: {first[0].fault}")
-        width = [_dense(cells) for cells in first if cells.fault is None]
-        named, has_header = columns(width, options.header, self._limits)
-        self._rows = chain(first[1:] if has_header else first, self._rows)
+        sound = [cells for cells in first if cells.fault is None]
+        top = find_top([_dense(cells) for cells in sound], options.header, self._limits)
+        begin = first.index(sound[top.rows - 1]) + 1 if top.rows else 0
+        self._rows = chain(first[begin:], self._rows)
         self.shape = Shape(
             kind="xlsx",
-            columns=named,
-            has_header=has_header,
+            columns=top.columns,
+            has_header=top.has_header,
             sheet=sheet.name,
             sheets=tuple(each.name for each in directory.sheets),
         )
