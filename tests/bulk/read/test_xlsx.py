@@ -199,6 +199,8 @@ def test_reading_goes_on_from_any_row() -> None:
             rows.append(row)
             places.append(reading.place)
     assert len(rows) == 3
+    with opened(content) as reading:
+        assert [next(iter(reading)) for _ in rows] == rows, "whoever stops and goes on misses nothing"
     for at, place in enumerate(places):
         with opened(content, start=place) as again:
             assert list(again) == rows[at:]

@@ -9,6 +9,8 @@ thread or a lock, so any task can use them, and tests run days of them in a mome
     Pace       how many calls a provider gets at a time, and how far apart
     Trouble    what kind of failure it was, and when to try again
     Rotation   which query to try next after nothing was found
+
+Only `machine` looks at the world: it measures the load that a Slice is told of.
 """
 
 from __future__ import annotations

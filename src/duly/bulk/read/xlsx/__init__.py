@@ -52,7 +52,8 @@ class Workbook(Closing):
         sound = [cells for cells in first if cells.fault is None]
         top = find_top([_dense(cells) for cells in sound], options.header, self._limits)
         begin = first.index(sound[top.rows - 1]) + 1 if top.rows else 0
-        self._rows = chain(first[begin:], self._rows)
+        # A compressed stream cannot be entered in the middle: what was read before is passed over.
+        self._rows = islice(chain(first[begin:], self._rows), start.number, None)
         self.shape = Shape(
             kind="xlsx",
             columns=top.columns,
@@ -63,12 +64,9 @@ class Workbook(Closing):
         self.place = start
 
     def __iter__(self) -> Iterator[Row]:
-        names, skip = self.shape.columns, self.place.number
-        for number, cells in enumerate(self._rows, 1):
-            if number <= skip:
-                continue
-            self.place = Place(number, cells.line)
-            yield _row(number, cells, names)
+        for cells in self._rows:
+            self.place = Place(self.place.number + 1, cells.line)
+            yield _row(self.place.number, cells, self.shape.columns)
 
     def close(self) -> None:
         self._texts.close()
