@@ -16,20 +16,19 @@ from duly.bulk.read.rows import MIB, Limits
 from duly.errors import InputError
 
 DIRECTORY = 4 * MIB  # of bytes; an entry's name and numbers take some 600 bytes of memory once it is read
-WORKBOOK = "xl/workbook.xml"
 
 # What zipfile raises over a damaged or contrived file.
 DAMAGE = (BadZipFile, EOFError, NotImplementedError, OSError, OverflowError, RuntimeError, ValueError, struct.error)
 BROKEN = (*DAMAGE, zlib.error)
 
 
-def has_workbook(file: BinaryIO) -> bool:
-    """Whether this zip file is a workbook of Excel's. A directory that cannot be read is left to `open_archive`."""
+def names_in(file: BinaryIO) -> frozenset[str]:
+    """What is in this zip file; nothing when its directory cannot be read, which `open_archive` will tell."""
     try:
         with ZipFile(_bounded(file)) as archive:
-            return WORKBOOK in archive.NameToInfo
+            return frozenset(archive.NameToInfo)
     except (InputError, *DAMAGE):
-        return False
+        return frozenset()
 
 
 def open_archive(file: BinaryIO, limits: Limits) -> ZipFile:

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from typing import BinaryIO
 
-from duly.bulk.read.archive import has_workbook
+from duly.bulk.read.archive import names_in
 from duly.bulk.read.rows import Kind
 from duly.errors import InputError
 
@@ -39,7 +39,7 @@ def kind_of(file: BinaryIO, name: str) -> Kind:
     if not head.strip():
         raise InputError("file", f"{name} is empty" if not head else f"{name} holds nothing but blanks")
     if head.startswith(ZIPS):
-        return "xlsx" if has_workbook(file) else "images"
+        return _kind_of_zip(names_in(file), name)
     if head.startswith(IMAGES) or (head[:4], head[8:12]) == (b"RIFF", b"WEBP"):
         return "image"
     for start, problem in OTHERS:
@@ -52,3 +52,9 @@ def kind_of(file: BinaryIO, name: str) -> Kind:
     if is_json and plain.startswith(b"["):
         raise InputError("file", f"{name} is one JSON array; send JSON lines, one object on each line")
     return "jsonl" if is_json else "csv"
+
+
+def _kind_of_zip(names: frozenset[str], name: str) -> Kind:
+    if "content.xml" in names and "mimetype" in names:
+        raise InputError("file", f"{name} is an OpenDocument file; save it as .xlsx")
+    return "xlsx" if "[Content_Types].xml" in names else "images"  # every file of Microsoft Office has that

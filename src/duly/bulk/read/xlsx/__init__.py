@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 from msgspec import Struct
 
-from duly.bulk.read.archive import BROKEN, WORKBOOK, objection, open_archive
+from duly.bulk.read.archive import BROKEN, objection, open_archive
 from duly.bulk.read.headers import find_top
 from duly.bulk.read.rows import PEEK, Closing, Limits, Options, Place, Row, Shape
 from duly.bulk.read.xlsx.markup import Attributes, walk
@@ -24,6 +24,7 @@ from duly.bulk.read.xlsx.styles import read_date_styles
 from duly.bulk.read.xlsx.texts import Texts
 from duly.errors import InputError
 
+WORKBOOK = "xl/workbook.xml"
 RELATIONS = "xl/_rels/workbook.xml.rels"
 MOST_SHEETS = 10_000
 
@@ -112,6 +113,8 @@ class _Directory(Struct, frozen=True):
 
 
 def _read_directory(archive: ZipFile) -> _Directory:
+    if WORKBOOK not in archive.NameToInfo:
+        raise InputError("file", "is a file of Microsoft Office, but not a workbook of Excel's")
     targets, kinds = _read_relations(archive)
     sheets: list[_Named] = []
     since_1904 = False
