@@ -97,6 +97,7 @@ def test_quotes_inside_quotes_may_be_doubled_or_escaped() -> None:
     assert values_of('a,b\n"5"" pipe",x\n') == [{"a": '5" pipe', "b": "x"}]
     assert values_of('a,b\n"5\\" pipe",x\n') == [{"a": '5" pipe', "b": "x"}]
     assert values_of('a,b\n5" pipe,x\n') == [{"a": '5" pipe', "b": "x"}]
+    assert values_of('a, b\n1, "x, y"\n') == [{"a": "1", "b": "x, y"}]
     assert values_of('a,b\n"C:\\","x ""y"""\n') == [{"a": "C:\\", "b": 'x "y"'}]
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from duly.bulk.read.dialect import delimiter_of, escape_of, sample_of
+from duly.bulk.read.dialect import delimiter_of, quoting_of, sample_of
 from duly.bulk.read.headers import find_top
 from duly.bulk.read.records import Records
 from duly.bulk.read.rows import PEEK, BadRow, Closing, Limits, Options, Place, Row, Shape
@@ -27,7 +27,7 @@ class Delimited(Closing):
             raise InputError(
                 "delimiter", f"must be one character, and neither a quote nor a line end: {delimiter!r:.20}"
             )
-        self._records = Records(self._lines, delimiter, escape_of(sample), limits)
+        self._records = Records(self._lines, delimiter, *quoting_of(sample, delimiter), limits)
         first, places = self._first_rows(said is not None, options.header, limits.columns)
         top = find_top(first, options.header, limits)
         encoding = "utf-8" if self._lines.encoding == "ascii" else self._lines.encoding

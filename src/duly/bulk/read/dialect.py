@@ -42,7 +42,10 @@ def delimiter_of(lines: list[str]) -> str:
     return max(DELIMITERS, key=fit)
 
 
-def escape_of(lines: list[str]) -> str | None:
-    """A backslash, where quotes inside quotes are written with one instead of being doubled."""
+def quoting_of(lines: list[str], delimiter: str) -> tuple[str | None, bool]:
+    """A backslash, where quotes inside quotes are written with one instead of being doubled; and whether blanks stand
+    between a delimiter and a quote, as in `1, "a, b"`.
+    """
     text = "".join(lines)
-    return "\\" if _ESCAPED.search(text) and not _DOUBLED.search(text) else None
+    escape = "\\" if _ESCAPED.search(text) and not _DOUBLED.search(text) else None
+    return escape, bool(re.search(rf'{re.escape(delimiter)} +"', text))

@@ -18,13 +18,15 @@ from duly.bulk.read.text import Line, Lines
 class Records:
     """Rows as lists of cells, with where they are. `take` gives the next one, None at the end, or raises BadRow."""
 
-    def __init__(self, lines: Lines, delimiter: str, escape: str | None, limits: Limits) -> None:
+    def __init__(self, lines: Lines, delimiter: str, escape: str | None, skips_blanks: bool, limits: Limits) -> None:
         self._lines = lines
         self._delimiter = delimiter
         self._escape = escape
         self._limits = limits
         # Reads from this object, which hands out the lines of one row.
-        self._reader = csv.reader(_Feed(self), delimiter=delimiter, escapechar=escape, strict=True)
+        self._reader = csv.reader(
+            _Feed(self), delimiter=delimiter, escapechar=escape, skipinitialspace=skips_blanks, strict=True
+        )
         self._returned: deque[Line] = deque()
         self.go_to(Place())
 
