@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import IO, Any, BinaryIO, Literal
 from zipfile import ZipFile, ZipInfo
 
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from duly.bulk.read.archive import BROKEN, objection, open_archive
 from duly.bulk.read.rows import MIB, BadRow, Closing, Limits, Place, Row, Shape
@@ -160,6 +160,8 @@ def _looked_at(file: IO[bytes], limits: Limits) -> tuple[str, int, int, bytes]:
             if width * height * _cost(image) > limits.decoded_bytes:
                 raise BadRow(f"has {width:,} × {height:,} pixels, which is too much to decode")
             return kind, width, height, _thumbnail(image, limits.thumbnail)
+    except UnidentifiedImageError:  # its text names an object of Python's and says no more than this
+        raise BadRow("is not an image that can be read: send JPEG, PNG, GIF or WebP") from None
     except UNREADABLE as error:
         raise BadRow(f"is not an image that can be read: {error}"[:300]) from None
 
