@@ -133,6 +133,17 @@ def test_what_is_moved_away_meanwhile_is_told(tmp_path: Path) -> None:
         taken.done()
 
 
+def test_a_file_that_cannot_be_taken_is_told_and_is_free_again(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x")
+    folder = Folder(tmp_path)
+    (found,) = folder.scan()
+    (tmp_path / ".taken").rmdir()
+    with pytest.raises(SourceError, match=r"a\.csv could not be taken: No such file or directory"):
+        folder.take(found)
+    (tmp_path / ".taken").mkdir()
+    assert take(folder, "a.csv").found == found
+
+
 def test_a_folder_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is not a folder"):
         Folder(tmp_path / "nowhere")

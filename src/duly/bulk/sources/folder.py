@@ -63,9 +63,9 @@ class Folder:
                 return None
             place = self._root / TAKEN / f"{secrets.token_hex(4)}-{found.name}"
             (self._root / found.name).rename(place)
-        except OSError:
+        except OSError as error:
             os.close(handle)
-            raise
+            raise SourceError(f"{found.name} could not be taken: {error.strerror}") from None
         return Taken(self._root, found, place, handle)
 
     def put_back(self) -> list[str]:
@@ -84,8 +84,7 @@ class Folder:
     def _locked(self, path: Path) -> int | None:
         """A handle on the plain file of this name, locked; None if there is none or somebody else has it."""
         try:
-            # Without O_NONBLOCK, opening a pipe that took the file's name would wait for ever.
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            handle = _opened(path)
         except OSError:
             return None
         try:
@@ -140,6 +139,15 @@ class Taken:
         finally:
             self._file.close()
         return place
+
+
+def _opened(path: Path) -> int:
+    # Without O_NONBLOCK, opening a pipe that took the file's name would wait for ever.
+    how = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, os.O_RDWR | how)  # over NFS, only who may write gets a lock for himself alone
+    except PermissionError:
+        return os.open(path, os.O_RDONLY | how)
 
 
 def _version(status: os.stat_result) -> str:
