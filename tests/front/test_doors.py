@@ -34,6 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "verbs": {"core", "store", "tasks"},
     "outbound": {"core", "tasks"},
     "bridge": {"core"},
+    "bulk": {"core"},
     "client": {"core"},
     "tasks": {"core"},
     "store": {"core"},
