@@ -19,7 +19,10 @@ THEN = msgspec.json.encode(new("report", args={"to": "ana", "job": {}}))
 
 
 def opened(store: Store, *, then: bytes | None = None, key: str | None = None, owner: str | None = None) -> Job:
-    given = {"task": "ring", "queue": "ring", "key": key, "owner": owner, "options": "{}", "now": NOW}
+    given = {
+        "task": "ring", "queue": "ring", "key": key, "owner": owner, "options": "{}", "job_type": None, "file_id": None,
+        "ip_address": None, "now": NOW,
+    }  # fmt: skip
     with store.transaction() as connection:
         (row,) = store.run(connection, "open_job", {**given, "then_item": None if then is None else then.decode()})
     return Job(*row)

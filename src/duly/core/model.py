@@ -120,7 +120,10 @@ class NewJob(Struct, frozen=True, gc=False):
     key: str | None = None  # opening it again under its key finds it
     owner: str | None = None
     then_item: bytes | None = None  # what is put when the last row has ended, as the JSON of an item
-    options: bytes = b"{}"  # what else an app has to know of it
+    options: bytes = b"{}"  # what else has to be known of it, such as how its file is read
+    job_type: str | None = None  # of a job whose rows come from a file: by which it chose its task
+    file_id: int | None = None  # the file that its rows come from
+    ip_address: str | None = None  # where it was asked for
 
 
 class Job(Struct, frozen=True, gc=False):
@@ -140,6 +143,13 @@ class Job(Struct, frozen=True, gc=False):
     failed: int
     skipped: int  # by the handler, by a person, or too late to be worth starting
     is_sealed: bool  # no more rows come
+    duplicates: int  # rows of its file that say what an earlier one said
+    job_type: str | None  # by which a file's job chose its task
+    file_id: int | None  # the file that its rows come from
+    ip_address: str | None  # where it was asked for
+    attempts: int  # times that reading its file was begun
+    last_error: str | None  # why reading its file was given up
+    is_removed: bool  # someone removed it; its rows and its file are on their way out
     created_at: datetime
     changed_at: datetime
     finished_at: datetime | None
@@ -152,6 +162,35 @@ class Job(Struct, frozen=True, gc=False):
     def is_over(self) -> bool:
         """Whether all its rows have ended, and no more come."""
         return self.is_sealed and self.ended == self.total
+
+    @property
+    def rows_queue(self) -> str:
+        """The queue of its rows, below that of its task: pausing that one holds for its jobs too."""
+        return f"{self.queue}/job-{self.id}"
+
+
+class NewFile(Struct, frozen=True, gc=False):
+    """What keeping a file writes."""
+
+    name: str  # as its sender calls it
+    size: int  # bytes
+    type: str  # what it turned out to be: csv, jsonl, xlsx, image or images
+    sha256: str
+    place: str  # its key in the file store
+    owner: str | None = None
+
+
+class File(Struct, frozen=True, gc=False):
+    """A file that someone sent."""
+
+    id: int
+    name: str
+    size: int
+    type: str
+    sha256: str
+    place: str
+    owner: str | None
+    created_at: datetime
 
 
 class Armed(Struct, frozen=True, gc=False):

@@ -1,4 +1,4 @@
-"""What `app.job` returns: a job to look at, wait for, pause and resume."""
+"""What `app.job` returns: a job to look at, wait for, pause, resume and cancel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,20 @@ class RunningJob:
         return job
 
     def pause(self) -> None:
+        """Start no more of its rows until it is resumed; what runs goes on."""
         self._jobs.pause(LOCAL, self.id)
 
     def resume(self) -> None:
         self._jobs.resume(LOCAL, self.id)
+
+    def cancel(self, reason: str = "") -> None:
+        """Start no more of its rows, and cancel all that have not ended; a worker does that."""
+        self._jobs.cancel(LOCAL, self.id, reason)
+
+    def reprocess(self, *, is_reset: bool = False) -> int:
+        """Have rows that failed, or for which nothing was found, tried once more; how many that are, at most."""
+        return self._jobs.reprocess(LOCAL, self.id, is_reset=is_reset)
+
+    def remove(self) -> None:
+        """Forget it with its rows and its file; a worker does that."""
+        self._jobs.remove(LOCAL, self.id)

@@ -99,7 +99,7 @@ class Store(Protocol):
         """What fell due last and what has been due for longest, `most` items each, and when the next one falls due."""
         ...
 
-    def open_queues(self, names: Iterable[str]) -> set[str]:
+    def open_queues(self, names: Iterable[str], connection: Any = None) -> set[str]:
         """Those of these queues that are neither paused nor below one that is."""
         ...
 
@@ -138,7 +138,8 @@ class Store(Protocol):
     def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
         """Add rows to a job, all or none, the first of them with this number.
 
-        False when the job has that row already, or waits for one before it, or takes no more: nothing was done then.
+        False when the job has that row already, or waits for one before it, takes no more or is gone: nothing was done
+        then.
         """
         ...
 

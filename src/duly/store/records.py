@@ -14,13 +14,29 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-from duly.core.model import Change, Item, Job, Member, NewItem, NewJob, NewRow, NewSchedule, Note, Schedule, Tried
+from duly.core.model import (
+    Change,
+    File,
+    Item,
+    Job,
+    Member,
+    NewFile,
+    NewItem,
+    NewJob,
+    NewRow,
+    NewSchedule,
+    Note,
+    Schedule,
+    Tried,
+)
 from duly.core.shown import (
     Act,
     Alert,
     AuditLine,
     Depth,
+    ExportRow,
     Group,
+    JobItem,
     KeyInfo,
     MeterRow,
     Occurrence,
@@ -83,6 +99,9 @@ RECORDS: dict[str, Record[Any]] = {
     "new_row": NEW_ROW,
     "new_job": Record(NewJob),
     "job": JOB,
+    "new_file": Record(NewFile),
+    "file": Record(File),
+    "export_row": Record(ExportRow),
     "change": CHANGE,
     "tried": TRIED,
     "member": MEMBER,
@@ -103,7 +122,13 @@ RECORDS: dict[str, Record[Any]] = {
 }
 # What a column of this name holds, also where a section chooses its columns itself.
 KINDS: dict[str, Kind] = {}
-_COMPUTED: list[Record[Any]] = [Record(Depth), Record(Group), Record(User), Record(Story, without=("item", "tries"))]
+_COMPUTED: list[Record[Any]] = [
+    Record(Depth),
+    Record(Group),
+    Record(JobItem),
+    Record(User),
+    Record(Story, without=("item", "tries")),
+]
 for _record in (*RECORDS.values(), *_COMPUTED):
     KINDS.update(_record.fields)
 

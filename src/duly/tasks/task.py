@@ -171,6 +171,10 @@ class Task(Generic[P, R]):
             self._check(self._read(text))
         return text
 
+    def takes(self, name: str) -> bool:
+        """Whether its handler has an argument of this name."""
+        return self._open_ended or name in self._shape.__struct_fields__
+
     def queue_for(self, args: Mapping[str, Any]) -> str:
         """Its queue; with a limit per value of an argument, each value has its own, so that none waits for others."""
         by = next((limit.by for limit in self.limits if limit.by), None)

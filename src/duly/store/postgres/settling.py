@@ -131,8 +131,8 @@ class Settling(Puts):
 
     def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
         with self._connection() as connection, connection.transaction():
-            job = Job(*self._run("lock_job", {"id": job_id}, connection)[0])
-            if job.is_sealed or job.total != first - 1:
+            found = [Job(*row) for row in self._run("lock_job", {"id": job_id}, connection)]
+            if not found or found[0].is_sealed or found[0].total != first - 1:
                 return False
             now = self._run("now", {}, connection)[0][0]
             with connection.cursor().copy(self._sql["load_rows"]) as copy:

@@ -94,8 +94,8 @@ class Settling(Puts):
 
     def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
         with self._writing() as writer:
-            job = job_of(writer.execute(self._sql["lock_job"], {"id": job_id}).fetchone())
-            if job.is_sealed or job.total != first - 1:
+            found = [job_of(row) for row in writer.execute(self._sql["lock_job"], {"id": job_id})]
+            if not found or found[0].is_sealed or found[0].total != first - 1:
                 return False
             now = to_int(self.now())
             writer.executemany(self._sql["load_rows"], [new_row_values(row, now) for row in rows])
