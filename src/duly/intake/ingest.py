@@ -67,6 +67,7 @@ class Ingest:
         self._written = job.total
         self._waiting: list[NewRow] = []
         self._sizes: list[int] = []
+        self._asked = 0  # rows of the batch that was tried last
 
     def run(self) -> int:
         """Write down what the job does not have yet; how many rows it has in the end."""
@@ -141,38 +142,48 @@ class Ingest:
 
     def _write(self) -> None:
         """Write the next batch. One that fails is made smaller and tried again after a pause, but not for ever."""
-        while True:
-            portion = self._waiting[: self._batch.rows]
-            begun = time.monotonic()
-            failure: StoreError | None = None
-            try:
-                is_taken = self._intake.verbs.ground.store.load_rows(self._job.id, self._written + 1, portion)
-            except StoreError as error:
-                failure = error
-            seen = Written(
-                rows=len(portion), bytes=sum(self._sizes[: len(portion)]), seconds=time.monotonic() - begun,
-                has_failed=failure is not None,
-            )  # fmt: skip
-            self._batch = self._batch.after(seen, self._bounds, f"{self._job.id}-{self._written}")
-            if failure is None:
-                break
-            if self._batch.failures >= self._bounds.after_failure.tries:
-                raise failure
+        while (count := self._try_to_write()) == 0:
             time.sleep(self._batch.pause)
-        if not is_taken:
-            self._check_taken(len(portion))
-        self._written += len(portion)
-        del self._waiting[: len(portion)]
-        del self._sizes[: len(portion)]
+            if self._has_grown(self._asked):  # it was written, and only the answer was lost
+                count = self._asked
+                break
+        self._written += count
+        del self._waiting[:count]
+        del self._sizes[:count]
         self._tell(self._written)
 
-    def _check_taken(self, count: int) -> None:
-        """These rows were refused: the answer to an earlier try was lost, or the job is not ours to fill any more."""
+    def _try_to_write(self) -> int:
+        """How many rows were written: none when the database could not."""
+        portion = self._waiting[: self._batch.rows]
+        self._asked = len(portion)
+        begun = time.monotonic()
+        failure: StoreError | None = None
+        is_taken = False
+        try:
+            is_taken = self._intake.verbs.ground.store.load_rows(self._job.id, self._written + 1, portion)
+        except StoreError as error:
+            failure = error
+        seen = Written(
+            rows=len(portion), bytes=sum(self._sizes[: len(portion)]), seconds=time.monotonic() - begun,
+            has_failed=failure is not None,
+        )  # fmt: skip
+        self._batch = self._batch.after(seen, self._bounds, f"{self._job.id}-{self._written}")
+        if failure is None:
+            if not is_taken:
+                self._has_grown(0)
+                raise WrongState(f"job {self._job.id} is filled by someone else at the same time")
+            return len(portion)
+        if self._batch.failures >= self._bounds.after_failure.tries:
+            raise failure
+        log.warning("job %d: %d rows could not be written: %s", self._job.id, len(portion), failure)
+        return 0
+
+    def _has_grown(self, count: int) -> bool:
+        """Whether the job has so many rows more than we know of; it is over for us when it takes no more."""
         job = find_job(self._intake.verbs.ground, self._job.id)
         if job is None or job.is_sealed:
             raise _Stopped
-        if job.total != self._written + count:
-            raise WrongState(f"job {self._job.id} is filled by someone else at the same time")
+        return job.total == self._written + count
 
 
 def bounds_of(settings: JobSettings) -> BatchBounds:

@@ -22,7 +22,7 @@ from duly.store.records import RECORDS, Kind
 
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _FRAGMENT = re.compile(
     r"\{(?:(?P<kind>values|places|set|many) )?(?P<record>\w+)(?: but (?P<but>[\w, \n]+?))?"
     r"(?: with (?P<more>[\w, \n]+?))?(?: (?:of|as) (?P<table>\w+))?\}"
