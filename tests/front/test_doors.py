@@ -22,7 +22,7 @@ ROOMS: dict[str, set[str]] = {
         "duly", "client", "config", "core", "engine", "facade", "outbound", "plugin", "store", "tasks", "telemetry",
         "verbs", "virtual", "web",
     },
-    "web": {"duly", "core", "facade", "plugin", "store", "tasks", "verbs"},
+    "web": {"duly", "core", "facade", "intake", "plugin", "store", "tasks", "verbs"},
     "testing": {"virtual"},
     "virtual": {"core", "engine", "facade", "store", "tasks", "verbs"},
     "duly": {"core", "errors", "facade", "policy", "tasks"},

@@ -102,6 +102,8 @@ def known(app: Duly, portal: BlockingPortal) -> dict[str, list[Any]]:
         }
         for name, answer in made.items():
             found.setdefault(name, []).append(answer.json()["id"])
+        sent = {"file": ("texts.csv", "text\nx\n")}
+        found.setdefault("job_id", []).append(client.post("/api/jobs", files=sent).json()["jobId"])
         client.post("/api/products", json={"sku": "box/1"})
         client.post("/api/people", json=PERSON)
         client.close()

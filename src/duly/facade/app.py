@@ -27,6 +27,7 @@ from duly.facade.jobs import RunningJob
 from duly.facade.policies import Policies, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
+from duly.intake.exports import Exports
 from duly.intake.intake import Intake
 from duly.intake.tasks import ingest_task, jobs_task
 from duly.intake.types import IMAGES, TABLES, JobType
@@ -85,6 +86,7 @@ class Duly:
         self.system: dict[str, Task[..., Any]] = {}
         self.job_types: dict[str, JobType] = {}  # which task takes the rows of which files
         self.intake = Intake(self.verbs, self.verbs.ground.job_settings, self.job_types)
+        self.exports = Exports(self.verbs)
         ours = (acts_task(self._inlet, self.verbs), ingest_task(self._inlet, self.intake))
         for task in (*ours, jobs_task(self._inlet, self.intake)):
             self.system[task.name] = task

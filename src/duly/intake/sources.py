@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from duly.bulk.s3 import S3Settings
-from duly.bulk.sources import Found
+from duly.bulk.s3 import S3Error, S3Settings
+from duly.bulk.sources import Found, SourceError
 from duly.bulk.sources.address import Address, parse
 from duly.bulk.sources.folder import Folder
 from duly.bulk.sources.ftp import FtpSettings, FtpSource
@@ -31,9 +31,12 @@ def opened(source: str, settings: JobSettings) -> Iterator[tuple[Found, Iterator
         return
     if not _is_allowed(address, settings):
         raise InputError("source", f"{address.kind}://{address.host} is not among sources_allowed")
-    place = _place(address, settings)
-    found = place.find(address.path)
-    yield found, place.portions(found)
+    try:
+        place = _place(address, settings)
+        found = place.find(address.path)
+        yield found, place.portions(found)
+    except (SourceError, S3Error) as error:
+        raise InputError("source", str(error)) from None
 
 
 @contextmanager

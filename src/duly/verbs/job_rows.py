@@ -64,14 +64,16 @@ class JobRows:
         who: Principal,
         whose: str | None = None,
         statuses: Sequence[Status] = ("PENDING", "PROCESSING"),
+        job_type: str | None = None,
         after: Place = START,
         most: int = 100,
     ) -> list[JobItem]:
         """Rows of all jobs of one owner, or of all that they reach, those that changed longest ago first."""
         owner = who.among(whose)
+        given = {"job_type": job_type}
         if owner is None:
-            return self._merged("pending_items_of_all", {}, statuses, after, most)
-        return self._merged("pending_items", {"owner": owner}, statuses, after, most)
+            return self._merged("pending_items_of_all", given, statuses, after, most)
+        return self._merged("pending_items", {**given, "owner": owner}, statuses, after, most)
 
     def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:
         """All rows with all that came in and went out, in the order of the file, read a portion at a time."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,14 +26,19 @@ from duly.store.contract import WAIT_UNTIL
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
-from duly.web.routes import items, live, queues, review, schedules, users
+from duly.web.routes import items, jobs, live, queues, review, schedules, users
 from duly.web.schemas import ProblemOut
+from duly.web.uploads import UPLOADED
 
 BODY_LIMIT = 2 * 1024 * 1024
 TOO_LARGE = "a body may have at most {:,} bytes"
 TIME_LIMIT = 30.0  # seconds that a request may take, streams aside
 WAITING = 0.8  # the part of it that may be spent on waiting for a connection
 STREAM = "/api/events"
+# Where files may come, which take as long as they take, as long as something comes.
+UPLOADS = ("/api/jobs", "/api/jobs/preview")
+# What is sent while it is made, as quickly as it is taken.
+DOWNLOAD = re.compile(r"/api/jobs/\d+/(?:export|rejects)")
 # The name that acts on many rows had before answers until 1.0.
 ACTS, ACTS_BEFORE = "/api/acts", "/api/bulk"
 POLICY = (
@@ -92,7 +98,9 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
-    core = (items.router, schedules.router, queues.router, review.router, users.router, live.router)
+    core = (
+        items.router, jobs.router, schedules.router, queues.router, review.router, users.router, live.router,
+    )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
     handle_on(api)
@@ -140,13 +148,16 @@ class Guard:
         if f"{scope['path']}/".startswith(f"{ACTS_BEFORE}/"):
             scope = {**scope, "path": ACTS + scope["path"].removeprefix(ACTS_BEFORE)}
         path, read, is_begun = scope["path"], 0, False
+        is_upload = _is_upload(Request(scope))
+        is_file = is_upload or DOWNLOAD.fullmatch(path) is not None
 
         async def bounded() -> Message:
             """No more of a body is read than it may have, whether or not it said its length."""
             nonlocal read
-            message = await receive()
+            async with asyncio.timeout(TIME_LIMIT if is_upload else None):
+                message = await receive()
             read += len(message.get("body", b""))
-            if read > BODY_LIMIT:
+            if read > BODY_LIMIT and not is_upload:
                 # Whoever goes on sending all the same must not keep us reading.
                 raise HTTPException(413, TOO_LARGE.format(BODY_LIMIT), {"Connection": "close"})
             return message
@@ -164,9 +175,9 @@ class Guard:
 
         try:
             answer: ASGIApp = _refusal(Request(scope), self._is_local) or self._app
-            async with asyncio.timeout(None if path == STREAM else TIME_LIMIT):
+            async with asyncio.timeout(None if is_file or path == STREAM else TIME_LIMIT):
                 # What waits for a database that is away ends in time to say so: then it surely was not done.
-                WAIT_UNTIL.set(time.monotonic() + WAITING * TIME_LIMIT)
+                WAIT_UNTIL.set(float("inf") if is_file else time.monotonic() + WAITING * TIME_LIMIT)
                 await answer(scope, bounded, headed)
             return
         except TimeoutError:
@@ -182,16 +193,26 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
     length = request.headers.get("content-length")
     if length is not None and not length.isdecimal():
         return problem(400, "Content-Length: must be a number")
-    if length is not None and (len(length) > 15 or int(length) > BODY_LIMIT):
+    is_upload = _is_upload(request)
+    if length is not None and (len(length) > 15 or (int(length) > BODY_LIMIT and not is_upload)):
         return problem(413, TOO_LARGE.format(BODY_LIMIT))
     has_body = length not in (None, "0") or "transfer-encoding" in request.headers
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if has_body and request.method in ("POST", "PUT", "PATCH") and kind != "application/json":
+    kind = _kind_of(request)
+    if has_body and request.method in ("POST", "PUT", "PATCH") and kind != "application/json" and not is_upload:
         return problem(415, "bodies are application/json")
     # A page of another site that got its name to resolve to this host speaks to us under that name.
     if is_local and not is_loopback(_name_of(request.headers.get("host", ""))):
         return problem(403, "this service answers on its own address only")
     return None
+
+
+def _is_upload(request: Request) -> bool:
+    """Whether this brings a file, which is bounded by the route that takes it."""
+    return request.method == "POST" and request.url.path in UPLOADS and _kind_of(request) == UPLOADED
+
+
+def _kind_of(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _name_of(host: str) -> str:

@@ -136,6 +136,8 @@ select id, job_id, row_no, status, attempt, last_error,
        left(args ->> 'sku', 121) as sku, null as result
   from duly_item
  where job_id is not null and status <> 'DONE' and status = :status and owner = :owner and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+   and (:job_type::text is null
+        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
  order by changed_at, id
  limit :most
 
@@ -149,6 +151,8 @@ select id, job_id, row_no, status, attempt, last_error,
        left(args ->> 'sku', 121) as sku, null as result
   from duly_item
  where job_id is not null and status <> 'DONE' and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+   and (:job_type::text is null
+        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
  order by changed_at, id
  limit :most
 

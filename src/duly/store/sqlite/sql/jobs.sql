@@ -131,6 +131,8 @@ select id, job_id, row_no, status, attempt, last_error,
        substr(cast(json_extract(args, '$.sku') as text), 1, 121) as sku, null as result
   from duly_item
  where job_id is not null and status <> 'DONE' and status = :status and owner = :owner and (changed_at, id) > (:after_at, :after_id)
+   and (:job_type is null
+        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
  order by changed_at, id
  limit :most
 
@@ -144,6 +146,8 @@ select id, job_id, row_no, status, attempt, last_error,
        substr(cast(json_extract(args, '$.sku') as text), 1, 121) as sku, null as result
   from duly_item
  where job_id is not null and status <> 'DONE' and status = :status and (changed_at, id) > (:after_at, :after_id)
+   and (:job_type is null
+        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
  order by changed_at, id
  limit :most
 
