@@ -26,6 +26,8 @@ from duly.verbs import Principal, Verbs
 
 # Rows by which the columns of a file without a header are told apart.
 SAMPLE = 20
+# Bytes of a file that are read at a time.
+PORTION = 1024 * 1024
 
 
 class Said(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,7 @@ from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
 from duly.web.routes import items, jobs, live, queues, review, schedules, users
 from duly.web.schemas import ProblemOut
+from duly.web.schemas.jobs import JobIn
 from duly.web.uploads import UPLOADED
 
 BODY_LIMIT = 2 * 1024 * 1024
@@ -110,12 +111,13 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
 
 
 def _describe(api: FastAPI) -> None:
-    """The OpenAPI document, with the shape that all refusals have."""
+    """The OpenAPI document, with shapes that no route declares: of all refusals, and of a body that may be a form."""
     plain = api.openapi
 
     def openapi() -> dict[str, Any]:
         document = plain()
-        document["components"]["schemas"].setdefault("ProblemOut", ProblemOut.model_json_schema())
+        for model in (ProblemOut, JobIn):
+            document["components"]["schemas"].setdefault(model.__name__, model.model_json_schema())
         return document
 
     api.openapi = openapi  # type: ignore[method-assign]

@@ -52,7 +52,7 @@ _FIELDS: dict[str, Any] = {
 }
 _FORM = {"schema": {"type": "object", "required": ["file"], "properties": _FIELDS}}
 _CREATED = {"requestBody": {"required": True, "content": {
-    UPLOADED: _FORM, "application/json": {"schema": JobIn.model_json_schema()},
+    UPLOADED: _FORM, "application/json": {"schema": {"$ref": "#/components/schemas/JobIn"}},
 }}}  # fmt: skip
 _SEEN = {"requestBody": {"required": True, "content": {UPLOADED: _FORM}}}
 
