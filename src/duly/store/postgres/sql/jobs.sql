@@ -53,7 +53,8 @@ update duly_job set finished_at = :finished_at, then_id = coalesce(:then_id, the
 -- Those of these jobs of which a row is worked on now.
 select e.value::bigint as id
   from json_array_elements_text(:ids::json) as e(value)
- where exists (select 1 from duly_item i where i.job_id = e.value::bigint and i.status = 'PROCESSING')
+ cross join lateral (
+       select 1 from duly_item i where i.job_id = e.value::bigint and i.status = 'PROCESSING' limit 1) w
 
 -- name: jobs_of
 -- How many jobs of this owner are not over, and how many of their rows are still to end.
