@@ -205,6 +205,11 @@ class Client:
         """Write the rows in error, to be mended and sent again, to this file."""
         self._download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
 
+    def mend_job(self, job_id: int, file: BinaryIO, name: str) -> dict[str, Any]:
+        """Have mended rejects tried in place of the rows in error that have the same numbers."""
+        told: dict[str, Any] = self._upload(f"/api/jobs/{job_id}/mend", file, name, {}, None)
+        return told
+
     # -- review, and acts on many items
 
     def groups(self, **filters: Any) -> Iterator[dict[str, Any]]:

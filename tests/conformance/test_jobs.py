@@ -102,6 +102,20 @@ def test_what_comes_then_is_put_with_the_end_of_the_last_row(store: Store) -> No
     }
 
 
+def test_what_comes_then_need_not_be_told_how_the_rows_ended(store: Store) -> None:
+    job = filled(store, 1, then=msgspec.json.encode(new("report", args={"to": "ana"})))
+    settle(store, started(store, job), Done())
+    (args,) = query(store, "select args from duly_item where task = 'report'")[0]
+    assert (msgspec.json.decode(args) if isinstance(args, (str, bytes)) else args) == {"to": "ana"}
+
+
+def test_rows_end_also_when_their_job_is_gone(store: Store) -> None:
+    job = filled(store, 1)
+    items = started(store, job)
+    store.write("remove_job", {"id": job.id})
+    assert settle(store, items, Done()) == []
+
+
 def test_a_job_without_rows_is_over_when_it_is_sealed(store: Store) -> None:
     job = opened(store, then=THEN)
     assert not job.is_over
@@ -165,6 +179,13 @@ def test_rows_come_once_in_their_order(store: Store) -> None:
     assert not store.load_rows(job.id, 6, rows(job, 1, 6)), "no more come"
     assert query(store, "select row_no from duly_item order by id") == [(n,) for n in range(1, 6)]
     assert look(store, job).total == 5
+
+
+def test_a_job_that_is_gone_takes_no_rows(store: Store) -> None:
+    job = opened(store)
+    store.write("remove_job", {"id": job.id})
+    assert not store.load_rows(job.id, 1, rows(job, 1))
+    assert query(store, "select count(*) from duly_item") == [(0,)]
 
 
 def test_two_who_fill_a_job_at_once_do_not_double_a_row(store: Store, other: Store) -> None:

@@ -80,6 +80,7 @@ DOORS: dict[str, Doors] = {
     "jobs.cancel": Doors("job.cancel", "POST /api/jobs/{job_id}/cancel", "cancel_job", "jobs cancel"),
     "jobs.reprocess": Doors("job.reprocess", "POST /api/jobs/{job_id}/reprocess", "reprocess_job", "jobs reprocess"),
     "jobs.remove": Doors("job.remove", "DELETE /api/jobs/{job_id}", "remove_job", "jobs remove"),
+    "jobs.mend": Doors("app.verbs.jobs.mend", "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
     "job_rows.page": Doors("app.verbs.job_rows.page", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"),
     "job_rows.by_number": Doors(
         "app.verbs.job_rows.by_number", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"

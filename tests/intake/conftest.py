@@ -28,7 +28,8 @@ def open_app(database_url: str, tmp_path: Path) -> Iterator[Open]:
     opened: list[Duly] = []
 
     def build(**settings: Any) -> Duly:
-        app = Duly(database_url, clock=ManualClock(START), files_url=str(tmp_path / "files"), **settings)
+        given = {"files_url": str(tmp_path / "files"), **settings}
+        app = Duly(database_url, clock=ManualClock(START), **given)
         opened.append(app)
 
         @app.task(retry=Backoff(base=60, tries=2))
@@ -45,7 +46,11 @@ def open_app(database_url: str, tmp_path: Path) -> Iterator[Open]:
         @app.task
         def see(name: str, format: str, width: int, height: int, bytes: int, sha256: str, thumbnail: str) -> None: ...
 
+        @app.task
+        def count(n: int) -> None: ...
+
         app.job_type("csv", look_up, PRODUCT)
+        app.job_type("typed", count)
         app.job_type("plain", keep)
         app.job_type("image", see, images=True)
         return app

@@ -16,6 +16,7 @@ from duly.intake.intake import Said, shown_name, type_of
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.bulk.read.test_images import painted
+from tests.bulk.servers import bucket, ftp_server
 from tests.intake.conftest import Open, kept, look, send, someone
 from tests.support import query
 
@@ -60,9 +61,11 @@ def test_a_bad_row_is_a_row_in_error_that_says_where_and_why(app: Duly, world: W
 
 
 def test_what_its_task_refuses_is_a_row_in_error_too(app: Duly, world: World) -> None:
-    job = send(app, b'{"a": 1}\n{"a": "\\u0000"}\n', "rows.jsonl", job_type="plain")
+    job = send(app, b'{"n": 1}\n{"n": "one"}\n', "rows.jsonl", job_type="typed")
     world.run()
-    assert [row.status for row in rows(app, job)] == ["DONE", "ERROR"]
+    assert [(row.status, row.last_error) for row in rows(app, job)] == [
+        ("DONE", None), ("ERROR", "line 2: n: expected `int`, got `str`")
+    ]  # fmt: skip
 
 
 def test_rows_that_could_not_be_read_are_not_tried_again(app: Duly, world: World) -> None:
@@ -247,11 +250,18 @@ def test_under_a_key_a_file_is_one_job(app: Duly, world: World) -> None:
 
 
 def test_an_unknown_type_is_refused_and_nothing_kept(app: Duly) -> None:
-    with pytest.raises(InputError, match="jobType: there is no type of jobs 'stock' here; known: csv, image, plain"):
+    with pytest.raises(
+        InputError, match="jobType: there is no type of jobs 'stock' here; known: csv, image, plain, typed"
+    ):
         send(app, TABLE, job_type="stock")
     assert kept(app) == []
     with pytest.raises(InputError, match="already"):
         app.job_type("csv", app.tasks["keep"])
+
+
+def test_what_is_to_be_done_to_a_job_that_is_gone_is_done(app: Duly) -> None:
+    task = app.system["duly.jobs"]
+    assert task(job_id=999_999, action="cancel", options={}, attempt=None) == {"rows": 0}
 
 
 def test_removing_a_job_removes_its_file(app: Duly, world: World) -> None:
@@ -374,3 +384,33 @@ def test_only_places_that_are_allowed_are_asked(open_app: Open, source: str) -> 
     app = open_app(sources_allowed="s3://drop/incoming, ftp://files.example/")
     with pytest.raises(InputError, match="source: "):
         app.intake.fetch(LOCAL, source, job_type="csv")
+
+
+def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ftp").mkdir()
+    (tmp_path / "ftp" / "products.csv").write_text(TABLE)
+    with bucket("drop") as (s3, client), ftp_server(tmp_path / "ftp") as ftp:
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", str(s3.access_key_id))
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", str(s3.secret_access_key))
+        monkeypatch.setenv("AWS_REGION", s3.region or "us-east-1")
+        client.put_object(Bucket="drop", Key="new/products.csv", Body=TABLE.encode())
+        server = f"ftp://{ftp.user}@{ftp.host}:{ftp.port}"
+        app = open_app(
+            s3_endpoint=s3.endpoint, ftp_password=ftp.password, sources_allowed=f"s3://drop/new/,{server}",
+            files_url=f"s3://drop/{tmp_path.name}",
+        )  # fmt: skip
+        app.migrate()
+        for source in ("s3://drop/new/products.csv", f"{server}/products.csv"):
+            job = app.intake.fetch(LOCAL, source, job_type="csv")
+            assert ingest(app.intake, job.id, lambda _: None) == {"rows": 2}
+        assert len(client.list_objects(Bucket="drop", Prefix=f"{tmp_path.name}/uploads/")["Contents"]) == 2
+        for source in ("s3://drop/new/nothing.csv", f"{server}/nothing.csv"):
+            with pytest.raises(InputError, match="source: there is no"):
+                app.intake.fetch(LOCAL, source, job_type="csv")
+
+
+def test_a_place_for_files_is_a_folder_or_a_bucket(open_app: Open) -> None:
+    with pytest.raises(ConfigError, match="names no bucket"):
+        open_app(files_url="s3://").intake.receive()

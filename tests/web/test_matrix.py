@@ -112,6 +112,13 @@ def sent(house: House) -> Ask:
     return Ask(files={"file": ("texts.csv", "text\nhello\n")})
 
 
+def mended(house: House) -> Ask:
+    """A job of Ana's with a row in error, and that row as it should be."""
+    made = house.ana.post("/api/jobs", files={"file": ("texts.csv", "text\nbroken\n")}).json()["jobId"]
+    house.world.run()
+    return Ask({"job_id": made}, files={"file": ("mended.csv", "duly row,text\n1,hello\n")})
+
+
 def key(house: House) -> str:
     return str(house.ana.post("/api/keys", json={"name": MARK}).json()["id"])
 
@@ -166,6 +173,7 @@ RECIPES: dict[str, Recipe] = {
     # jobs
     "create_job": Recipe(sent, **for_all(201)),
     "preview_job": Recipe(sent, **for_all(200), is_quiet=True),
+    "mend_job": Recipe(mended),
     "list_jobs": Recipe(everything, **LIST),
     "show_job": Recipe(path(job_id=job)),
     "list_job_items": Recipe(path(job_id=job)),

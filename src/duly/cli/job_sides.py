@@ -87,6 +87,15 @@ class JobsHere:
         for portion in (exports.rejects if is_rejects else exports.whole)(options.who(), job_id, format):
             out.write(portion)
 
+    def mend(self, job_id: int, path: Path) -> dict[str, Any]:
+        from msgspec import to_builtins
+
+        from duly.intake.mending import mend
+
+        with path.open("rb") as file:
+            told: dict[str, Any] = to_builtins(mend(self._app.intake, options.who(), job_id, file, path.name))
+        return told
+
     def differences(self, job_id: int, path: Path) -> Iterator[Difference]:
         with path.open("rb") as file:
             yield from self._app.exports.differences(options.who(), job_id, file, path.name)
@@ -136,6 +145,10 @@ class JobsThere:
 
     def export(self, job_id: int, out: BinaryIO, format: str, is_rejects: bool) -> None:
         (self._client.job_rejects if is_rejects else self._client.export_job)(job_id, out, format)
+
+    def mend(self, job_id: int, path: Path) -> dict[str, Any]:
+        with path.open("rb") as file:
+            return self._client.mend_job(job_id, file, path.name)
 
     def differences(self, job_id: int, path: Path) -> Iterator[Difference]:
         raise ConfigError(

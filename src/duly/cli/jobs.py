@@ -265,6 +265,30 @@ def export_rejects(job_id: int, path: Path, format: str | None) -> None:
     _write(job_id, path, format, is_rejects=True)
 
 
+@jobs.command(name="mend")
+@job_id
+@file_in
+@options.app
+@options.database_url
+@options.service
+@options.as_json
+def mend_job(job_id: int, path: Path, spec: str | None, as_json: bool) -> None:
+    """Have the mended rejects in FILE tried in place of the rows in error; exit code 1 when some are refused."""
+    from duly.cli import words
+    from duly.cli.job_sides import jobs_side
+
+    with jobs_side(spec, with_types=True) as there:
+        told = there.mend(job_id, path)
+    if as_json:
+        words.print_json(told)
+    else:
+        click.echo(f"{told['mended']} of {told['rows']} rows are tried once more, {told['refused']} are refused")
+        for each in told["refusals"]:
+            click.echo(f"line {each['line']}: {each['reason']}")
+    if told["refused"]:
+        sys.exit(1)
+
+
 @jobs.command(name="diff")
 @job_id
 @file_in

@@ -123,6 +123,7 @@ class JobSettings(Section):
     files_url: str = setting(
         "duly-files", "Where files that were sent are kept: a folder, or s3://bucket/prefix (with AWS_… for the rest)."
     )
+    s3_endpoint: str = setting("", "Where buckets are, if they are not Amazon's, such as https://minio.example:9000.")
     upload_max_bytes: int = setting(4 * 1024**3, "The largest file that is taken.", least=1)
     inbox: str = setting("", "The folder that `file:` addresses name files in; empty: there is none.")
     sources_allowed: str = setting(

@@ -91,7 +91,7 @@ class Ingest:
         for number, row in enumerate(rows, 1):
             if number > most:
                 raise InputError("file", f"has more than {most:,} rows, which is the most")
-            values, problems = self._values(row, mapping)
+            values, problems = values_of(row, mapping, self._type)
             if self._type.fields is not None and not problems and (same := identity(values, self._type.fields)):
                 duplicates.add(number, same)
             if number <= self._job.total:
@@ -105,15 +105,6 @@ class Ingest:
                 size = sum(self._sizes)
         while self._waiting:
             self._write()
-
-    def _values(self, row: Row, mapping: Columns) -> tuple[dict[str, Any], str]:
-        """What the task would be called with, and what speaks against it."""
-        if row.fault:
-            return {}, row.fault
-        if self._type.fields is None:
-            return row.values, ""
-        normal = normalise(row.values, mapping, self._type.fields)
-        return dict(normal.values), "; ".join(normal.problems)
 
     def _made(self, number: int, row: Row, values: dict[str, Any], problems: str) -> NewRow:
         job, task, now = self._job, self._type.task, self._intake.verbs.ground.clock.stamp()
@@ -184,6 +175,16 @@ class Ingest:
         if job is None or job.is_sealed:
             raise _Stopped
         return job.total == self._written + count
+
+
+def values_of(row: Row, mapping: Columns, chosen: JobType) -> tuple[dict[str, Any], str]:
+    """What the task of this type of jobs would be called with, and what speaks against it."""
+    if row.fault:
+        return {}, row.fault
+    if chosen.fields is None:
+        return row.values, ""
+    normal = normalise(row.values, mapping, chosen.fields)
+    return dict(normal.values), "; ".join(normal.problems)
 
 
 def bounds_of(settings: JobSettings) -> BatchBounds:

@@ -72,7 +72,7 @@ class Intake:
         parts = urlsplit(where)
         if not parts.hostname:
             raise ConfigError(f"files_url: {where} names no bucket")
-        return S3Files(S3Settings(bucket=parts.hostname), parts.path)
+        return S3Files(S3Settings(bucket=parts.hostname, endpoint=self.settings.s3_endpoint or None), parts.path)
 
     def type_named(self, name: str) -> JobType:
         return type_named(self._types, name)

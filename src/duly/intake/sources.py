@@ -58,7 +58,7 @@ def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Found, Ite
 
 def _place(address: Address, settings: JobSettings) -> S3Source | FtpSource:
     if address.kind == "s3":
-        return S3Source(S3Settings(bucket=address.host))
+        return S3Source(S3Settings(bucket=address.host, endpoint=settings.s3_endpoint or None))
     return FtpSource(
         FtpSettings(
             host=address.host, port=address.port or 21, user=address.user or "anonymous",

@@ -14,8 +14,9 @@ import msgspec
 from msgspec.structs import replace
 
 from duly.core import codec
+from duly.core.decide import decide
 from duly.core.errors import InputError, ItemNotFound, WrongState
-from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Status
+from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
 from duly.tasks.task import Task
@@ -257,6 +258,30 @@ class Jobs:
             raise WrongState(f"item {unread[0]} could not be read: mend the row and send it again")
         said = {"job": job.id}
         return len(self._items.retry(who, *ids, action="job.reprocessed", details=said, connection=connection))
+
+    def mend(
+        self, who: Principal, job_id: int, rows: Mapping[int, tuple[bytes, bytes]], connection: Any = None
+    ) -> list[int]:
+        """Have rows in error tried with other arguments: by their numbers, the arguments and the row as it came.
+
+        Rows that are not in error are left alone. Returns the numbers of those that are tried.
+        """
+        job, store, now = self.get(who, job_id, connection), self._ground.store, self._ground.now()
+        with self._ground.joining(connection) as connection:
+            asked = {"job_id": job_id, "numbers": codec.encode(list(rows)).decode()}
+            numbers = dict(store.read("failed_rows", asked, connection))
+            items = [item for item in store.fetch(list(numbers)) if item.status == "ERROR"]
+            for item in items:
+                args, raw = rows[numbers[item.id]]
+                store.run(connection, "mend_row", {"id": item.id, "args": args.decode(), "input": raw.decode()})
+            rules = self._ground.rules_of(job.task)
+            changes = [decide(item, Revived(now), now, rules) for item in items]
+            stale = set(self._ground.observed().settle(changes, (), connection))
+            mended = sorted(numbers[item.id] for item in items if item.id not in stale)
+            if mended:
+                store.resume(job.rows_queue, connection)
+                self._audit.note(who, "job.mended", f"job:{job_id}", {"rows": len(mended)}, connection)
+        return mended
 
     def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
         given = {"job_id": job_id, "action": action, "options": {**options, "until": self._ground.now().isoformat()}}

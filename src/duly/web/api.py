@@ -37,7 +37,7 @@ TIME_LIMIT = 30.0  # seconds that a request may take, streams aside
 WAITING = 0.8  # the part of it that may be spent on waiting for a connection
 STREAM = "/api/events"
 # Where files may come, which take as long as they take, as long as something comes.
-UPLOADS = ("/api/jobs", "/api/jobs/preview")
+UPLOAD = re.compile(r"/api/jobs(?:/preview|/\d+/mend)?")
 # What is sent while it is made, as quickly as it is taken.
 DOWNLOAD = re.compile(r"/api/jobs/\d+/(?:export|rejects)")
 # The name that acts on many rows had before answers until 1.0.
@@ -210,7 +210,8 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
 
 def _is_upload(request: Request) -> bool:
     """Whether this brings a file, which is bounded by the route that takes it."""
-    return request.method == "POST" and request.url.path in UPLOADS and _kind_of(request) == UPLOADED
+    is_place = request.method == "POST" and UPLOAD.fullmatch(request.url.path) is not None
+    return is_place and _kind_of(request) == UPLOADED
 
 
 def _kind_of(request: Request) -> str:

@@ -15,12 +15,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from duly.bulk.export.delimited import DelimitedExport
-from duly.bulk.export.headers import Column, canonical, cells, mendable
+from duly.bulk.export.headers import ERROR, NUMBER, Column, canonical, cells, mendable
 from duly.bulk.export.out import Export, Out
+from duly.bulk.export.safe import unguarded
 from duly.bulk.export.xlsx import SheetLimits, WorkbookExport
 from duly.core.errors import InputError
 
 __all__ = [
+    "ERROR",
+    "NUMBER",
     "Column",
     "Export",
     "Format",
@@ -31,6 +34,7 @@ __all__ = [
     "mendable",
     "open_export",
     "stream",
+    "unguarded",
 ]
 
 Format = Literal["csv", "xlsx"]

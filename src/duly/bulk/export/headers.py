@@ -12,6 +12,8 @@ from msgspec import Struct
 
 BEFORE = ("row", "status")
 AFTER = ("attempts", "error")
+# Of rows that are to be mended: the number by which a row is known again, and what is wrong with it.
+NUMBER, ERROR = "duly row", "duly error"
 
 
 class Column(Struct, frozen=True):
@@ -41,8 +43,8 @@ def mendable(inputs: Iterable[str]) -> tuple[Column, ...]:
     return tuple(
         Column(_free(header, "input", taken), path)
         for header, path in (
-            ("duly row", ("row",)),
-            ("duly error", ("error",)),
+            (NUMBER, ("row",)),
+            (ERROR, ("error",)),
             *((name, ("input", name)) for name in inputs),
         )
     )

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from datetime import datetime
 from itertools import chain
 from typing import Annotated, Any, BinaryIO, Literal, cast
@@ -20,6 +20,7 @@ from duly.core.errors import InputError
 from duly.core.model import Status
 from duly.core.shown import JobItem
 from duly.intake.intake import Said, kept_by
+from duly.intake.mending import mend
 from duly.verbs import Principal
 from duly.verbs.job_rows import START, STATUSES, Place
 from duly.web.auth import Reader, UserId, Writer, owner_for
@@ -32,13 +33,14 @@ from duly.web.schemas.jobs import (
     JobItemOut,
     JobMade,
     JobOut,
+    MendedOut,
     PendingItemOut,
     PreviewOut,
     ReprocessIn,
     ReprocessOut,
     SaidIn,
 )
-from duly.web.uploads import UPLOADED, Sink, receive
+from duly.web.uploads import UPLOADED, Form, Sink, receive
 
 router = APIRouter(tags=["jobs"])
 
@@ -55,6 +57,8 @@ _CREATED = {"requestBody": {"required": True, "content": {
     UPLOADED: _FORM, "application/json": {"schema": {"$ref": "#/components/schemas/JobIn"}},
 }}}  # fmt: skip
 _SEEN = {"requestBody": {"required": True, "content": {UPLOADED: _FORM}}}
+_FILE = {"schema": {"type": "object", "required": ["file"], "properties": {"file": _FIELDS["file"]}}}
+_SENT = {"requestBody": {"required": True, "content": {UPLOADED: _FILE}}}
 
 MEDIA = {
     "csv": "text/csv; charset=utf-8",
@@ -99,15 +103,19 @@ async def create_job(
 @router.post("/api/jobs/preview", response_model=PreviewOut, openapi_extra=_SEEN)
 async def preview_job(request: Request, desk: At, principal: Writer, job_type: JobType = None) -> Any:
     """What would become of the first rows of a file, and which column would be which field. Nothing is kept."""
-    if not _is_form(request):
-        raise Problem(415, "send the file as the field `file` of a form")
-    with tempfile.TemporaryFile() as spool:
-        form = await _received(request, _Bounded(spool, desk.app.intake.settings.upload_max_bytes))
+    async with _spooled(request, desk) as (spool, form):
         said = _checked(SaidIn, {**_given(job_type), **_unpacked(form.fields)})
         return await run_in_threadpool(
-            desk.app.intake.preview, principal, cast(BinaryIO, spool), form.filename or "", job_type=said.job_type,
-            said=_said(said),
-        )  # fmt: skip
+            desk.app.intake.preview, principal, spool, form.filename or "", job_type=said.job_type, said=_said(said)
+        )
+
+
+@router.post("/api/jobs/{job_id}/mend", response_model=MendedOut, openapi_extra=_SENT)
+async def mend_job(job_id: Id, request: Request, desk: At, principal: Writer) -> Any:
+    """Have the rows of a file of mended rejects tried in place of those in error that have the same numbers."""
+    await run_in_threadpool(desk.app.verbs.jobs.get, principal, job_id)
+    async with _spooled(request, desk) as (spool, form):
+        return await run_in_threadpool(mend, desk.app.intake, principal, job_id, spool, form.filename or "")
 
 
 @router.get("/api/jobs", response_model=Page[JobOut])
@@ -282,7 +290,17 @@ class _Bounded:
         self._file.write(data)
 
 
-async def _received(request: Request, sink: Sink, held: AbstractContextManager[Any] | None = None) -> Any:
+@asynccontextmanager
+async def _spooled(request: Request, desk: Desk) -> AsyncIterator[tuple[BinaryIO, Form]]:
+    """The file of a form, for as long as it is looked at; nothing of it is kept."""
+    if not _is_form(request):
+        raise Problem(415, "send the file as the field `file` of a form")
+    with tempfile.TemporaryFile() as spool:
+        form = await _received(request, _Bounded(spool, desk.app.intake.settings.upload_max_bytes))
+        yield cast(BinaryIO, spool), form
+
+
+async def _received(request: Request, sink: Sink, held: AbstractContextManager[Any] | None = None) -> Form:
     """The form of this request, whose file went into the sink; too large a file is told as such.
 
     What is `held` is kept at the end, and given up if anything is wrong with the form.

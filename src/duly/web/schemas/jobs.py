@@ -99,6 +99,18 @@ class ReprocessOut(Out):
     items: int = Field(description="How many rows are meant, at most.")
 
 
+class RefusalOut(Out):
+    line: int
+    reason: str
+
+
+class MendedOut(Out):
+    rows: int
+    mended: int = Field(description="Rows that are tried now.")
+    refused: int = Field(description="Rows that are still bad, or are not in error in this job.")
+    refusals: list[RefusalOut] = Field(description="The first of these, with why.")
+
+
 class CancelIn(Model):
     model_config = example(reason="the wrong file")
 

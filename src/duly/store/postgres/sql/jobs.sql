@@ -103,6 +103,17 @@ select id, row_no
 -- Those of these rows that are of this job.
 select id, outcome from duly_item where job_id = :job_id and id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))
 
+-- name: failed_rows
+-- The items of those of these rows that are in error.
+select id, row_no
+  from duly_item
+ where job_id = :job_id and status = 'ERROR'
+   and row_no in (select e.value::bigint from json_array_elements_text(:numbers::json) as e(value))
+
+-- name: mend_row
+-- Other arguments for a row in error.
+update duly_item set args = :args::json, input = :input::json where id = :id and status = 'ERROR' returning id
+
 -- name: job_items
 -- A page of the rows of one status, by when they changed last.
 select id, job_id, row_no, status, attempt, last_error,
