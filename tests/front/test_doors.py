@@ -19,8 +19,8 @@ ROOMS: dict[str, set[str]] = {
         "verbs", "virtual", "web",
     },
     "cli": {
-        "duly", "client", "config", "core", "engine", "facade", "outbound", "plugin", "store", "tasks", "telemetry",
-        "verbs", "virtual", "web",
+        "duly", "client", "config", "core", "engine", "facade", "intake", "outbound", "plugin", "store", "tasks",
+        "telemetry", "verbs", "virtual", "web",
     },
     "web": {"duly", "core", "facade", "intake", "plugin", "store", "tasks", "verbs"},
     "testing": {"virtual"},

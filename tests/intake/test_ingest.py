@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from duly import Duly
+from duly import Duly, GiveUp
 from duly.core.errors import ItemNotFound, StoreUnavailable, WrongState
 from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
@@ -238,8 +239,11 @@ def test_an_owner_has_only_so_many_jobs_and_rows_under_way(open_app: Open) -> No
 
 
 def test_files_may_be_turned_off(open_app: Open) -> None:
+    app = open_app(db_ingest_enabled=False)
     with pytest.raises(ConfigError, match="db_ingest_enabled"):
-        open_app(db_ingest_enabled=False).intake.receive()
+        app.intake.receive()
+    with pytest.raises(ConfigError, match="db_ingest_enabled"):
+        app.intake.order(LOCAL, "file:a.csv", job_type="csv")
 
 
 def test_under_a_key_a_file_is_one_job(app: Duly, world: World) -> None:
@@ -357,23 +361,39 @@ def test_a_file_of_the_inbox_is_taken_once(open_app: Open, tmp_path: Path) -> No
     app.migrate()
     (inbox / "products.csv").write_text(TABLE)
     with pytest.raises(InputError, match="jobType"):
-        app.intake.fetch(LOCAL, "file:products.csv", job_type="nothing")
-    job = app.intake.fetch(LOCAL, "file:products.csv", job_type="csv")
-    assert app.verbs.files.of(job).name == "products.csv"
+        app.intake.order(LOCAL, "file:products.csv", job_type="nothing")
+    job = app.intake.order(LOCAL, "file:products.csv", job_type="csv", key="march")
+    assert app.intake.order(LOCAL, "file:products.csv", job_type="csv", key="march").id == job.id
+    assert (inbox / "products.csv").exists(), "it is taken by whoever reads it"
+    assert ingest(app.intake, job.id, lambda _: None) == {"rows": 2}
+    assert app.verbs.files.of(look(app, job)).name == "products.csv"
     assert (inbox / "done" / "products.csv").exists()
-    with pytest.raises(InputError, match=r"no file 'products\.csv' in the inbox"):
-        app.intake.fetch(LOCAL, "file:products.csv", job_type="csv")
+    again = app.intake.order(LOCAL, "file:products.csv", job_type="csv")
+    with pytest.raises(GiveUp, match=r"no file 'products\.csv' in the inbox"):
+        ingest(app.intake, again.id, lambda _: None)
+    assert app.verbs.jobs.show(LOCAL, again.id).queue_state == "FAILED"
 
 
-def test_a_file_that_could_not_be_made_a_job_of_is_put_back(open_app: Open, tmp_path: Path) -> None:
+def test_a_file_that_could_not_be_kept_is_put_back(open_app: Open, tmp_path: Path) -> None:
     inbox = tmp_path / "inbox"
     inbox.mkdir()
     app = open_app(inbox=str(inbox), upload_max_bytes=10)
     app.migrate()
     (inbox / "products.csv").write_text(TABLE)
-    with pytest.raises(InputError, match="more than 10 bytes"):
-        app.intake.fetch(LOCAL, "file:products.csv", job_type="csv")
+    job = app.intake.order(LOCAL, "file:products.csv", job_type="csv")
+    with pytest.raises(GiveUp, match="more than 10 bytes"):
+        ingest(app.intake, job.id, lambda _: None)
     assert (inbox / "products.csv").exists()
+
+
+def test_what_was_half_written_a_day_ago_is_swept_away(app: Duly) -> None:
+    root = Path(app.intake.settings.files_url)
+    (root / ".incoming").mkdir(parents=True)
+    left = root / ".incoming" / "left"
+    left.write_text("half")
+    os.utime(left, (1, 1))
+    send(app, TABLE)
+    assert not left.exists()
 
 
 @pytest.mark.parametrize(
@@ -383,7 +403,7 @@ def test_a_file_that_could_not_be_made_a_job_of_is_put_back(open_app: Open, tmp_
 def test_only_places_that_are_allowed_are_asked(open_app: Open, source: str) -> None:
     app = open_app(sources_allowed="s3://drop/incoming, ftp://files.example/")
     with pytest.raises(InputError, match="source: "):
-        app.intake.fetch(LOCAL, source, job_type="csv")
+        app.intake.order(LOCAL, source, job_type="csv")
 
 
 def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
@@ -403,12 +423,13 @@ def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
         )  # fmt: skip
         app.migrate()
         for source in ("s3://drop/new/products.csv", f"{server}/products.csv"):
-            job = app.intake.fetch(LOCAL, source, job_type="csv")
+            job = app.intake.order(LOCAL, source, job_type="csv")
             assert ingest(app.intake, job.id, lambda _: None) == {"rows": 2}
         assert len(client.list_objects(Bucket="drop", Prefix=f"{tmp_path.name}/uploads/")["Contents"]) == 2
         for source in ("s3://drop/new/nothing.csv", f"{server}/nothing.csv"):
-            with pytest.raises(InputError, match="source: there is no"):
-                app.intake.fetch(LOCAL, source, job_type="csv")
+            job = app.intake.order(LOCAL, source, job_type="csv")
+            with pytest.raises(GiveUp, match="source: there is no"):
+                ingest(app.intake, job.id, lambda _: None)
 
 
 def test_a_place_for_files_is_a_folder_or_a_bucket(open_app: Open) -> None:

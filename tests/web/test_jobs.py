@@ -79,6 +79,7 @@ def test_what_is_said_of_a_file_may_be_a_field_or_a_query(house: House) -> None:
 def test_what_is_refused_is_not_kept(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     before = files()
     assert send(house, params={"jobType": "stock"}).status_code == 422
+    assert send(house, data={"mapping": "{"}).status_code == 422
     settings = house.app.intake.settings
     object.__setattr__(settings, "upload_max_bytes", 10)
     try:

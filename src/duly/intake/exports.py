@@ -12,12 +12,15 @@ from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from duly.bulk.export import Column, canonical, cells, mendable, stream
+from duly.bulk.export import Column, canonical, cells, media_type, mendable, stream
 from duly.bulk.mapping.values import text_of
 from duly.bulk.read import Row, open_rows
 from duly.core import codec
 from duly.core.shown import ExportRow
 from duly.verbs import Principal, Verbs
+
+# What a file of each format is called on the way.
+MEDIA = {format: media_type(format) for format in ("csv", "xlsx")}
 
 
 class Difference(Struct, frozen=True):

@@ -72,6 +72,8 @@ class Ingest:
     def run(self) -> int:
         """Write down what the job does not have yet; how many rows it has in the end."""
         intake, job = self._intake, self._job
+        if job.file_id is None:
+            job = intake.fetch(job, codec.decode(job.options)["source"])
         file, said = intake.verbs.files.of(job), said_of(codec.decode(job.options))
         with intake.files.open(file.place) as handle:
             shape, mapping = intake.look(handle, file.name, self._type, said, job.owner)

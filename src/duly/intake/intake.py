@@ -20,7 +20,7 @@ from duly.bulk.s3 import S3Settings
 from duly.core.errors import ConfigError, InputError
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
-from duly.intake.sources import opened
+from duly.intake.sources import checked, opened
 from duly.intake.types import JobType, type_named
 from duly.verbs import Principal, Verbs
 
@@ -28,6 +28,7 @@ from duly.verbs import Principal, Verbs
 SAMPLE = 20
 # Bytes of a file that are read at a time.
 PORTION = 1024 * 1024
+TURNED_OFF = "db_ingest_enabled: jobs from files are turned off here"
 
 
 class Said(Struct, frozen=True, kw_only=True):
@@ -68,7 +69,9 @@ class Intake:
         """Where files are kept; opened when the first one comes."""
         where = self.settings.files_url
         if not where.startswith("s3://"):
-            return LocalFiles(Path(where))
+            folder = LocalFiles(Path(where))
+            folder.sweep()  # of what a crash left half written
+            return folder
         parts = urlsplit(where)
         if not parts.hostname:
             raise ConfigError(f"files_url: {where} names no bucket")
@@ -85,7 +88,7 @@ class Intake:
     def receive(self) -> Writer:
         """Begin to keep a file. Whatever is not made a job of must be deleted again."""
         if not self.settings.db_ingest_enabled:
-            raise ConfigError("db_ingest_enabled: jobs from files are turned off here")
+            raise ConfigError(TURNED_OFF)
         return self.files.writer(f"uploads/{secrets.token_hex(16)}", self.settings.upload_max_bytes)
 
     def create(
@@ -102,7 +105,7 @@ class Intake:
         """Make a job of a file that was received; if that cannot be, or was done before, the file is not kept."""
         try:
             chosen = self.type_named(job_type)
-            file = NewFile(shown_name(name), kept.size, type_of(name), kept.sha256, kept.key, who.owner)
+            file = new_file(kept, name, who.owner)
             job = self.verbs.jobs.create(
                 who, chosen.task, file, job_type=job_type, key=key, options={"said": said or Said()},
                 ip_address=ip_address,
@@ -110,23 +113,34 @@ class Intake:
         except BaseException:
             self.files.delete(kept.key)
             raise
-        if self.verbs.files.of(job).place != kept.key:
+        if job.file_id is None or self.verbs.files.of(job).place != kept.key:
             self.files.delete(kept.key)
         return job
 
-    def fetch(
+    def order(
         self, who: Principal, source: str, *, job_type: str, said: Said | None = None, key: str | None = None,
         ip_address: str | None = None,
     ) -> Job:  # fmt: skip
-        """Make a job of a file that lies elsewhere: `file:name` in the inbox, `s3://…` or `ftp://…`, where allowed."""
-        self.type_named(job_type)
+        """Make a job of a file that lies elsewhere, where that is allowed; whoever reads it gets it first.
+
+        An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`.
+        """
+        if not self.settings.db_ingest_enabled:
+            raise ConfigError(TURNED_OFF)
+        chosen = self.type_named(job_type)
+        checked(source, self.settings)
+        return self.verbs.jobs.create(
+            who, chosen.task, None, job_type=job_type, key=key, options={"said": said or Said(), "source": source},
+            ip_address=ip_address,
+        )  # fmt: skip
+
+    def fetch(self, job: Job, source: str) -> Job:
+        """Keep the file that lies there as that of this job. A file of the inbox is done with by that."""
         with opened(source, self.settings) as (found, portions):
             with self.receive() as writer:
                 for portion in portions:
                     writer.write(portion)
-            return self.create(
-                who, kept_by(writer), found.name, job_type=job_type, said=said, key=key, ip_address=ip_address
-            )
+            return self.verbs.files.attach(job, new_file(kept_by(writer), found.name, job.owner))
 
     # -- looks
 
@@ -180,6 +194,11 @@ def kept_by(writer: Writer) -> Kept:
     """The file that a writer has written to its end."""
     assert writer.kept is not None
     return writer.kept
+
+
+def new_file(kept: Kept, name: str, owner: str | None) -> NewFile:
+    """What is known of a file that was kept, under the name that its sender has for it."""
+    return NewFile(shown_name(name), kept.size, type_of(name), kept.sha256, kept.key, owner)
 
 
 def said_of(options: Mapping[str, Any]) -> Said:

@@ -17,6 +17,16 @@ from duly.core.errors import InputError
 from duly.core.settings import JobSettings
 
 
+def checked(source: str, settings: JobSettings) -> Address:
+    """The address that this is, if the settings allow to ask there."""
+    address = parse(source)
+    if address.kind == "file" and not settings.inbox:
+        raise InputError("source", "there is no inbox here; the setting inbox names the folder")
+    if address.kind != "file" and not _is_allowed(address, settings):
+        raise InputError("source", f"{address.kind}://{address.host} is not among sources_allowed")
+    return address
+
+
 @contextmanager
 def opened(source: str, settings: JobSettings) -> Iterator[tuple[Found, Iterator[bytes]]]:
     """The file that this address means, and its bytes.
@@ -24,13 +34,11 @@ def opened(source: str, settings: JobSettings) -> Iterator[tuple[Found, Iterator
     A file of the inbox is taken while it is read, so that nobody else takes it, and is among those that are done once
     the block has ended well; else it is put back.
     """
-    address = parse(source)
+    address = checked(source, settings)
     if address.kind == "file":
         with _taken(address, settings) as file:
             yield file
         return
-    if not _is_allowed(address, settings):
-        raise InputError("source", f"{address.kind}://{address.host} is not among sources_allowed")
     try:
         place = _place(address, settings)
         found = place.find(address.path)
@@ -41,9 +49,8 @@ def opened(source: str, settings: JobSettings) -> Iterator[tuple[Found, Iterator
 
 @contextmanager
 def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Found, Iterator[bytes]]]:
-    if not settings.inbox:
-        raise InputError("source", "there is no inbox here; the setting inbox names the folder")
     folder = Folder(Path(settings.inbox))
+    folder.put_back()  # what someone had taken who died over it
     found = next((each for each in folder.scan() if each.name == address.name), None)
     taken = None if found is None else folder.take(found)
     if taken is None:

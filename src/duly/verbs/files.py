@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import asdict, replace
+
 from duly.core import codec
 from duly.core.errors import ItemNotFound
-from duly.core.model import File, Job
+from duly.core.model import File, Job, NewFile
 from duly.verbs.ground import Ground
 
 
@@ -22,6 +24,14 @@ class Files:
         if not rows:
             raise ItemNotFound(f"job {job.id} has no file")
         return File(*rows[0])
+
+    def attach(self, job: Job, file: NewFile) -> Job:
+        """This is the file of a job that was made without one; the job with its file."""
+        store = self._ground.store
+        with store.transaction() as connection:
+            file_id: int = store.run(connection, "add_file", {**asdict(file), "now": self._ground.now()})[0][0]
+            store.run(connection, "attach_file", {"id": job.id, "file_id": file_id})
+        return replace(job, file_id=file_id)
 
     def begin(self, job: Job, options: Mapping[str, Any]) -> None:
         """Reading the file of this job begins, once more, with what is known of it by now."""

@@ -7,6 +7,7 @@ What is done to all rows of a job is durable work: an item of the task `duly.job
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import Any, Literal
 
@@ -68,7 +69,7 @@ class Jobs:
             options=codec.encode(dict(options or {})),
         )
         with self._ground.joining(connection) as connection:
-            job = self._opened(new, connection)
+            job = self._opened(new, connection, self._ground.now())
             if job.total == 0 and not job.is_sealed:
                 self._audit.note(who, "job.opened", f"job:{job.id}", {"task": job.task}, connection)
         return job
@@ -77,7 +78,7 @@ class Jobs:
         self,
         who: Principal,
         task: Task[..., Any],
-        file: NewFile,
+        file: NewFile | None,
         *,
         job_type: str,
         key: str | None = None,
@@ -87,28 +88,36 @@ class Jobs:
     ) -> Job:
         """A job of the rows of a file that is kept already: the file, the job and who reads it commit together.
 
-        Under a key that a job has already, it is that job, whose file is another one then.
+        Without a file, the options say where whoever reads it gets it. Under a key that a job has already, it is that
+        job, whose file is another one then.
         """
         self._refuse_too_many(who.owner)
         store = self._ground.store
         with self._ground.joining(connection) as connection:
-            file_id: int = store.run(connection, "add_file", {**_fields(file), "now": self._ground.now()})[0][0]
+            file_id = None if file is None else self._kept(file, connection)
+            now = self._ground.now()
             new = NewJob(
                 task=task.name, queue=task.queue, key=key, owner=who.owner, options=codec.encode(dict(options or {})),
                 job_type=job_type, file_id=file_id, ip_address=ip_address,
             )  # fmt: skip
-            job = self._opened(new, connection)
-            if job.file_id != file_id:
-                store.run(connection, "remove_file", {"id": file_id})
+            job = self._opened(new, connection, now)
+            if job.created_at != now or job.file_id != file_id:
+                if file_id is not None:
+                    store.run(connection, "remove_file", {"id": file_id})
                 return job
             reading = self._ground.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
             put_borrowed(connection, reading)
-            details = {"task": job.task, "file": file.name, "size": file.size}
+            details = {"task": job.task} if file is None else {"task": job.task, "file": file.name, "size": file.size}
             self._audit.note(who, "job.created", f"job:{job.id}", details, connection)
         return job
 
-    def _opened(self, new: NewJob, connection: Any) -> Job:
-        (row,) = self._ground.store.run(connection, "open_job", {**_fields(new), "now": self._ground.now()})
+    def _kept(self, file: NewFile, connection: Any) -> int:
+        now = self._ground.now()
+        file_id: int = self._ground.store.run(connection, "add_file", {**_fields(file), "now": now})[0][0]
+        return file_id
+
+    def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:
+        (row,) = self._ground.store.run(connection, "open_job", {**_fields(new), "now": now})
         return Job(*row)
 
     def _refuse_too_many(self, owner: str | None) -> None:

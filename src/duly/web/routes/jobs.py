@@ -19,6 +19,7 @@ from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.model import Status
 from duly.core.shown import JobItem
+from duly.intake.exports import MEDIA
 from duly.intake.intake import Said, kept_by
 from duly.intake.mending import mend
 from duly.verbs import Principal
@@ -60,10 +61,6 @@ _SEEN = {"requestBody": {"required": True, "content": {UPLOADED: _FORM}}}
 _FILE = {"schema": {"type": "object", "required": ["file"], "properties": {"file": _FIELDS["file"]}}}
 _SENT = {"requestBody": {"required": True, "content": {UPLOADED: _FILE}}}
 
-MEDIA = {
-    "csv": "text/csv; charset=utf-8",
-    "xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
-}
 _FILES: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}, MEDIA["xlsx"]: {}}}}
 
 Format = Annotated[Literal["xlsx", "csv"], Query()]
@@ -83,16 +80,21 @@ async def create_job(
     again is the same job.
     """
     app = desk.app
-    origin = {"key": idempotency_key, "ip_address": request.client.host if request.client else None}
+    key = None if idempotency_key is None else f"upload:{idempotency_key}"  # as nobody's code calls its jobs
+    origin = {"key": key, "ip_address": request.client.host if request.client else None}
     if not _is_form(request):
         asked = _checked(JobIn, {**_given(job_type), **await _json(request)})
         job = await run_in_threadpool(
-            app.intake.fetch, principal, asked.source, job_type=asked.job_type, said=_said(asked), **origin
+            app.intake.order, principal, asked.source, job_type=asked.job_type, said=_said(asked), **origin
         )
         return {"job_id": job.id}
     writer = await run_in_threadpool(app.intake.receive)
     form = await _received(request, writer, writer)
-    said = _checked(SaidIn, {**_given(job_type), **_unpacked(form.fields)})
+    try:
+        said = _checked(SaidIn, {**_given(job_type), **_unpacked(form.fields)})
+    except Exception:
+        await run_in_threadpool(app.intake.files.delete, kept_by(writer).key)
+        raise
     job = await run_in_threadpool(
         app.intake.create, principal, kept_by(writer), form.filename or "", job_type=said.job_type, said=_said(said),
         **origin,
@@ -308,8 +310,8 @@ async def _received(request: Request, sink: Sink, held: AbstractContextManager[A
     try:
         form = await receive(request, sink)
     except BaseException as error:
-        if held is not None:
-            await run_in_threadpool(held.__exit__, type(error), error, None)
+        if held is not None:  # here and now: whoever was cancelled may not wait for a thread
+            held.__exit__(type(error), error, None)
         if isinstance(error, InputError):
             raise Problem(413, str(error), "file", {"Connection": "close"}) from None
         raise

@@ -180,6 +180,9 @@ select distinct k.key as name
 -- name: add_file
 insert into duly_file ({new_file}, created_at) values ({values new_file}, :now) returning id
 
+-- name: attach_file
+update duly_job set file_id = :file_id where id = :id
+
 -- name: file
 select {file} from duly_file where id = :id
 
