@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from duly import Backoff, Duly, GiveUp, InputError, NotFound
+from duly import Backoff, Duly, GiveUp, InputError, Limit, NotFound
 from duly.core.clock import ManualClock
 from duly.core.errors import ItemNotFound, WrongState
 from duly.testing import World
@@ -118,6 +118,14 @@ def test_under_a_key_a_job_goes_on_where_it_was_interrupted(app: Duly, world: Wo
 def test_a_row_that_the_task_refuses_is_told_by_its_place(app: Duly) -> None:
     with pytest.raises(InputError, match=r"rows\[1\].n: "):
         app.job("ring", [{"n": 1}, {"n": "one"}])
+
+
+def test_a_task_with_a_limit_per_key_has_no_jobs(app: Duly) -> None:
+    @app.task(limits=[Limit("phones", 2, per="1m", by="n")])
+    def call(n: int) -> None: ...
+
+    with pytest.raises(InputError, match="has the limit phones per n, which a job cannot keep"):
+        app.job(call, [{"n": 1}])
 
 
 def test_a_paused_job_starts_nothing_and_others_go_on(app: Duly, world: World) -> None:

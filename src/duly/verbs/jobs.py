@@ -60,6 +60,7 @@ class Jobs:
         connection: Any = None,
     ) -> Job:
         """A new job, to which rows may be added until it is sealed; or the one that has this key already."""
+        _refuse_keyed(task)
         new = NewJob(
             task=task.name,
             queue=task.queue,
@@ -91,6 +92,7 @@ class Jobs:
         Without a file, the options say where whoever reads it gets it. Under a key that a job has already, it is that
         job, whose file is another one then.
         """
+        _refuse_keyed(task)
         self._refuse_too_many(who.owner)
         store = self._ground.store
         with self._ground.joining(connection) as connection:
@@ -295,6 +297,12 @@ class Jobs:
     def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
         given = {"job_id": job_id, "action": action, "options": {**options, "until": self._ground.now().isoformat()}}
         put_borrowed(connection, self._ground.task_named(TASK).new(given))
+
+
+def _refuse_keyed(task: Task[..., Any]) -> None:
+    """A limit per value of an argument goes by queues, and the rows of a job have one of their own."""
+    if limit := next((limit for limit in task.limits if limit.by), None):
+        raise InputError("task", f"{task.name} has the limit {limit.name} per {limit.by}, which a job cannot keep")
 
 
 def row_of(job: Job, number: int, new: NewItem, **more: Any) -> NewRow:

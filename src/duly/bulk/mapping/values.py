@@ -88,6 +88,8 @@ def text_of(value: Any) -> str:
     """A cell as text: composed characters, single spaces, no control characters; whole numbers without a fraction."""
     if value is None:
         return ""
+    if isinstance(value, str) and value.isascii() and value.isprintable():  # nearly always, and nothing to compose
+        return " ".join(value.split())
     if isinstance(value, dict | list):
         raise ValueError("is a list or an object, where a single value is wanted")
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
