@@ -16,6 +16,7 @@ from duly.intake.mending import mend
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.intake.conftest import look, send, someone
+from tests.support import query
 
 TABLE = "title,brand,price\n=cup,Acme,1\nbroken,Acme,2\npot,,many\nnowhere,,3\n"
 
@@ -107,3 +108,25 @@ def test_a_job_is_compared_with_a_file_cell_by_cell(app: Duly, world: World) -> 
     plain = app.job("keep", [{"a": True, "b": [1]}, {"a": 2.0}])
     same = io.BytesIO(b"a,b\ntrue,[1]\n2,\n")
     assert list(app.exports.differences(LOCAL, plain.id, same, "old.csv")) == []
+
+
+def test_views_tell_of_jobs_and_rows_in_the_words_of_their_lists(app: Duly, world: World) -> None:
+    first, second = send(app, TABLE, who=someone("ana")), send(app, b"%PDF-", who=someone("ana"))
+    paused, gone = app.job("keep", [{"a": 1}]), app.job("keep", [{"a": 1}])
+    paused.pause()
+    gone.remove()
+    assert query(app.store, f"select queue_state from duly_jobs where id = {first.id}") == [("QUEUED",)]
+    world.run()
+    found = query(
+        app.store, "select id, queue_state, total_items, processed_items, failed_items, user_id from duly_jobs"
+    )
+    assert sorted(found) == [
+        (first.id, "DONE", 4, 4, 2, "ana"), (second.id, "FAILED", 0, 0, 0, "ana"), (paused.id, "PAUSED", 1, 0, 0, None),
+    ]  # fmt: skip
+    for row in app.verbs.jobs.page(LOCAL):
+        assert query(app.store, f"select queue_state from duly_jobs where id = {row.id}") == [(row.queue_state,)]
+    columns = "row_no, status, job_type, user_id, attempts, locked_by, locked_at"
+    items = query(app.store, f"select {columns} from duly_job_items where job_id = {first.id} order by row_no")
+    assert [item[:2] for item in items] == [(1, "DONE"), (2, "ERROR"), (3, "ERROR"), (4, "NOT_FOUND")]
+    assert {item[2:4] for item in items} == {("csv", "ana")}
+    assert {item[5:] for item in items} == {(None, None)}

@@ -9,11 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from duly.core.model import Done
 from duly.store.migrate import migrate
 from duly.store.sql import sections
 from duly.store.sqlite.values import to_int
+from tests.process.fleet import until
 from tests.store.test_plans import MODES, Explained
-from tests.support import NOW, after, fresh_database, opened
+from tests.support import NOW, after, fresh_database, opened, put_and_claim, settle
 
 pytestmark = pytest.mark.xdist_group("plans")
 
@@ -105,3 +107,19 @@ def test_a_page_is_found_along_an_index_on_sqlite(seeded_file: str, what: str) -
         told = [row[3] for row in connection.execute(f"explain query plan {sections('sqlite')[name]}", plain)]
     assert any(line.startswith("SEARCH") and f"INDEX {index} " in line for line in told), told
     assert not any("TEMP B-TREE" in line or line.startswith("SCAN duly_item") for line in told)
+
+
+def test_settling_an_item_without_a_job_writes_no_index(blank_postgres_url: str) -> None:
+    """PostgreSQL writes all of them as soon as a column changes that any index has, also one that the row is not in."""
+    counted = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables where relname = 'duly_item'"
+
+    def updates() -> Any:
+        with psycopg.connect(blank_postgres_url) as connection:
+            return connection.execute(counted).fetchone()
+
+    with opened(blank_postgres_url) as store:
+        migrate(store)
+        items = put_and_claim(store, 5)
+        settle(store, items, Done())
+    until(lambda: updates()[0] == 10)  # what a connection counted is known when it has ended
+    assert updates() == (10, 5), "a claim takes a row out of the lines; its end changes no index"
