@@ -7,11 +7,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from prometheus_client import CollectorRegistry
 
-from duly.bulk.mapping import Fields
 from duly.config import check_names, load, section
 from duly.core.clock import Clock, DatabaseClock
 from duly.core.decide import UNKNOWN
@@ -27,10 +27,7 @@ from duly.facade.jobs import RunningJob
 from duly.facade.policies import Policies, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
-from duly.intake.exports import Exports
-from duly.intake.intake import Intake
 from duly.intake.tasks import ingest_task, jobs_task
-from duly.intake.types import IMAGES, TABLES, JobType
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
@@ -41,7 +38,11 @@ from duly.verbs.masks import Masks
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
+    from duly.bulk.mapping import Fields
     from duly.engine.worker import Worker
+    from duly.intake.exports import Exports
+    from duly.intake.intake import Intake
+    from duly.intake.types import JobType
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,10 +86,11 @@ class Duly:
         # Tasks of our own, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
         self.job_types: dict[str, JobType] = {}  # which task takes the rows of which files
-        self.intake = Intake(self.verbs, self.verbs.ground.job_settings, self.job_types)
-        self.exports = Exports(self.verbs)
-        ours = (acts_task(self._inlet, self.verbs), ingest_task(self._inlet, self.intake))
-        for task in (*ours, jobs_task(self._inlet, self.intake)):
+        for task in (
+            acts_task(self._inlet, self.verbs),
+            ingest_task(self._inlet, lambda: self.intake),
+            jobs_task(self._inlet, lambda: self.intake),
+        ):
             self.system[task.name] = task
 
     def renew(self) -> None:
@@ -205,9 +207,27 @@ class Duly:
         fields. Without, it is called with the columns as they are. `images`: such a job takes an image, or a zip file
         of images, in place of a table.
         """
+        from duly.intake.types import IMAGES, TABLES, JobType
+
         if name in self.job_types:
             raise InputError("name", f"there is a type of jobs called {name!r} already")
         self.job_types[name] = JobType(name=name, task=task, fields=fields, kinds=IMAGES if images else TABLES)
+
+    # Whoever takes no files does not load what reads and writes them.
+
+    @cached_property
+    def intake(self) -> Intake:
+        """Where files come in."""
+        from duly.intake.intake import Intake
+
+        return Intake(self.verbs, self.verbs.ground.job_settings, self.job_types)
+
+    @cached_property
+    def exports(self) -> Exports:
+        """Where rows of jobs go out as files."""
+        from duly.intake.exports import Exports
+
+        return Exports(self.verbs)
 
     def place(self, new: NewItem, connection: Any = None) -> Placed:
         if connection is not None:
