@@ -26,7 +26,7 @@ from duly.store.contract import WAIT_UNTIL
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
-from duly.web.routes import items, jobs, live, queues, review, schedules, users
+from duly.web.routes import files, items, jobs, live, queues, review, schedules, users
 from duly.web.schemas import ProblemOut
 from duly.web.schemas.jobs import JobIn
 from duly.web.uploads import UPLOADED
@@ -100,7 +100,8 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
         generate_unique_id_function=_operation_id,
     )
     core = (
-        items.router, jobs.router, schedules.router, queues.router, review.router, users.router, live.router,
+        items.router, files.router, jobs.router, schedules.router, queues.router, review.router, users.router,
+        live.router,
     )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
+from fastapi import Query
 from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.model import Status
@@ -13,6 +14,7 @@ from duly.web.schemas import BIG, Model, Out, Sentence, clean, example, fields_o
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=50), AfterValidator(clean)]
 Cell = Annotated[str, StringConstraints(max_length=500), AfterValidator(clean)]
+JobType = Annotated[str | None, Query(alias="jobType", min_length=1, max_length=50, pattern=r"^[\w.-]+$")]
 RowId = Annotated[int, Field(ge=1, le=BIG)]
 
 
