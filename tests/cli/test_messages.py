@@ -145,7 +145,7 @@ def test_an_act_on_a_message_and_its_line_are_one(
     def broken(*_: object, **__: object) -> None:
         raise WrongState("no line")
 
-    monkeypatch.setattr(Audit, "note", broken)
+    monkeypatch.setattr(Audit, "note_each", broken)
     assert run("messages", "cancel", str(item(service).id)).exit_code == 1
     assert item(service).state == "waiting"
 
