@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
-from typing import Any
+from typing import Any, BinaryIO, TypeAlias
 from urllib.parse import quote, urlencode, urlsplit
 from uuid import uuid4
 
@@ -26,8 +26,11 @@ from duly.core.errors import ConfigError, DulyError
 TRIES = 4
 PAUSE = 0.2
 ANSWER_LIMIT = 64 * 1024 * 1024
+PORTION = 256 * 1024  # of a file that is sent or written
 # What a service that restarts, or its proxy, answers.
 PASSING = frozenset((408, 429, 502, 503, 504))
+
+Body: TypeAlias = bytes | Iterator[bytes] | None
 
 
 class ServiceError(DulyError):
@@ -136,6 +139,76 @@ class Client:
     def edit(self, item_id: int, **fields: Any) -> Item:
         """Change an item that waits or is in review: args as a whole, at, queue, rank, tries."""
         return convert(self.request("PATCH", f"/api/items/{item_id}", _camel(fields)), Item)
+
+    # -- jobs
+
+    def create_job(self, file: BinaryIO, name: str, *, idempotency_key: str | None = None, **said: Any) -> int:
+        """A job of the rows of a file that can be sought in; the number of the job.
+
+        What may be said of the file: job_type, header, encoding, delimiter, sheet, mapping.
+        """
+        made = self._upload("/api/jobs", file, name, _camel(said), idempotency_key)
+        return int(made["jobId"])
+
+    def fetch_job(self, source: str, **said: Any) -> int:
+        """The same of a file that the service finds by its address: s3://…, ftp://… or file:name."""
+        return int(self._told("POST", "/api/jobs", {"source": source, **_camel(said)})["jobId"])
+
+    def preview_job(self, file: BinaryIO, name: str, **said: Any) -> dict[str, Any]:
+        """What would become of the first rows of a file; nothing is kept."""
+        found: dict[str, Any] = self._upload("/api/jobs/preview", file, name, _camel(said), None)
+        return found
+
+    def jobs(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Jobs, the newest first; filters are user_id and job_type."""
+        return self.pages("/api/jobs", filters)
+
+    def job(self, job_id: int) -> dict[str, Any]:
+        return self._told("GET", f"/api/jobs/{job_id}")
+
+    def job_items(self, job_id: int, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Rows of a job in the order of its file; with statuses (by commas), by when they changed last."""
+        return self.pages(f"/api/jobs/{job_id}/items", filters)
+
+    def pending(self, **filters: Any) -> Iterator[dict[str, Any]]:
+        """Rows of all jobs that wait or are worked on; filters are statuses, user_id and job_type."""
+        return self.pages("/api/pending", filters)
+
+    def pause_job(self, job_id: int) -> dict[str, Any]:
+        """Start no more of its rows until it is resumed."""
+        return self._told("POST", f"/api/jobs/{job_id}/pause")
+
+    def resume_job(self, job_id: int) -> dict[str, Any]:
+        return self._told("POST", f"/api/jobs/{job_id}/resume")
+
+    def cancel_job(self, job_id: int, reason: str = "") -> dict[str, Any]:
+        """Take and start no more rows, and cancel all that have not ended."""
+        return self._told("POST", f"/api/jobs/{job_id}/cancel", {"reason": reason})
+
+    def reprocess_job(self, job_id: int, item_ids: Sequence[int] | None = None, **options: Any) -> int:
+        """Have rows tried once more, these or all of some statuses; how many are meant, at most.
+
+        Options are statuses (default ERROR and NOT_FOUND) and reset.
+        """
+        scope = {"scope": "job"} if item_ids is None else {"scope": "items", "itemIds": list(item_ids)}
+        return int(self._told("POST", f"/api/jobs/{job_id}/reprocess", {**scope, **_camel(options)})["items"])
+
+    def remove_job(self, job_id: int) -> None:
+        """Forget a job with its rows and its file."""
+        self.request("DELETE", f"/api/jobs/{job_id}")
+
+    def export_job(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
+        """Write all rows of a job, with what came in and went out, to this file."""
+        self._download(f"/api/jobs/{job_id}/export", {"format": format}, out)
+
+    def job_rejects(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
+        """Write the rows in error, to be mended and sent again, to this file."""
+        self._download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
+
+    def mend_job(self, job_id: int, file: BinaryIO, name: str) -> dict[str, Any]:
+        """Have mended rejects tried in place of the rows in error that have the same numbers."""
+        told: dict[str, Any] = self._upload(f"/api/jobs/{job_id}/mend", file, name, {}, None)
+        return told
 
     # -- review, and acts on many items
 
@@ -315,20 +388,60 @@ class Client:
         idempotency_key: str | None = None,
     ) -> Any:
         """One request, repeated while that is safe; the decoded answer."""
-        given = {name: value for name, value in (query or {}).items() if value is not None}
-        target = self._parts.path.rstrip("/") + path + (f"?{urlencode(given)}" if given else "")
-        headers = {"Accept": "application/json", "User-Agent": "duly-client"}
-        if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
+        headers = {"Accept": "application/json"}
         text = None
         if body is not None or method in ("POST", "PUT", "PATCH"):
             text = json.dumps(body if body is not None else {}, default=_text, allow_nan=False).encode()
             headers["Content-Type"] = "application/json"
         if method == "POST":
             headers["Idempotency-Key"] = idempotency_key or uuid4().hex
+        return self._insist(method, self._target(path, query), lambda: text, headers)
+
+    def _upload(
+        self, path: str, file: BinaryIO, name: str, fields: Mapping[str, Any], idempotency_key: str | None
+    ) -> Any:
+        """Send a file as a form, as it is read; from its start again when that is needed."""
+        boundary = uuid4().hex
+        size = file.seek(0, 2)
+        head, tail = _form(boundary, name, fields), f"\r\n--{boundary}--\r\n".encode()
+        headers = {
+            "Accept": "application/json",
+            "Content-Type": f"multipart/form-data; boundary={boundary}",
+            "Content-Length": str(len(head) + size + len(tail)),
+            "Idempotency-Key": idempotency_key or uuid4().hex,
+        }
+
+        def whole() -> Iterator[bytes]:
+            file.seek(0)
+            yield head
+            while portion := file.read(PORTION):
+                yield portion
+            yield tail
+
+        return self._insist("POST", self._target(path, None), whole, headers)
+
+    def _download(self, path: str, query: Mapping[str, Any], out: BinaryIO) -> None:
+        """Write what is at this path to a file, as it comes."""
+        try:
+            response = self._asked("GET", self._target(path, query), None, {})
+            if response.status >= 400:
+                raise _refused(response.status, _decoded(response))
+            while portion := response.read(PORTION):
+                out.write(portion)
+        except (OSError, HTTPException) as error:
+            self.close()
+            raise ServiceError(f"cannot reach {self._parts.hostname}: {error}") from error
+
+    def _target(self, path: str, query: Mapping[str, Any] | None) -> str:
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        return self._parts.path.rstrip("/") + path + (f"?{urlencode(given)}" if given else "")
+
+    def _insist(self, method: str, target: str, body: Callable[[], Body], headers: Mapping[str, str]) -> Any:
+        """Send it until there is an answer, as far as that can help."""
         for number in range(1, TRIES + 1):
             try:
-                status, answer, wait = self._send(method, target, text, headers)
+                response = self._asked(method, target, body(), headers)
+                status, answer, wait = response.status, _decoded(response), _retry_after(response)
             except (OSError, HTTPException) as error:
                 self.close()
                 if number == TRIES:
@@ -343,15 +456,29 @@ class Client:
             time.sleep(min(wait or PAUSE * 2**number, 30.0) * (0.5 + random.random() / 2))  # noqa: S311
         raise AssertionError  # the last try returned or raised
 
-    def _send(
-        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> tuple[int, Any, float | None]:
+    def _asked(self, method: str, target: str, body: Body, headers: Mapping[str, str]) -> HTTPResponse:
         if self._connection is None:
             kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
             self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout)
-        self._connection.request(method, target, body, dict(headers))
-        response = self._connection.getresponse()
-        return response.status, _decoded(response), _retry_after(response)
+        known = {"Authorization": f"Bearer {self._key}"} if self._key else {}
+        self._connection.request(method, target, body, {"User-Agent": "duly-client", **headers, **known})
+        return self._connection.getresponse()
+
+
+def _form(boundary: str, name: str, fields: Mapping[str, Any]) -> bytes:
+    """What stands before the bytes of the file."""
+    parts = [
+        f'--{boundary}\r\nContent-Disposition: form-data; name="{field}"\r\n\r\n{_said(value)}\r\n'
+        for field, value in fields.items()
+        if value is not None
+    ]
+    quoted = "".join("_" if letter in '"\\\r\n' else letter for letter in name)
+    file = f'Content-Disposition: form-data; name="file"; filename="{quoted}"'
+    return f"{''.join(parts)}--{boundary}\r\n{file}\r\nContent-Type: application/octet-stream\r\n\r\n".encode()
+
+
+def _said(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _decoded(response: HTTPResponse) -> Any:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from duly.core.errors import ConfigError
 from duly.core.section import Section
-from duly.core.settings import Settings
+from duly.core.settings import JobSettings, Settings
 from duly.plugin import plugins
 
 # What the command line said, as JSON: in the environment, so that a worker's child processes see the same.
@@ -42,8 +42,8 @@ def section(kind: type[S], given: Mapping[str, Any] | None = None, env: Mapping[
 
 
 def sections() -> list[type[Section]]:
-    """The core's settings, and those of all apps that are installed."""
-    found: list[type[Section]] = [Settings]
+    """The core's settings, those of jobs, and those of all apps that are installed."""
+    found: list[type[Section]] = [Settings, JobSettings]
     for plugin in plugins().values():
         if taken := {name for kind in found for name in kind.known()} & set(plugin.settings.known()):
             raise ConfigError(f"apps: {plugin.name} has a setting {min(taken)!r}, as something else has; use a PREFIX")

@@ -12,6 +12,7 @@ import pytest
 from duly import Duly
 from duly.cli import main
 from duly.client import Client
+from duly.facade.jobs import RunningJob
 from duly.tasks.task import Task
 from duly.verbs.read import Read
 from tests.docs.doors import DOORS, NOUNS, OF_APPS, PAGE, No, known, written
@@ -31,7 +32,7 @@ def test_the_doors_of_a_verb_are_there(verb: str, tmp_path: Path) -> None:
     if not isinstance(doors.python, No):
         root, _, path = doors.python.partition(".")
         app = Duly(f"sqlite:///{tmp_path}/duly.db")
-        assert callable(attrgetter(path)({"app": app, "task": Task, **OF_APPS}[root]))
+        assert callable(attrgetter(path)({"app": app, "job": RunningJob, "task": Task, **OF_APPS}[root]))
         app.close()
     if not isinstance(doors.http, No):
         method, _, path = doors.http.partition(" ")

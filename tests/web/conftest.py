@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,12 +31,14 @@ with warnings.catch_warnings():
 
 START = datetime(2026, 12, 1, 8, 0, tzinfo=UTC)
 LATER = "2026-12-02T08:00:00+00:00"
+FILES = Path(__file__).resolve().parents[2] / ".scratch" / "test-files"  # where uploads are kept
 ANYWHERE = "0.0.0.0"  # an address that is not loopback
 
 
 def build(database_url: str, **settings: Any) -> Duly:
     """The built-in apps and a task of our own, on this database."""
-    app = Duly(database_url, clock=ManualClock(START), **settings)
+    given = {"pending_enabled": True, "files_url": str(FILES), **settings}
+    app = Duly(database_url, clock=ManualClock(START), **given)
     reminders_on(app)
     message_retry_on(app)
     catalog_on(app)
@@ -48,6 +51,10 @@ def build(database_url: str, **settings: Any) -> Duly:
             raise GiveUp(text)
         return {"text": text, "password": password}
 
+    @app.task
+    def keep(**row: Any) -> None: ...
+
+    app.job_type("csv", echo)
     return app
 
 

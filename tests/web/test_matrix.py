@@ -31,6 +31,7 @@ class Ask(NamedTuple):
     path: Mapping[str, Any] = {}
     body: Any = None
     query: Mapping[str, str] = {}
+    files: Any = None
 
 
 class Recipe(NamedTuple):
@@ -99,6 +100,25 @@ def act(house: House) -> int:
     return int(house.ana.post("/api/acts", json=new).json()["id"])
 
 
+def job(house: House) -> int:
+    return house.app.job("echo", [ARGS], owner="ana").id
+
+
+def exported(house: House) -> Ask:
+    return Ask({"job_id": job(house)}, query={"format": "csv"})
+
+
+def sent(house: House) -> Ask:
+    return Ask(files={"file": ("texts.csv", "text\nhello\n")})
+
+
+def mended(house: House) -> Ask:
+    """A job of Ana's with a row in error, and that row as it should be."""
+    made = house.ana.post("/api/jobs", files={"file": ("texts.csv", "text\nbroken\n")}).json()["jobId"]
+    house.world.run()
+    return Ask({"job_id": made}, files={"file": ("mended.csv", "duly row,text\n1,hello\n")})
+
+
 def key(house: House) -> str:
     return str(house.ana.post("/api/keys", json={"name": MARK}).json()["id"])
 
@@ -113,7 +133,7 @@ def everything(house: House) -> Ask:
     """For lists: something of each kind."""
     if house.app.verbs.users.keys(LOCAL, "ana")[1:]:
         return Ask()  # there already
-    for plant in (item, noted_group, schedule, reminder, message, product, person, act, key):
+    for plant in (item, noted_group, schedule, reminder, message, product, person, act, job, key):
         plant(house)
     return Ask()
 
@@ -150,6 +170,22 @@ RECIPES: dict[str, Recipe] = {
     "cancel_item": Recipe(body({"reason": "no more"}, item_id=item)),
     "retry_item": Recipe(path(item_id=failed)),
     "discard_item": Recipe(path(item_id=failed)),
+    # jobs
+    "create_job": Recipe(sent, **for_all(201)),
+    "preview_job": Recipe(sent, **for_all(200), is_quiet=True),
+    "mend_job": Recipe(mended),
+    "list_jobs": Recipe(everything, **LIST),
+    "show_job": Recipe(path(job_id=job)),
+    "list_job_items": Recipe(path(job_id=job)),
+    "list_pending": Recipe(everything, **LIST),
+    "pause_job": Recipe(path(job_id=job)),
+    "resume_job": Recipe(path(job_id=job)),
+    "cancel_job": Recipe(body({"reason": "no more"}, job_id=job)),
+    "reprocess_job": Recipe(path(job_id=job)),
+    "remove_job": Recipe(path(job_id=job), owner=204, admin=204),
+    "export_job": Recipe(exported, is_quiet=True),
+    "download_job": Recipe(exported),
+    "download_rejects": Recipe(exported),
     # schedules
     "create_schedule": Recipe(body({"task": "echo", "key": "k", "rule": "every 1h", "args": ARGS}), **for_all(201)),
     "list_schedules": Recipe(everything, **LIST),
@@ -235,7 +271,8 @@ def recipe(request: pytest.FixtureRequest) -> tuple[str, Recipe]:
 
 def send(client: TestClient, operation: Operation, ask: Ask, query: Mapping[str, str]) -> Any:
     url = operation.path.format(**ask.path)
-    return client.request(operation.method, url, json=ask.body, params={**ask.query, **query})
+    params = {**ask.query, **query}
+    return client.request(operation.method, url, json=ask.body, params=params, files=ask.files)
 
 
 def test_every_operation_has_a_recipe() -> None:
@@ -318,7 +355,15 @@ def _plain(detail: str, ask: Ask) -> str:
 
 def test_lists_of_another_owner_are_empty_and_an_admins_are_not(house: House) -> None:
     everything(house)
-    for url in ("/api/items", "/api/schedules", "/api/products", "/api/acts", "/api/review"):
+    for url in (
+        "/api/items",
+        "/api/schedules",
+        "/api/products",
+        "/api/acts",
+        "/api/review",
+        "/api/jobs",
+        "/api/pending",
+    ):
         assert house.bob.get(url).json()["items"] == [], url
         for who, query in ((house.ana, {}), (house.root, {"userId": "all"}), (house.root, {"userId": "ana"})):
             assert who.get(url, params=query).json()["items"], url

@@ -46,6 +46,7 @@ from duly.core.model import (
     Skip,
     Snooze,
     State,
+    Status,
     Superseded,
     Throttled,
     Tried,
@@ -67,12 +68,32 @@ class Rules(Struct, frozen=True):
 # The highest rank that a put may ask for.
 LAST_RANK = 100
 
+_STATUSES: dict[State, Status] = {
+    "waiting": "PENDING", "running": "PROCESSING", "failed": "ERROR", "cancelled": "SKIPPED", "done": "DONE",
+}  # fmt: skip
+_LABELLED: dict[str | None, Status] = {"not_found": "NOT_FOUND", "skipped": "SKIPPED", "expired": "SKIPPED"}
+# Rows of a job that have ended, but not so well that they could not be processed again.
+AGAIN = ("NOT_FOUND", "SKIPPED")
+
 # For items of a task that is not registered in this process: never give up, for another process may know the task.
 UNKNOWN = Rules(retry=Backoff(base=60, tries=1_000_000))
 
 
 def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
     """The change that this outcome makes; raises WrongState when it is not possible in the item's state."""
+    change = _decide(item, outcome, now, rules)
+    if item.job_id is None:
+        return change
+    status = status_of(change.state, change.outcome)
+    return replace(change, job_id=item.job_id, was_status=item.status, status=status, changed_at=now)
+
+
+def status_of(state: State, outcome: str | None) -> Status:
+    """How a row of a job stands when its item is in this state."""
+    return _LABELLED.get(outcome, "DONE") if state == "done" else _STATUSES[state]
+
+
+def _decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
     match item.state, outcome:
         case "running", Done(result):
             return _succeed(_finish(item, now, "done", result), item, now)
@@ -109,7 +130,7 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
             return replace(_still(item, "cancelled"), state="cancelled", finished_at=now, error=outcome.reason or None)
         case "waiting", Revived():
             return replace(_still(item, None), due_at=outcome.due_at)
-        case (("failed" | "cancelled"), Revived()):
+        case (("failed" | "cancelled" | "done"), Revived()) if item.state != "done" or item.status in AGAIN:
             return replace(
                 _still(item, "revived"),
                 state="waiting",

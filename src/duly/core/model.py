@@ -16,6 +16,8 @@ from msgspec import Struct
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Lane = Literal["main", "retry"]
+# How a row of a job stands, in the words of its lists.
+Status = Literal["PENDING", "PROCESSING", "DONE", "ERROR", "NOT_FOUND", "SKIPPED"]
 
 STATES: Final[tuple[State, ...]] = ("waiting", "running", "done", "failed", "cancelled")
 LIVE: Final[frozenset[State]] = frozenset(("waiting", "running"))
@@ -61,6 +63,8 @@ class Item(Struct, frozen=True, gc=False):
     expires_at: datetime | None = None  # a first try is not started after this
     revivals: int = 0  # how often a person had it tried again after it had ended
     owner: str | None = None  # the user it belongs to; None: it was put by code
+    job_id: int | None = None  # the job that it is a row of
+    status: Status | None = None  # in a job: how the row stands, in the words of its lists
 
     @property
     def line(self) -> Line:
@@ -92,6 +96,101 @@ class NewItem(Struct, frozen=True, gc=False):
     owner: str | None = None
     version: int | None = None  # for `arm`: the row keeps its key for ever, and a higher version starts it again
     is_relative: bool = False  # `due_at` comes from a delay, so the same put is allowed to name a later time
+
+
+class NewRow(NewItem, frozen=True, gc=False):
+    """What a job writes for one of its rows."""
+
+    job_id: int = 0
+    row_no: int = 0  # from 1, in the order of the rows
+    status: Status = "PENDING"
+    changed_at: datetime | None = None
+    input: bytes | None = None  # the row as it came, where `args` is what was made of it
+    outcome: str | None = None
+    state: State = "waiting"
+    finished_at: datetime | None = None
+    last_error: str | None = None  # of a row that could not be read: it comes as failed
+
+
+class NewJob(Struct, frozen=True, gc=False):
+    """What opening a job writes."""
+
+    task: str
+    queue: str  # without the part that is the job's own
+    key: str | None = None  # opening it again under its key finds it
+    owner: str | None = None
+    then_item: bytes | None = None  # what is put when the last row has ended, as the JSON of an item
+    options: bytes = b"{}"  # what else has to be known of it, such as how its file is read
+    job_type: str | None = None  # of a job whose rows come from a file: by which it chose its task
+    file_id: int | None = None  # the file that its rows come from
+    ip_address: str | None = None  # where it was asked for
+
+
+class Job(Struct, frozen=True, gc=False):
+    """A group of items with a queue of its own, and how many of them stand how: exact at every commit."""
+
+    id: int
+    task: str
+    queue: str
+    key: str | None
+    owner: str | None
+    then_item: bytes | None
+    then_id: int | None  # the item that was put when the last row had ended
+    options: bytes
+    total: int  # rows so far
+    done: int
+    not_found: int
+    failed: int
+    skipped: int  # by the handler, by a person, or too late to be worth starting
+    is_sealed: bool  # no more rows come
+    duplicates: int  # rows of its file that say what an earlier one said
+    job_type: str | None  # by which a file's job chose its task
+    file_id: int | None  # the file that its rows come from
+    ip_address: str | None  # where it was asked for
+    attempts: int  # times that reading its file was begun
+    last_error: str | None  # why reading its file was given up
+    is_removed: bool  # someone removed it; its rows and its file are on their way out
+    created_at: datetime
+    changed_at: datetime
+    finished_at: datetime | None
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.not_found + self.failed + self.skipped
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all its rows have ended, and no more come."""
+        return self.is_sealed and self.ended == self.total
+
+    @property
+    def rows_queue(self) -> str:
+        """The queue of its rows, below that of its task: pausing that one holds for its jobs too."""
+        return f"{self.queue}/job-{self.id}"
+
+
+class NewFile(Struct, frozen=True, gc=False):
+    """What keeping a file writes."""
+
+    name: str  # as its sender calls it
+    size: int  # bytes
+    type: str  # what it turned out to be: csv, jsonl, xlsx, image or images
+    sha256: str
+    place: str  # its key in the file store
+    owner: str | None = None
+
+
+class File(Struct, frozen=True, gc=False):
+    """A file that someone sent."""
+
+    id: int
+    name: str
+    size: int
+    type: str
+    sha256: str
+    place: str
+    owner: str | None
+    created_at: datetime
 
 
 class Armed(Struct, frozen=True, gc=False):
@@ -350,6 +449,11 @@ class Change(Struct, frozen=True, gc=False):
     rank: int | None = None  # None: the rank stays as it was
     member: Member | None = None  # what changes on the schedule that made the item
     then: tuple[NewItem, ...] = ()  # items that are put in the same transaction
+    # Of a row of a job: how it stood and stands now, since when.
+    job_id: int | None = None
+    was_status: Status | None = None
+    status: Status | None = None
+    changed_at: datetime | None = None
 
     @property
     def error_group(self) -> str | None:

@@ -128,3 +128,49 @@ class Settings(Section):
         if self.log_format not in ("json", "text", "auto"):
             raise ConfigError(f"log_format: {self.log_format!r} is none of json, text, auto")
         super().__post_init__()
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSettings(Section):
+    """The settings of jobs whose rows come from files."""
+
+    db_ingest_enabled: bool = setting(
+        True, "Whether jobs may be made from files: what is sent is kept first, and then worked off.",
+        "DB_INGEST_ENABLED",
+    )  # fmt: skip
+    pending_enabled: bool = setting(
+        False, "Whether there is a list of the pending rows of all jobs, /api/pending.", "PENDING_DASHBOARD_ENABLED"
+    )
+    files_url: str = setting(
+        "duly-files", "Where files that were sent are kept: a folder, or s3://bucket/prefix (with AWS_… for the rest)."
+    )
+    s3_endpoint: str = setting("", "Where buckets are, if they are not Amazon's, such as https://minio.example:9000.")
+    upload_max_bytes: int = setting(4 * 1024**3, "The largest file that is taken.", least=1)
+    inbox: str = setting("", "The folder that `file:` addresses name files in; empty: there is none.")
+    sources_allowed: str = setting(
+        "",
+        "What addresses of files may begin with, by commas, such as s3://drop/incoming/; empty: none but file:.",
+    )
+    ftp_password: str = setting("", "The password for ftp:// and ftps:// addresses, which name the user.", secret=True)
+    job_most_rows: int = setting(10_000_000, "The most rows that one file may have.", least=1)
+    owner_most_jobs: int = setting(100, "The most jobs of one owner that are not over.", least=1)
+    owner_most_rows: int = setting(
+        20_000_000,
+        "The most rows of one owner that have not ended, from which on no new job of theirs is taken.",
+        least=1,
+    )
+    ingest_min_rows: int = setting(16, "The fewest rows that are written at a time.", "INGEST_MIN_ROWS", least=1)
+    ingest_max_rows: int = setting(8_192, "The most rows that are written at a time.", "INGEST_MAX_ROWS", least=1)
+    ingest_max_batch_bytes: int = setting(
+        4 * 1024 * 1024, "The most bytes of rows that are written at a time.", "INGEST_MAX_BATCH_BYTES", least=1
+    )
+    db_p50_ms: float = setting(
+        100.0, "A write of rows that takes no longer lets the next one be larger.", "DB_P50_MS", least=0
+    )
+    db_p95_ms: float = setting(500.0, "A write of rows that takes longer halves the next one.", "DB_P95_MS", least=0)
+    max_attempts_error: int = setting(
+        5, "Tries after which a row that failed is not reprocessed with its whole job.", "MAX_ATTEMPTS_ERROR", least=1
+    )
+    max_attempts_not_found: int = setting(
+        3, "The same for a row for which nothing was found.", "MAX_ATTEMPTS_NOT_FOUND", least=1
+    )

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from duly.core.model import Lane, State, Tried
+from duly.core.model import Lane, State, Status, Tried
 
 Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]
 Action = Literal["cancel", "retry", "discard"]
+QueueState = Literal["QUEUED", "RUNNING", "PAUSED", "DONE", "FAILED"]
 
 
 class Row(Struct, frozen=True):
@@ -240,3 +241,58 @@ class Act(Struct, frozen=True):
     until: int
     created_at: datetime
     finished_at: datetime | None
+
+
+class JobRow(Struct, frozen=True):
+    """A job as people see it."""
+
+    id: int
+    task: str
+    job_type: str | None
+    queue_state: QueueState
+    total_items: int
+    processed_items: int
+    failed_items: int
+    done_items: int
+    not_found_items: int
+    skipped_items: int
+    duplicate_items: int  # rows of its file that say what an earlier one said
+    is_complete: bool  # all rows of its file are in
+    attempts: int
+    last_error: str | None
+    last_heartbeat: datetime
+    user_id: str | None
+    ip_address: str | None
+    file_id: int | None
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class JobItem(Struct, frozen=True):
+    """A row of a job in a list: the few words by which people know it, never all that came in."""
+
+    id: int
+    job_id: int
+    row_no: int
+    status: Status
+    attempt: int
+    last_error: str | None
+    claimed_by: str | None  # while it is worked on
+    started_at: datetime | None
+    changed_at: datetime
+    title: str | None
+    brand: str | None
+    sku: str | None
+    result: Any
+
+
+class ExportRow(Struct, frozen=True):
+    """A row of a job with all that came in and went out."""
+
+    row_no: int
+    status: Status
+    attempt: int
+    last_error: str | None
+    args: Any
+    input: Any
+    result: Any

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from prometheus_client import CollectorRegistry
@@ -18,25 +19,30 @@ from duly.core.errors import ConfigError, InputError, UnknownTask
 from duly.core.forks import renew_in_children
 from duly.core.model import NewItem, Placed
 from duly.core.section import Section
-from duly.core.settings import Settings
+from duly.core.settings import JobSettings, Settings
 from duly.core.shown import OwnedRow
 from duly.engine.equipment import Companion, Equipment
 from duly.facade.acts import acts_task
+from duly.facade.jobs import RunningJob
 from duly.facade.policies import Policies, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
+from duly.intake.tasks import ingest_task, jobs_task
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
 from duly.tasks.task import Inlet, Task
 from duly.telemetry.telemetry import Telemetry
 from duly.verbs import LOCAL, Ground, Verbs
-from duly.verbs.acts import TASK
 from duly.verbs.masks import Masks
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
+    from duly.bulk.mapping import Fields
     from duly.engine.worker import Worker
+    from duly.intake.exports import Exports
+    from duly.intake.intake import Intake
+    from duly.intake.types import JobType
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,7 +85,13 @@ class Duly:
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # duly's own tasks, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
-        self.system[TASK] = acts_task(self._inlet, self.verbs)
+        self.job_types: dict[str, JobType] = {}  # which task takes the rows of which files
+        for task in (
+            acts_task(self._inlet, self.verbs),
+            ingest_task(self._inlet, lambda: self.intake),
+            jobs_task(self._inlet, lambda: self.intake),
+        ):
+            self.system[task.name] = task
 
     def renew(self) -> None:
         """Make a new lock, in a forked process too: the old one may have been held when the process was forked."""
@@ -106,6 +118,7 @@ class Duly:
             is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
             forget_depths=self.telemetry.depths.forget,
             masks=Masks(self.settings.masked),
+            job_settings=self.section(JobSettings),
         )
 
     @property
@@ -163,6 +176,58 @@ class Duly:
     def put(self, task: str, **args: Any) -> Placed:
         """Put an item by the name of its task; see `Task.put`."""
         return self.task_named(task).put(**args)
+
+    def job(
+        self,
+        task: Task[..., Any] | str,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        then: Task[..., Any] | NewItem | None = None,
+        key: str | None = None,
+        owner: str | None = None,
+    ) -> RunningJob:
+        """Put one item of a task for each of these rows, as a whole that is counted, waited for, paused and cancelled.
+
+        `then` is put in the transaction that ends the last row: a task, or an item from `task.new`. An argument of its
+        handler that is called `job` is told the counts. Under a `key` it is one job however often this is called: rows
+        that it has are passed over, so whatever was interrupted goes on.
+        """
+        chosen = self.task_named(task) if isinstance(task, str) else task
+        if isinstance(then, Task):
+            then = then.new({"job": {}} if then.takes("job") else {})
+        job = self.verbs.jobs.open(LOCAL, chosen, key=key, then=then, whose=owner)
+        if not job.is_sealed:
+            self.verbs.jobs.fill(job, chosen, rows)
+        return RunningJob(self.verbs.jobs, job.id)
+
+    def job_type(self, name: str, task: Task[..., Any], fields: Fields | None = None, *, images: bool = False) -> None:
+        """Have files that are sent as jobs of this type worked off by this task, one item for each row.
+
+        With `fields`, columns are mapped to them and values brought into one spelling: the task is called with the
+        fields. Without, it is called with the columns as they are. `images`: such a job takes an image, or a zip file
+        of images, in place of a table.
+        """
+        from duly.intake.types import IMAGES, TABLES, JobType
+
+        if name in self.job_types:
+            raise InputError("name", f"there is a type of jobs called {name!r} already")
+        self.job_types[name] = JobType(name=name, task=task, fields=fields, kinds=IMAGES if images else TABLES)
+
+    # Whoever takes no files does not load what reads and writes them.
+
+    @cached_property
+    def intake(self) -> Intake:
+        """Where files come in."""
+        from duly.intake.intake import Intake
+
+        return Intake(self.verbs, self.verbs.ground.job_settings, self.job_types)
+
+    @cached_property
+    def exports(self) -> Exports:
+        """Where rows of jobs go out as files."""
+        from duly.intake.exports import Exports
+
+        return Exports(self.verbs)
 
     def place(self, new: NewItem, connection: Any = None) -> Placed:
         if connection is not None:

@@ -21,7 +21,9 @@ from duly.core.model import (
     Grant,
     Head,
     Item,
+    Job,
     NewItem,
+    NewRow,
     NewSchedule,
     Placed,
     Revision,
@@ -97,7 +99,7 @@ class Store(Protocol):
         """The items that fell due last and those due for longest, `most` of each, and when the next one falls due."""
         ...
 
-    def open_queues(self, names: Iterable[str]) -> set[str]:
+    def open_queues(self, names: Iterable[str], connection: Any = None) -> set[str]:
         """Those of these queues that are neither paused nor below one that is."""
         ...
 
@@ -131,6 +133,18 @@ class Store(Protocol):
 
     def settle(self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Any = None) -> list[int]:
         """Apply changes and drop closed leases; returns the ids whose change was refused as stale."""
+        ...
+
+    def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
+        """Add rows to a job, all or none, the first of them with this number.
+
+        False when the job has that row already, or waits for one before it, takes no more or is gone: nothing was done
+        then.
+        """
+        ...
+
+    def seal_job(self, job_id: int, now: datetime, connection: Any = None) -> Job:
+        """No more rows come; a job of which all have ended is over by this."""
         ...
 
     def enroll(

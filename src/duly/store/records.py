@@ -14,13 +14,29 @@ from typing import Any, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from msgspec import Struct, structs
 
-from duly.core.model import Change, Item, Member, NewAuditLine, NewItem, NewSchedule, Schedule, Tried
+from duly.core.model import (
+    Change,
+    File,
+    Item,
+    Job,
+    Member,
+    NewAuditLine,
+    NewFile,
+    NewItem,
+    NewJob,
+    NewRow,
+    NewSchedule,
+    Schedule,
+    Tried,
+)
 from duly.core.shown import (
     Act,
     Alert,
     AuditLine,
     Depth,
+    ExportRow,
     Group,
+    JobItem,
     KeyInfo,
     MeterRow,
     Occurrence,
@@ -66,7 +82,9 @@ def _kind(annotation: Any) -> Kind:
 
 ITEM = Record(Item)
 NEW_ITEM = Record(NewItem, without=("is_relative",))
-CHANGE = Record(Change, without=("task", "tried", "member", "then"), also={"error_group": str})
+CHANGE = Record(Change, without=("task", "tried", "member", "then", "job_id", "was_status"), also={"error_group": str})
+NEW_ROW = Record(NewRow, without=("is_relative",))
+JOB = Record(Job)
 TRIED = Record(Tried)
 MEMBER = Record(Member)
 NOTE = Record(NewAuditLine)
@@ -78,6 +96,12 @@ METER = Record(MeterRow)
 RECORDS: dict[str, Record[Any]] = {
     "item": ITEM,
     "new_item": NEW_ITEM,
+    "new_row": NEW_ROW,
+    "new_job": Record(NewJob),
+    "job": JOB,
+    "new_file": Record(NewFile),
+    "file": Record(File),
+    "export_row": Record(ExportRow),
     "change": CHANGE,
     "tried": TRIED,
     "member": MEMBER,
@@ -98,7 +122,13 @@ RECORDS: dict[str, Record[Any]] = {
 }
 # What a column of this name holds; sections that list their columns themselves go by these too.
 KINDS: dict[str, Kind] = {}
-_COMPUTED: list[Record[Any]] = [Record(Depth), Record(Group), Record(User), Record(Story, without=("item", "tries"))]
+_COMPUTED: list[Record[Any]] = [
+    Record(Depth),
+    Record(Group),
+    Record(JobItem),
+    Record(User),
+    Record(Story, without=("item", "tries")),
+]
 for _record in (*RECORDS.values(), *_COMPUTED):
     KINDS.update(_record.fields)
 

@@ -35,7 +35,7 @@ COMMON = files("duly.store") / "common" / "sql"
 _SECTION = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _COMMENT = re.compile(r"^\s*--.*\n?", re.MULTILINE)
 _TYPE = re.compile(r"(?<=\w)::\w+")
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_][a-z0-9_]*)")
 _GIVEN = re.compile(r"\{given ([\w, ]+)\}")
 _FRAGMENT = re.compile(
     r"\{(?:(?P<kind>values|places|set|many) )?(?P<record>\w+)(?: but (?P<but>[\w, \n]+?))?"

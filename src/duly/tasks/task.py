@@ -171,6 +171,10 @@ class Task(Generic[P, R]):
             self._check(self._read(text))
         return text
 
+    def takes(self, name: str) -> bool:
+        """Whether its handler has an argument of this name."""
+        return self._open_ended or name in self._shape.__struct_fields__
+
     def queue_for(self, args: Mapping[str, Any]) -> str:
         """Its queue. Under a limit `by` an argument, each value has a queue of its own, and so waits for no other."""
         by = next((limit.by for limit in self.limits if limit.by), None)

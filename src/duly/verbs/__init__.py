@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
+from duly.verbs.files import Files
 from duly.verbs.ground import Ground
 from duly.verbs.items import Items
+from duly.verbs.job_rows import JobRows
+from duly.verbs.jobs import Jobs
 from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
@@ -37,3 +40,6 @@ class Verbs:
         self.users = Users(ground, self.audit)
         self.queues = Queues(ground, self.audit)
         self.limits = Limits(ground, self.audit)
+        self.files = Files(ground)
+        self.jobs = Jobs(ground, self.audit, self.items)
+        self.job_rows = JobRows(ground, self.jobs)

@@ -10,6 +10,7 @@ from typing import Any
 
 from duly.core.clock import Clock
 from duly.core.decide import Rules
+from duly.core.settings import JobSettings
 from duly.store.contract import Store
 from duly.tasks.task import Task
 from duly.verbs.masks import Masks
@@ -32,6 +33,8 @@ class Ground:
     forget_depths: Callable[[], None]
     # Hides secret values in the audit log.
     masks: Masks
+    # How much jobs may be.
+    job_settings: JobSettings
 
     @property
     def store(self) -> Store:

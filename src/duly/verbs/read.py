@@ -39,18 +39,18 @@ def _utc(value: datetime) -> datetime:
 
 
 # How values of rows are shown: times in UTC, and JSON decoded.
-_SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: _utc, object: codec.shown, bool: bool}
+SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: _utc, object: codec.shown, bool: bool}
 
-_row = reader(Record(Row), _SEEN)
-_owned_row = reader(Record(OwnedRow), _SEEN)
-_try = reader(TRIED, _SEEN)
-_depth = reader(Record(Depth), _SEEN)
-_group = reader(Record(Group), _SEEN)
-_review_note = reader(Record(ReviewNote), _SEEN)
-_late = reader(Record(LateItem), _SEEN)
-_stuck = reader(Record(StuckItem), _SEEN)
-_alert = reader(Record(Alert), _SEEN)
-_worker = reader(Record(WorkerLife), _SEEN)
+_row = reader(Record(Row), SEEN)
+_owned_row = reader(Record(OwnedRow), SEEN)
+_try = reader(TRIED, SEEN)
+_depth = reader(Record(Depth), SEEN)
+_group = reader(Record(Group), SEEN)
+_review_note = reader(Record(ReviewNote), SEEN)
+_late = reader(Record(LateItem), SEEN)
+_stuck = reader(Record(StuckItem), SEEN)
+_alert = reader(Record(Alert), SEEN)
+_worker = reader(Record(WorkerLife), SEEN)
 
 
 class Read:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -25,14 +26,20 @@ from duly.store.contract import WAIT_UNTIL
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
-from duly.web.routes import items, live, queues, review, schedules, users
+from duly.web.routes import files, items, jobs, live, queues, review, schedules, users
 from duly.web.schemas import ProblemOut
+from duly.web.schemas.jobs import JobIn
+from duly.web.uploads import UPLOADED
 
 BODY_LIMIT = 2 * 1024 * 1024
 TOO_LARGE = "a body may have at most {:,} bytes"
 TIME_LIMIT = 30.0  # seconds that a request may take, except for streams
 WAITING = 0.8  # the part of that time that may be spent waiting for a database connection
 STREAM = "/api/events"
+# Where files may come, which take as long as they take, as long as something comes.
+UPLOAD = re.compile(r"/api/jobs(?:/preview|/\d+/mend)?")
+# What is sent while it is made, as quickly as it is taken.
+DOWNLOAD = re.compile(r"/api/jobs/\d+/(?:export|rejects)")
 # The path that acts on many rows had before; it answers until 1.0.
 ACTS, ACTS_BEFORE = "/api/acts", "/api/bulk"
 POLICY = (
@@ -92,7 +99,10 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
     )
-    core = (items.router, schedules.router, queues.router, review.router, users.router, live.router)
+    core = (
+        items.router, files.router, jobs.router, schedules.router, queues.router, review.router, users.router,
+        live.router,
+    )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
     handle_on(api)
@@ -102,12 +112,13 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
 
 
 def _describe(api: FastAPI) -> None:
-    """Add the form of all refusals to the OpenAPI document."""
+    """The OpenAPI document, with shapes that no route declares: of all refusals, and of a body that may be a form."""
     plain = api.openapi
 
     def openapi() -> dict[str, Any]:
         document = plain()
-        document["components"]["schemas"].setdefault("ProblemOut", ProblemOut.model_json_schema())
+        for model in (ProblemOut, JobIn):
+            document["components"]["schemas"].setdefault(model.__name__, model.model_json_schema())
         return document
 
     api.openapi = openapi  # type: ignore[method-assign]
@@ -140,13 +151,16 @@ class RequestGuard:
         if f"{scope['path']}/".startswith(f"{ACTS_BEFORE}/"):
             scope = {**scope, "path": ACTS + scope["path"].removeprefix(ACTS_BEFORE)}
         path, read, is_begun = scope["path"], 0, False
+        is_upload = _is_upload(Request(scope))
+        is_file = is_upload or DOWNLOAD.fullmatch(path) is not None
 
         async def bounded() -> Message:
             """Read a body up to the limit, whether or not the request said its length."""
             nonlocal read
-            message = await receive()
+            async with asyncio.timeout(TIME_LIMIT if is_upload else None):
+                message = await receive()
             read += len(message.get("body", b""))
-            if read > BODY_LIMIT:
+            if read > BODY_LIMIT and not is_upload:
                 # Close the connection, because the client may go on sending.
                 raise HTTPException(413, TOO_LARGE.format(BODY_LIMIT), {"Connection": "close"})
             return message
@@ -164,9 +178,9 @@ class RequestGuard:
 
         try:
             answer: ASGIApp = _refusal(Request(scope), self._is_local) or self._app
-            async with asyncio.timeout(None if path == STREAM else TIME_LIMIT):
+            async with asyncio.timeout(None if is_file or path == STREAM else TIME_LIMIT):
                 # Stop waiting for a database that is away in time to answer that nothing was done.
-                WAIT_UNTIL.set(time.monotonic() + WAITING * TIME_LIMIT)
+                WAIT_UNTIL.set(float("inf") if is_file else time.monotonic() + WAITING * TIME_LIMIT)
                 await answer(scope, bounded, headed)
             return
         except TimeoutError:
@@ -182,16 +196,27 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
     length = request.headers.get("content-length")
     if length is not None and not length.isdecimal():
         return problem(400, "Content-Length: must be a number")
-    if length is not None and (len(length) > 15 or int(length) > BODY_LIMIT):
+    is_upload = _is_upload(request)
+    if length is not None and (len(length) > 15 or (int(length) > BODY_LIMIT and not is_upload)):
         return problem(413, TOO_LARGE.format(BODY_LIMIT))
     has_body = length not in (None, "0") or "transfer-encoding" in request.headers
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if has_body and request.method in ("POST", "PUT", "PATCH") and kind != "application/json":
+    kind = _kind_of(request)
+    if has_body and request.method in ("POST", "PUT", "PATCH") and kind != "application/json" and not is_upload:
         return problem(415, "bodies are application/json")
     # Refuse other names of this host: a page of another site could make its own name resolve to this address.
     if is_local and not is_loopback(_name_of(request.headers.get("host", ""))):
         return problem(403, "this service answers on its own address only")
     return None
+
+
+def _is_upload(request: Request) -> bool:
+    """Whether this brings a file, which is bounded by the route that takes it."""
+    is_place = request.method == "POST" and UPLOAD.fullmatch(request.url.path) is not None
+    return is_place and _kind_of(request) == UPLOADED
+
+
+def _kind_of(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def _name_of(host: str) -> str:

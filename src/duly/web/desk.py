@@ -158,7 +158,7 @@ class AskedPage:
 
     def __init__(self, desk: Desk, size: int, after: str | None) -> None:
         self._desk = desk
-        self._size = size
+        self.size = size
         self._after = after
 
     def turn(
@@ -172,9 +172,9 @@ class AskedPage:
         what the list is and whose, for its cursors are good for no other.
         """
         cursors = self._desk.cursors
-        rows = find(cursors.read(self._after, bound), self._size + 1)
-        following = cursors.make(place(rows[self._size - 1]), bound) if len(rows) > self._size else None
-        return {"items": [show(row) for row in rows[: self._size]], "next": following}
+        rows = find(cursors.read(self._after, bound), self.size + 1)
+        following = cursors.make(place(rows[self.size - 1]), bound) if len(rows) > self.size else None
+        return {"items": [show(row) for row in rows[: self.size]], "next": following}
 
 
 async def _pages(request: Request, page_size: PageSize = 50, after: After = None) -> AskedPage:

@@ -12,8 +12,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from duly.core.model import NewItem
-from duly.store.records import NEW_ITEM, RECORDS, Kind
+from duly.store.records import NEW_ITEM, NEW_ROW, RECORDS, Kind, Record
 
 
 def ints(values: Iterable[int]) -> str:
@@ -70,17 +69,23 @@ def arrays(name: str) -> Callable[[Sequence[Any]], dict[str, str]]:
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
-_COLUMNS = [(field, attrgetter(field), kind) for field, kind in NEW_ITEM.fields.items()]
+# Times that are now unless something else was said.
+_STAMPED = ("due_at", "changed_at")
 
 
-def copied(chunk: Sequence[NewItem], now: datetime) -> bytes:
-    """The rows of a load in COPY's text format; the first column is when each is planned, and None means now."""
-    columns = {
-        field: _cells(list(map(of, chunk)), kind, now.isoformat() if field == "due_at" else r"\N")
-        for field, of, kind in _COLUMNS
-    }
-    rows = zip(columns["due_at"], *columns.values(), strict=True)
-    return ("\n".join(map("\t".join, rows)) + "\n").encode()
+def _copier(record: Record[Any]) -> Callable[[Sequence[Any], datetime], bytes]:
+    """Makes COPY's text of some records, each behind the time that it is planned for."""
+    fields = [(field, attrgetter(field), kind) for field, kind in record.fields.items()]
+
+    def copy(chunk: Sequence[Any], now: datetime) -> bytes:
+        columns = {
+            field: _cells(list(map(of, chunk)), kind, now.isoformat() if field in _STAMPED else r"\N")
+            for field, of, kind in fields
+        }
+        rows = zip(columns["due_at"], *columns.values(), strict=True)
+        return ("\n".join(map("\t".join, rows)) + "\n").encode()
+
+    return copy
 
 
 def _cells(column: list[Any], kind: Kind, nothing: str) -> list[str]:
@@ -95,3 +100,8 @@ def _cells(column: list[Any], kind: Kind, nothing: str) -> list[str]:
     if not _SPECIAL.search("".join(filter(None, column))):
         return [nothing if text is None else text for text in column]
     return [nothing if text is None else text.translate(_ESCAPES) for text in column]
+
+
+# The rows of a load, and those of a job, in COPY's text format.
+copied = _copier(NEW_ITEM)
+copied_rows = _copier(NEW_ROW)

@@ -40,12 +40,12 @@ class Claims(Sessions):
         queues = self.open_queues(head.line.queue for head in heads)
         return [head for head in heads if head.line.queue in queues]
 
-    def open_queues(self, names: Iterable[str]) -> set[str]:
+    def open_queues(self, names: Iterable[str], connection: Connection | None = None) -> set[str]:
         queues = set(names)
         if not queues:
             return queues
         wanted = texts({name for queue in queues for name in family(queue)})
-        return are_open(queues, {row[0] for row in self._run("paused", {"names": wanted})})
+        return are_open(queues, {row[0] for row in self._run("paused", {"names": wanted}, connection)})
 
     def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
         rows = self._run("claim", {**_shares(shares), "worker": worker, "now": now, "lease": lease})

@@ -11,12 +11,13 @@ from operator import attrgetter
 from psycopg import errors
 
 from duly.core.errors import KeyConflict, WrongState
-from duly.core.model import Change, NewAuditLine
+from duly.core.model import Change, Job, NewAuditLine, NewRow
 from duly.store.members import members_of, notes_of, rounds_of
-from duly.store.postgres.arrays import arrays, ints, times
+from duly.store.postgres.arrays import arrays, copied_rows, ints, times
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import news_of
 from duly.store.postgres.puts import Puts
+from duly.store.tally import COUNTERS, sequel, tally
 
 # With more fences than this in one call, another statement, which takes many fences, is faster.
 FEW = 20
@@ -31,7 +32,7 @@ class Settling(Puts):
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Connection | None = None
     ) -> list[int]:
-        if connection is None and any(change.member or change.then for change in changes):
+        if connection is None and any(change.member or change.then or change.job_id for change in changes):
             with self._connection() as own, own.transaction():
                 return self.settle(changes, closed, own)
         if connection is not None and (members := members_of(changes)):
@@ -66,6 +67,7 @@ class Settling(Puts):
             self._tell_of_cancels(connection)
         if connection is not None:
             self._follow_up([change for change in other if (change.id, change.fence) in settled], connection)
+            self._count([change for change in changes if (change.id, change.fence) in settled], connection)
         return [change.id for change in changes if (change.id, change.fence) not in settled]
 
     def _settle_each(
@@ -102,6 +104,49 @@ class Settling(Puts):
                     self._put_many(connection, [item])
             if news := {each for item in then if (each := news_of(item))}:
                 self._run("tell", {"news": sorted(news)}, connection)
+
+    def _count(self, changes: Iterable[Change], connection: Connection) -> None:
+        """Have the jobs of these rows count them; whichever is over by that puts what comes then."""
+        tallies, now = tally(changes)
+        if not tallies:
+            return
+        ids = ints(tallies)
+        if len(tallies) > 1:  # in one order for all, so that none wait in a ring
+            self._run("lock_jobs", {"ids": ids}, connection)
+        given = {name: ints(counted[name] for counted in tallies.values()) for name in COUNTERS.values()}
+        for row in self._run("count_rows", {"ids": ids, **given, "now": now}, connection):
+            self._conclude(Job(*row), now, connection)
+
+    def _conclude(self, job: Job, now: datetime | None, connection: Connection) -> None:
+        if job.is_over == (job.finished_at is not None):
+            return
+        then = sequel(job) if job.is_over else None
+        then_id = None
+        if then is not None:
+            then_id = self._put_many(connection, [then])[0].id
+            if news := news_of(then):
+                self._run("tell", {"news": [news]}, connection)
+        ended = {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
+        self._run("end_job", ended, connection)
+
+    def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
+        with self._connection() as connection, connection.transaction():
+            found = [Job(*row) for row in self._run("lock_job", {"id": job_id}, connection)]
+            if not found or found[0].is_sealed or found[0].total != first - 1:
+                return False
+            now = self._run("now", {}, connection)[0][0]
+            with connection.cursor().copy(self._sql["load_rows"]) as copy:
+                copy.write(copied_rows(rows, now))
+            failed = sum(row.status == "ERROR" for row in rows)
+            self._run("job_grew", {"id": job_id, "rows": len(rows), "failed": failed, "now": now}, connection)
+        self._herald.trail({news for row in rows if (news := news_of(row))})
+        return True
+
+    def seal_job(self, job_id: int, now: datetime, connection: Connection | None = None) -> Job:
+        with self._joining(connection) as own:
+            job = Job(*self._run("seal_job", {"id": job_id, "now": now}, own)[0])
+            self._conclude(job, now, own)
+            return job
 
     def _note(self, notes: Sequence[tuple[datetime, NewAuditLine]], connection: Connection) -> None:
         if notes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import zip_longest
@@ -40,10 +41,12 @@ class Claims(File):
         queues = self.open_queues(head.line.queue for head in heads)
         return [head for head in heads if head.line.queue in queues]
 
-    def open_queues(self, names: Iterable[str]) -> set[str]:
+    def open_queues(self, names: Iterable[str], connection: sqlite3.Connection | None = None) -> set[str]:
         queues = set(names)
         wanted = sorted({name for queue in queues for name in family(queue)})
-        return are_open(queues, {row[0] for row in self._read("paused", {"names": to_json(wanted)})})
+        with self._reading() if connection is None else nullcontext(connection) as reader:
+            paused = reader.execute(self._sql["paused"], {"names": to_json(wanted)}).fetchall()
+        return are_open(queues, {row[0] for row in paused})
 
     def claim(self, shares: Sequence[Share], worker: str, now: datetime | None, lease: timedelta) -> list[Item]:
         with self._writing() as writer:

@@ -10,18 +10,21 @@ from itertools import groupby
 from operator import attrgetter
 
 from duly.core.errors import KeyConflict, WrongState
-from duly.core.model import Change, NewAuditLine
+from duly.core.model import Change, Job, NewAuditLine, NewRow
 from duly.store.members import members_of, notes_of
 from duly.store.sqlite.puts import Puts
 from duly.store.sqlite.values import (
     change_parameters,
+    job_of,
     maybe_int,
     member_parameters,
+    new_row_values,
     note_parameters,
     to_int,
     to_json,
     tried_parameters,
 )
+from duly.store.tally import COUNTERS, sequel, tally
 
 # With more fences than this in one call, another statement, which takes many fences, is faster.
 FEW = 20
@@ -56,7 +59,9 @@ class Settling(Puts):
         )
         if closed:
             writer.execute(self._sql["close"], {"closed": to_json(list(closed))})
-        self._follow_up(writer, [change for change in changes if (change.id, change.fence) in settled])
+        made = [change for change in changes if (change.id, change.fence) in settled]
+        self._follow_up(writer, made)
+        self._count(writer, made)
         return [change.id for change in changes if (change.id, change.fence) not in settled]
 
     def _follow_up(self, writer: sqlite3.Connection, changes: list[Change]) -> None:
@@ -69,6 +74,41 @@ class Settling(Puts):
             for item in change.then:
                 with suppress(KeyConflict):  # a live item has this key already, which will do
                     self._put_one(writer, item)
+
+    def _count(self, writer: sqlite3.Connection, changes: Sequence[Change]) -> None:
+        """Have the jobs of these rows count them; whichever is over by that puts what comes then."""
+        tallies, now = tally(changes)
+        for job_id, counted in tallies.items():
+            given = {name: counted[name] for name in COUNTERS.values()}
+            row = writer.execute(self._sql["count_rows"], {"id": job_id, **given, "now": maybe_int(now)}).fetchone()
+            if row is not None:
+                self._conclude(writer, job_of(row), maybe_int(now))
+
+    def _conclude(self, writer: sqlite3.Connection, job: Job, now: int | None) -> None:
+        if job.is_over == (job.finished_at is not None):
+            return
+        then = sequel(job) if job.is_over else None
+        then_id = None if then is None else self._put_one(writer, then).id
+        ended = {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
+        writer.execute(self._sql["end_job"], ended)
+
+    def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
+        with self._writing() as writer:
+            found = [job_of(row) for row in writer.execute(self._sql["lock_job"], {"id": job_id})]
+            if not found or found[0].is_sealed or found[0].total != first - 1:
+                return False
+            now = to_int(self.now())
+            writer.executemany(self._sql["load_rows"], [new_row_values(row, now) for row in rows])
+            failed = sum(row.status == "ERROR" for row in rows)
+            writer.execute(self._sql["job_grew"], {"id": job_id, "rows": len(rows), "failed": failed, "now": now})
+        return True
+
+    def seal_job(self, job_id: int, now: datetime, connection: sqlite3.Connection | None = None) -> Job:
+        with self._joining(connection) as writer:
+            given = {"id": job_id, "now": to_int(now)}
+            job = job_of(writer.execute(self._sql["seal_job"], given).fetchone())
+            self._conclude(writer, job, to_int(now))
+            return job
 
     def _note(self, writer: sqlite3.Connection, notes: Sequence[tuple[datetime, NewAuditLine]]) -> None:
         for at, note in notes:

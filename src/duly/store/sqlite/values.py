@@ -14,13 +14,15 @@ from typing import Any
 import msgspec
 
 from duly.core.clock import EPOCH
-from duly.core.model import NewItem
+from duly.core.model import NewItem, NewRow
 from duly.store.records import (
     CHANGE,
     ITEM,
+    JOB,
     KINDS,
     MEMBER,
     NEW_ITEM,
+    NEW_ROW,
     NEW_SCHEDULE,
     NOTE,
     SCHEDULE,
@@ -67,6 +69,7 @@ READ: dict[Kind, Callable[[Any], Any]] = {
 WRITTEN: dict[Kind, Callable[[Any], Any]] = {datetime: to_int, bytes: bytes.decode}
 
 item_of = reader(ITEM, READ)
+job_of = reader(JOB, READ)
 schedule_of = reader(SCHEDULE, READ)
 change_parameters = writer(CHANGE, WRITTEN)
 tried_parameters = writer(TRIED, WRITTEN)
@@ -76,7 +79,9 @@ schedule_parameters = writer(SCHEDULE, WRITTEN)
 new_schedule_parameters = writer(NEW_SCHEDULE, WRITTEN)
 _new_item = writer(NEW_ITEM, WRITTEN)
 _new_item_row = lister(NEW_ITEM, WRITTEN)
+_new_row_values = lister(NEW_ROW, WRITTEN)
 _DUE_AT = list(NEW_ITEM.fields).index("due_at")
+_CHANGED_AT = list(NEW_ROW.fields).index("changed_at")
 
 _COLUMNS = {name: READ[kind] for name, kind in KINDS.items() if kind in READ}
 
@@ -96,6 +101,16 @@ def new_item_row(item: NewItem, now: int) -> list[Any]:
         row[_DUE_AT] = now
     row.append(row[_DUE_AT])
     return row
+
+
+def new_row_values(row: NewRow, now: int) -> list[Any]:
+    """What a job writes for one of its rows, in the order of its fields, and then the time that it is planned for."""
+    values = _new_row_values(row)
+    for place in (_DUE_AT, _CHANGED_AT):
+        if values[place] is None:
+            values[place] = now
+    values.append(values[_DUE_AT])
+    return values
 
 
 def typed(cursor: sqlite3.Cursor) -> list[tuple[Any, ...]]:

@@ -59,7 +59,9 @@ lease as (
     returning fence)
 update duly_item
    set state = 'running', attempt = attempt + 1, fence = (select fence from lease), claimed_by = :worker,
-       started_at = coalesce(:now::timestamptz, statement_timestamp()), progress = null
+       started_at = coalesce(:now::timestamptz, statement_timestamp()), progress = null,
+       status = case when job_id is not null then 'PROCESSING' end,
+       changed_at = case when job_id is not null then coalesce(:now::timestamptz, statement_timestamp()) end
  where ctid = any((select places from picked)::tid[])
 returning {item}
 
@@ -98,7 +100,8 @@ with lease as (
 started as (
     update duly_item i
        set state = 'running', attempt = i.attempt + 1, fence = n.fence, claimed_by = :worker, started_at = :now,
-           progress = null
+           progress = null, status = case when i.job_id is not null then 'PROCESSING' end,
+           changed_at = case when i.job_id is not null then :now::timestamptz end
       from (select l.fence, e.id from lease l cross join unnest(l.items) as e(id)) n
      where i.id = n.id),
 counted as (

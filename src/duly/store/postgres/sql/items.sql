@@ -6,14 +6,16 @@ select {item}
  where id = any(:ids::bigint[])
 
 -- name: prune
--- Looks at the next rows by id and forgets those that finished long enough ago; review waits for a person. Answers how
--- many are gone and where to go on: nowhere once rows are younger than what is to be forgotten.
+-- Looks at the next rows by id and forgets those that finished long enough ago; review waits for a person, and rows of
+-- a job stay as long as their job, which counts them. Answers how many are gone and where to go on: nowhere once rows
+-- are younger than what is to be forgotten.
 with looked as materialized (
-    select id, state, finished_at, created_at from duly_item where id > :after order by id limit :most),
+    select id, state, finished_at, created_at, job_id from duly_item where id > :after order by id limit :most),
 gone as (
     delete from duly_item
      where id = any(array(
-           select id from looked where state in ('done', 'cancelled') and finished_at < :before))
+           select id from looked
+            where state in ('done', 'cancelled') and finished_at < :before and job_id is null))
        -- still: it may be revived while this waits for its lock
        and state in ('done', 'cancelled')
     returning id)

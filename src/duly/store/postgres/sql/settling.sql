@@ -4,7 +4,9 @@
 -- The common end, many at a time: plain successes of one claim.
 with closed as (delete from duly_lease where fence = any(:closed::bigint[]))
 update duly_item
-   set state = 'done', outcome = 'done', finished_at = :finished_at
+   set state = 'done', outcome = 'done', finished_at = :finished_at,
+       status = case when job_id is not null then 'DONE' end,
+       changed_at = case when job_id is not null then :finished_at::timestamptz end
  where id = any(:ids::bigint[]) and fence = :fence and state = 'running'
 returning id
 
@@ -13,7 +15,9 @@ returning id
 -- they may be compared each with each, for the planner knows neither how many they are nor how many items run.
 with closed as (delete from duly_lease where fence = any(:closed::bigint[]))
 update duly_item
-   set state = 'done', outcome = 'done', finished_at = :finished_at
+   set state = 'done', outcome = 'done', finished_at = :finished_at,
+       status = case when job_id is not null then 'DONE' end,
+       changed_at = case when job_id is not null then :finished_at::timestamptz end
  where id = any(:ids::bigint[]) and state = 'running'
    and ((id, fence) in (select n.id, n.fence from unnest(:ids::bigint[], :fences::bigint[]) as n(id, fence))) is true
 returning id, fence
@@ -27,6 +31,7 @@ settled as (
        set state = c.state, outcome = coalesce(c.outcome, i.outcome), lane = c.lane, due_at = c.due_at,
            rank = coalesce(c.rank, i.rank), attempt = c.attempt, failures = c.failures, crashes = c.crashes, losses = c.losses,
            finished_at = c.finished_at, result = c.result,
+           status = coalesce(c.status, i.status), changed_at = coalesce(c.changed_at, i.changed_at),
            last_error = coalesce(c.error, i.last_error), error_class = coalesce(c.error_class, i.error_class),
            error_group = coalesce(c.error_group, i.error_group),
            streak = case when c.outcome = 'revived' then null else i.streak end,

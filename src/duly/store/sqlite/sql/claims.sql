@@ -55,7 +55,8 @@ select name from duly_queue where paused_at is not null and name in (select valu
 -- name: claim
 update duly_item
    set state = 'running', attempt = attempt + 1, fence = :fence, claimed_by = :worker, started_at = :now,
-       progress = null
+       progress = null, status = case when job_id is not null then 'PROCESSING' end,
+       changed_at = case when job_id is not null then :now end
  where id in (select value from json_each(:items))
 
 -- name: pick

@@ -6,8 +6,8 @@ select {item}
  where id in (select value from json_each(:ids))
 
 -- name: old
--- The next rows by id, with when they finished if they are done or cancelled.
-select id, case when state in ('done', 'cancelled') then finished_at end, created_at
+-- The next rows by id, with when they finished if they may be forgotten: rows of a job stay as long as their job.
+select id, case when state in ('done', 'cancelled') and job_id is null then finished_at end, created_at
   from duly_item
  where id > :after
  order by id

@@ -3,14 +3,18 @@
 -- name: settle_done
 -- The common end, many at a time: plain successes of one claim.
 update duly_item
-   set state = 'done', outcome = 'done', finished_at = :finished_at
+   set state = 'done', outcome = 'done', finished_at = :finished_at,
+       status = case when job_id is not null then 'DONE' end,
+       changed_at = case when job_id is not null then :finished_at end
  where id in (select value from json_each(:ids)) and fence = :fence and state = 'running'
 returning id
 
 -- name: settle_each_done
 -- The same for items that each have a fence of their own.
 update duly_item
-   set state = 'done', outcome = 'done', finished_at = :finished_at
+   set state = 'done', outcome = 'done', finished_at = :finished_at,
+       status = case when job_id is not null then 'DONE' end,
+       changed_at = case when job_id is not null then :finished_at end
   from json_each(:pairs) n
  where duly_item.id = n.value ->> 0 and fence = n.value ->> 1 and state = 'running'
 returning id, fence
@@ -21,6 +25,7 @@ update duly_item
    set state = :state, outcome = coalesce(:outcome, outcome), lane = :lane, due_at = :due_at,
        rank = coalesce(:rank, rank), attempt = :attempt, failures = :failures, crashes = :crashes, losses = :losses,
        finished_at = :finished_at, result = :result,
+       status = coalesce(:status, status), changed_at = coalesce(:changed_at, changed_at),
        last_error = coalesce(:error, last_error), error_class = coalesce(:error_class, error_class),
        error_group = coalesce(:error_group, error_group),
        streak = case when :outcome = 'revived' then null else streak end,

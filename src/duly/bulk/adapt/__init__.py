@@ -1,0 +1,43 @@
+"""Controllers that find the right size and pace by what they see: pure values, with time and chance handed in.
+
+Each has a state that is a frozen value, is told what was seen, and answers with the next state. None keeps a clock, a
+thread or a lock, so any task can use them, and tests run days of them in a moment.
+
+    Average    of recent values, in which the newest weigh most
+    Batch      how many rows are written at a time
+    Slice      how many items are claimed for a stretch of time; when a lock on them may be taken for lost
+    Pace       how many calls a provider gets at a time, and how far apart
+    Trouble    what kind of failure it was, and when to try again
+    Rotation   which query to try next after nothing was found
+
+Only `machine` looks at the world: it measures the load that a Slice is told of.
+"""
+
+from __future__ import annotations
+
+from duly.bulk.adapt.average import Average
+from duly.bulk.adapt.batch import Batch, BatchBounds, Written
+from duly.bulk.adapt.pace import Call, Pace, PaceBounds
+from duly.bulk.adapt.rotation import Rotation, Turn
+from duly.bulk.adapt.slices import Load, Slice, SliceBounds, lock_expiry
+from duly.bulk.adapt.trouble import SPACINGS, Spacing, Trouble, classify
+
+__all__ = [
+    "SPACINGS",
+    "Average",
+    "Batch",
+    "BatchBounds",
+    "Call",
+    "Load",
+    "Pace",
+    "PaceBounds",
+    "Rotation",
+    "Slice",
+    "SliceBounds",
+    "Spacing",
+    "Trouble",
+    "Turn",
+    "Written",
+    "classify",
+    "lock_expiry",
+]

@@ -1,0 +1,36 @@
+"""How busy this machine is: the one part of this room that looks at the world, for whoever feeds the controllers."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from duly.bulk.adapt.slices import Load
+
+MEMORY = Path("/proc/meminfo")
+GROUP = Path("/sys/fs/cgroup")  # of a container, whose memory ends before the machine's does
+
+
+def measure(memory: Path = MEMORY, group: Path = GROUP) -> Load:
+    """What is in use, each from 0 to 1; 0 where the system does not say."""
+    waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return Load(cpu=min(waiting, 1.0), memory=max(_machine(memory), _container(group)))
+
+
+def _machine(memory: Path) -> float:
+    try:
+        said = {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+)", memory.read_text(), re.MULTILINE)}
+        return 1.0 - said["MemAvailable"] / said["MemTotal"]
+    except (OSError, KeyError, ZeroDivisionError):
+        return 0.0
+
+
+def _container(group: Path) -> float:
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        cached = re.search(r"^inactive_file (\d+)", (group / "memory.stat").read_text(), re.MULTILINE)
+        used = int((group / "memory.current").read_text()) - (int(cached[1]) if cached else 0)
+        return min(used / int(limit), 1.0) if limit != "max" else 0.0
+    except (OSError, ValueError, ZeroDivisionError):
+        return 0.0

@@ -1,0 +1,106 @@
+"""How many calls a provider gets at a time, and how far apart.
+
+One number says both: `level`, the calls that are under way on average. As many calls run at the same time, and one
+starts every `latency / level` seconds, so a level may also be 3.4, or 0.1 for a provider that should be left alone.
+
+The level grows with time and shrinks with trouble (429, 5xx, time-outs): multiplicative decrease, and an increase that
+slows down where the last trouble was, waits there, and only then feels its way further, faster the longer it goes well:
+
+     level
+       │        trouble                          no trouble for long: there is more room than there was
+       │          ╱│                          ╱
+   top │─ ─ ─ ─ ─ ─│─ ─ ─ ─ ─____──────────╱─ ─
+       │           │    ╱‾
+       │           │ ╱          top * (1 + (1 - keep) * ((t - recovery) / recovery)³)
+       │           │╱ keep * top
+       └───────────┴────────────────────────────── t
+                   0          recovery
+
+So most of the time is spent just below what the provider bears, and it is asked for more only once in a while: that
+keeps the share of errors small without forgetting to look. Calls that started before the last decrease say nothing new.
+Growth ends a little above what is really used, so a quiet night does not end in a burst.
+"""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import Struct, structs
+
+from duly.bulk.adapt.average import Average
+from duly.bulk.adapt.trouble import BACK_OFF, Trouble
+
+
+class PaceBounds(Struct, frozen=True, kw_only=True):
+    most: float = 64.0  # calls at a time
+    longest_gap: float = 20.0  # seconds between two calls, also to a provider that only refuses
+    keep: float = 0.85  # of the level after a 429 or 5xx
+    keep_after_timeout: float = 0.6
+    recovery: float = 30.0  # seconds until the level of the last trouble is reached again, at least
+    patience: float = 15.0  # times that a trouble took to be seen: what is told late is not to be hurried
+    longest_wait: float = 300.0  # seconds that a provider may ask for
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """One call that has ended, in seconds of the same clock."""
+
+    started: float
+    ended: float
+    in_flight: int = 1  # calls under way when it started, itself included
+    trouble: Trouble | None = None
+    retry_after: float = 0.0  # seconds that the provider asked for
+
+
+class Pace(Struct, frozen=True, kw_only=True):
+    """What is known of a provider."""
+
+    top: float  # the level of the last trouble
+    since: float  # when the level was last changed by one
+    kept: float = 1.0  # of `top`, at `since`
+    recovery: float = 1.0  # seconds until `top` is reached again
+    used: float = 0.0  # the most calls under way since then
+    not_before: float = 0.0  # the provider asked to be left alone until then
+    latency: Average = Average(30.0)
+    throttled: Average = Average(200.0)  # share of calls that ended in trouble: `api_throttle_rate`
+
+    @classmethod
+    def first(cls, now: float, bounds: PaceBounds) -> Pace:
+        """Nothing is known: begin with one call, and go up as far as there is use for."""
+        return cls(top=bounds.most, since=now)
+
+    def level(self, now: float, bounds: PaceBounds) -> float:
+        passed = max(now - self.since, 0.0) / self.recovery - 1.0
+        wanted = self.top * (1.0 + (1.0 - self.kept) * passed**3)
+        return max(self._latency() / bounds.longest_gap, min(wanted, 1.0 + 1.5 * self.used, bounds.most), 1e-6)
+
+    def concurrency(self, now: float, bounds: PaceBounds) -> int:
+        return math.ceil(self.level(now, bounds))
+
+    def gap(self, now: float, bounds: PaceBounds) -> float:
+        """Seconds between the starts of two calls."""
+        return self._latency() / self.level(now, bounds)
+
+    def after(self, call: Call, bounds: PaceBounds) -> Pace:
+        is_trouble = call.trouble in BACK_OFF
+        took = call.ended - call.started
+        seen = structs.replace(
+            self,
+            used=max(self.used, float(call.in_flight)),
+            # A refusal comes at once and says nothing about how long an answer takes.
+            latency=self.latency if call.trouble == "throttled" else self.latency.fed(took),
+            throttled=self.throttled.fed(is_trouble),
+        )
+        if not is_trouble:
+            return seen
+        wait = min(max(call.retry_after, 0.0), bounds.longest_wait)
+        seen = structs.replace(seen, not_before=max(self.not_before, call.ended + wait))
+        if call.started < self.since:
+            return seen
+        level = self.level(call.ended, bounds)
+        kept = bounds.keep_after_timeout if call.trouble == "timeout" else bounds.keep
+        recovery = max(bounds.recovery, bounds.patience * took)
+        return structs.replace(seen, top=level, since=call.ended, kept=kept, recovery=recovery, used=level)
+
+    def _latency(self) -> float:
+        """Seconds that an answer takes; a guess where nothing but trouble was seen."""
+        return self.latency.get(1.0 if self.kept < 1.0 else 0.0)

@@ -1,0 +1,254 @@
+"""Where uploaded files are kept: a local folder, or a bucket that speaks S3's protocol.
+
+A file is written portion by portion, hashed on the way, and is there as a whole or not at all. Reading gives either
+portions, or a local file that can be sought in, which is what readers of tables need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, BinaryIO, Protocol, Self, cast
+
+from msgspec import Struct
+
+from duly.bulk.s3 import PORTION, S3Settings, connect, told
+from duly.core.errors import DulyError, InputError
+
+if TYPE_CHECKING:
+    from obstore import WritableFile
+    from obstore.store import S3Store
+
+_KEY = re.compile(r"(?=.{1,500}\Z)[A-Za-z0-9][A-Za-z0-9._-]*(?:/[A-Za-z0-9][A-Za-z0-9._-]*)*")
+INCOMING = ".incoming"  # where a local file is written before it has its name; no key begins with a dot
+PART = 8 * PORTION  # of an upload to S3; at most two are in memory
+
+
+class FileGone(DulyError, LookupError):
+    """There is no such file, or no longer."""
+
+
+class Kept(Struct, frozen=True):
+    """A file that was written."""
+
+    key: str
+    size: int
+    sha256: str
+
+
+class Writer:
+    """A file that is being written. As a context manager it is kept at the end, and not at all after an error."""
+
+    def __init__(self, key: str, limit: int | None) -> None:
+        self._key = checked_key(key)
+        self._limit = limit
+        self._digest = hashlib.sha256()
+        self._size = 0
+        self.kept: Kept | None = None
+
+    def write(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._limit is not None and self._size > self._limit:
+            raise InputError("file", f"has more than {self._limit:,} bytes")
+        self._digest.update(data)
+        self._append(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self._abandon()
+            return
+        self._finish()
+        self.kept = Kept(self._key, self._size, self._digest.hexdigest())
+
+    def _append(self, data: bytes) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+    def _abandon(self) -> None:
+        raise NotImplementedError
+
+
+class FileStore(Protocol):
+    def writer(self, key: str, limit: int | None = None) -> Writer:
+        """Begin to write a file of at most `limit` bytes. One of the same name is replaced when this one is whole."""
+        ...
+
+    def open(self, key: str) -> AbstractContextManager[BinaryIO]:
+        """The file, on this machine and seekable; FileGone when there is none."""
+        ...
+
+    def portions(self, key: str) -> Iterator[bytes]:
+        """The bytes of the file, a portion at a time; FileGone when there is none."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Nothing happens when there is none."""
+        ...
+
+
+def put(store: FileStore, key: str, portions: Iterator[bytes], limit: int | None = None) -> Kept:
+    """Write a file from portions that are pulled."""
+    with store.writer(key, limit) as writer:
+        for portion in portions:
+            writer.write(portion)
+    assert writer.kept is not None
+    return writer.kept
+
+
+def checked_key(key: str) -> str:
+    """A key is a path of plain names: nothing in it can lead anywhere else."""
+    if not _KEY.fullmatch(key):
+        raise InputError("key", f"{key!r:.100} is not a path of letters, digits, dots, dashes and underscores")
+    return key
+
+
+class LocalFiles:
+    """Files below a folder. A file is written aside, synced to disk, and then renamed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        (root / INCOMING).mkdir(parents=True, exist_ok=True)
+
+    def writer(self, key: str, limit: int | None = None) -> Writer:
+        return _LocalWriter(self._root, key, limit)
+
+    @contextmanager
+    def open(self, key: str) -> Iterator[BinaryIO]:
+        try:
+            file = (self._root / checked_key(key)).open("rb")
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise FileGone(f"there is no file {key}") from None
+        with file:
+            yield file
+
+    def portions(self, key: str) -> Iterator[bytes]:
+        with self.open(key) as file:
+            while portion := file.read(PORTION):
+                yield portion
+
+    def delete(self, key: str) -> None:
+        (self._root / checked_key(key)).unlink(missing_ok=True)
+
+    def sweep(self, older_than: float = 86_400.0) -> int:
+        """Remove what crashed writers left behind, so many seconds after they last wrote; how many there were."""
+        gone = 0
+        for left in (self._root / INCOMING).iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if left.stat().st_mtime < time.time() - older_than:
+                    left.unlink()
+                    gone += 1
+        return gone
+
+
+class _LocalWriter(Writer):
+    def __init__(self, root: Path, key: str, limit: int | None) -> None:
+        super().__init__(key, limit)
+        self._place = root / self._key
+        self._aside = root / INCOMING / secrets.token_hex(16)
+        self._file = self._aside.open("xb")
+
+    def _append(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def _finish(self) -> None:
+        try:
+            with self._file:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+            self._place.parent.mkdir(parents=True, exist_ok=True)
+            self._aside.replace(self._place)
+            _sync_folder(self._place.parent)
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _abandon(self) -> None:
+        self._file.close()
+        self._aside.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A name survives a power cut only once its folder is on disk."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class S3Files:
+    """Files in a bucket, below a prefix. S3 shows an object only when its upload is complete.
+
+    What a crashed writer has uploaded stays hidden there until the bucket's rule for incomplete uploads removes it.
+    """
+
+    def __init__(self, settings: S3Settings, prefix: str = "") -> None:
+        self._store = connect(settings)
+        self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+
+    def writer(self, key: str, limit: int | None = None) -> Writer:
+        return _S3Writer(self._store, self._prefix, key, limit)
+
+    @contextmanager
+    def open(self, key: str) -> Iterator[BinaryIO]:
+        with tempfile.TemporaryFile() as local:
+            for portion in self.portions(key):
+                local.write(portion)
+            local.seek(0)
+            yield cast(BinaryIO, local)
+
+    def portions(self, key: str) -> Iterator[bytes]:
+        import obstore
+
+        with told(f"reading {key}"):
+            try:
+                found = obstore.get(self._store, self._prefix + checked_key(key))
+            except FileNotFoundError:
+                raise FileGone(f"there is no file {key}") from None
+            for portion in found.stream(min_chunk_size=PORTION):
+                yield bytes(portion)
+
+    def delete(self, key: str) -> None:
+        import obstore
+
+        with told(f"deleting {key}"), contextlib.suppress(FileNotFoundError):
+            obstore.delete(self._store, self._prefix + checked_key(key))
+
+
+class _S3Writer(Writer):
+    def __init__(self, store: S3Store, prefix: str, key: str, limit: int | None) -> None:
+        import obstore
+
+        super().__init__(key, limit)
+        self._out: WritableFile | None = obstore.open_writer(
+            store, prefix + self._key, buffer_size=PART, max_concurrency=1
+        )
+
+    def _append(self, data: bytes) -> None:
+        assert self._out is not None
+        with told(f"writing {self._key}"):
+            self._out.write(data)
+
+    def _finish(self) -> None:
+        assert self._out is not None
+        with told(f"writing {self._key}"):
+            self._out.close()
+
+    def _abandon(self) -> None:
+        self._out = None  # an upload that is not completed never becomes an object

@@ -1,0 +1,122 @@
+"""The values of reading: what may come in (Limits, Options, Place) and what goes out (Shape, Row)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Literal, Protocol, Self
+
+from msgspec import Struct
+
+Kind = Literal["csv", "jsonl", "xlsx", "image", "images"]
+
+MIB = 1024 * 1024
+EXCERPT = 2_000  # characters of a broken row that are worth keeping
+PEEK = 20  # rows at the start by which the columns are found out
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How much of anything is taken. With the defaults, reading any file at all needs less than 256 MB of memory."""
+
+    row_bytes: int = MIB  # of one row, over all of its lines and cells
+    row_lines: int = 10_000  # that one row of delimited text may go over, inside quotes
+    columns: int = 1_000
+    sample_bytes: int = 256 * 1024  # of the start, by which encoding and delimiter are found out
+    mended_rows: int = 100  # open quotes after which the following lines are read anew; each costs up to `row_bytes`
+    unpacked_bytes: int = 4 * 1024 * MIB  # that all entries of a zip file say they have
+    entries: int = 20_000  # of a zip file
+    texts: int = 10_000_000  # different texts of a workbook; those beyond `texts_bytes` wait on disk
+    texts_bytes: int = 16 * MIB
+    image_bytes: int = 64 * MIB  # of one image file
+    decoded_bytes: int = 150_000_000  # of memory that decoding one image may take
+    thumbnail: int = 256  # pixels of its longer side
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """What the sender says about the file; None is found out."""
+
+    kind: Kind | None = None
+    header: bool | None = None  # whether the first row says the names of the columns
+    encoding: str | None = None
+    delimiter: str | None = None
+    sheet: str | None = None  # of a workbook; without a name, the first that is visible
+
+
+class Place(Struct, frozen=True):
+    """How far a file has been read: all of it is numbers, so that it can be kept beside the rows that it stands for."""
+
+    number: int = 0  # of the last row that was read
+    line: int = 0  # the last line of that row
+    offset: int = 0  # bytes of text, or entries of a zip file
+    mended: int = 0
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """What kind of table was found. `columns` are unique and not empty, in the order of the file."""
+
+    kind: Kind
+    columns: tuple[str, ...]
+    has_header: bool = True
+    encoding: str | None = None
+    delimiter: str | None = None
+    sheet: str | None = None
+    sheets: tuple[str, ...] = ()
+
+
+class Row(Struct, frozen=True):
+    """One row, or why it is none. A row with a fault still has the values that could be read, for who mends it."""
+
+    number: int  # counts the rows below the header, from 1; blank rows are not counted
+    line: int  # where it begins: a line of text, a row of a sheet, an entry of a zip file
+    values: dict[str, Any]  # by column; what JSON can say
+    fault: str | None = None
+    text: str | None = None  # the start of a row that could not be taken apart
+    thumbnail: bytes | None = None  # of an image: a small WebP
+
+
+class Reading(Protocol):
+    """A file that is being read: a context manager, and an iterator over its rows that is gone through once."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def place(self) -> Place:
+        """Where reading goes on after the last row that was given."""
+        ...
+
+    def __iter__(self) -> Iterator[Row]: ...
+
+    def close(self) -> None:
+        """Let go of what was kept aside for reading; the file itself stays open."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class Closing:
+    """The part of a Reading that is the same for all of them."""
+
+    def close(self) -> None:
+        return None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class BadRow(Exception):
+    """A row that cannot be read: why, and the start of its text."""
+
+    def __init__(self, reason: str, text: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.text = text[:EXCERPT]

@@ -1,0 +1,68 @@
+"""The way to a bucket that speaks S3's protocol: Amazon's, MinIO, Ceph and others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from duly.core.errors import DulyError
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config, S3Store
+
+PORTION = 1024 * 1024
+
+
+class S3Settings(Struct, frozen=True, kw_only=True):
+    """Where the bucket is and who asks. What is not said comes from the environment (`AWS_…`) or the machine's role."""
+
+    bucket: str
+    endpoint: str | None = None
+    region: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: str | None = None
+
+    def __repr__(self) -> str:
+        return f"S3Settings(bucket={self.bucket!r}, endpoint={self.endpoint!r})"  # no secrets in logs
+
+
+class S3Error(DulyError):
+    """The bucket said no, or could not be reached; asking again may help."""
+
+
+def connect(settings: S3Settings) -> S3Store:
+    """A store of objects. It asks nothing yet, so that a wrong name or key shows with the first use."""
+    from obstore.store import S3Store
+
+    config: S3Config = {}
+    if settings.endpoint:
+        config["endpoint"] = settings.endpoint
+    if settings.region:
+        config["region"] = settings.region
+    if settings.access_key_id:
+        config["access_key_id"] = settings.access_key_id
+    if settings.secret_access_key:
+        config["secret_access_key"] = settings.secret_access_key
+    is_plain = (settings.endpoint or "").startswith("http://")
+    return S3Store(
+        settings.bucket,
+        config=config,
+        # A large file may take as long as it likes, as long as something comes.
+        client_options={"allow_http": is_plain, "timeout": "24h", "read_timeout": "60s", "connect_timeout": "10s"},
+        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=60)},
+    )
+
+
+@contextmanager
+def told(what: str) -> Iterator[None]:
+    """Errors of the library become ours, in one line that says what was being done."""
+    from obstore.exceptions import BaseError
+
+    try:
+        yield
+    except (BaseError, OSError) as error:
+        raise S3Error(f"{what}: {str(error).splitlines()[0][:300] if str(error) else type(error).__name__}") from None

@@ -1,0 +1,17 @@
+"""Where files come from by themselves: a folder, a bucket, an FTP server.
+
+A source lists what there is (`Found`, with a version that changes when the content does) and streams one of them.
+Which versions have been taken before is for the caller to remember. A file that may still be growing is left alone:
+`Steady` lets a version pass only once it has been the same for a while.
+
+    address   one line of text that names a file of any of these
+    folder    picks a file up by renaming it, so that one of several scanners gets it; done and failed folders
+    s3        objects below a prefix; exactly the version that was listed is read
+    ftp       FTP and FTPS
+"""
+
+from __future__ import annotations
+
+from duly.bulk.sources.found import Changed, Found, SourceError, Steady
+
+__all__ = ["Changed", "Found", "SourceError", "Steady"]

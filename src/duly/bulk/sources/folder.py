@@ -1,0 +1,170 @@
+"""A folder into which people and programs put files.
+
+    inbox/                 what is dropped here is found
+    inbox/.taken/…         what a scanner is working on: renamed there, under a lock that its process holds
+    inbox/done/            what has been read
+    inbox/failed/          what could not be, each with a note beside it
+
+Renaming is atomic and the lock is taken before it, so of several scanners exactly one gets a file, and a file whose
+scanner died is seen by its free lock and put back. Only plain files of the folder itself are taken: links, devices and
+folders are not followed, opened or entered, and the handle that is read is the one that was checked.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from duly.bulk.sources.found import Changed, Found, SourceError
+from duly.core.errors import InputError
+
+TAKEN, DONE, FAILED = ".taken", "done", "failed"
+PORTION = 1024 * 1024
+# What programs call a file that they are still writing.
+UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".swp")
+
+
+class Folder:
+    def __init__(self, root: Path) -> None:
+        if not root.is_dir():
+            raise InputError("folder", f"{root} is not a folder")
+        self._root = root.resolve()
+        for name in (TAKEN, DONE, FAILED):
+            (self._root / name).mkdir(exist_ok=True)
+
+    def scan(self) -> list[Found]:
+        """The files that are there, by name, without hidden and unfinished ones and whatever is no plain file."""
+        found = []
+        with os.scandir(self._root) as entries:
+            for entry in entries:
+                if entry.name.startswith((".", "~")) or entry.name.lower().endswith(UNFINISHED):
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:  # another scanner was faster
+                    continue
+                if stat.S_ISREG(status.st_mode):
+                    found.append(Found(entry.name, entry.name, status.st_size, _version(status)))
+        return sorted(found, key=lambda each: each.name)
+
+    def take(self, found: Found) -> Taken | None:
+        """Take this version of the file; None when it is gone, has changed, or another scanner has it."""
+        handle = self._locked(self._root / _plain(found.name))
+        if handle is None:
+            return None
+        try:
+            if _version(os.fstat(handle)) != found.version:
+                os.close(handle)
+                return None
+            place = self._root / TAKEN / f"{secrets.token_hex(4)}-{found.name}"
+            (self._root / found.name).rename(place)
+        except OSError as error:
+            os.close(handle)
+            raise SourceError(f"{found.name} could not be taken: {error.strerror}") from None
+        return Taken(self._root, found, place, handle)
+
+    def put_back(self) -> list[str]:
+        """Put files back whose scanner died before it was done with them; their names."""
+        names = []
+        for left in sorted((self._root / TAKEN).iterdir()):
+            handle = self._locked(left)
+            if handle is None:
+                continue
+            name = left.name.partition("-")[2]
+            left.rename(_free(self._root, name))
+            os.close(handle)
+            names.append(name)
+        return names
+
+    def _locked(self, path: Path) -> int | None:
+        """A handle on the plain file of this name, locked; None if there is none or somebody else has it."""
+        try:
+            handle = _opened(path)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            ours, there = os.fstat(handle), path.stat(follow_symlinks=False)
+        except OSError:
+            os.close(handle)
+            return None
+        if not stat.S_ISREG(ours.st_mode) or (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino):
+            os.close(handle)
+            return None
+        return handle
+
+
+class Taken:
+    """A file that is ours until it is done, failed or released; its lock goes with the process."""
+
+    def __init__(self, root: Path, found: Found, place: Path, handle: int) -> None:
+        self.found = found
+        self._root = root
+        self._place = place
+        self._file: BinaryIO = os.fdopen(handle, "rb")
+
+    def portions(self) -> Iterator[bytes]:
+        """Its bytes; Changed at the end when somebody wrote to it meanwhile."""
+        self._file.seek(0)
+        while portion := self._file.read(PORTION):
+            yield portion
+        if _version(os.fstat(self._file.fileno())) != self.found.version:
+            raise Changed(f"{self.found.name} was written to while it was read")
+
+    def done(self) -> Path:
+        """Move it to the files that have been read."""
+        return self._moved(self._root / DONE)
+
+    def failed(self, reason: str) -> Path:
+        """Move it to the files that could not be read, with a note that says why."""
+        place = self._moved(self._root / FAILED)
+        place.with_name(f"{place.name}.reason.txt").write_text(f"{reason}\n", encoding="utf-8")
+        return place
+
+    def release(self) -> Path:
+        """Put it back, to be found again."""
+        return self._moved(self._root)
+
+    def _moved(self, folder: Path) -> Path:
+        place = _free(folder, self.found.name)
+        try:
+            self._place.rename(place)
+        except OSError as error:
+            raise SourceError(f"{self.found.name} could not be moved to {folder.name}: {error.strerror}") from None
+        finally:
+            self._file.close()
+        return place
+
+
+def _opened(path: Path) -> int:
+    # Without O_NONBLOCK, opening a pipe that took the file's name would wait for ever.
+    how = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        return os.open(path, os.O_RDWR | how)  # over NFS, only who may write gets a lock for himself alone
+    except PermissionError:
+        return os.open(path, os.O_RDONLY | how)
+
+
+def _version(status: os.stat_result) -> str:
+    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
+
+
+def _plain(name: str) -> str:
+    """A name is a name: nothing in it leads out of the folder."""
+    if "/" in name or "\0" in name or name in ("", ".", ".."):
+        raise InputError("name", f"{name!r:.100} is not the name of a file")
+    return name
+
+
+def _free(folder: Path, name: str) -> Path:
+    """Where a file of this name can go without replacing another one."""
+    place, number = folder / name, 2
+    while os.path.lexists(place):
+        place = folder / f"{Path(name).stem}-{number}{Path(name).suffix}"
+        number += 1
+    return place

@@ -1,0 +1,175 @@
+"""Files of an FTP server, in the clear or over TLS (explicit FTPS).
+
+Directories are listed by MLSD where the server has it, and else by names with SIZE and MDTM for each. Where a server
+says that data connections go elsewhere, that is not believed (Python's ftplib connects to the server itself).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ftplib
+import socket
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from duly.bulk.sources.found import Changed, Found, SourceError
+from duly.core.errors import InputError
+
+PORTION = 256 * 1024
+LONGEST = 16 * 1024 * 1024  # characters of one listing
+# What ftplib raises; a ValueError is its word for a line end inside of a command.
+_ERRORS: tuple[type[BaseException], ...] = (*ftplib.all_errors, ValueError)
+
+
+class FtpSettings(Struct, frozen=True, kw_only=True):
+    host: str
+    port: int = 21
+    user: str = "anonymous"
+    password: str = ""
+    uses_tls: bool = False
+    authority: str | None = None  # a file with the certificates to trust, in place of the system's
+    timeout: float = 30.0  # seconds without an answer or a byte
+
+    def __repr__(self) -> str:
+        return f"FtpSettings(host={self.host!r}, port={self.port}, user={self.user!r})"  # no secrets in logs
+
+
+class FtpSource:
+    """Each look and each file has a connection of its own, so that none of them is found dead."""
+
+    def __init__(self, settings: FtpSettings) -> None:
+        self._settings = settings
+
+    def scan(self, folder: str = "/") -> list[Found]:
+        """The files in this directory, by name."""
+        with self._connected() as ftp:
+            return sorted(self._listed(ftp, _checked(folder)), key=lambda found: found.name)
+
+    def find(self, path: str) -> Found:
+        """One file by its path; SourceError when there is none."""
+        folder, _, name = _checked(path).rpartition("/")
+        for found in self.scan(folder or "/"):
+            if found.name == name:
+                return found
+        raise SourceError(f"there is no file {path} on {self._settings.host}")
+
+    def portions(self, found: Found) -> Iterator[bytes]:
+        """The bytes of this file; Changed at the end when they are not as many as were listed."""
+        size = 0
+        with self._connected() as ftp:
+            ftp.voidcmd("TYPE I")
+            with ftp.transfercmd(f"RETR {_checked(found.path)}") as data:
+                while portion := data.recv(PORTION):
+                    size += len(portion)
+                    yield portion
+                if isinstance(data, ssl.SSLSocket):
+                    _end_tls(data)
+            ftp.voidresp()
+        if found.size not in (-1, size):
+            raise Changed(f"{found.path} had {found.size:,} bytes when it was found, and {size:,} when it was read")
+
+    def _listed(self, ftp: ftplib.FTP, folder: str) -> Iterator[Found]:
+        base = folder.rstrip("/")
+        try:
+            lines = _lines(ftp, f"MLSD {folder}")
+        except ftplib.error_perm as error:
+            if not str(error).startswith(("500", "501", "502", "504")):
+                raise
+            yield from self._listed_by_name(ftp, folder)
+            return
+        for line in lines:
+            told, _, name = line.partition(" ")
+            facts = dict(fact.lower().partition("=")[::2] for fact in told.split(";"))
+            if facts.get("type") == "file" and _is_plain(name):
+                yield _found(base, name, facts.get("size", ""), facts.get("modify", ""))
+
+    def _listed_by_name(self, ftp: ftplib.FTP, folder: str) -> Iterator[Found]:
+        base = folder.rstrip("/")
+        ftp.cwd(folder)
+        paths = _lines(ftp, "NLST")
+        ftp.voidcmd("TYPE I")  # listing is done as text, and sizes of text are not told
+        for path in paths:
+            name = path.rpartition("/")[2]
+            if not _is_plain(name):
+                continue
+            try:
+                size = ftp.sendcmd(f"SIZE {base}/{name}").partition(" ")[2]
+                modified = ftp.sendcmd(f"MDTM {base}/{name}").partition(" ")[2]
+            except ftplib.error_perm:  # a directory
+                continue
+            yield _found(base, name, size, modified)
+
+    @contextmanager
+    def _connected(self) -> Iterator[ftplib.FTP]:
+        settings = self._settings
+        ftp: ftplib.FTP = ftplib.FTP(timeout=settings.timeout)  # noqa: S321 (the server is the user's choice)
+        if settings.uses_tls:
+            ftp = _Tls(context=ssl.create_default_context(cafile=settings.authority), timeout=settings.timeout)
+        try:
+            ftp.connect(settings.host, settings.port)
+            ftp.login(settings.user, settings.password)
+            if isinstance(ftp, ftplib.FTP_TLS):
+                ftp.prot_p()
+            yield ftp
+            with contextlib.suppress(*ftplib.all_errors):
+                ftp.quit()
+        except InputError:
+            raise
+        except _ERRORS as error:
+            raise SourceError(f"{settings.host}:{settings.port}: {error or type(error).__name__}"[:300]) from None
+        finally:
+            ftp.close()  # who stops in the middle says no goodbye: the answer would be about what was interrupted
+
+
+class _Tls(ftplib.FTP_TLS):
+    """FTP over TLS whose data connections continue the session of the control connection, which many servers want."""
+
+    def ntransfercmd(self, cmd: str, rest: int | str | None = None) -> tuple[socket.socket, int | None]:
+        connection, size = ftplib.FTP.ntransfercmd(self, cmd, rest)  # noqa: S321 (TLS follows)
+        control: Any = self.sock
+        wrapped = self.context.wrap_socket(connection, server_hostname=self.host, session=control.session)
+        return wrapped, size
+
+
+def _lines(ftp: ftplib.FTP, command: str) -> list[str]:
+    """The lines of a listing, which must not be endless."""
+    lines: list[str] = []
+    size = 0
+
+    def keep(line: str) -> None:
+        nonlocal size
+        size += len(line)
+        if size > LONGEST:
+            raise SourceError(f"{command} lists more than {LONGEST:,} characters")
+        lines.append(line)
+
+    ftp.retrlines(command, keep)
+    return lines
+
+
+def _end_tls(data: ssl.SSLSocket) -> None:
+    """Say goodbye; a server that has hung up already has said all that it had to say, as its reply will confirm."""
+    try:
+        data.unwrap()
+    except (OSError, ValueError):
+        return
+
+
+def _found(base: str, name: str, size: str, modified: str) -> Found:
+    count = int(size) if size.isdecimal() else -1  # some servers do not say
+    return Found(name, f"{base}/{name}", count, f"{count}-{modified}")
+
+
+def _is_plain(name: str) -> bool:
+    return name not in ("", ".", "..") and not name.startswith(".") and "/" not in name and name.isprintable()
+
+
+def _checked(path: str) -> str:
+    """A path that is one line and leads to where it says."""
+    if not path.startswith("/") or not path.isprintable() or ".." in path.split("/"):
+        raise InputError("path", f"{path!r:.100} is not a path from / without ..")
+    return path

@@ -1,0 +1,50 @@
+"""What `app.job` returns: a job to look at, wait for, pause, resume and cancel."""
+
+from __future__ import annotations
+
+import time
+
+from duly.core.model import Job
+from duly.verbs import LOCAL
+from duly.verbs.jobs import Jobs
+
+# Seconds between two looks at a job that someone waits for.
+LOOK = 0.05
+
+
+class RunningJob:
+    def __init__(self, jobs: Jobs, job_id: int) -> None:
+        self._jobs = jobs
+        self.id = job_id
+
+    def counts(self) -> Job:
+        """How many rows there are, and how many of them have ended how."""
+        return self._jobs.get(LOCAL, self.id)
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Wait until all rows have ended; TimeoutError when that takes longer."""
+        give_up = None if timeout is None else time.monotonic() + timeout
+        while not (job := self.counts()).is_over:
+            if give_up is not None and time.monotonic() >= give_up:
+                raise TimeoutError(f"job {self.id}: {job.ended} of {job.total} rows have ended")
+            time.sleep(LOOK)
+        return job
+
+    def pause(self) -> None:
+        """Start no more of its rows until it is resumed; what runs goes on."""
+        self._jobs.pause(LOCAL, self.id)
+
+    def resume(self) -> None:
+        self._jobs.resume(LOCAL, self.id)
+
+    def cancel(self, reason: str = "") -> None:
+        """Start no more of its rows, and cancel all that have not ended; a worker does that."""
+        self._jobs.cancel(LOCAL, self.id, reason)
+
+    def reprocess(self, *, is_reset: bool = False) -> int:
+        """Have rows that failed, or for which nothing was found, tried once more; how many that are, at most."""
+        return self._jobs.reprocess(LOCAL, self.id, is_reset=is_reset)
+
+    def remove(self) -> None:
+        """Forget it with its rows and its file; a worker does that."""
+        self._jobs.remove(LOCAL, self.id)

@@ -1,0 +1,108 @@
+"""Rows go out: a whole job as the grid shows it, what has to be mended, and how a job differs from another's file.
+
+Everything flows from the database to the file a portion at a time. Nothing is worked out anew, and what is masked for
+people is masked here too, so an export says cell by cell what the grid says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice, zip_longest
+from typing import Any, BinaryIO
+
+from msgspec import Struct
+
+from duly.bulk.export import Column, canonical, cells, media_type, mendable, stream
+from duly.bulk.mapping.values import text_of
+from duly.bulk.read import Row, open_rows
+from duly.core import codec
+from duly.core.shown import ExportRow
+from duly.verbs import Principal, Verbs
+
+# What a file of each format is called on the way.
+MEDIA = {format: media_type(format) for format in ("csv", "xlsx")}
+
+
+class Difference(Struct, frozen=True):
+    """A cell that is not the same here and there; no column: a row that only one of them has."""
+
+    row: int
+    column: str | None
+    ours: str
+    theirs: str
+
+
+class Exports:
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+
+    def whole(self, who: Principal, job_id: int, format: str) -> Iterator[bytes]:
+        """All rows of a job, in the order of its file."""
+        columns = self._columns(who, job_id)
+        return _streamed(format, columns, self._records(self._verbs.job_rows.each(who, job_id)))
+
+    def rejects(self, who: Principal, job_id: int, format: str) -> Iterator[bytes]:
+        """The rows in error with their columns as they came, the number by which they are known again, and why."""
+        columns = mendable(self._inputs(who, job_id))
+        failed = (row for row in self._verbs.job_rows.each(who, job_id) if row.status == "ERROR")
+        return _streamed(format, columns, self._records(failed))
+
+    def differences(self, who: Principal, job_id: int, file: BinaryIO, name: str) -> Iterator[Difference]:
+        """Where the rows of a job are not what a file says, of the columns that both have; rows go by their order."""
+        columns = self._columns(who, job_id)
+        ours = self._records(self._verbs.job_rows.each(who, job_id))
+        with open_rows(file, name) as theirs:
+            common = [column for column in columns if column.header in theirs.shape.columns]
+            for number, (mine, other) in enumerate(zip_longest(ours, theirs), 1):
+                yield from _compared(number, mine, other, common)
+
+    def _columns(self, who: Principal, job_id: int) -> tuple[Column, ...]:
+        results = self._verbs.job_rows.result_names(who, job_id) or ["result"]
+        return canonical(self._inputs(who, job_id), results)
+
+    def _inputs(self, who: Principal, job_id: int) -> list[str]:
+        """The columns of its file; of a job that came without one, the arguments of its first row."""
+        options = codec.decode(self._verbs.jobs.get(who, job_id).options)
+        if "columns" in options:
+            return list(options["columns"])
+        return [name for row in islice(self._verbs.job_rows.each(who, job_id), 1) for name in row.args]
+
+    def _records(self, rows: Iterable[ExportRow]) -> Iterator[dict[str, Any]]:
+        masks = self._verbs.ground.masks
+        for row in rows:
+            result = row.result if isinstance(row.result, Mapping) else {"result": row.result}
+            yield {
+                "row": row.row_no,
+                "status": row.status,
+                "input": masks.masked(row.args if row.input is None else row.input),
+                "result": masks.masked(result),
+                "attempts": row.attempt,
+                "error": row.last_error,
+            }
+
+
+def _streamed(format: str, columns: tuple[Column, ...], records: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    headers = [column.header for column in columns]
+    return stream(format, headers, (cells(record, columns) for record in records))
+
+
+def _compared(
+    number: int, mine: Mapping[str, Any] | None, other: Row | None, columns: Iterable[Column]
+) -> Iterator[Difference]:
+    if mine is None or other is None:
+        yield Difference(number, None, "" if mine is None else "is there", "" if other is None else "is there")
+        return
+    for column in columns:
+        (value,) = cells(mine, [column])
+        ours, theirs = _text(value), _text(other.values.get(column.header))
+        if ours != theirs:
+            yield Difference(number, column.header, ours, theirs)
+
+
+def _text(value: Any) -> str:
+    """A cell as it reads, however a format keeps it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping | list):
+        return codec.encode(value).decode()
+    return text_of(value)

@@ -1,0 +1,201 @@
+"""The file of a job is read, and its rows are written down: in batches that suit the database, resumably.
+
+After a crash the file is read from its start once more, and the rows that the job has already are passed over: which
+rows are the same as earlier ones is known again by that, and no row comes twice, for the store takes the next one only.
+A row that cannot be read, or that its task would refuse, becomes a row in error that says why; it never ends the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from duly.bulk.adapt import Batch, BatchBounds, Written
+from duly.bulk.files import FileGone
+from duly.bulk.mapping import Duplicates, identity, normalise
+from duly.bulk.mapping import Mapping as Columns
+from duly.bulk.read import Reading, Row, open_rows
+from duly.core import codec
+from duly.core.errors import InputError, ItemNotFound, StoreError, WrongState
+from duly.core.model import GiveUp, Job, NewRow, Snooze
+from duly.core.settings import JobSettings
+from duly.intake.intake import Intake, said_of
+from duly.intake.types import JobType
+from duly.verbs.job_acts import find_job
+from duly.verbs.jobs import UNREADABLE
+
+log = logging.getLogger("duly.jobs")
+
+# Seconds after which a worker that does not know the type of a job looks whether another one took it.
+ELSEWHERE = 30.0
+
+
+class _Stopped(Exception):
+    """The job takes no more rows: it was cancelled or removed."""
+
+
+def ingest(intake: Intake, job_id: int, tell: Callable[[int], None]) -> dict[str, int]:
+    """Read the file of this job and seal it; `tell` is told how many rows it has, now and then."""
+    job = find_job(intake.verbs.ground, job_id)
+    if job is None or job.is_sealed:
+        return {"rows": 0 if job is None else job.total}
+    if not intake.knows(job.job_type):
+        raise Snooze(ELSEWHERE)
+    try:
+        rows = Ingest(intake, job, tell).run()
+    except _Stopped:
+        return {"rows": job.total}
+    except (InputError, FileGone, ItemNotFound) as error:
+        intake.verbs.files.give_up(job, str(error))
+        log.warning("job %d: its file cannot be read: %s", job.id, error)
+        raise GiveUp(str(error)) from None
+    intake.verbs.ground.store.seal_job(job.id, intake.verbs.ground.now())
+    log.info("job %d: its file is read, %d rows", job.id, rows)
+    return {"rows": rows}
+
+
+class Ingest:
+    def __init__(self, intake: Intake, job: Job, tell: Callable[[int], None]) -> None:
+        self._intake = intake
+        self._job = job
+        self._tell = tell
+        self._type: JobType = intake.type_named(str(job.job_type))
+        self._bounds = bounds_of(intake.settings)
+        self._batch = Batch.first(self._bounds)
+        self._written = job.total
+        self._waiting: list[NewRow] = []
+        self._sizes: list[int] = []
+        self._asked = 0  # rows of the batch that was tried last
+
+    def run(self) -> int:
+        """Write down what the job does not have yet; how many rows it has in the end."""
+        intake, job = self._intake, self._job
+        if job.file_id is None:
+            job = intake.fetch(job, codec.decode(job.options)["source"])
+        file, said = intake.verbs.files.of(job), said_of(codec.decode(job.options))
+        with intake.files.open(file.place) as handle:
+            shape, mapping = intake.look(handle, file.name, self._type, said, job.owner)
+            found = {"said": said, "kind": shape.kind, "columns": shape.columns, "mapping": mapping}
+            intake.verbs.files.begin(job, found)
+            if said.mapping is not None:
+                intake.remember(self._type, shape, mapping, job.owner)
+            log.info("job %d: reading %s, %d bytes, from row %d on", job.id, file.name, file.size, job.total + 1)
+            options = said.options(shape.kind)
+            with open_rows(handle, file.name, options=options) as reading, Duplicates() as duplicates:
+                self._take(reading, Columns(mapping), duplicates)
+                intake.verbs.files.tell_duplicates(job, sum(1 for _ in duplicates.found()))
+        return self._written
+
+    def _take(self, rows: Reading, mapping: Columns, duplicates: Duplicates) -> None:
+        size, most = 0, self._intake.settings.job_most_rows
+        for number, row in enumerate(rows, 1):
+            if number > most:
+                raise InputError("file", f"has more than {most:,} rows, which is the most")
+            values, problems = values_of(row, mapping, self._type)
+            if self._type.fields is not None and not problems and (same := identity(values, self._type.fields)):
+                duplicates.add(number, same)
+            if number <= self._job.total:
+                continue
+            made = self._made(number, row, values, problems)
+            self._waiting.append(made)
+            self._sizes.append(len(made.args) + len(made.input or b""))
+            size += self._sizes[-1]
+            if self._batch.is_full(len(self._waiting), size, self._bounds):
+                self._write()
+                size = sum(self._sizes)
+        while self._waiting:
+            self._write()
+
+    def _made(self, number: int, row: Row, values: dict[str, Any], problems: str) -> NewRow:
+        job, task, now = self._job, self._type.task, self._intake.verbs.ground.clock.stamp()
+        raw = codec.encode(row.values if row.text is None else {**row.values, "text": row.text})
+        if row.thumbnail is not None:
+            values = {**values, "thumbnail": self._kept_thumbnail(number, row.thumbnail)}
+        if not problems:
+            try:
+                return NewRow(
+                    task.name, job.rows_queue, task.checked_args(values), now, changed_at=now, rank=task.rank,
+                    owner=job.owner, job_id=job.id, row_no=number, input=raw,
+                )  # fmt: skip
+            except InputError as error:
+                problems = str(error)
+        return NewRow(
+            task.name, job.rows_queue, b"{}", now, changed_at=now, rank=task.rank, owner=job.owner, job_id=job.id,
+            row_no=number, input=raw, state="failed", status="ERROR", outcome=UNREADABLE,
+            finished_at=self._intake.verbs.ground.now(), last_error=f"line {row.line}: {problems}",
+        )  # fmt: skip
+
+    def _kept_thumbnail(self, number: int, picture: bytes) -> str:
+        key = thumbnail_key(self._job.id, number)
+        with self._intake.files.writer(key) as writer:
+            writer.write(picture)
+        return key
+
+    def _write(self) -> None:
+        """Write the next batch. One that fails is made smaller and tried again after a pause, but not for ever."""
+        while (count := self._try_to_write()) == 0:
+            time.sleep(self._batch.pause)
+            if self._has_grown(self._asked):  # it was written, and only the answer was lost
+                count = self._asked
+                break
+        self._written += count
+        del self._waiting[:count]
+        del self._sizes[:count]
+        self._tell(self._written)
+
+    def _try_to_write(self) -> int:
+        """How many rows were written: none when the database could not."""
+        portion = self._waiting[: self._batch.rows]
+        self._asked = len(portion)
+        begun = time.monotonic()
+        failure: StoreError | None = None
+        is_taken = False
+        try:
+            is_taken = self._intake.verbs.ground.store.load_rows(self._job.id, self._written + 1, portion)
+        except StoreError as error:
+            failure = error
+        seen = Written(
+            rows=len(portion), bytes=sum(self._sizes[: len(portion)]), seconds=time.monotonic() - begun,
+            has_failed=failure is not None,
+        )  # fmt: skip
+        self._batch = self._batch.after(seen, self._bounds, f"{self._job.id}-{self._written}")
+        if failure is None:
+            if not is_taken:
+                self._has_grown(0)
+                raise WrongState(f"job {self._job.id} is filled by someone else at the same time")
+            return len(portion)
+        if self._batch.failures >= self._bounds.after_failure.tries:
+            raise failure
+        log.warning("job %d: %d rows could not be written: %s", self._job.id, len(portion), failure)
+        return 0
+
+    def _has_grown(self, count: int) -> bool:
+        """Whether the job has so many rows more than we know of; it is over for us when it takes no more."""
+        job = find_job(self._intake.verbs.ground, self._job.id)
+        if job is None or job.is_sealed:
+            raise _Stopped
+        return job.total == self._written + count
+
+
+def values_of(row: Row, mapping: Columns, chosen: JobType) -> tuple[dict[str, Any], str]:
+    """What the task of this type of jobs would be called with, and what speaks against it."""
+    if row.fault:
+        return {}, row.fault
+    if chosen.fields is None:
+        return row.values, ""
+    normal = normalise(row.values, mapping, chosen.fields)
+    return dict(normal.values), "; ".join(normal.problems)
+
+
+def bounds_of(settings: JobSettings) -> BatchBounds:
+    return BatchBounds(
+        min_rows=settings.ingest_min_rows, max_rows=settings.ingest_max_rows, max_bytes=settings.ingest_max_batch_bytes,
+        p50=settings.db_p50_ms / 1000, p95=settings.db_p95_ms / 1000,
+    )  # fmt: skip
+
+
+def thumbnail_key(job_id: int, number: int) -> str:
+    """Where the small picture of this row is kept."""
+    return f"thumbnails/{job_id}/{number}.webp"

@@ -1,0 +1,221 @@
+"""Files come in: a file is kept as a whole first, and then it is made a job of, in one transaction."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from functools import cached_property
+from itertools import islice
+from pathlib import Path, PurePath
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+from msgspec import Struct, convert
+
+from duly.bulk.files import FileStore, Kept, LocalFiles, S3Files, Writer
+from duly.bulk.mapping import Mapping as Columns
+from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
+from duly.bulk.read import Kind, Options, Row, Shape, open_rows
+from duly.bulk.s3 import S3Settings
+from duly.core.errors import ConfigError, InputError
+from duly.core.model import Job, NewFile
+from duly.core.settings import JobSettings
+from duly.intake.sources import checked, opened
+from duly.intake.types import JobType, type_named
+from duly.verbs import Principal, Verbs
+
+# Rows by which the columns of a file without a header are told apart.
+SAMPLE = 20
+# Bytes of a file that are read at a time.
+PORTION = 1024 * 1024
+TURNED_OFF = "db_ingest_enabled: jobs from files are turned off here"
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """What a sender says about a file; what is not said is found out."""
+
+    header: bool | None = None
+    encoding: str | None = None
+    delimiter: str | None = None
+    sheet: str | None = None
+    mapping: dict[str, str] | None = None  # the column of each field
+
+    def options(self, kind: Kind | None = None) -> Options:
+        return Options(
+            kind=kind, header=self.header, encoding=self.encoding, delimiter=self.delimiter, sheet=self.sheet
+        )
+
+
+class Glimpse(Struct, frozen=True, kw_only=True):
+    """What would become of a file: what it is, which column would be which field, and its first rows."""
+
+    kind: Kind
+    columns: tuple[str, ...]
+    has_header: bool
+    mapping: dict[str, str]
+    unused: tuple[str, ...]  # columns that no field takes
+    rows: tuple[PreviewRow, ...]
+    refused: int  # of these rows
+
+
+class Intake:
+    def __init__(self, verbs: Verbs, settings: JobSettings, types: Mapping[str, JobType]) -> None:
+        self.verbs = verbs
+        self.settings = settings
+        self._types = types
+
+    @cached_property
+    def files(self) -> FileStore:
+        """Where files are kept; opened when the first one comes."""
+        where = self.settings.files_url
+        if not where.startswith("s3://"):
+            folder = LocalFiles(Path(where))
+            folder.sweep()  # of what a crash left half written
+            return folder
+        parts = urlsplit(where)
+        if not parts.hostname:
+            raise ConfigError(f"files_url: {where} names no bucket")
+        return S3Files(S3Settings(bucket=parts.hostname, endpoint=self.settings.s3_endpoint or None), parts.path)
+
+    def type_named(self, name: str) -> JobType:
+        return type_named(self._types, name)
+
+    def knows(self, name: str | None) -> bool:
+        return name in self._types
+
+    # -- in
+
+    def receive(self) -> Writer:
+        """Begin to keep a file. Whatever is not made a job of must be deleted again."""
+        if not self.settings.db_ingest_enabled:
+            raise ConfigError(TURNED_OFF)
+        return self.files.writer(f"uploads/{secrets.token_hex(16)}", self.settings.upload_max_bytes)
+
+    def create(
+        self,
+        who: Principal,
+        kept: Kept,
+        name: str,
+        *,
+        job_type: str,
+        said: Said | None = None,
+        key: str | None = None,
+        ip_address: str | None = None,
+    ) -> Job:
+        """Make a job of a file that was received; if that cannot be, or was done before, the file is not kept."""
+        try:
+            chosen = self.type_named(job_type)
+            file = new_file(kept, name, who.owner)
+            job = self.verbs.jobs.create(
+                who, chosen.task, file, job_type=job_type, key=key, options={"said": said or Said()},
+                ip_address=ip_address,
+            )  # fmt: skip
+        except BaseException:
+            self.files.delete(kept.key)
+            raise
+        if job.file_id is None or self.verbs.files.of(job).place != kept.key:
+            self.files.delete(kept.key)
+        return job
+
+    def order(
+        self, who: Principal, source: str, *, job_type: str, said: Said | None = None, key: str | None = None,
+        ip_address: str | None = None,
+    ) -> Job:  # fmt: skip
+        """Make a job of a file that lies elsewhere, where that is allowed; whoever reads it gets it first.
+
+        An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`.
+        """
+        if not self.settings.db_ingest_enabled:
+            raise ConfigError(TURNED_OFF)
+        chosen = self.type_named(job_type)
+        checked(source, self.settings)
+        return self.verbs.jobs.create(
+            who, chosen.task, None, job_type=job_type, key=key, options={"said": said or Said(), "source": source},
+            ip_address=ip_address,
+        )  # fmt: skip
+
+    def fetch(self, job: Job, source: str) -> Job:
+        """Keep the file that lies there as that of this job. A file of the inbox is done with by that."""
+        with opened(source, self.settings) as (found, portions):
+            with self.receive() as writer:
+                for portion in portions:
+                    writer.write(portion)
+            return self.verbs.files.attach(job, new_file(kept_by(writer), found.name, job.owner))
+
+    # -- looks
+
+    def preview(
+        self, who: Principal, file: BinaryIO, name: str, *, job_type: str, said: Said | None = None, count: int = 20
+    ) -> Glimpse:
+        """What would become of the first rows of a file; nothing is kept."""
+        chosen, said = self.type_named(job_type), said or Said()
+        shape, mapping = self.look(file, name, chosen, said, who.owner)
+        with open_rows(file, name, options=said.options(shape.kind)) as reading:
+            if chosen.fields is None:
+                rows = tuple(map(_as_it_is, islice(reading, count)))
+                unused: tuple[str, ...] = ()
+            else:
+                seen = preview(reading, shape.columns, Columns(mapping), chosen.fields, count)
+                rows, unused = seen.rows, seen.unused
+        return Glimpse(
+            kind=shape.kind, columns=shape.columns, has_header=shape.has_header, mapping=mapping, unused=unused,
+            rows=rows, refused=sum(bool(row.problems) for row in rows),
+        )  # fmt: skip
+
+    def look(
+        self, file: BinaryIO, name: str, chosen: JobType, said: Said, owner: str | None
+    ) -> tuple[Shape, dict[str, str]]:
+        """What a file is, and which of its columns is which field: as was said now or of such a file, or as is likely.
+
+        InputError when it is nothing that this type of job takes, or its columns are not those that were said.
+        """
+        with open_rows(file, name, options=said.options()) as reading:
+            shape = reading.shape
+            if shape.kind not in chosen.kinds:
+                wanted = "images" if "image" in chosen.kinds else "a table"
+                raise InputError(
+                    "file", f"{name} is of the kind {shape.kind}; jobs of type {chosen.name} take {wanted}"
+                )
+            if chosen.fields is None:
+                return shape, {}
+            if said.mapping is not None:
+                return shape, Columns(said.mapping).checked(shape.columns, chosen.fields).columns
+            if known := self.verbs.files.mapping(owner, chosen.name, fingerprint(shape.columns, shape.has_header)):
+                return shape, Columns(known).fitted(shape.columns).columns
+            rows = [] if shape.has_header else [row.values for row in islice(reading, SAMPLE)]
+            return shape, suggest(shape.columns, chosen.fields, rows, shape.has_header).columns
+
+    def remember(self, chosen: JobType, shape: Shape, mapping: Mapping[str, str], owner: str | None) -> None:
+        """The next file of this owner and shape is mapped alike."""
+        self.verbs.files.keep_mapping(owner, chosen.name, fingerprint(shape.columns, shape.has_header), mapping)
+
+
+def kept_by(writer: Writer) -> Kept:
+    """The file that a writer has written to its end."""
+    assert writer.kept is not None
+    return writer.kept
+
+
+def new_file(kept: Kept, name: str, owner: str | None) -> NewFile:
+    """What is known of a file that was kept, under the name that its sender has for it."""
+    return NewFile(shown_name(name), kept.size, type_of(name), kept.sha256, kept.key, owner)
+
+
+def said_of(options: Mapping[str, Any]) -> Said:
+    """What the sender said, as the options of a job keep it."""
+    return convert(options.get("said", {}), Said)
+
+
+def shown_name(name: str) -> str:
+    """The name of a file without the folders that it was in, and without what cannot be shown."""
+    last = PurePath(name.replace("\\", "/")).name
+    return "".join(letter for letter in last if letter.isprintable())[:200] or "file"
+
+
+def type_of(name: str) -> str:
+    """What a file says that it is, by how its name ends; what it really is, is found out by whoever reads it."""
+    return PurePath(shown_name(name)).suffix.lower().removeprefix(".")[:20] or "unknown"
+
+
+def _as_it_is(row: Row) -> PreviewRow:
+    return PreviewRow(row.number, row.line, row.values, {}, (row.fault,) if row.fault else ())

@@ -1,0 +1,79 @@
+"""Tasks of our own, which every worker has beside the app's: one reads files of jobs, one acts on all rows of a job.
+
+Every app has them, so what they need is loaded when they run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from duly.core import codec
+from duly.core.decide import Rules
+from duly.core.model import Job
+from duly.core.policy.retry import Backoff
+from duly.tasks.attempt import Attempt
+from duly.tasks.task import Inlet, Task
+from duly.verbs.job_acts import cancel_rows, find_job, remove_rows, revive_rows
+from duly.verbs.jobs import INGEST, TASK, Action
+
+if TYPE_CHECKING:
+    from duly.intake.intake import Intake
+
+RULES = Rules(retry=Backoff(base=10, tries=100), is_trusted=True)
+DEADLINE = 6 * 3600.0
+
+
+def ingest_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+    def read_file(job_id: int, attempt: Attempt) -> dict[str, int]:
+        from duly.intake.ingest import ingest
+
+        return ingest(open_intake(), job_id, attempt.progress)
+
+    # A file that takes its reader down must not do so over and over: this task is not trusted.
+    rules = Rules(retry=RULES.retry)
+    return Task(
+        inlet, read_file, name=INGEST, queue=INGEST, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0,
+        label=None,
+    )  # fmt: skip
+
+
+def jobs_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+    def carry_out(job_id: int, action: Action, options: dict[str, Any], attempt: Attempt) -> dict[str, int]:
+        intake = open_intake()
+        ground = intake.verbs.ground
+        job = find_job(ground, job_id)
+        if job is None:
+            return {"rows": 0}
+        match action:
+            case "cancel":
+                counts = cancel_rows(ground, job, options["reason"])
+            case "reprocess":
+                until = datetime.fromisoformat(options["until"])
+                counts = revive_rows(ground, job, options["statuses"], until, options["is_reset"])
+            case "remove":
+                _remove_files(intake, job)
+                counts = remove_rows(ground, job)
+        rows = 0
+        for rows in counts:
+            attempt.progress(rows, job.total)
+        return {"rows": rows}
+
+    return Task(
+        inlet, carry_out, name=TASK, queue=TASK, rules=RULES, deadline=DEADLINE, cpu=False, batch=None, rank=0,
+        label=None,
+    )  # fmt: skip
+
+
+def _remove_files(intake: Intake, job: Job) -> None:
+    """Before its rows, for as long as those are there it is known which files it has."""
+    from duly.intake.ingest import thumbnail_key
+    from duly.intake.types import IMAGES
+
+    if job.file_id is None:
+        return
+    if codec.decode(job.options).get("kind") in IMAGES:
+        for number in range(1, job.total + 1):
+            intake.files.delete(thumbnail_key(job.id, number))
+    intake.files.delete(intake.verbs.files.of(job).place)

@@ -1,0 +1,33 @@
+"""Types of jobs: which task takes the rows of which files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from duly.bulk.mapping import Fields
+from duly.bulk.read import Kind
+from duly.core.errors import InputError
+from duly.tasks.task import Task
+
+TABLES: tuple[Kind, ...] = ("csv", "jsonl", "xlsx")
+IMAGES: tuple[Kind, ...] = ("image", "images")
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobType:
+    """The rows of a file of these kinds are items of this task."""
+
+    name: str
+    task: Task[..., Any]
+    # What the columns are mapped to, which are the arguments then; None: the columns are the arguments.
+    fields: Fields | None
+    kinds: tuple[Kind, ...]
+
+
+def type_named(types: Mapping[str, JobType], name: str) -> JobType:
+    if name not in types:
+        known = ", ".join(sorted(types)) or "none"
+        raise InputError("jobType", f"there is no type of jobs {name!r:.50} here; known: {known}")
+    return types[name]

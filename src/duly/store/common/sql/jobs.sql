@@ -1,0 +1,91 @@
+-- Jobs, their rows and their files.
+
+-- name: open_job
+-- A new job, or the one that has this key.
+insert into duly_job ({new_job}, created_at, changed_at)
+values ({values new_job}, :now, :now)
+    on conflict (task, coalesce(owner, ''), key) where key is not null do update set key = excluded.key
+returning {job}
+
+-- name: job
+-- One that was removed is not found any more.
+select {job} from duly_job where id = :id and not is_removed and (:owner::text is null or owner = :owner)
+
+-- name: jobs
+-- The newest first.
+select {job}
+  from duly_job
+ where not is_removed and (:owner::text is null or owner = :owner) and (:before::bigint is null or id < :before)
+   and (:job_type::text is null or job_type = :job_type)
+ order by id desc
+ limit :most
+
+-- name: job_grew
+update duly_job set total = total + :rows, failed = failed + :failed, changed_at = :now where id = :id
+
+-- name: seal_job
+-- No more rows come.
+update duly_job set is_sealed = true, changed_at = :now where id = :id returning {job}
+
+-- name: end_job
+update duly_job set finished_at = :finished_at, then_id = coalesce(:then_id, then_id) where id = :id
+
+-- name: job_is_read
+-- Reading its file begins, once more.
+update duly_job set attempts = attempts + 1, last_error = null, options = :options::json, changed_at = :now where id = :id
+
+-- name: job_cannot_be_read
+update duly_job set last_error = :last_error, changed_at = :now where id = :id
+
+-- name: job_has_duplicates
+update duly_job set duplicates = :duplicates where id = :id
+
+-- name: hide_job
+-- It is found no more, and nothing comes of its end; its rows and its file go in portions.
+update duly_job set is_removed = true, is_sealed = true, then_item = null where id = :id and not is_removed returning id
+
+-- name: any_job
+-- Also one that was removed.
+select {job} from duly_job where id = :id
+
+-- name: remove_rows
+-- Forgets some rows of a job; none of them may be under way.
+delete from duly_item
+ where id in (select id from duly_item where job_id = :job_id order by row_no limit :most)
+returning id
+
+-- name: remove_job
+delete from duly_job where id = :id
+
+-- name: mend_row
+-- Other arguments for a row in error.
+update duly_item set args = :args::json, input = :input::json where id = :id and status = 'ERROR' returning id
+
+-- name: export_rows
+-- The next rows of a job with all they have, in their order.
+select {export_row}
+  from duly_item
+ where job_id = :job_id and row_no > :after
+ order by row_no
+ limit :most
+
+-- name: add_file
+insert into duly_file ({new_file}, created_at) values ({values new_file}, :now) returning id
+
+-- name: attach_file
+update duly_job set file_id = :file_id where id = :id
+
+-- name: file
+select {file} from duly_file where id = :id
+
+-- name: remove_file
+delete from duly_file where id = :id
+
+-- name: mapping
+select columns from duly_mapping where owner = :owner and job_type = :job_type and fingerprint = :fingerprint
+
+-- name: keep_mapping
+insert into duly_mapping (owner, job_type, fingerprint, columns, changed_at)
+values (:owner, :job_type, :fingerprint, :columns::json, :now)
+    on conflict (owner, job_type, fingerprint)
+    do update set columns = excluded.columns, changed_at = excluded.changed_at

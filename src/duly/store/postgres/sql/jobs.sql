@@ -1,0 +1,116 @@
+-- Jobs and their rows.
+
+-- name: lock_job
+select {job} from duly_job where id = :id for update
+
+-- name: lock_jobs
+select id from duly_job where id = any(:ids::bigint[]) order by id for update
+
+-- name: load_rows
+copy duly_item (planned_at, {new_row}) from stdin
+
+-- name: count_rows
+-- Rows of these jobs have ended, or begin anew.
+update duly_job j
+   set done = j.done + n.done, not_found = j.not_found + n.not_found, failed = j.failed + n.failed,
+       skipped = j.skipped + n.skipped, changed_at = :now
+  from unnest(:ids::bigint[], :done::bigint[], :not_found::bigint[], :failed::bigint[], :skipped::bigint[])
+       as n(id, done, not_found, failed, skipped)
+ where j.id = n.id
+returning {job of j}
+
+-- name: jobs_at_work
+-- Those of these jobs of which a row is worked on now.
+select e.value::bigint as id
+  from json_array_elements_text(:ids::json) as e(value)
+ cross join lateral (
+       select 1 from duly_item i where i.job_id = e.value::bigint and i.status = 'PROCESSING' limit 1) w
+
+-- name: jobs_of
+-- How many jobs of this owner are not over, and how many of their rows are still to end.
+select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0)::bigint as rows
+  from duly_job
+ where finished_at is null and not is_removed and coalesce(owner, '') = coalesce(:owner::text, '')
+
+-- name: job_row_ids
+-- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
+-- be read.
+select id, row_no
+  from duly_item
+ where job_id = :job_id and row_no > :after and status in (select json_array_elements_text(:statuses::json)) and changed_at <= :until
+   and revivals < case status when 'NOT_FOUND' then :not_found_rounds else :error_rounds end and outcome is distinct from 'unreadable'
+ order by row_no
+ limit :most
+
+-- name: job_rows_named
+-- Those of these rows that are of this job.
+select id, outcome from duly_item where job_id = :job_id and id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))
+
+-- name: failed_rows
+-- The items of those of these rows that are in error.
+select id, row_no
+  from duly_item
+ where job_id = :job_id and status = 'ERROR'
+   and row_no in (select e.value::bigint from json_array_elements_text(:numbers::json) as e(value))
+
+-- name: job_items
+-- A page of the rows of one status, by when they changed last.
+select id, job_id, row_no, status, attempt, last_error,
+       case when state = 'running' then claimed_by end as claimed_by,
+       case when state = 'running' then started_at end as started_at, changed_at,
+       left(args ->> 'title', 121) as title,
+       left(args ->> 'brand', 121) as brand,
+       left(args ->> 'sku', 121) as sku, result
+  from duly_item
+ where job_id = :job_id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+ order by changed_at, id
+ limit :most
+
+-- name: job_items_by_number
+select id, job_id, row_no, status, attempt, last_error,
+       case when state = 'running' then claimed_by end as claimed_by,
+       case when state = 'running' then started_at end as started_at, changed_at,
+       left(args ->> 'title', 121) as title,
+       left(args ->> 'brand', 121) as brand,
+       left(args ->> 'sku', 121) as sku, result
+  from duly_item
+ where job_id = :job_id and row_no > :after and row_no <= :until
+ order by row_no
+
+-- name: pending_items
+-- A page of the rows of one status over all jobs of one owner, by when they changed last.
+select id, job_id, row_no, status, attempt, last_error,
+       case when state = 'running' then claimed_by end as claimed_by,
+       case when state = 'running' then started_at end as started_at, changed_at,
+       left(args ->> 'title', 121) as title,
+       left(args ->> 'brand', 121) as brand,
+       left(args ->> 'sku', 121) as sku, null as result
+  from duly_item
+ where job_id is not null and status <> 'DONE' and status = :status and owner = :owner and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+   and (:job_type::text is null
+        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
+ order by changed_at, id
+ limit :most
+
+-- name: pending_items_of_all
+-- A page of the rows of one status over all jobs, by when they changed last.
+select id, job_id, row_no, status, attempt, last_error,
+       case when state = 'running' then claimed_by end as claimed_by,
+       case when state = 'running' then started_at end as started_at, changed_at,
+       left(args ->> 'title', 121) as title,
+       left(args ->> 'brand', 121) as brand,
+       left(args ->> 'sku', 121) as sku, null as result
+  from duly_item
+ where job_id is not null and status <> 'DONE' and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+   and (:job_type::text is null
+        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
+ order by changed_at, id
+ limit :most
+
+-- name: result_names
+-- The fields of all results of a job.
+select distinct k.name
+  from duly_item i
+ cross join lateral json_object_keys(case when json_typeof(i.result) = 'object' then i.result end) as k(name)
+ where i.job_id = :job_id
+ order by k.name

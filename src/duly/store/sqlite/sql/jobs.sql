@@ -1,0 +1,109 @@
+-- Jobs and their rows.
+
+-- name: lock_job
+select {job} from duly_job where id = :id
+
+-- name: load_rows
+insert into duly_item ({new_row}, planned_at) values ({places new_row}, ?)
+
+-- name: count_rows
+-- Rows of this job have ended, or begin anew.
+update duly_job
+   set done = done + :done, not_found = not_found + :not_found, failed = failed + :failed,
+       skipped = skipped + :skipped, changed_at = :now
+ where id = :id
+returning {job}
+
+-- name: jobs_at_work
+-- Those of these jobs of which a row is worked on now.
+select e.value as id
+  from json_each(:ids) as e
+ where exists (select 1 from duly_item i where i.job_id = e.value and i.status = 'PROCESSING')
+
+-- name: jobs_of
+-- How many jobs of this owner are not over, and how many of their rows are still to end.
+select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0) as rows
+  from duly_job
+ where finished_at is null and not is_removed and coalesce(owner, '') = coalesce(:owner, '')
+
+-- name: job_row_ids
+-- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
+-- be read.
+select id, row_no
+  from duly_item
+ where job_id = :job_id and row_no > :after and status in (select value from json_each(:statuses)) and changed_at <= :until
+   and revivals < case status when 'NOT_FOUND' then :not_found_rounds else :error_rounds end and outcome is not 'unreadable'
+ order by row_no
+ limit :most
+
+-- name: job_rows_named
+-- Those of these rows that are of this job.
+select id, outcome from duly_item where job_id = :job_id and id in (select e.value from json_each(:ids) as e)
+
+-- name: failed_rows
+-- The items of those of these rows that are in error.
+select id, row_no
+  from duly_item
+ where job_id = :job_id and status = 'ERROR'
+   and row_no in (select value from json_each(:numbers))
+
+-- name: job_items
+-- A page of the rows of one status, by when they changed last.
+select id, job_id, row_no, status, attempt, last_error,
+       case when state = 'running' then claimed_by end as claimed_by,
+       case when state = 'running' then started_at end as started_at, changed_at,
+       substr(cast(json_extract(args, '$.title') as text), 1, 121) as title,
+       substr(cast(json_extract(args, '$.brand') as text), 1, 121) as brand,
+       substr(cast(json_extract(args, '$.sku') as text), 1, 121) as sku, result
+  from duly_item
+ where job_id = :job_id and status = :status and (changed_at, id) > (:after_at, :after_id)
+ order by changed_at, id
+ limit :most
+
+-- name: job_items_by_number
+select id, job_id, row_no, status, attempt, last_error,
+       case when state = 'running' then claimed_by end as claimed_by,
+       case when state = 'running' then started_at end as started_at, changed_at,
+       substr(cast(json_extract(args, '$.title') as text), 1, 121) as title,
+       substr(cast(json_extract(args, '$.brand') as text), 1, 121) as brand,
+       substr(cast(json_extract(args, '$.sku') as text), 1, 121) as sku, result
+  from duly_item
+ where job_id = :job_id and row_no > :after and row_no <= :until
+ order by row_no
+
+-- name: pending_items
+-- A page of the rows of one status over all jobs of one owner, by when they changed last.
+select id, job_id, row_no, status, attempt, last_error,
+       case when state = 'running' then claimed_by end as claimed_by,
+       case when state = 'running' then started_at end as started_at, changed_at,
+       substr(cast(json_extract(args, '$.title') as text), 1, 121) as title,
+       substr(cast(json_extract(args, '$.brand') as text), 1, 121) as brand,
+       substr(cast(json_extract(args, '$.sku') as text), 1, 121) as sku, null as result
+  from duly_item
+ where job_id is not null and status <> 'DONE' and status = :status and owner = :owner and (changed_at, id) > (:after_at, :after_id)
+   and (:job_type is null
+        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
+ order by changed_at, id
+ limit :most
+
+-- name: pending_items_of_all
+-- A page of the rows of one status over all jobs, by when they changed last.
+select id, job_id, row_no, status, attempt, last_error,
+       case when state = 'running' then claimed_by end as claimed_by,
+       case when state = 'running' then started_at end as started_at, changed_at,
+       substr(cast(json_extract(args, '$.title') as text), 1, 121) as title,
+       substr(cast(json_extract(args, '$.brand') as text), 1, 121) as brand,
+       substr(cast(json_extract(args, '$.sku') as text), 1, 121) as sku, null as result
+  from duly_item
+ where job_id is not null and status <> 'DONE' and status = :status and (changed_at, id) > (:after_at, :after_id)
+   and (:job_type is null
+        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
+ order by changed_at, id
+ limit :most
+
+-- name: result_names
+-- The fields of all results of a job.
+select distinct k.key as name
+  from duly_item i, json_each(case when json_type(i.result) = 'object' then i.result end) k
+ where i.job_id = :job_id
+ order by name

@@ -1,0 +1,59 @@
+"""Files of jobs: what is known of them, how far reading them is, and which of their columns are which fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import asdict, replace
+
+from duly.core import codec
+from duly.core.errors import ItemNotFound
+from duly.core.model import File, Job, NewFile
+from duly.verbs.ground import Ground
+
+
+class Files:
+    """What whoever reads files has to look up and write down. It is nobody's act, so nobody is asked who they are."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+
+    def of(self, job: Job) -> File:
+        rows = self._ground.store.read("file", {"id": job.file_id})
+        if not rows:
+            raise ItemNotFound(f"job {job.id} has no file")
+        return File(*rows[0])
+
+    def attach(self, job: Job, file: NewFile) -> Job:
+        """This is the file of a job that was made without one; the job with its file."""
+        store = self._ground.store
+        with store.transaction() as connection:
+            file_id: int = store.run(connection, "add_file", {**asdict(file), "now": self._ground.now()})[0][0]
+            store.run(connection, "attach_file", {"id": job.id, "file_id": file_id})
+        return replace(job, file_id=file_id)
+
+    def begin(self, job: Job, options: Mapping[str, Any]) -> None:
+        """Reading the file of this job begins, once more, with what is known of it by now."""
+        given = {"id": job.id, "options": codec.encode(options).decode(), "now": self._ground.now()}
+        self._ground.store.write("job_is_read", given)
+
+    def give_up(self, job: Job, reason: str) -> None:
+        given = {"id": job.id, "last_error": reason, "now": self._ground.now()}
+        self._ground.store.write("job_cannot_be_read", given)
+
+    def tell_duplicates(self, job: Job, count: int) -> None:
+        self._ground.store.write("job_has_duplicates", {"id": job.id, "duplicates": count})
+
+    def mapping(self, owner: str | None, job_type: str, fingerprint: str) -> dict[str, str] | None:
+        """The column of each field, as it was last said for such a file; None when it never was."""
+        given = {"owner": owner or "", "job_type": job_type, "fingerprint": fingerprint}
+        rows = self._ground.store.read("mapping", given)
+        return codec.decode(rows[0][0]) if rows else None
+
+    def keep_mapping(self, owner: str | None, job_type: str, fingerprint: str, columns: Mapping[str, str]) -> None:
+        given = {
+            "owner": owner or "", "job_type": job_type, "fingerprint": fingerprint,
+            "columns": codec.encode(columns).decode(), "now": self._ground.now(),
+        }  # fmt: skip
+        self._ground.store.write("keep_mapping", given)

@@ -1,0 +1,112 @@
+"""Rows of jobs, as lists show them and exports need them: found along an index, a page at a time, never counted off."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from heapq import merge
+from itertools import islice
+from typing import Any
+
+from duly.core import codec
+from duly.core.clock import EPOCH
+from duly.core.model import Status
+from duly.core.shown import ExportRow, JobItem
+from duly.store.records import Record, reader
+from duly.verbs.ground import Ground
+from duly.verbs.jobs import Jobs
+from duly.verbs.read import SEEN
+from duly.verbs.who import Principal
+
+log = logging.getLogger("duly.jobs")
+
+STATUSES: tuple[Status, ...] = ("PENDING", "PROCESSING", "DONE", "ERROR", "NOT_FOUND", "SKIPPED")
+# Rows that an export reads at a time.
+PORTION = 1_000
+# Seconds from which on a page is slow enough to be told of.
+SLOW = 0.25
+
+# The time of the last change of a row and its id: after which a page begins.
+Place = tuple[datetime, int]
+START: Place = (EPOCH, 0)
+
+_item = reader(Record(JobItem), SEEN)
+_export_row = reader(Record(ExportRow), {object: codec.decode})
+
+
+class JobRows:
+    def __init__(self, ground: Ground, jobs: Jobs) -> None:
+        self._ground = ground
+        self._jobs = jobs
+
+    def page(
+        self,
+        who: Principal,
+        job_id: int,
+        statuses: Sequence[Status] = STATUSES,
+        after: Place = START,
+        most: int = 100,
+    ) -> list[JobItem]:
+        """Rows of these statuses, those that changed longest ago first."""
+        self._jobs.get(who, job_id)
+        return self._merged("job_items", {"job_id": job_id}, statuses, after, most)
+
+    def by_number(self, who: Principal, job_id: int, after: int = 0, most: int = 100) -> list[JobItem]:
+        """Rows in the order of the file, from the one after this number on."""
+        self._jobs.get(who, job_id)
+        given = {"job_id": job_id, "after": after, "until": after + most}
+        return [_item(row) for row in self._ground.store.read("job_items_by_number", given)]
+
+    def pending(
+        self,
+        who: Principal,
+        whose: str | None = None,
+        statuses: Sequence[Status] = ("PENDING", "PROCESSING"),
+        job_type: str | None = None,
+        after: Place = START,
+        most: int = 100,
+    ) -> list[JobItem]:
+        """Rows of all jobs of one owner, or of all that they reach, those that changed longest ago first."""
+        owner = who.among(whose)
+        given = {"job_type": job_type}
+        if owner is None:
+            return self._merged("pending_items_of_all", given, statuses, after, most)
+        return self._merged("pending_items", {**given, "owner": owner}, statuses, after, most)
+
+    def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:
+        """All rows with all that came in and went out, in the order of the file, read a portion at a time."""
+        self._jobs.get(who, job_id)
+        after = 0
+        while portion := self._ground.store.read("export_rows", {"job_id": job_id, "after": after, "most": PORTION}):
+            rows = [_export_row(row) for row in portion]
+            yield from rows
+            after = rows[-1].row_no
+
+    def result_names(self, who: Principal, job_id: int) -> list[str]:
+        """The fields of all results of a job, in the order of the alphabet."""
+        self._jobs.get(who, job_id)
+        return [row[0] for row in self._ground.store.read("result_names", {"job_id": job_id})]
+
+    def _merged(
+        self, section: str, given: dict[str, Any], statuses: Sequence[Status], after: Place, most: int
+    ) -> list[JobItem]:
+        """Each status has its own stretch of the index, so a page is the first of what they have, merged."""
+        begun = time.monotonic()
+        asked = {**given, "after_at": after[0], "after_id": after[1], "most": most}
+        stretches = (
+            map(_item, self._ground.store.read(section, {**asked, "status": status})) for status in set(statuses)
+        )
+        page = list(islice(merge(*stretches, key=_place), most))
+        seconds = time.monotonic() - begun
+        log.log(
+            logging.WARNING if seconds > SLOW else logging.DEBUG,
+            "a page of %d rows, from %s to %s, took %.0f ms",
+            len(page), _place(page[0]) if page else None, _place(page[-1]) if page else None, 1000 * seconds,
+        )  # fmt: skip
+        return page
+
+
+def _place(item: JobItem) -> Place:
+    return item.changed_at, item.id

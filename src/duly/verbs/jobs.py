@@ -1,0 +1,338 @@
+"""Jobs: groups of items with a queue of their own, whose rows are counted; open, fill, follow, pause, cancel, remove.
+
+What is done to all rows of a job is durable work: an item of the task `duly.jobs` walks through them, see
+`duly.verbs.job_acts`. So is reading the file of a job, which an item of `duly.ingest` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from duly.core import codec
+from duly.core.decide import decide
+from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status
+from duly.core.shown import JobRow, QueueState
+from duly.store.borrow import put_borrowed
+from duly.tasks.task import Task
+from duly.verbs.audit import Audit
+from duly.verbs.ground import Ground
+from duly.verbs.items import Items
+from duly.verbs.who import Principal
+
+INGEST = "duly.ingest"
+TASK = "duly.jobs"
+# Rows that are written in one transaction.
+PORTION = 5_000
+# Rows that one request may name.
+NAMED_MOST = 1_000
+# The outcome of a row that could not be read.
+UNREADABLE = "unreadable"
+# Rows that are worth another round.
+REPROCESSED: tuple[Status, ...] = ("ERROR", "NOT_FOUND")
+
+Action = Literal["cancel", "reprocess", "remove"]
+
+
+class Jobs:
+    def __init__(self, ground: Ground, audit: Audit, items: Items) -> None:
+        self._ground = ground
+        self._audit = audit
+        self._items = items
+
+    # -- in
+
+    def open(
+        self,
+        who: Principal,
+        task: Task[..., Any],
+        *,
+        key: str | None = None,
+        then: NewItem | None = None,
+        options: Mapping[str, Any] | None = None,
+        whose: str | None = None,
+        connection: Any = None,
+    ) -> Job:
+        """A new job, to which rows may be added until it is sealed; or the one that has this key already."""
+        _refuse_keyed(task)
+        new = NewJob(
+            task=task.name,
+            queue=task.queue,
+            key=key,
+            owner=whose,
+            then_item=None if then is None else msgspec.json.encode(then),
+            options=codec.encode(dict(options or {})),
+        )
+        with self._ground.joining(connection) as connection:
+            job = self._opened(new, connection, self._ground.now())
+            if job.total == 0 and not job.is_sealed:
+                self._audit.note(who, "job.opened", f"job:{job.id}", {"task": job.task}, connection)
+        return job
+
+    def create(
+        self,
+        who: Principal,
+        task: Task[..., Any],
+        file: NewFile | None,
+        *,
+        job_type: str,
+        key: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        ip_address: str | None = None,
+        connection: Any = None,
+    ) -> Job:
+        """A job of the rows of a file that is kept already: the file, the job and who reads it commit together.
+
+        Without a file, the options say where whoever reads it gets it. Under a key that a job has already, it is that
+        job, whose file is another one then.
+        """
+        _refuse_keyed(task)
+        self._refuse_too_many(who.owner)
+        store = self._ground.store
+        with self._ground.joining(connection) as connection:
+            file_id = None if file is None else self._kept(file, connection)
+            now = self._ground.now()
+            new = NewJob(
+                task=task.name, queue=task.queue, key=key, owner=who.owner, options=codec.encode(dict(options or {})),
+                job_type=job_type, file_id=file_id, ip_address=ip_address,
+            )  # fmt: skip
+            job = self._opened(new, connection, now)
+            if job.created_at != now or job.file_id != file_id:
+                if file_id is not None:
+                    store.run(connection, "remove_file", {"id": file_id})
+                return job
+            reading = self._ground.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
+            put_borrowed(connection, reading)
+            details = {"task": job.task} if file is None else {"task": job.task, "file": file.name, "size": file.size}
+            self._audit.note(who, "job.created", f"job:{job.id}", details, connection)
+        return job
+
+    def _kept(self, file: NewFile, connection: Any) -> int:
+        now = self._ground.now()
+        file_id: int = self._ground.store.run(connection, "add_file", {**_fields(file), "now": now})[0][0]
+        return file_id
+
+    def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:
+        (row,) = self._ground.store.run(connection, "open_job", {**_fields(new), "now": now})
+        return Job(*row)
+
+    def _refuse_too_many(self, owner: str | None) -> None:
+        most = self._ground.job_settings
+        jobs, rows = self._ground.store.read("jobs_of", {"owner": owner})[0]
+        if jobs >= most.owner_most_jobs:
+            raise WrongState(f"{jobs:,} jobs are not over yet, which is the most; wait for one, or remove one")
+        if rows >= most.owner_most_rows:
+            raise WrongState(f"{rows:,} rows of jobs have not ended yet, which is the most; wait, or cancel a job")
+
+    def fill(self, job: Job, task: Task[..., Any], rows: Iterable[Mapping[str, Any]]) -> Job:
+        """Add these rows and seal the job. Whatever of them it has already, from an earlier attempt, is passed over."""
+        number = job.total
+        made = self._rows(job, task, islice(rows, job.total, None))
+        while portion := list(islice(made, PORTION)):
+            if not self._ground.store.load_rows(job.id, number + 1, portion):
+                raise WrongState(f"job {job.id} is filled by someone else at the same time, or takes no more rows")
+            number += len(portion)
+        return self._ground.store.seal_job(job.id, self._ground.now())
+
+    def _rows(self, job: Job, task: Task[..., Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[NewRow]:
+        for place, row in enumerate(rows, job.total + 1):
+            try:
+                new = task.new(dict(row), owner=job.owner)
+            except InputError as error:
+                raise type(error)(f"rows[{place - 1}].{error.field}", error.problem) from None
+            yield row_of(job, place, new)
+
+    # -- looks
+
+    def get(self, who: Principal, job_id: int, connection: Any = None) -> Job:
+        """The job as it is kept, if they reach it: another's and a missing one are the same."""
+        rows = self._ground.store.read("job", {"id": job_id, "owner": who.reach}, connection)
+        if not rows:
+            raise ItemNotFound(f"there is no job {job_id}")
+        return Job(*rows[0])
+
+    def show(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
+        """How far it is."""
+        return self._shown([self.get(who, job_id, connection)], connection)[0]
+
+    def page(
+        self,
+        who: Principal,
+        whose: str | None = None,
+        job_type: str | None = None,
+        before: int | None = None,
+        most: int = 100,
+    ) -> list[JobRow]:
+        """Jobs, the newest first; `before` is the last id of the page before."""
+        given = {"owner": who.among(whose), "job_type": job_type, "before": before, "most": most}
+        return self._shown([Job(*row) for row in self._ground.store.read("jobs", given)])
+
+    def _shown(self, jobs: Sequence[Job], connection: Any = None) -> list[JobRow]:
+        store = self._ground.store
+        left = [job for job in jobs if job.finished_at is None]
+        unpaused = store.open_queues((job.rows_queue for job in left), connection)
+        ids = codec.encode([job.id for job in left]).decode()
+        at_work = {row[0] for row in store.read("jobs_at_work", {"ids": ids}, connection)} if left else set()
+        return [_shown(job, job.rows_queue in unpaused, job.id in at_work) for job in jobs]
+
+    # -- care
+
+    def pause(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
+        """Start no more of its rows until it is resumed; what runs goes on."""
+        job = self.get(who, job_id, connection)
+        with self._ground.joining(connection) as connection:
+            self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
+            self._audit.note(who, "job.paused", f"job:{job_id}", {}, connection)
+            self._ground.forget_depths()
+            return self.show(who, job_id, connection)
+
+    def resume(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
+        """Go on with a paused job."""
+        job = self.get(who, job_id, connection)
+        with self._ground.joining(connection) as connection:
+            self._ground.store.resume(job.rows_queue, connection)
+            self._audit.note(who, "job.resumed", f"job:{job_id}", {}, connection)
+            self._ground.forget_depths()
+            return self.show(who, job_id, connection)
+
+    def cancel(self, who: Principal, job_id: int, reason: str = "", connection: Any = None) -> JobRow:
+        """Take no more rows, start none, and cancel all that have not ended, as durable work."""
+        job = self.get(who, job_id, connection)
+        if job.finished_at is not None:
+            raise WrongState(f"job {job_id} is over")
+        with self._ground.joining(connection) as connection:
+            self._ground.store.seal_job(job_id, self._ground.now(), connection)
+            self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
+            self._order("cancel", job_id, {"reason": reason}, connection)
+            self._audit.note(who, "job.cancelled", f"job:{job_id}", {"reason": reason}, connection)
+            self._ground.forget_depths()
+            return self.show(who, job_id, connection)
+
+    def remove(self, who: Principal, job_id: int, connection: Any = None) -> None:
+        """Forget it with its rows and its file, as durable work; it is found no more from now on."""
+        job = self.get(who, job_id, connection)
+        with self._ground.joining(connection) as connection:
+            if not self._ground.store.run(connection, "hide_job", {"id": job_id}):
+                raise ItemNotFound(f"there is no job {job_id}")
+            self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
+            self._order("remove", job_id, {}, connection)
+            details = {"task": job.task, "rows": job.total}
+            self._audit.note(who, "job.removed", f"job:{job_id}", details, connection)
+        self._ground.forget_depths()
+
+    def reprocess(
+        self,
+        who: Principal,
+        job_id: int,
+        *,
+        ids: Sequence[int] | None = None,
+        statuses: Sequence[Status] = REPROCESSED,
+        is_reset: bool = False,
+        connection: Any = None,
+    ) -> int:
+        """Have rows tried once more, with all their tries, and the job go on if it was paused.
+
+        With `ids`, these rows, at once. Else all rows of these statuses, as durable work, but for those that had as
+        many rounds as the settings allow; `is_reset` forgives them that. Rows that could not be read are never tried:
+        they have to be mended and sent again. Returns how many rows are meant, at most.
+        """
+        if strange := set(statuses) - {"ERROR", "NOT_FOUND", "SKIPPED"}:
+            raise InputError("statuses", f"{', '.join(sorted(strange))}: only ERROR, NOT_FOUND and SKIPPED end so")
+        job = self.get(who, job_id, connection)
+        store, details = self._ground.store, {"statuses": statuses, "reset": is_reset}
+        with self._ground.joining(connection) as connection:
+            store.resume(job.rows_queue, connection)
+            if ids is None:
+                self._order("reprocess", job_id, {"statuses": list(statuses), "is_reset": is_reset}, connection)
+                count = sum({"ERROR": job.failed, "NOT_FOUND": job.not_found, "SKIPPED": job.skipped}[each]
+                            for each in set(statuses))  # fmt: skip
+                self._audit.note(who, "job.reprocessed", f"job:{job_id}", details, connection)
+            else:
+                count = self._revive(who, job, ids, connection)
+        self._ground.forget_depths()
+        return count
+
+    def _revive(self, who: Principal, job: Job, ids: Sequence[int], connection: Any) -> int:
+        if len(ids) > NAMED_MOST:
+            raise InputError("itemIds", f"has {len(ids):,} of them; {NAMED_MOST:,} is the most, or take the whole job")
+        asked = {"job_id": job.id, "ids": codec.encode(ids).decode()}
+        found = dict(self._ground.store.read("job_rows_named", asked, connection))
+        if missing := sorted(set(ids) - found.keys()):
+            raise ItemNotFound(f"job {job.id} has no row with the id {missing[0]}")
+        if unread := sorted(each for each, outcome in found.items() if outcome == UNREADABLE):
+            raise WrongState(f"item {unread[0]} could not be read: mend the row and send it again")
+        said = {"job": job.id}
+        return len(self._items.retry(who, *ids, action="job.reprocessed", details=said, connection=connection))
+
+    def mend(
+        self, who: Principal, job_id: int, rows: Mapping[int, tuple[bytes, bytes]], connection: Any = None
+    ) -> list[int]:
+        """Have rows in error tried with other arguments: by their numbers, the arguments and the row as it came.
+
+        Rows that are not in error are left alone. Returns the numbers of those that are tried.
+        """
+        job, store, now = self.get(who, job_id, connection), self._ground.store, self._ground.now()
+        with self._ground.joining(connection) as connection:
+            asked = {"job_id": job_id, "numbers": codec.encode(list(rows)).decode()}
+            numbers = dict(store.read("failed_rows", asked, connection))
+            items = [item for item in store.fetch(list(numbers)) if item.status == "ERROR"]
+            for item in items:
+                args, raw = rows[numbers[item.id]]
+                store.run(connection, "mend_row", {"id": item.id, "args": args.decode(), "input": raw.decode()})
+            rules = self._ground.rules_of(job.task)
+            changes = [decide(item, Revived(now), now, rules) for item in items]
+            stale = set(self._ground.observed().settle(changes, (), connection))
+            mended = sorted(numbers[item.id] for item in items if item.id not in stale)
+            if mended:
+                store.resume(job.rows_queue, connection)
+                self._audit.note(who, "job.mended", f"job:{job_id}", {"rows": len(mended)}, connection)
+        return mended
+
+    def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
+        given = {"job_id": job_id, "action": action, "options": {**options, "until": self._ground.now().isoformat()}}
+        put_borrowed(connection, self._ground.task_named(TASK).new(given))
+
+
+def _refuse_keyed(task: Task[..., Any]) -> None:
+    """A limit per value of an argument goes by queues, and the rows of a job have one of their own."""
+    if limit := next((limit for limit in task.limits if limit.by), None):
+        raise InputError("task", f"{task.name} has the limit {limit.name} per {limit.by}, which a job cannot keep")
+
+
+def row_of(job: Job, number: int, new: NewItem, **more: Any) -> NewRow:
+    """A row of this job, of what would be an item of its own."""
+    fields = msgspec.structs.asdict(replace(new, queue=job.rows_queue, owner=job.owner))
+    return NewRow(**fields, job_id=job.id, row_no=number, **more)
+
+
+def _shown(job: Job, is_open: bool, is_at_work: bool) -> JobRow:
+    return JobRow(
+        id=job.id, task=job.task, job_type=job.job_type, queue_state=_queue_state(job, is_open, is_at_work),
+        total_items=job.total, processed_items=job.ended, failed_items=job.failed, done_items=job.done,
+        not_found_items=job.not_found, skipped_items=job.skipped, duplicate_items=job.duplicates,
+        is_complete=job.is_sealed, attempts=job.attempts, last_error=job.last_error, last_heartbeat=job.changed_at,
+        user_id=job.owner, ip_address=job.ip_address, file_id=job.file_id, created_at=job.created_at,
+        finished_at=job.finished_at,
+    )  # fmt: skip
+
+
+def _queue_state(job: Job, is_open: bool, is_at_work: bool) -> QueueState:
+    if job.finished_at is not None:
+        return "DONE"
+    if job.last_error is not None and not job.is_sealed:
+        return "FAILED"
+    if not is_open:
+        return "PAUSED"
+    return "RUNNING" if is_at_work or job.ended else "QUEUED"
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    """The parameters of a record: JSON goes in as text."""
+    given = msgspec.structs.asdict(record)
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in given.items()}

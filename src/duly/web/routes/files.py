@@ -1,0 +1,217 @@
+"""Files of jobs: they come in as streams, are looked at before, come back mended, and go out while they are made."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
+from itertools import chain
+from typing import Annotated, Any, BinaryIO, Literal, cast
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import StreamingResponse
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from duly.core import codec
+from duly.core.errors import InputError
+from duly.intake.exports import MEDIA
+from duly.intake.intake import Said, kept_by
+from duly.intake.mending import mend
+from duly.web.auth import Reader, Writer
+from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.problems import Problem
+from duly.web.schemas import Id
+from duly.web.schemas.jobs import JobIn, JobMade, JobType, MendedOut, PreviewOut, SaidIn
+from duly.web.uploads import UPLOADED, Form, Sink, receive
+
+router = APIRouter(tags=["jobs"])
+
+# What a body of JSON may have, which is small: files come as forms.
+JSON_MOST = 64 * 1024
+
+_FIELDS: dict[str, Any] = {
+    "file": {"type": "string", "format": "binary"},
+    **SaidIn.model_json_schema()["properties"],
+    "mapping": {"type": "string", "description": "The column of each field, as a JSON object."},
+}
+_FORM = {"schema": {"type": "object", "required": ["file"], "properties": _FIELDS}}
+_CREATED = {"requestBody": {"required": True, "content": {
+    UPLOADED: _FORM, "application/json": {"schema": {"$ref": "#/components/schemas/JobIn"}},
+}}}  # fmt: skip
+_SEEN = {"requestBody": {"required": True, "content": {UPLOADED: _FORM}}}
+_FILE = {"schema": {"type": "object", "required": ["file"], "properties": {"file": _FIELDS["file"]}}}
+_SENT = {"requestBody": {"required": True, "content": {UPLOADED: _FILE}}}
+
+_FILES: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}, MEDIA["xlsx"]: {}}}}
+
+Format = Annotated[Literal["xlsx", "csv"], Query()]
+
+
+@router.post("/api/jobs", status_code=201, response_model=JobMade, openapi_extra=_CREATED)
+async def create_job(
+    request: Request, desk: At, principal: Writer, job_type: JobType = None, idempotency_key: IdempotencyKey = None
+) -> Any:
+    """A job of the rows of a file: sent as the field `file` of a form, or named by its address.
+
+    The file is kept as it comes, and read by a worker; this answers as soon as it is kept. The same Idempotency-Key
+    again is the same job.
+    """
+    app = desk.app
+    key = None if idempotency_key is None else f"upload:{idempotency_key}"  # as nobody's code calls its jobs
+    origin = {"key": key, "ip_address": request.client.host if request.client else None}
+    if not _is_form(request):
+        asked = _checked(JobIn, {**_given(job_type), **await _json(request)})
+        job = await run_in_threadpool(
+            app.intake.order, principal, asked.source, job_type=asked.job_type, said=_said(asked), **origin
+        )
+        return {"job_id": job.id}
+    writer = await run_in_threadpool(app.intake.receive)
+    form = await _received(request, writer, writer)
+    try:
+        said = _checked(SaidIn, {**_given(job_type), **_unpacked(form.fields)})
+    except Exception:
+        await run_in_threadpool(app.intake.files.delete, kept_by(writer).key)
+        raise
+    job = await run_in_threadpool(
+        app.intake.create, principal, kept_by(writer), form.filename or "", job_type=said.job_type, said=_said(said),
+        **origin,
+    )  # fmt: skip
+    return {"job_id": job.id}
+
+
+@router.post("/api/jobs/preview", response_model=PreviewOut, openapi_extra=_SEEN)
+async def preview_job(request: Request, desk: At, principal: Writer, job_type: JobType = None) -> Any:
+    """What would become of the first rows of a file, and which column would be which field. Nothing is kept."""
+    async with _spooled(request, desk) as (spool, form):
+        said = _checked(SaidIn, {**_given(job_type), **_unpacked(form.fields)})
+        return await run_in_threadpool(
+            desk.app.intake.preview, principal, spool, form.filename or "", job_type=said.job_type, said=_said(said)
+        )
+
+
+@router.post("/api/jobs/{job_id}/mend", response_model=MendedOut, openapi_extra=_SENT)
+async def mend_job(job_id: Id, request: Request, desk: At, principal: Writer) -> Any:
+    """Have the rows of a file of mended rejects tried in place of those in error that have the same numbers."""
+    await run_in_threadpool(desk.app.verbs.jobs.get, principal, job_id)
+    async with _spooled(request, desk) as (spool, form):
+        return await run_in_threadpool(mend, desk.app.intake, principal, job_id, spool, form.filename or "")
+
+
+@router.post("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
+def export_job(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
+    """All rows with what came in and went out, as the grid shows them, made from the database while it is sent."""
+    return _file(job_id, format, desk.app.exports.whole(principal, job_id, format), "")
+
+
+@router.get("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
+def download_job(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
+    """The same, for links."""
+    return export_job(job_id, desk, principal, format)
+
+
+@router.get("/api/jobs/{job_id}/rejects", response_class=StreamingResponse, responses=_FILES)
+def download_rejects(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
+    """The rows in error with their columns as they came and why, to be mended and sent again."""
+    return _file(job_id, format, desk.app.exports.rejects(principal, job_id, format), "-rejects")
+
+
+# -- what comes in
+
+
+def _is_form(request: Request) -> bool:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == UPLOADED
+
+
+class _Bounded:
+    """A file that takes only so many bytes."""
+
+    def __init__(self, file: Any, most: int) -> None:
+        self._file = file
+        self._left = most
+        self._most = most
+
+    def write(self, data: bytes, /) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            raise InputError("file", f"has more than {self._most:,} bytes")
+        self._file.write(data)
+
+
+@asynccontextmanager
+async def _spooled(request: Request, desk: Desk) -> AsyncIterator[tuple[BinaryIO, Form]]:
+    """The file of a form, for as long as it is looked at; nothing of it is kept."""
+    if not _is_form(request):
+        raise Problem(415, "send the file as the field `file` of a form")
+    with tempfile.TemporaryFile() as spool:
+        form = await _received(request, _Bounded(spool, desk.app.intake.settings.upload_max_bytes))
+        yield cast(BinaryIO, spool), form
+
+
+async def _received(request: Request, sink: Sink, held: AbstractContextManager[Any] | None = None) -> Form:
+    """The form of this request, whose file went into the sink; too large a file is told as such.
+
+    What is `held` is kept at the end, and given up if anything is wrong with the form.
+    """
+    try:
+        form = await receive(request, sink)
+    except BaseException as error:
+        if held is not None:  # here and now: whoever was cancelled may not wait for a thread
+            held.__exit__(type(error), error, None)
+        if isinstance(error, InputError):
+            raise Problem(413, str(error), "file", {"Connection": "close"}) from None
+        raise
+    if held is not None:
+        await run_in_threadpool(held.__exit__, None, None, None)
+    return form
+
+
+async def _json(request: Request) -> dict[str, Any]:
+    body = await request.body()
+    try:
+        said = codec.decode(body) if len(body) <= JSON_MOST else None
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise Problem(422, "body: must be a small JSON object with a source, or a form with a file", "body")
+    return said
+
+
+def _given(job_type: str | None) -> dict[str, Any]:
+    return {} if job_type is None else {"jobType": job_type}
+
+
+def _unpacked(fields: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a form, of which one holds an object."""
+    if "mapping" not in fields:
+        return dict(fields)
+    try:
+        return {**fields, "mapping": codec.decode(fields["mapping"])}
+    except ValueError:
+        raise InputError("mapping", "must be a JSON object: the column of each field") from None
+
+
+def _checked(model: type[Any], said: Mapping[str, Any]) -> Any:
+    try:
+        return model.model_validate(said)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(include_context=False)) from None
+
+
+def _said(asked: SaidIn) -> Said:
+    return Said(
+        header=asked.header, encoding=asked.encoding, delimiter=asked.delimiter, sheet=asked.sheet,
+        mapping=asked.mapping,
+    )  # fmt: skip
+
+
+# -- what goes out
+
+
+def _file(job_id: int, format: str, portions: Iterator[bytes], suffix: str) -> Response:
+    name = f"job-{job_id}{suffix}.{format}"
+    # The first portion is made here, so that what is wrong is told as a problem and not in the middle of a file.
+    first = next(portions)
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingResponse(chain((first,), portions), media_type=MEDIA[format], headers=headers)

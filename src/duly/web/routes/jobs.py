@@ -1,0 +1,193 @@
+"""Jobs and their rows: listed, paused, resumed, cancelled, tried again and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from operator import attrgetter
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Query, Response
+
+from duly.core.errors import InputError
+from duly.core.model import Status
+from duly.core.shown import JobItem
+from duly.verbs import Principal
+from duly.verbs.job_rows import START, STATUSES, Place
+from duly.web.auth import Reader, UserId, Writer, owner_for
+from duly.web.desk import Act, At, Desk, Once, Pages
+from duly.web.problems import Problem
+from duly.web.schemas import Id, Page
+from duly.web.schemas.jobs import CancelIn, JobItemOut, JobOut, JobType, PendingItemOut, ReprocessIn, ReprocessOut
+
+router = APIRouter(tags=["jobs"])
+
+Statuses = Annotated[
+    str | None, Query(max_length=200, description=f"Some of {', '.join(STATUSES)}, by commas; default: all.")
+]
+
+
+@router.get("/api/jobs", response_model=Page[JobOut])
+def list_jobs(
+    desk: At,
+    principal: Reader,
+    pages: Pages,
+    user_id: UserId = None,
+    job_type: JobType = None,
+) -> Any:
+    """Jobs, the newest first."""
+    owner, jobs = owner_for(principal, user_id), desk.app.verbs.jobs
+    return pages.turn(
+        ["jobs", owner, job_type], lambda before, most: jobs.page(principal, owner, job_type, before, most)
+    )
+
+
+@router.get("/api/jobs/{job_id}", response_model=JobOut)
+def show_job(job_id: Id, desk: At, principal: Reader) -> Any:
+    """How far it is."""
+    return desk.app.verbs.jobs.show(principal, job_id)
+
+
+@router.get("/api/jobs/{job_id}/items", response_model=Page[JobItemOut])
+def list_job_items(
+    job_id: Id,
+    desk: At,
+    principal: Reader,
+    pages: Pages,
+    status: Annotated[Status | None, Query()] = None,
+    statuses: Statuses = None,
+    page: Annotated[int | None, Query(ge=1, le=10_000_000, description="By row number; for all rows.")] = None,
+    sort: Annotated[Literal["row", "updatedAt"] | None, Query(description="Default: row, where all are asked.")] = None,
+) -> Any:
+    """Rows of a job: all in the order of the file, or those of some statuses by when they changed last."""
+    rows = desk.app.verbs.job_rows
+    chosen = _statuses(statuses, status)
+    if (sort or ("updatedAt" if chosen else "row")) == "updatedAt":
+        if page is not None:
+            raise InputError("page", "is for all rows in the order of the file; go on with `after` here")
+        return pages.turn(
+            ["job items", job_id, chosen],
+            lambda after, most: rows.page(principal, job_id, chosen or STATUSES, _place(after), most),
+            _shown(desk),
+            _stands,
+        )
+    if chosen:
+        raise InputError("sort", "by row shows all rows; leave the statuses out")
+    before = None if page is None else (page - 1) * pages.size
+    return pages.turn(
+        ["job rows", job_id],
+        lambda after, most: rows.by_number(principal, job_id, (after or 0) if before is None else before, most),
+        _shown(desk),
+        attrgetter("row_no"),
+    )
+
+
+@router.get("/api/pending", response_model=Page[PendingItemOut])
+def list_pending(
+    desk: At,
+    principal: Reader,
+    pages: Pages,
+    statuses: Statuses = None,
+    user_id: UserId = None,
+    job_type: JobType = None,
+) -> Any:
+    """Rows of all jobs that wait or are worked on, those that changed longest ago first. It has to be turned on."""
+    if not desk.app.verbs.ground.job_settings.pending_enabled:
+        raise Problem(404, "the list of pending rows is turned off; the setting pending_enabled turns it on")
+    owner = owner_for(principal, user_id)
+    chosen = _statuses(statuses) or ("PENDING", "PROCESSING")
+    if "DONE" in chosen:
+        raise InputError("statuses", "what is DONE is not pending; look into its job")
+    rows = desk.app.verbs.job_rows
+    return pages.turn(
+        ["pending", owner, chosen, job_type],
+        lambda after, most: rows.pending(principal, owner, chosen, job_type, _place(after), most),
+        _shown(desk),
+        _stands,
+    )
+
+
+@router.post("/api/jobs/{job_id}/pause", response_model=JobOut)
+def pause_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
+    """Start no more of its rows until it is resumed; what runs goes on."""
+    return once(principal, None, _acted(principal, desk.app.verbs.jobs.pause, job_id))
+
+
+@router.post("/api/jobs/{job_id}/resume", response_model=JobOut)
+def resume_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
+    """Go on with a paused job."""
+    return once(principal, None, _acted(principal, desk.app.verbs.jobs.resume, job_id))
+
+
+@router.post("/api/jobs/{job_id}/cancel", response_model=JobOut)
+def cancel_job(job_id: Id, desk: At, principal: Writer, once: Once, said: CancelIn | None = None) -> Response:
+    """Take and start no more rows, and cancel all that have not ended, as durable work."""
+
+    def act(connection: Any) -> tuple[int, Any]:
+        reason = said.reason if said else ""
+        cancelled = desk.app.verbs.jobs.cancel(principal, job_id, reason, connection=connection)
+        return 200, JobOut.model_validate(cancelled)
+
+    return once(principal, said, act)
+
+
+@router.post("/api/jobs/{job_id}/reprocess", response_model=ReprocessOut)
+def reprocess_job(job_id: Id, desk: At, principal: Writer, once: Once, asked: ReprocessIn | None = None) -> Response:
+    """Have rows tried once more: those that are named at once, or all of some statuses as durable work."""
+    chosen = asked or ReprocessIn()
+    if (chosen.scope == "items") != (chosen.item_ids is not None):
+        raise InputError("itemIds", "go with the scope items, and the scope items with them")
+
+    def act(connection: Any) -> tuple[int, Any]:
+        count = desk.app.verbs.jobs.reprocess(
+            principal, job_id, ids=chosen.item_ids, statuses=chosen.statuses, is_reset=chosen.reset,
+            connection=connection,
+        )  # fmt: skip
+        return 200, {"items": count}
+
+    return once(principal, asked, act)
+
+
+@router.delete("/api/jobs/{job_id}", status_code=204)
+def remove_job(job_id: Id, desk: At, principal: Writer) -> None:
+    """Forget it with its rows and its file, as durable work; it is found no more from now on."""
+    desk.app.verbs.jobs.remove(principal, job_id)
+
+
+def _statuses(many: str | None, one: Status | None = None) -> tuple[Status, ...]:
+    said = {*filter(None, (many or "").split(",")), *([one] if one else [])}
+    if strange := sorted(said - set(STATUSES)):
+        raise InputError("statuses", f"{strange[0]!r:.50} is none of {', '.join(STATUSES)}")
+    return tuple(status for status in STATUSES if status in said)
+
+
+def _place(read: Any) -> Place:
+    return START if read is None else (datetime.fromisoformat(read[0]), read[1])
+
+
+def _stands(item: JobItem) -> list[Any]:
+    return [item.changed_at.isoformat(), item.id]
+
+
+def _shown(desk: Desk) -> Callable[[JobItem], dict[str, Any]]:
+    def show(item: JobItem) -> dict[str, Any]:
+        return {
+            "id": item.id, "job_id": item.job_id, "row": item.row_no, "status": item.status, "attempts": item.attempt,
+            "last_error": item.last_error, "locked_by": item.claimed_by, "locked_at": item.started_at,
+            "updated_at": item.changed_at, "result": desk.masked(item.result),
+            "input_summary": {name: _short(getattr(item, name)) for name in ("title", "brand", "sku")},
+        }  # fmt: skip
+
+    return show
+
+
+def _short(text: str | None) -> str | None:
+    """The database gives one character more than is shown, so that it is seen where something is missing."""
+    return text if text is None or len(text) <= 120 else f"{text[:119]}…"
+
+
+def _acted(principal: Principal, verb: Callable[..., Any], job_id: int) -> Act:
+    def act(connection: Any) -> tuple[int, Any]:
+        return 200, JobOut.model_validate(verb(principal, job_id, connection=connection))
+
+    return act

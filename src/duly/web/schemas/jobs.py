@@ -1,0 +1,119 @@
+"""Jobs: made of files, followed, and their rows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from fastapi import Query
+from pydantic import AfterValidator, Field, StringConstraints
+
+from duly.core.model import Status
+from duly.core.shown import JobRow
+from duly.web.schemas import BIG, Model, Out, Sentence, clean, example, fields_of
+
+Short = Annotated[str, StringConstraints(min_length=1, max_length=50), AfterValidator(clean)]
+Cell = Annotated[str, StringConstraints(max_length=500), AfterValidator(clean)]
+JobType = Annotated[str | None, Query(alias="jobType", min_length=1, max_length=50, pattern=r"^[\w.-]+$")]
+RowId = Annotated[int, Field(ge=1, le=BIG)]
+
+
+class SaidIn(Model):
+    """What the sender knows of a file; what is not said is found out."""
+
+    job_type: Short = Field(default="csv", description="Which task takes the rows: csv, image, or another of the app.")
+    header: bool | None = Field(default=None, description="Whether the first row says the names of the columns.")
+    encoding: Short | None = None
+    delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] | None = None
+    sheet: Cell | None = Field(default=None, description="Of a workbook; else its first visible one.")
+    mapping: dict[Cell, Cell] | None = Field(default=None, description="The column of each field.")
+
+
+class JobIn(SaidIn):
+    model_config = example(source="s3://drop/incoming/products.csv", jobType="csv")
+
+    source: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(clean)] = Field(
+        description="Where the file is: s3://…, ftp://…, ftps://… or file:name, as far as the settings allow."
+    )
+
+
+class JobMade(Out):
+    job_id: int
+
+
+class JobOut(Out):
+    __annotations__ = fields_of(JobRow)
+
+
+class InputSummary(Out):
+    title: str | None = None
+    brand: str | None = None
+    sku: str | None = None
+
+
+class PendingItemOut(Out):
+    id: int
+    job_id: int
+    row: int = Field(description="Its number in the file, from 1.")
+    status: Status
+    attempts: int
+    last_error: str | None
+    locked_by: str | None
+    locked_at: datetime | None
+    updated_at: datetime
+    input_summary: InputSummary
+
+
+class JobItemOut(PendingItemOut):
+    result: Any = Field(description="What the grid shows: all that the task returned.")
+
+
+class PreviewRowOut(Out):
+    number: int
+    line: int
+    values: dict[str, Any]
+    normal: dict[str, str] = Field(description="The fields that the row would have.")
+    problems: tuple[str, ...] = Field(description="Why it would be refused.")
+
+
+class PreviewOut(Out):
+    kind: str = Field(description="csv, jsonl, xlsx, image, or images for a zip file of them.")
+    columns: tuple[str, ...]
+    has_header: bool
+    mapping: dict[str, str] = Field(description="The column of each field.")
+    unused: tuple[str, ...] = Field(description="Columns that no field takes.")
+    rows: list[PreviewRowOut]
+    refused: int
+
+
+class ReprocessIn(Model):
+    model_config = example(scope="job", statuses=["ERROR", "NOT_FOUND"])
+
+    scope: Literal["job", "items"] = "job"
+    item_ids: Annotated[list[RowId], Field(max_length=1_000)] | None = None
+    statuses: Annotated[list[Literal["ERROR", "NOT_FOUND", "SKIPPED"]], Field(min_length=1, max_length=3)] = Field(
+        default=["ERROR", "NOT_FOUND"]
+    )
+    reset: bool = Field(default=False, description="Also rows that were tried anew as often as the settings allow.")
+
+
+class ReprocessOut(Out):
+    items: int = Field(description="How many rows are meant, at most.")
+
+
+class RefusalOut(Out):
+    line: int
+    reason: str
+
+
+class MendedOut(Out):
+    rows: int
+    mended: int = Field(description="Rows that are tried now.")
+    refused: int = Field(description="Rows that are still bad, or are not in error in this job.")
+    refusals: list[RefusalOut] = Field(description="The first of these, with why.")
+
+
+class CancelIn(Model):
+    model_config = example(reason="the wrong file")
+
+    reason: Sentence = ""

@@ -1,0 +1,124 @@
+"""Files that come as multipart forms, read from the socket portion by portion: never a whole one in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from fastapi import Request
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.concurrency import run_in_threadpool
+
+from duly.web.problems import Problem
+
+PORTION = 1024 * 1024  # bytes that are written at a time
+FIELDS = 20  # parts of a form beside its file
+FIELD = 64 * 1024  # bytes of each of them
+
+UPLOADED = "multipart/form-data"
+
+
+class Sink(Protocol):
+    def write(self, data: bytes, /) -> object: ...
+
+
+class Form:
+    """What has come of a form so far: its fields, the name of its file, and the bytes of that which nobody took yet."""
+
+    def __init__(self, content_type: str) -> None:
+        kind, options = parse_options_header(content_type)
+        if kind != UPLOADED.encode() or not options.get(b"boundary"):
+            raise Problem(415, "a form is multipart/form-data, with a boundary")
+        self.fields: dict[str, str] = {}
+        self.filename: str | None = None
+        self.pending: list[bytes] = []
+        self.is_whole = False
+        self._header = [b"", b""]
+        self._disposition = b""
+        self._name = ""
+        self._is_file = False
+        self._value: list[bytes] = []
+        self._parser = MultipartParser(
+            options[b"boundary"],
+            {
+                "on_part_begin": self._begin, "on_header_field": self._on_header_field,
+                "on_header_value": self._on_header_value, "on_header_end": self._end_header,
+                "on_headers_finished": self._begin_data, "on_part_data": self._on_data, "on_part_end": self._end,
+                "on_end": self._finish,
+            },
+        )  # fmt: skip
+
+    def feed(self, data: bytes) -> None:
+        try:
+            self._parser.write(data)
+        except FormParserError as error:
+            raise Problem(400, f"the form is damaged: {error}") from None
+
+    def _begin(self) -> None:
+        self._disposition = b""
+        self._value = []
+
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._header[0] += data[start:end]
+
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._header[1] += data[start:end]
+
+    def _end_header(self) -> None:
+        name, value = self._header
+        if name.lower() == b"content-disposition":
+            self._disposition = value
+        self._header = [b"", b""]
+
+    def _begin_data(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        self._name = options.get(b"name", b"").decode("utf8", "replace")
+        self._is_file = self._name == "file"
+        if self._is_file and self.filename is not None:
+            raise Problem(422, "file: there are two of them; send one", "file")
+        if self._is_file:
+            self.filename = options.get(b"filename", b"file").decode("utf8", "replace")
+        elif len(self.fields) >= FIELDS:
+            raise Problem(422, f"a form may have at most {FIELDS} fields")
+
+    def _on_data(self, data: bytes, start: int, end: int) -> None:
+        portion = data[start:end]
+        if self._is_file:
+            self.pending.append(portion)
+            return
+        self._value.append(portion)
+        if sum(map(len, self._value)) > FIELD:
+            raise Problem(413, f"{self._name[:50]}: a field may have at most {FIELD:,} bytes", self._name[:50])
+
+    def _end(self) -> None:
+        if not self._is_file:
+            self.fields[self._name] = b"".join(self._value).decode("utf8", "replace")
+
+    def _finish(self) -> None:
+        self.is_whole = True
+
+
+async def receive(request: Request, sink: Sink) -> Form:
+    """Read a form to its end; the bytes of its file go to `sink`, in a thread, as they come."""
+    form = Form(request.headers.get("content-type", ""))
+    size = 0
+    async for data in request.stream():
+        form.feed(data)
+        size += len(data)
+        if size >= PORTION:
+            await _drain(form, sink.write)
+            size = 0
+    await _drain(form, sink.write)
+    if not form.is_whole:
+        raise Problem(400, "the form ends in the middle")
+    if form.filename is None:
+        raise Problem(422, "file: is missing; send the file as the field `file`", "file")
+    return form
+
+
+async def _drain(form: Form, write: Callable[[bytes], object]) -> None:
+    if form.pending:
+        whole = b"".join(form.pending)
+        form.pending.clear()
+        await run_in_threadpool(write, whole)

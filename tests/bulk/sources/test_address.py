@@ -1,0 +1,49 @@
+"""Addresses of files."""
+
+from __future__ import annotations
+
+import pytest
+
+from duly.bulk.sources.address import Address, parse
+from duly.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("s3://uploads/new/a%20b.csv", Address("s3", "uploads", "new/a b.csv")),
+        ("ftp://ana@example.com:2121/in/a.csv", Address("ftp", "example.com", "/in/a.csv", "ana", 2121)),
+        ("ftps://example.com/a.csv", Address("ftps", "example.com", "/a.csv")),
+        ("file:products.csv", Address("file", "", "products.csv")),
+    ],
+)
+def test_an_address_names_a_file(text: str, address: Address) -> None:
+    assert parse(text) == address
+    assert parse(text).name == address.path.rpartition("/")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("https://example.com/a.csv", "'https' is not known; an address begins with s3, ftp, ftps or file"),
+        ("a.csv", "is not known"),
+        ("ftp://ana:hush@example.com/a.csv", "must not hold a password"),
+        ("ftp://ana:hush@example.com:x/a.csv", "is not an address"),
+        ("ftp:///a.csv", "names no server"),
+        ("s3:///a.csv", "names no bucket"),
+        ("s3://uploads/", "names no file"),
+        ("file:", "names no file"),
+        ("file:///etc/passwd", "must be the name of a file in the inbox"),
+        ("file:../secret", "must be the name of a file in the inbox"),
+        ("file:..", "is not a plain path"),
+        ("s3://uploads/a/../b", "is not a plain path"),
+        ("s3://uploads/%2e%2e/b", "is not a plain path"),
+        ("ftp://example.com/a%0d%0aDELE", "is not a plain path"),
+        ("s3://uploads/a?versionId=1", "is not a plain path"),
+    ],
+)
+def test_what_names_no_file_is_refused_without_telling_secrets(text: str, problem: str) -> None:
+    with pytest.raises(InputError, match=problem) as caught:
+        parse(text)
+    assert caught.value.field == "source"
+    assert "hush" not in str(caught.value)

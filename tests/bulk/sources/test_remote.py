@@ -1,0 +1,152 @@
+"""Buckets and FTP servers as sources, over real sockets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from duly.bulk.s3 import S3Error, S3Settings
+from duly.bulk.sources import Changed, Found, SourceError
+from duly.bulk.sources import ftp as ftp_source
+from duly.bulk.sources import s3 as s3_source
+from duly.bulk.sources.ftp import FtpSource
+from duly.bulk.sources.s3 import S3Source
+from duly.errors import InputError
+from tests.bulk.servers import bucket, ftp_server, make_certificate
+
+pytestmark = pytest.mark.xdist_group("bulk-s3")
+
+
+@pytest.fixture(scope="module")
+def moto() -> Iterator[tuple[S3Settings, Any]]:
+    with bucket("inbox") as known:
+        yield known
+
+
+def test_objects_below_a_prefix_are_found_and_read(
+    moto: tuple[S3Settings, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, client = moto
+    content = os.urandom(3_000_000)
+    client.put_object(Bucket="inbox", Key="new/a.csv", Body=b"a,b\n")
+    client.put_object(Bucket="inbox", Key="new/deep/b.csv", Body=content)
+    client.put_object(Bucket="inbox", Key="new/", Body=b"")
+    client.put_object(Bucket="inbox", Key="old/c.csv", Body=b"x")
+    source = S3Source(settings)
+    a, b = sorted(source.scan("new"), key=lambda found: found.path)
+    assert (a.name, a.path, a.size) == ("a.csv", "new/a.csv", 4)
+    assert b.name == "b.csv"
+    assert b"".join(source.portions(b)) == content
+    assert source.find("new/a.csv") == a
+    assert len(list(source.scan())) == 3
+    with pytest.raises(SourceError, match=r"there is no object new/z\.csv"):
+        source.find("new/z.csv")
+    monkeypatch.setattr(s3_source, "MOST", 1)
+    with pytest.raises(SourceError, match="has more than 1 objects"):
+        list(source.scan())
+
+
+def test_another_version_is_another_file(moto: tuple[S3Settings, Any]) -> None:
+    settings, client = moto
+    source = S3Source(settings)
+    client.put_object(Bucket="inbox", Key="v/a.csv", Body=b"one")
+    first = source.find("v/a.csv")
+    client.put_object(Bucket="inbox", Key="v/a.csv", Body=b"two")
+    second = source.find("v/a.csv")
+    assert first.version != second.version
+    assert b"".join(source.portions(second)) == b"two"
+    with pytest.raises(Changed, match="is gone or was replaced"):
+        list(source.portions(first))
+
+
+def test_a_bucket_that_cannot_be_reached_is_told() -> None:
+    settings = S3Settings(
+        bucket="b", endpoint="http://127.0.0.1:9", region="us-east-1", access_key_id="a", secret_access_key="hush"
+    )
+    with pytest.raises(S3Error, match="looking for a") as caught:
+        S3Source(settings).find("a")
+    assert "hush" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_certificate(tmp_path_factory.mktemp("tls") / "both.pem")
+
+
+@pytest.mark.parametrize("is_tls", [False, True])
+def test_files_of_an_ftp_server_are_found_and_read(tmp_path: Path, certificate: Path, is_tls: bool) -> None:
+    content = os.urandom(3_000_000)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "b.csv").write_bytes(content)
+    (tmp_path / "in" / "a é.csv").write_bytes(b"a,b\n")
+    (tmp_path / "in" / ".hidden").write_bytes(b"x")
+    (tmp_path / "in" / "folder").mkdir()
+    with ftp_server(tmp_path, certificate if is_tls else None) as settings:
+        source = FtpSource(settings)
+        a, b = source.scan("/in")
+        assert [(found.name, found.path, found.size) for found in (a, b)] == [
+            ("a é.csv", "/in/a é.csv", 4),
+            ("b.csv", "/in/b.csv", len(content)),
+        ]
+        assert b"".join(source.portions(a)) == b"a,b\n"
+        assert b"".join(source.portions(b)) == content
+        assert source.find("/in/b.csv") == b
+        assert next(source.portions(b)), "who stops in the middle leaves nothing open"
+        with pytest.raises(SourceError, match=r"there is no file /in/z\.csv on 127\.0\.0\.1"):
+            source.find("/in/z.csv")
+
+
+def test_a_server_without_mlsd_is_listed_by_names(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"a,b\n")
+    (tmp_path / "folder").mkdir()
+    with ftp_server(tmp_path, without=("MLSD", "MLST")) as settings:
+        (found,) = FtpSource(settings).scan()
+        assert (found.name, found.size) == ("a.csv", 4)
+        assert b"".join(FtpSource(settings).portions(found)) == b"a,b\n"
+
+
+def test_a_listing_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(20):
+        (tmp_path / f"{n}.csv").write_bytes(b"x")
+    monkeypatch.setattr(ftp_source, "LONGEST", 500)
+    with ftp_server(tmp_path) as settings, pytest.raises(SourceError, match="lists more than 500 characters"):
+        FtpSource(settings).scan()
+
+
+def test_another_content_is_another_version_and_a_shorter_file_is_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"one and more")
+    with ftp_server(tmp_path) as settings:
+        source = FtpSource(settings)
+        first = source.find("/a.csv")
+        (tmp_path / "a.csv").write_bytes(b"two")
+        assert source.find("/a.csv").version != first.version
+        with pytest.raises(Changed, match="had 12 bytes when it was found, and 3 when it was read"):
+            list(source.portions(first))
+
+
+def test_what_an_ftp_server_refuses_is_told_without_the_password(tmp_path: Path, certificate: Path) -> None:
+    with ftp_server(tmp_path) as settings:
+        wrong = msgspec.structs.replace(settings, password="hush")
+        with pytest.raises(SourceError, match="530") as caught:
+            FtpSource(wrong).scan()
+        assert "hush" not in str(caught.value)
+        assert "hush" not in repr(wrong)
+        with pytest.raises(SourceError, match="550"):
+            list(FtpSource(settings).portions(Found("gone", "/gone", 1, "1")))
+        with pytest.raises(SourceError, match="550"):
+            FtpSource(settings).scan("/nowhere")
+        for path in ("a.csv", "/../etc", "/a\r\nDELE b"):
+            with pytest.raises(InputError, match=r"is not a path from / without \.\."):
+                FtpSource(settings).scan(path)
+    with pytest.raises(SourceError, match="refused"):
+        FtpSource(settings).scan()
+    with ftp_server(tmp_path, certificate) as settings:
+        with pytest.raises(SourceError, match="certificate verify failed"):
+            FtpSource(msgspec.structs.replace(settings, authority=None)).scan()
+        with pytest.raises(SourceError, match="550"):
+            FtpSource(msgspec.structs.replace(settings, uses_tls=False)).scan()

@@ -1,0 +1,153 @@
+"""`duly jobs`: the same on the database and through a service."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from duly import Duly
+from duly.facade.loading import load_app
+from duly.web.server import Service
+from tests.cli.conftest import call
+
+APP = """
+from duly import Duly, GiveUp
+from duly.bulk.mapping import PRODUCT
+
+app = Duly()
+
+
+@app.task
+def look_up(title: str = "", brand: str = "", sku: str = "", price: str = "") -> dict[str, str]:
+    if title == "broken":
+        raise GiveUp("no")
+    return {"found": title.upper()}
+
+
+app.job_type("csv", look_up, PRODUCT)
+"""
+TABLE = "Name,Marke,price\ncup,Acme,1\nbroken,,2\npot,,many\ncup,Acme,1\n"
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def app(tmp_path: Path, database_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Duly]:
+    (tmp_path / "files.py").write_text(APP)
+    (tmp_path / "products.csv").write_text(TABLE)
+    with monkeypatch.context() as patched:
+        patched.setenv("DULY_DATABASE_URL", database_url)
+        app = load_app("files.py:app")
+    app.migrate()
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def worker(app: Duly) -> Iterator[None]:
+    one = app.worker()
+    running = threading.Thread(target=one.run)
+    running.start()
+    yield
+    one.stop()
+    running.join()
+
+
+@pytest.fixture(params=["here", "there"])
+def run(request: pytest.FixtureRequest, app: Duly, database_url: str) -> Iterator[Run]:
+    """Commands on the database itself, and through a service."""
+    if request.param == "here":
+        yield lambda *words: call(*words, DULY_DATABASE_URL=database_url, DULY_APP="files.py:app")
+        return
+    object.__setattr__(app.verbs.ground.job_settings, "pending_enabled", True)
+    with Service(app, "127.0.0.1", 0) as service:
+        yield lambda *words: call(*words, DULY_URL=service.url)
+
+
+def told(result: Result) -> Any:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_file_is_worked_off_while_one_waits(run: Run, worker: None, tmp_path: Path) -> None:
+    ended = run("jobs", "create", "products.csv", "--wait")
+    assert ended.exit_code == 0, ended.output
+    assert "DONE, 4 rows, 2 done, 2 failed" in ended.stdout
+    assert "1 rows say what an earlier one says" in ended.stdout
+    (job,) = told(run("jobs", "--json"))
+    number = str(job["id"])
+    assert told(run("jobs", "show", number, "--json")) == job
+    rows = told(run("jobs", "items", number, "--json"))
+    assert [row["status"] for row in rows] == ["DONE", "ERROR", "ERROR", "DONE"]
+    assert [row["row_no"] for row in told(run("jobs", "items", number, "--status", "ERROR", "--json"))] in (
+        [2, 3], [3, 2]
+    )  # fmt: skip
+    assert "price (column 'price')" in run("jobs", "items", number).stdout
+    assert run("jobs", "export", number, "out.csv").stdout == "out.csv\n"
+    table = list(csv.DictReader((tmp_path / "out.csv").open(encoding="utf-8-sig")))
+    assert [row["found"] for row in table] == ["CUP", "", "", "CUP"]
+    run("jobs", "rejects", number, "rejects.xlsx")
+    assert (tmp_path / "rejects.xlsx").read_bytes().startswith(b"PK")
+    assert not list(tmp_path.glob(".*.part"))
+    assert run("jobs", "export", number, "out.txt").exit_code == 2
+    assert "2 rows are tried once more" in run("jobs", "reprocess", number).stdout
+    assert "is being removed" in run("jobs", "remove", number).stdout
+    assert run("jobs", "show", number).exit_code == 1
+
+
+def test_a_job_is_paused_resumed_and_cancelled(run: Run) -> None:
+    job = told(run("jobs", "create", "products.csv", "--map", "title=Name", "--delimiter", ",", "--json"))
+    number = str(job["id"])
+    assert "PAUSED" in run("jobs", "pause", number).stdout
+    assert "QUEUED" in run("jobs", "resume", number).stdout
+    assert run("jobs", "cancel", number, "--reason", "no").exit_code == 0
+    assert run("jobs", "cancel", number).exit_code == 1
+    assert run("jobs", "pending").stdout == "there are no such rows\n"
+    assert number in run("jobs").stdout
+    assert run("jobs", "--type", "image").stdout == "there are no jobs\n"
+
+
+def test_a_preview_tells_what_would_be_refused(run: Run) -> None:
+    seen = run("jobs", "preview", "products.csv")
+    assert "title is the column 'Name'" in seen.stdout
+    assert "1 of the first 4 rows would be refused" in seen.stdout
+    assert told(run("jobs", "preview", "products.csv", "--json"))["kind"] == "csv"
+    assert (
+        "map: 'nonsense' is not like FIELD=COLUMN" in run("jobs", "preview", "products.csv", "--map", "nonsense").stderr
+    )
+
+
+def test_a_file_that_cannot_be_read_is_an_error(run: Run, worker: None, tmp_path: Path) -> None:
+    (tmp_path / "letter.csv").write_bytes(b"%PDF-1.7")
+    ended = run("jobs", "create", "letter.csv", "--wait")
+    assert (ended.exit_code, "is a PDF" in ended.stdout) == (1, True)
+
+
+def test_a_job_is_compared_with_a_file(app: Duly, worker: None, database_url: str, tmp_path: Path) -> None:
+    def run(*words: str) -> Result:
+        return call(*words, DULY_DATABASE_URL=database_url, DULY_APP="files.py:app")
+
+    job = told(run("jobs", "create", "products.csv", "--wait", "--json"))
+    number = str(job["id"])
+    run("jobs", "export", number, "out.csv")
+    assert run("jobs", "diff", number, "out.csv").stdout == "they say the same\n"
+    run("jobs", "export", number, "out.xlsx")
+    assert run("jobs", "diff", number, "out.xlsx").exit_code == 0
+    text = (tmp_path / "out.csv").read_text(encoding="utf-8-sig")
+    (tmp_path / "old.csv").write_text(text.replace("CUP", "mug", 1) + "5,DONE,cup,Acme,1,CUP,1,\n")
+    differing = run("jobs", "diff", number, "old.csv")
+    assert differing.exit_code == 1
+    assert differing.stdout.splitlines() == [
+        "row 1, found: 'CUP' here, 'mug' there",
+        "row 5: '' here, 'is there' there",
+    ]
+    with Service(app, "127.0.0.1", 0) as service:
+        refused = call("jobs", "diff", number, "out.csv", DULY_URL=service.url)
+    assert (refused.exit_code, "needs the database" in refused.stderr) == (2, True)

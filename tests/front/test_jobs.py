@@ -1,0 +1,282 @@
+"""`app.job`: any number of rows as one whole, which is counted, waited for, paused, cancelled and followed up."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from duly import Backoff, Duly, GiveUp, InputError, Limit, NotFound
+from duly.core.clock import ManualClock
+from duly.core.errors import ItemNotFound, WrongState
+from duly.testing import World
+from duly.verbs import LOCAL, Principal
+from tests.support import claim, query, share
+
+START = datetime(2031, 5, 1, 8, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Duly]:
+    app = Duly(database_url, clock=ManualClock(START))
+
+    @app.task(retry=Backoff(base=60, tries=2))
+    def ring(n: int, how: str = "well") -> dict[str, int]:
+        if how == "badly":
+            raise GiveUp("no")
+        if how == "nowhere":
+            raise NotFound("nobody")
+        return {"n": n}
+
+    @app.task
+    def report(to: str = "ana", job: dict[str, int] | None = None) -> dict[str, Any]:
+        return {"to": to, "job": job}
+
+    app.migrate()
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def world(app: Duly) -> Iterator[World]:
+    assert isinstance(app.clock, ManualClock)
+    with asyncio.Runner() as runner:
+        yield World(app, app.clock, runner)
+
+
+def someone(name: str) -> Principal:
+    return Principal(name, "user", frozenset(("read", "write")), "key")
+
+
+def rows(*hows: str) -> list[dict[str, Any]]:
+    return [{"n": n, "how": how} for n, how in enumerate(hows)]
+
+
+def reports(world: World) -> list[Any]:
+    return [item.result for item in world.items(task="report")]
+
+
+def test_what_comes_then_is_told_how_the_rows_ended(app: Duly, world: World) -> None:
+    job = app.job("ring", rows("well", "badly", "nowhere", "well"), then=app.tasks["report"])
+    world.run()
+    assert job.wait(0).is_over
+    counts = {"id": job.id, "total": 4, "done": 2, "not_found": 1, "failed": 1, "skipped": 0}
+    assert reports(world) == [{"to": "ana", "job": counts}]
+
+
+def test_what_comes_then_may_have_arguments_of_its_own(app: Duly, world: World) -> None:
+    app.job("ring", [], then=app.tasks["report"].new({"to": "bob"}))
+    world.run()
+    (told,) = reports(world)
+    assert (told["to"], told["job"]["total"]) == ("bob", 0)
+
+
+def test_a_job_is_waited_for_but_not_for_ever(app: Duly) -> None:
+    job = app.job("ring", rows("well"))
+    with pytest.raises(TimeoutError, match="0 of 1 rows have ended"):
+        job.wait(0)
+
+
+def test_waiting_ends_with_the_last_row(database_url: str) -> None:
+    app = Duly(database_url)
+    app.migrate()
+
+    @app.task
+    def ring(n: int) -> None: ...
+
+    worker = app.worker()
+    running = threading.Thread(target=worker.run)
+    running.start()
+    try:
+        assert app.job(ring, ({"n": n} for n in range(300))).wait(30).done == 300
+    finally:
+        worker.stop()
+        running.join()
+        app.close()
+
+
+def test_under_a_key_a_job_goes_on_where_it_was_interrupted(app: Duly, world: World) -> None:
+    def interrupted() -> Iterator[dict[str, Any]]:
+        yield from rows("well", "well")
+        raise ZeroDivisionError
+
+    first = app.verbs.jobs.open(LOCAL, app.tasks["ring"], key="march")
+    app.store.load_rows(first.id, 1, list(app.verbs.jobs._rows(first, app.tasks["ring"], rows("well"))))
+    with pytest.raises(ZeroDivisionError):
+        app.job("ring", interrupted(), key="march")
+    job = app.job("ring", rows("well", "well", "well"), key="march")
+    assert job.id == first.id
+    assert app.job("ring", rows("never looked at"), key="march").id == job.id
+    world.run()
+    assert job.wait(0).done == 3
+
+
+def test_a_row_that_the_task_refuses_is_told_by_its_place(app: Duly) -> None:
+    with pytest.raises(InputError, match=r"rows\[1\].n: "):
+        app.job("ring", [{"n": 1}, {"n": "one"}])
+
+
+def test_a_task_with_a_limit_per_key_has_no_jobs(app: Duly) -> None:
+    @app.task(limits=[Limit("phones", 2, per="1m", by="n")])
+    def call(n: int) -> None: ...
+
+    with pytest.raises(InputError, match="has the limit phones per n, which a job cannot keep"):
+        app.job(call, [{"n": 1}])
+
+
+def test_a_paused_job_starts_nothing_and_others_go_on(app: Duly, world: World) -> None:
+    paused, other = app.job("ring", rows("well")), app.job("ring", rows("well"))
+    paused.pause()
+    world.run()
+    assert (paused.counts().done, other.counts().done) == (0, 1)
+    assert app.verbs.jobs.show(LOCAL, paused.id).queue_state == "PAUSED"
+    paused.resume()
+    world.run()
+    assert paused.counts().is_over
+    assert app.verbs.jobs.show(LOCAL, paused.id).queue_state == "DONE"
+
+
+def test_a_pause_of_the_task_holds_for_its_jobs(app: Duly, world: World) -> None:
+    job = app.job("ring", rows("well"))
+    app.pause("ring")
+    world.run()
+    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "PAUSED"
+
+
+def test_cancelling_a_job_ends_all_rows_that_have_not_ended(app: Duly, world: World) -> None:
+    job = app.job("ring", rows("well", "well"), then=app.tasks["report"])
+    job.cancel("a mistake")
+    world.run()
+    over = job.counts()
+    assert (over.skipped, over.done, over.is_over) == (2, 0, True)
+    assert [told["job"]["skipped"] for told in reports(world)] == [2]
+    assert app.store.open_queues([over.rows_queue]) == {over.rows_queue}
+    with pytest.raises(WrongState, match="is over"):
+        job.cancel()
+
+
+def test_a_job_that_is_cancelled_while_it_is_filled_takes_no_more_rows(app: Duly, world: World) -> None:
+    job = app.verbs.jobs.open(LOCAL, app.tasks["ring"])
+    app.verbs.jobs.cancel(LOCAL, job.id)
+    with pytest.raises(WrongState, match="takes no more rows"):
+        app.verbs.jobs.fill(job, app.tasks["ring"], rows("well"))
+
+
+def test_failed_rows_are_tried_once_more(app: Duly, world: World) -> None:
+    job = app.job("ring", rows("badly", "nowhere", "well"))
+    world.run()
+    assert job.reprocess() == 2
+    world.run()
+    over = job.counts()
+    assert (over.failed, over.not_found, over.done, over.is_over) == (1, 1, 1, True)
+    assert query(app.store, "select revivals from duly_item where task = 'ring' order by id") == [(1,), (1,), (0,)]
+
+
+def test_rows_that_had_their_rounds_are_left_alone_unless_they_are_forgiven(app: Duly, world: World) -> None:
+    job = app.job("ring", rows("nowhere"))
+    world.run()
+    for _ in range(5):
+        world.advance(1)
+        job.reprocess()
+        world.run()
+    most = app.verbs.ground.job_settings.max_attempts_not_found
+    assert query(app.store, "select revivals from duly_item where task = 'ring'") == [(most,)]
+    world.advance(1)
+    job.reprocess(is_reset=True)
+    world.run()
+    assert query(app.store, "select revivals from duly_item where task = 'ring'") == [(most + 1,)]
+
+
+def test_chosen_rows_are_tried_once_more_at_once(app: Duly, world: World) -> None:
+    job, other = app.job("ring", rows("badly", "badly")), app.job("ring", rows("badly"))
+    world.run()
+    mine = [item.id for item in app.verbs.job_rows.page(LOCAL, job.id)]
+    (theirs,) = app.verbs.job_rows.page(LOCAL, other.id)
+    assert app.verbs.jobs.reprocess(LOCAL, job.id, ids=mine[:1]) == 1
+    assert job.counts().failed == 1
+    with pytest.raises(ItemNotFound, match="has no row with the id"):
+        app.verbs.jobs.reprocess(LOCAL, job.id, ids=[theirs.id])
+    with pytest.raises(InputError, match="itemIds: "):
+        app.verbs.jobs.reprocess(LOCAL, job.id, ids=range(1_001))
+    with pytest.raises(InputError, match="statuses: DONE"):
+        app.verbs.jobs.reprocess(LOCAL, job.id, statuses=["DONE"])
+
+
+def test_removing_a_job_leaves_nothing_of_it(app: Duly, world: World) -> None:
+    job, other = app.job("ring", rows("well", "badly"), then=app.tasks["report"]), app.job("ring", rows("well"))
+    job.remove()
+    with pytest.raises(ItemNotFound):
+        job.counts()
+    assert [each.id for each in app.verbs.jobs.page(LOCAL)] == [other.id]
+    world.run()
+    assert query(app.store, "select count(*) from duly_item where task in ('ring', 'report')") == [(1,)]
+    assert query(app.store, "select id from duly_job") == [(other.id,)]
+
+
+def test_rows_of_a_job_stay_as_long_as_their_job(app: Duly, world: World) -> None:
+    app.job("ring", rows("well"))
+    plain = app.put("ring", n=7)
+    world.run()
+    app.store.prune(datetime(2099, 1, 1, tzinfo=UTC), 0, 100)
+    assert query(app.store, f"select count(*) from duly_item where id = {plain.id}") == [(0,)]
+    assert query(app.store, "select count(*) from duly_item where job_id is not null") == [(1,)]
+
+
+def test_a_job_is_its_owners_only(app: Duly) -> None:
+    job = app.job("ring", rows("well"), owner="ana")
+    jobs, bob = app.verbs.jobs, someone("bob")
+    for act in (jobs.show, jobs.pause, jobs.resume, jobs.cancel, jobs.remove, jobs.reprocess):
+        with pytest.raises(ItemNotFound):
+            act(bob, job.id)
+    with pytest.raises(ItemNotFound):
+        app.verbs.job_rows.page(bob, job.id)
+    assert jobs.page(bob) == []
+    assert app.verbs.job_rows.pending(bob) == []
+    assert jobs.show(someone("ana"), job.id).queue_state == "QUEUED"
+    assert [row.job_id for row in app.verbs.job_rows.pending(someone("ana"))] == [job.id]
+
+
+# -- lists
+
+
+def walk(app: Duly, job_id: int, most: int, **more: Any) -> list[int]:
+    """The numbers of all rows, a page at a time."""
+    found: list[int] = []
+    after = {}
+    while page := app.verbs.job_rows.page(LOCAL, job_id, most=most, **after, **more):
+        found += [item.row_no for item in page]
+        after = {"after": (page[-1].changed_at, page[-1].id)}
+    return found
+
+
+def test_pages_go_on_where_they_ended_also_among_rows_of_one_moment(app: Duly, world: World) -> None:
+    job = app.job("ring", rows(*["well"] * 25))
+    assert len({item.changed_at for item in app.verbs.job_rows.page(LOCAL, job.id)}) == 1
+    assert walk(app, job.id, 7) == list(range(1, 26))
+    assert walk(app, job.id, 25) == list(range(1, 26))
+    assert walk(app, job.id, 7, statuses=("DONE",)) == []
+
+
+def test_what_is_worked_on_is_shown_beside_what_waits(app: Duly) -> None:
+    job = app.job("ring", rows(*["well"] * 6))
+    queue = job.counts().rows_queue
+    assert len(claim(app.store, share(queue, task="ring", limit=4), now=app.clock.now())) == 4
+    live = app.verbs.job_rows.page(LOCAL, job.id, ("PENDING", "PROCESSING"), most=4)
+    assert [item.status for item in live].count("PENDING") == 2
+    assert sorted(walk(app, job.id, 2, statuses=("PENDING", "PROCESSING"))) == list(range(1, 7))
+    assert all((item.claimed_by is None) == (item.status == "PENDING") for item in live)
+    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "RUNNING"
+    everybodys = app.verbs.job_rows.pending(LOCAL)
+    assert sorted(item.row_no for item in everybodys) == list(range(1, 7))
+
+
+def test_rows_are_found_by_their_number(app: Duly) -> None:
+    job = app.job("ring", rows(*["well"] * 10))
+    assert [item.row_no for item in app.verbs.job_rows.by_number(LOCAL, job.id, 4, 3)] == [5, 6, 7]
+    assert app.verbs.job_rows.by_number(LOCAL, job.id, 10, 3) == []
+    assert [row.args["n"] for row in app.verbs.job_rows.each(LOCAL, job.id)] == list(range(10))
+    assert app.verbs.job_rows.result_names(LOCAL, job.id) == []

@@ -1,0 +1,132 @@
+"""From rows to files and back: exports, rejects that are mended and join their job again, comparisons."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import openpyxl
+import pytest
+
+from duly import Duly
+from duly.core.errors import ItemNotFound
+from duly.errors import InputError
+from duly.intake.mending import mend
+from duly.testing import World
+from duly.verbs import LOCAL
+from tests.intake.conftest import look, send, someone
+from tests.support import query
+
+TABLE = "title,brand,price\n=cup,Acme,1\nbroken,Acme,2\npot,,many\nnowhere,,3\n"
+
+
+def table(portions: Any) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(b"".join(portions).decode("utf-8-sig"))))
+
+
+def test_an_export_says_what_the_grid_says(app: Duly, world: World) -> None:
+    job = send(app, TABLE)
+    world.run()
+    rows = table(app.exports.whole(LOCAL, job.id, "csv"))
+    grid = app.verbs.job_rows.by_number(LOCAL, job.id)
+    assert list(rows[0]) == ["row", "status", "title", "brand", "price", "cost", "found", "attempts", "error"]
+    assert [(int(row["row"]), row["status"], row["error"]) for row in rows] == [
+        (item.row_no, item.status, item.last_error or "") for item in grid
+    ]
+    assert [row["found"] for row in rows] == ["Acme =cup", "", "", ""]
+    assert rows[0]["title"] == "'=cup", "no program takes it for a formula"
+    book = openpyxl.load_workbook(io.BytesIO(b"".join(app.exports.whole(LOCAL, job.id, "xlsx"))))
+    cells = [[cell.value for cell in row] for row in book.worksheets[0].iter_rows()]
+    assert [row[1] for row in cells] == ["status", "DONE", "ERROR", "ERROR", "NOT_FOUND"]
+    with pytest.raises(ItemNotFound):
+        app.exports.whole(someone("bob"), job.id, "csv")
+
+
+def test_a_job_without_a_file_is_exported_by_its_arguments(app: Duly, world: World) -> None:
+    job = app.job("keep", [{"a": 1, "b": {"deep": True}}, {"a": 2}])
+    world.run()
+    rows = table(app.exports.whole(LOCAL, job.id, "csv"))
+    assert [(row["a"], row["b"], row["result"]) for row in rows] == [("1", '{"deep":true}', ""), ("2", "", "")]
+    assert table(app.exports.whole(LOCAL, app.job("keep", []).id, "csv")) == []
+
+
+def test_rejects_are_mended_and_join_their_job_row_by_row(app: Duly, world: World) -> None:
+    job = send(app, TABLE)
+    world.run()
+    rejects = table(app.exports.rejects(LOCAL, job.id, "csv"))
+    assert [(row["duly row"], row["title"]) for row in rejects] == [("2", "broken"), ("3", "pot")]
+    assert "'many' is not a number" in rejects[1]["duly error"]
+    head = "duly row,duly error,title,brand,price\n"
+    text = f"{head}2,,'=mug,Acme,2\n3,,pot,,4\n1,,cup,,5\n4,,pan,,\nx,,pan,,\n3,,pan,,much\n"
+    told = mend(app.intake, LOCAL, job.id, io.BytesIO(text.encode()), "mended.csv")
+    assert (told.rows, told.mended, told.refused) == (6, 2, 4)
+    assert {refusal.line: refusal.reason for refusal in told.refusals}[4] == "row 1 of the job is not in error"
+    assert look(app, job).finished_at is None
+    world.run()
+    over = look(app, job)
+    assert (over.total, over.done, over.failed, over.not_found, over.is_over) == (4, 3, 0, 1, True)
+    rows = list(app.verbs.job_rows.each(LOCAL, job.id))
+    assert (rows[1].result["found"], rows[1].input["title"], rows[2].args["price"]) == ("Acme =mug", "=mug", "4")
+    assert table(app.exports.rejects(LOCAL, job.id, "csv")) == []
+
+
+def test_rejects_of_a_workbook_come_back_too(app: Duly, world: World) -> None:
+    job = send(app, TABLE)
+    world.run()
+    book = openpyxl.load_workbook(io.BytesIO(b"".join(app.exports.rejects(LOCAL, job.id, "xlsx"))))
+    book.worksheets[0]["C2"], book.worksheets[0]["E3"] = "mug", 4
+    out = io.BytesIO()
+    book.save(out)
+    assert mend(app.intake, LOCAL, job.id, out, "mended.xlsx").mended == 2
+    world.run()
+    assert look(app, job).done == 3
+
+
+def test_what_cannot_be_mended_is_told(app: Duly, world: World) -> None:
+    job = send(app, TABLE)
+    world.run()
+    with pytest.raises(InputError, match="has no column 'duly row'"):
+        mend(app.intake, LOCAL, job.id, io.BytesIO(TABLE.encode()), "mended.csv")
+    with pytest.raises(InputError, match="did not come from a file"):
+        mend(app.intake, LOCAL, app.job("keep", []).id, io.BytesIO(TABLE.encode()), "mended.csv")
+    with pytest.raises(ItemNotFound):
+        mend(app.intake, someone("bob"), job.id, io.BytesIO(TABLE.encode()), "mended.csv")
+
+
+def test_a_job_is_compared_with_a_file_cell_by_cell(app: Duly, world: World) -> None:
+    job = send(app, "title,sku\ncup,1\npot,2\n")
+    world.run()
+    file = io.BytesIO(b'title,found,other\ncup,cup,x\npan,"[1, 2]",y\nmore,more,z\n')
+    told = [
+        (each.row, each.column, each.ours, each.theirs)
+        for each in app.exports.differences(LOCAL, job.id, file, "old.csv")
+    ]
+    assert told == [
+        (2, "title", "pot", "pan"), (2, "found", "pot", "[1, 2]"), (3, None, "", "is there"),
+    ]  # fmt: skip
+    plain = app.job("keep", [{"a": True, "b": [1]}, {"a": 2.0}])
+    same = io.BytesIO(b"a,b\ntrue,[1]\n2,\n")
+    assert list(app.exports.differences(LOCAL, plain.id, same, "old.csv")) == []
+
+
+def test_views_tell_of_jobs_and_rows_in_the_words_of_their_lists(app: Duly, world: World) -> None:
+    first, second = send(app, TABLE, who=someone("ana")), send(app, b"%PDF-", who=someone("ana"))
+    paused, gone = app.job("keep", [{"a": 1}]), app.job("keep", [{"a": 1}])
+    paused.pause()
+    gone.remove()
+    assert query(app.store, f"select queue_state from duly_jobs where id = {first.id}") == [("QUEUED",)]
+    world.run()
+    found = query(
+        app.store, "select id, queue_state, total_items, processed_items, failed_items, user_id from duly_jobs"
+    )
+    assert sorted(found) == [
+        (first.id, "DONE", 4, 4, 2, "ana"), (second.id, "FAILED", 0, 0, 0, "ana"), (paused.id, "PAUSED", 1, 0, 0, None),
+    ]  # fmt: skip
+    for row in app.verbs.jobs.page(LOCAL):
+        assert query(app.store, f"select queue_state from duly_jobs where id = {row.id}") == [(row.queue_state,)]
+    columns = "row_no, status, job_type, user_id, attempts, locked_by, locked_at"
+    items = query(app.store, f"select {columns} from duly_job_items where job_id = {first.id} order by row_no")
+    assert [item[:2] for item in items] == [(1, "DONE"), (2, "ERROR"), (3, "ERROR"), (4, "NOT_FOUND")]
+    assert {item[2:4] for item in items} == {("csv", "ana")}
+    assert {item[5:] for item in items} == {(None, None)}

@@ -1,0 +1,261 @@
+"""Jobs over HTTP: files as streams, lists by keyset and by number, acts, exports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duly.client import Client, ServiceError
+from duly.web import api, uploads
+from duly.web.server import Service
+from tests.web.conftest import FILES, House
+
+TABLE = "text,password\nhello,secret\nbroken,\nlast,\n"
+
+
+def send(house: House, content: str | bytes = TABLE, name: str = "texts.csv", **more: Any) -> Any:
+    return house.ana.post("/api/jobs", files={"file": (name, content)}, **more)
+
+
+def made(house: House, content: str | bytes = TABLE, **more: Any) -> int:
+    answer = send(house, content, **more)
+    assert answer.status_code == 201, answer.text
+    return int(answer.json()["jobId"])
+
+
+def numbered(count: int) -> str:
+    return "text\n" + "".join(f"t{n}\n" for n in range(1, count + 1))
+
+
+def files() -> int:
+    return len(list((FILES / "uploads").glob("*")))
+
+
+def test_a_file_is_sent_followed_and_exported(house: House) -> None:
+    job = made(house)
+    assert house.ana.get(f"/api/jobs/{job}").json()["queueState"] == "QUEUED"
+    house.world.run()
+    shown = house.ana.get(f"/api/jobs/{job}").json()
+    assert (shown["queueState"], shown["totalItems"], shown["processedItems"], shown["failedItems"]) == (
+        "DONE",
+        3,
+        3,
+        1,
+    )
+    assert (shown["userId"], shown["jobType"], shown["isComplete"]) == ("ana", "csv", True)
+    assert [each["id"] for each in house.ana.get("/api/jobs").json()["items"]] == [job]
+    assert house.ana.get("/api/jobs", params={"jobType": "image"}).json()["items"] == []
+    grid = house.ana.get(f"/api/jobs/{job}/items").json()["items"]
+    assert [(row["row"], row["status"]) for row in grid] == [(1, "DONE"), (2, "ERROR"), (3, "DONE")]
+    assert grid[0]["result"] == {"text": "hello", "password": "***"}
+    exported = house.ana.post(f"/api/jobs/{job}/export", params={"format": "csv"})
+    assert exported.headers["content-disposition"] == f'attachment; filename="job-{job}.csv"'
+    table = list(csv.DictReader(io.StringIO(exported.content.decode("utf-8-sig"))))
+    assert [row["text (result)"] for row in table] == ["hello", "", "last"]
+    assert table[0]["password"] == "***", "as the grid says"
+    assert [row["error"] for row in table] == ["", grid[1]["lastError"], ""]
+    rejects = house.ana.get(f"/api/jobs/{job}/rejects", params={"format": "csv"}).content.decode("utf-8-sig")
+    assert [row["duly row"] for row in csv.DictReader(io.StringIO(rejects))] == ["2"]
+    assert house.ana.get(f"/api/jobs/{job}/export").content.startswith(b"PK")
+
+
+def test_what_is_said_of_a_file_may_be_a_field_or_a_query(house: House) -> None:
+    answer = send(house, data={"jobType": "csv", "delimiter": ";", "header": "true", "mapping": "{}"})
+    assert answer.status_code == 201, answer.text
+    assert send(house, params={"jobType": "stock"}).json()["field"] == "jobType"
+    for data, field in (
+        ({"mapping": "{"}, "mapping"), ({"mapping": "[]"}, "mapping"), ({"delimiter": ";;"}, "delimiter"),
+        ({"colour": "red"}, "colour"),
+    ):  # fmt: skip
+        answer = send(house, data=data)
+        assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+
+
+def test_what_is_refused_is_not_kept(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = files()
+    assert send(house, params={"jobType": "stock"}).status_code == 422
+    assert send(house, data={"mapping": "{"}).status_code == 422
+    settings = house.app.intake.settings
+    object.__setattr__(settings, "upload_max_bytes", 10)
+    try:
+        answer = send(house)
+    finally:
+        object.__setattr__(settings, "upload_max_bytes", 4 * 1024**3)
+    assert (answer.status_code, answer.json()["field"]) == (413, "file")
+    assert files() == before
+
+
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [
+        (b"--x\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\ntext\n", 400),
+        (b"nonsense", 400),
+        (b"--x\r\nContent-Disposition: form-data; name=\"other\"\r\n\r\ntext\r\n--x--\r\n", 422),
+        (2 * b"--x\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\ntext\r\n" + b"--x--\r\n", 422),
+        (
+            b"--x\r\nContent-Disposition: form-data; name=\"a\"\r\n\r\n" + b"x" * uploads.FIELD + b"xx\r\n--x--\r\n",
+            413,
+        ),
+        (
+            b"".join(b"--x\r\nContent-Disposition: form-data; name=\"%d\"\r\n\r\n1\r\n" % n for n in range(30))
+            + b"--x--\r\n",
+            422,
+        ),
+    ],
+)  # fmt: skip
+def test_a_form_that_is_none(house: House, content: bytes, status: int) -> None:
+    before = files()
+    headers = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert house.ana.post("/api/jobs", content=content, headers=headers).status_code == status
+    assert files() == before
+    headers = {"Content-Type": "multipart/form-data"}
+    assert house.ana.post("/api/jobs", content=content, headers=headers).status_code == 415
+
+
+def test_the_same_key_again_is_the_same_job(house: House) -> None:
+    headers = {"Idempotency-Key": "march"}
+    first = made(house, headers=headers)
+    before = files()
+    assert made(house, headers=headers) == first
+    assert files() == before
+    assert house.bob.post("/api/jobs", files={"file": ("a.csv", TABLE)}, headers=headers).json()["jobId"] != first
+
+
+def test_a_file_may_be_named_by_its_address(house: House, tmp_path: Path) -> None:
+    (tmp_path / "texts.csv").write_text(TABLE)
+    answer = house.ana.post("/api/jobs", json={"source": "file:texts.csv"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "source")
+    settings = house.app.intake.settings
+    object.__setattr__(settings, "inbox", str(tmp_path))
+    try:
+        answer = house.ana.post("/api/jobs", json={"source": "file:texts.csv", "jobType": "csv"})
+    finally:
+        object.__setattr__(settings, "inbox", "")
+    assert answer.status_code == 201, answer.text
+    for source in ("s3://bucket/key.csv", "ftp://host/a.csv", "http://host/a.csv", "file:../a.csv"):
+        assert house.ana.post("/api/jobs", json={"source": source}).json()["field"] == "source"
+    assert house.ana.post("/api/jobs", json={"source": 7}).json()["field"] == "source"
+
+
+def test_a_preview_keeps_nothing(house: House) -> None:
+    before = files()
+    answer = house.ana.post("/api/jobs/preview", files={"file": ("texts.csv", TABLE)})
+    assert (answer.json()["columns"], len(answer.json()["rows"])) == (["text", "password"], 3)
+    assert house.ana.post("/api/jobs/preview", json={}).status_code == 415
+    assert house.ana.post("/api/jobs/preview", files={"file": ("a.csv", "")}).status_code == 422
+    assert (files(), house.ana.get("/api/jobs").json()["items"]) == (before, [])
+
+
+def walked(house: House, path: str, **params: Any) -> list[int]:
+    found: list[int] = []
+    while True:
+        page = house.ana.get(path, params=params).json()
+        found += [row["row"] for row in page["items"]]
+        if page["next"] is None:
+            return found
+        params["after"] = page["next"]
+
+
+def test_rows_come_in_pages_by_number_and_by_keyset(house: House) -> None:
+    job = made(house, numbered(25))
+    house.world.run()
+    path = f"/api/jobs/{job}/items"
+    assert walked(house, path, pageSize=10) == list(range(1, 26))
+    assert sorted(walked(house, path, pageSize=10, sort="updatedAt")) == list(range(1, 26))
+    assert sorted(walked(house, path, pageSize=7, status="DONE")) == list(range(1, 26))
+    assert walked(house, path, statuses="PENDING,PROCESSING") == []
+    assert [row["row"] for row in house.ana.get(path, params={"page": 3, "pageSize": 10}).json()["items"]] == [
+        21, 22, 23, 24, 25
+    ]  # fmt: skip
+    assert house.ana.get(path, params={"page": 4, "pageSize": 10}).json() == {"items": [], "next": None}
+    for params, field in (
+        ({"page": 1, "status": "DONE"}, "page"), ({"sort": "row", "status": "DONE"}, "sort"),
+        ({"statuses": "GONE"}, "statuses"), ({"after": "bm90aGluZw"}, "after"),
+    ):  # fmt: skip
+        assert house.ana.get(path, params=params).json()["field"] == field
+
+
+def test_lists_never_carry_the_whole_input(house: House) -> None:
+    big = "x" * 50_000
+    job = house.app.job("keep", [{"title": "y" * 500, "description": big, "text": "t"}], owner="ana")
+    (row,) = house.ana.get(f"/api/jobs/{job.id}/items").json()["items"]
+    assert row["inputSummary"] == {"title": "y" * 119 + "…", "brand": None, "sku": None}
+    assert big not in json.dumps(row)
+
+
+def test_pending_rows_of_all_jobs(house: House) -> None:
+    jobs = [made(house, numbered(3)), made(house, numbered(2))]
+    house.bob.post("/api/jobs", files={"file": ("a.csv", numbered(1))})
+    for job in jobs:
+        house.ana.post(f"/api/jobs/{job}/pause")
+    house.world.run()
+    assert len(walked(house, "/api/pending", pageSize=2)) == 5
+    assert len(house.root.get("/api/pending", params={"userId": "all"}).json()["items"]) == 5
+    assert walked(house, "/api/pending", jobType="image") == []
+    assert house.ana.get("/api/pending", params={"statuses": "DONE"}).json()["field"] == "statuses"
+    settings = house.app.verbs.ground.job_settings
+    object.__setattr__(settings, "pending_enabled", False)
+    try:
+        assert house.ana.get("/api/pending").status_code == 404
+    finally:
+        object.__setattr__(settings, "pending_enabled", True)
+
+
+def test_a_job_is_paused_resumed_cancelled_reprocessed_and_removed(house: House) -> None:
+    job = made(house)
+    assert house.ana.post(f"/api/jobs/{job}/pause").json()["queueState"] == "PAUSED"
+    house.world.run()
+    assert house.ana.get(f"/api/jobs/{job}").json()["processedItems"] == 0
+    assert house.ana.post(f"/api/jobs/{job}/resume").json()["queueState"] == "QUEUED"
+    house.world.run()
+    assert house.ana.post(f"/api/jobs/{job}/cancel").status_code == 409
+    failed = house.ana.get(f"/api/jobs/{job}/items", params={"status": "ERROR"}).json()["items"][0]["id"]
+    asked = {"scope": "items", "itemIds": [failed]}
+    assert house.ana.post(f"/api/jobs/{job}/reprocess", json=asked).json() == {"items": 1}
+    assert house.ana.get(f"/api/jobs/{job}").json()["queueState"] == "RUNNING"
+    house.world.run()
+    assert house.ana.post(f"/api/jobs/{job}/reprocess").json() == {"items": 1}
+    assert house.ana.post(f"/api/jobs/{job}/reprocess", json={"scope": "items"}).json()["field"] == "itemIds"
+    assert house.ana.delete(f"/api/jobs/{job}").status_code == 204
+    assert house.ana.get(f"/api/jobs/{job}").status_code == 404
+    assert house.ana.get(f"/api/jobs/{job}/items").status_code == 404
+    house.world.run()
+    assert house.ana.get("/api/jobs").json()["items"] == []
+    actions = [line["action"] for line in house.audit(f"job:{job}")]
+    assert actions == ["job.removed", "job.reprocessed", "job.resumed", "job.paused", "job.created"]
+
+
+# -- on a real socket
+
+
+def test_a_large_file_is_streamed_through_the_client_and_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(api, "BODY_LIMIT", 1_000)
+    monkeypatch.setattr(uploads, "PORTION", 10_000)
+    with Service(house.app, "127.0.0.1", 0) as service, Client(service.url) as client:
+        job = client.create_job(io.BytesIO(numbered(5_000).encode()), 'a "strange"\n.csv', job_type="csv")
+        assert client.preview_job(io.BytesIO(TABLE.encode()), "a.csv", header=True)["hasHeader"]
+        house.world.run()
+        assert client.job(job)["doneItems"] == 5_000
+        out = io.BytesIO()
+        client.export_job(job, out, "csv")
+        assert out.getvalue().count(b"\r\n") == 5_001
+        rejects = io.BytesIO()
+        client.job_rejects(job, rejects, "csv")
+        assert rejects.getvalue().count(b"\r\n") == 1
+        with pytest.raises(ServiceError, match="there is no job 999999"):
+            client.export_job(999_999, out)
+        with pytest.raises(ServiceError, match="source"):
+            client.fetch_job("file:a.csv")
+        assert next(client.jobs())["id"] == job
+        assert next(client.job_items(job, page_size=1))["row"] == 1
+        assert list(client.pending()) == []
+        assert client.pause_job(job)["queueState"] == client.resume_job(job)["queueState"] == "DONE"
+        assert client.reprocess_job(job, statuses=["ERROR"]) == 0
+        with pytest.raises(ServiceError, match="is over"):
+            client.cancel_job(job)
+        client.remove_job(job)
