@@ -39,6 +39,7 @@ bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench.hung
 	@$(VENV)/python -m bench.messages
 	@$(VENV)/python -m bench.keys
+	@$(VENV)/python -m bench.pace
 
 chaos: setup postgres rabbitmq  ## set up, then run the long crash tests: default leases, minutes of silence (some 25 minutes)
 	@$(PYTHON) tools/test chaos -x -s

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -83,10 +85,11 @@ def end_of(child: int) -> int | str:
         if pid:
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.02)
-    os.kill(child, 9)
+    os.kill(child, signal.SIGABRT)  # it prints where it hangs
     os.waitpid(child, 0)
     return "hung"
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
     main(sys.argv[1], sys.argv[2])

@@ -300,11 +300,15 @@ class Snooze(Verdict):
 
 
 class Throttled(Snooze):
-    """The other side asked us to slow down: come back after `retry_after`. Not the item's own failure."""
+    """The other side asked us to slow down: come back after `retry_after`. Not the item's own failure.
 
-    def __init__(self, retry_after: float | timedelta) -> None:
+    `is_guess`: it did not say for how long. Other items of a task with a pace go on meanwhile, only more slowly.
+    """
+
+    def __init__(self, retry_after: float | timedelta, *, is_guess: bool = False) -> None:
         super().__init__(retry_after)
         self.retry_after = self.delay
+        self.is_guess = is_guess
 
 
 class _Reasoned(Verdict):

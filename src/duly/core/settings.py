@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 
 from duly.core.errors import ConfigError
+from duly.core.policy.adapt import SliceBounds
 from duly.core.section import Section, setting
 
 
@@ -168,9 +169,32 @@ class JobSettings(Section):
         100.0, "A write of rows that takes no longer lets the next one be larger.", "DB_P50_MS", least=0
     )
     db_p95_ms: float = setting(500.0, "A write of rows that takes longer halves the next one.", "DB_P95_MS", least=0)
+    worker_target_slice_ms: float = setting(
+        5_000.0, "For how long a worker claims rows of a task with a pace.", "WORKER_TARGET_SLICE_MS", least=1
+    )
+    claim_min: int = setting(1, "The fewest rows that it claims for that.", "CLAIM_MIN", least=1)
+    claim_max: int = setting(500, "The most rows that it claims for that.", "CLAIM_MAX", least=1)
+    safety_factor: float = setting(
+        0.7, "The part of that time that the claimed rows should take.", "SAFETY_FACTOR", least=0.01
+    )
+    lock_floor_ms: float = setting(30_000.0, "The shortest lease of a kickoff.", "LOCK_FLOOR_MS", least=1_000)
+    lock_cap_ms: float = setting(
+        600_000.0, "The longest lease of a kickoff, which is twice what a row takes.", "LOCK_CAP_MS", least=1_000
+    )
     max_attempts_error: int = setting(
         5, "Tries after which a row that failed is not reprocessed with its whole job.", "MAX_ATTEMPTS_ERROR", least=1
     )
     max_attempts_not_found: int = setting(
         3, "The same for a row for which nothing was found.", "MAX_ATTEMPTS_NOT_FOUND", least=1
     )
+
+    @property
+    def slices(self) -> SliceBounds:
+        return SliceBounds(
+            target=self.worker_target_slice_ms / 1_000,
+            least=self.claim_min,
+            most=max(self.claim_max, self.claim_min),
+            safety=self.safety_factor,
+            lock_floor=self.lock_floor_ms / 1_000,
+            lock_cap=max(self.lock_cap_ms, self.lock_floor_ms) / 1_000,
+        )

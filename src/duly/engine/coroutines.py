@@ -133,6 +133,9 @@ class AsyncPool(HandlerPool):
             return
         until, ran, works = now + TURN, 0, row.works
         while now < until and not self._closed:
+            if self.gate is not None and (wait := self.gate.turn()) > 0:
+                await asyncio.sleep(wait)
+                now = time.monotonic()
             try:
                 work = works.popleft()
             except IndexError:
@@ -159,14 +162,13 @@ class AsyncPool(HandlerPool):
                 return
             now = time.monotonic()
             ran += len(work.items)
-            if not self._finish(work, verdicts, now):
-                self._hands.ended(work)
+            self._end(work, verdicts, now)
             self._over(work)
         self._rows.leave(row, ran)
         await asyncio.sleep(0)
 
     def _stop_soon(self, work: Work) -> None:
-        self._hands.stopped(work)
+        self._end_early(work)
         self._loop.call_soon_threadsafe(self._stop, work)
 
     def _stop(self, work: Work) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from duly.core.clock import Clock
 from duly.core.model import Item
+from duly.core.policy.adapt import SliceBounds
 from duly.core.settings import Settings
 from duly.store.contract import Store
 from duly.tasks.task import Task
@@ -75,6 +76,8 @@ class Equipment:
     system: Mapping[str, Task[..., Any]]
     # All tasks that are registered here, and duly's own: lost items of these can be decided by this worker.
     known: Mapping[str, Task[..., Any]]
+    # How much is claimed for a stretch of time, for tasks with a pace.
+    slices: SliceBounds
     # What starts and stops with this worker.
     companions: Sequence[Companion]
     # Writes the schedules that the code declares.

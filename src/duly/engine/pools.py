@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duly.core.model import Item, Line, Released
+from duly.core.model import Failed, Item, Line, Released
 from duly.engine.calls import Verdicts
+from duly.engine.gate import Gate
 from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.rows import AHEAD, WorkRows
 from duly.engine.work import Hands, Work
@@ -37,6 +38,8 @@ class Ties:
     finish: Callable[[Work, Verdicts, float | None], bool]
     # Called when the pool has room for more.
     wants: Callable[[], None]
+    # What its calls have to pass, if its tasks have a pace.
+    gate: Gate | None = None
 
 
 class HandlerPool:
@@ -46,6 +49,8 @@ class HandlerPool:
         self._hands = ties.hands
         self._finish = ties.finish
         self._wants = ties.wants
+        self.gate = ties.gate
+        self._widest = size
         self.tasks: Sequence[str] = list(tasks)
         self.isolate: Callable[[list[Work]], None] | None = None
         self._counts = threading.Lock()
@@ -83,6 +88,8 @@ class HandlerPool:
 
     def room(self) -> int:
         """How many items to claim now."""
+        if self.gate is not None:
+            self.size = min(self._widest, self.gate.width())
         floor = self.size * self.batch
         target = floor + min(self._rows.all.lookahead(), 2 * self._most)
         self._low = max(floor - self.batch, target // 2)
@@ -92,6 +99,8 @@ class HandlerPool:
         room = min(target - (self._begun - self._ended - self._stuck), self._most)
         if self.meters is not None:  # calls under a limit must begin soon
             room = min(room, self.free_calls() * self.batch)
+        if self.gate is not None:
+            room = min(room, self.gate.claim())
         return room - room % self.batch if room > self.batch else room
 
     def allowance(self, line: Line) -> int:
@@ -115,6 +124,22 @@ class HandlerPool:
     def unstarted(self) -> list[Work]:
         """Take out all works that have not begun, to be given back."""
         return self._rows.take_all()
+
+    def _end(self, work: Work, verdicts: Verdicts, now: float) -> None:
+        """A handler has ended by itself."""
+        if self.gate is not None:
+            self._tell(self.gate, work, verdicts)
+        if not self._finish(work, verdicts, now):
+            self._hands.ended(work)
+
+    def _end_early(self, work: Work) -> None:
+        """A handler is stopped; if that is because it took too long, the gate is told."""
+        self._hands.stopped(work)
+        if self.gate is not None and work.deadline <= time.monotonic():
+            self._tell(self.gate, work, [Failed("", ("TimeoutError",))])
+
+    def _tell(self, gate: Gate, work: Work, verdicts: Verdicts) -> None:
+        gate.ended(work.deadline - work.task.deadline, self._rows.all.running, verdicts)
 
     def _leave(self, work: Work) -> None:
         """Free the slot of this work."""

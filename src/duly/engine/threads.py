@@ -45,6 +45,7 @@ class ThreadPool(HandlerPool):
         self._leaked: set[Work] = set()  # those of them that did not end within `GRACE`
         self._idle = 0
         self._closed = False
+        self._shut = threading.Event()
 
     def start(self) -> None:
         """Nothing to do: threads start when there is work for them."""
@@ -52,6 +53,7 @@ class ThreadPool(HandlerPool):
     def close(self) -> None:
         with self._lock:
             self._closed = True
+            self._shut.set()
             self._lock.notify_all()
 
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
@@ -101,7 +103,7 @@ class ThreadPool(HandlerPool):
             while (row := self._enter()) is not None:
                 now = time.monotonic()
                 ran, until = 0, now + TURN
-                while now < until and (work := self._next(row, stop)) is not None:
+                while now < until and self._passes() and (work := self._next(row, stop)) is not None:
                     try:
                         verdicts = slot.call(work)
                     except BaseException as error:
@@ -110,12 +112,15 @@ class ThreadPool(HandlerPool):
                         return
                     now = time.monotonic()
                     ran += len(work.items)
-                    if not self._finish(work, verdicts, now):
-                        self._hands.ended(work)
+                    self._end(work, verdicts, now)
                     self._done(work)
                 self._rows.leave(row, ran)
         finally:
             slot.close()
+
+    def _passes(self) -> bool:
+        """Wait until the gate lets a call begin; False when the pool is closed meanwhile."""
+        return self.gate is None or not self._shut.wait(self.gate.turn())
 
     def _returns(self, work: Work) -> bool:
         """A handler has ended; False when another thread has taken the place of this one."""
@@ -130,7 +135,7 @@ class ThreadPool(HandlerPool):
 
     def _stop(self, slot: ThreadSlot | ProcessSlot, work: Work) -> None:
         """Stop a handler. A thread cannot be stopped, so another one takes its place at once."""
-        self._hands.stopped(work)
+        self._end_early(work)
         if self.apart:
             slot.stop(work)
             return

@@ -24,11 +24,13 @@ from duly.core.clock import JUMP
 from duly.core.errors import ConfigError, StoreUnavailable
 from duly.core.model import Released
 from duly.core.patience import Patient
+from duly.core.policy.adapt import Pace
 from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
 from duly.engine.coroutines import AsyncPool
 from duly.engine.detector import LOOK_WITHIN, Detector
 from duly.engine.equipment import Equipment
+from duly.engine.gate import Gate
 from duly.engine.keeper import Keeper, Watchdog
 from duly.engine.loop import Loop
 from duly.engine.metering import metering_of
@@ -304,22 +306,23 @@ class Worker:
     # -- pools
 
     def _make_pools(self) -> list[AsyncPool | ThreadPool]:
-        """One pool for each combination of kind of handler, batch size and limits, since those are claimed alike."""
+        """One pool for each combination of kind of handler, batch size, limits and pace, as these are claimed alike."""
         settings, tasks = self._equipment.settings, self._equipment.tasks
         shapes: dict[Any, dict[str, Task[..., Any]]] = {}
         for name, task in tasks.items():
-            shape = (task.kind, task.batch or 0, metering_of(task), name in self._equipment.system)
+            shape = (task.kind, task.batch or 0, metering_of(task), task.pace, name in self._equipment.system)
             shapes.setdefault(shape, {})[name] = task
         pools: list[AsyncPool | ThreadPool] = []
-        for (kind, batch, _, is_ours), own in shapes.items():
+        for (kind, batch, _, pace, is_ours), own in shapes.items():
             most = max(settings.claim_most, batch)
+            ties = self._ties(pace)
             if kind == "async":
-                pools.append(AsyncPool(own, settings.concurrency, most, self._ties(), self._caller))
+                pools.append(AsyncPool(own, settings.concurrency, most, ties, self._caller))
             else:
                 size = settings.cpu_slots if kind == "cpu" else SYSTEM_SLOTS if is_ours else settings.concurrency
-                pools.append(self._threads(own, kind == "cpu", size, most))
+                pools.append(self._threads(own, kind == "cpu", size, most, ties))
         if self._equipment.child_command is not None:
-            apart = self._threads(tasks, True, settings.cpu_slots, settings.claim_most)
+            apart = self._threads(tasks, True, settings.cpu_slots, settings.claim_most, self._ties())
             for pool in pools:
                 if not (isinstance(pool, ThreadPool) and pool.apart):
                     pool.isolate = apart.add
@@ -327,7 +330,9 @@ class Worker:
         self._every_pool.extend(pools)
         return pools
 
-    def _threads(self, tasks: Mapping[str, Task[..., Any]], apart: bool, size: int, most: int) -> ThreadPool:
+    def _threads(
+        self, tasks: Mapping[str, Task[..., Any]], apart: bool, size: int, most: int, ties: Ties
+    ) -> ThreadPool:
         command = self._equipment.child_command
         if apart and command is None:
             names = ", ".join(sorted(tasks))
@@ -339,10 +344,11 @@ class Worker:
         def slot() -> Any:
             return ProcessSlot(command, self._keeper.report) if apart and command else ThreadSlot(self._caller)
 
-        return ThreadPool(tasks, size, most, self._ties(), slots=slot, apart=apart)
+        return ThreadPool(tasks, size, most, ties, slots=slot, apart=apart)
 
-    def _ties(self) -> Ties:
-        return Ties(hands=self._hands, finish=self._settler.finish, wants=self._more)
+    def _ties(self, pace: Pace | None = None) -> Ties:
+        gate = None if pace is None else Gate(pace, self._equipment.slices)
+        return Ties(hands=self._hands, finish=self._settler.finish, wants=self._more, gate=gate)
 
     def _watch_over(self) -> None:
         self._beats.wake()

@@ -145,9 +145,9 @@ class Duly:
         a try is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once.
         rank: lower runs first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is
         deactivated. limits: how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed
-        work is made up. label: the noun that logs use. check: called with the arguments when they are put; raises
-        InputError. trusted: known not to take its process down, so a try whose worker vanished is simply given back.
-        internal: nobody may put it through the service.
+        work is made up. pace: `Pace("provider")`, to call as much as a provider takes. label: the noun that logs use.
+        check: called with the arguments when they are put; raises InputError. trusted: known not to take its process
+        down, so a try whose worker vanished is simply given back. internal: nobody may put it through the service.
         """
         if handler is not None:
             return self._register(handler, policies)
@@ -374,6 +374,7 @@ class Duly:
                 tasks=chosen,
                 system=self.system,
                 known=self.all_tasks,
+                slices=self.section(JobSettings).slices,
                 companions=[each for each in self.companions if each.task.name in chosen],
                 reconcile=self.schedules.reconcile,
                 child_command=None if self.spec is None else [sys.executable, "-m", CHILD, self.spec],

@@ -8,6 +8,7 @@ from typing import Any, ParamSpec, TypedDict, TypeVar
 
 from duly.core.decide import Rules
 from duly.core.errors import InputError
+from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit, parse_limit
 from duly.core.policy.retry import Backoff, Retry
 from duly.core.settings import Settings
@@ -32,6 +33,7 @@ class Policies(TypedDict, total=False):
     breaker: int | None
     limits: Sequence[Limit] | Limit
     backlog: str | None
+    pace: Pace | None
     label: str | None
     check: Callable[[dict[str, Any]], None] | None
     trusted: bool
@@ -63,7 +65,8 @@ def make_task(inlet: Inlet, settings: Settings, handler: Callable[P, R], policie
         rank=policies.get("rank", 0),
         label=policies.get("label"),
         limits=(limits,) if isinstance(limits, Limit) else limits,
-        backlog=None if backlog is None else _pace(backlog),
+        backlog=None if backlog is None else _rate(backlog),
+        pace=_checked_pace(policies.get("pace")),
         check=policies.get("check"),
         internal=policies.get("internal", False),
     )
@@ -88,7 +91,13 @@ def _checked_breaker(breaker: Any) -> int | None:
     return breaker
 
 
-def _pace(text: str) -> Limit:
+def _checked_pace(pace: Any) -> Pace | None:
+    if pace is not None and not isinstance(pace, Pace):
+        raise InputError("pace", f"must be like Pace('provider'), got {pace!r}")
+    return pace
+
+
+def _rate(text: str) -> Limit:
     try:
         most, per = parse_limit(text)
     except ValueError as error:

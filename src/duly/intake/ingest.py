@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from duly.bulk.adapt import Batch, BatchBounds, Written
 from duly.bulk.files import FileGone
 from duly.bulk.mapping import Duplicates, identity, normalise
 from duly.bulk.mapping import Mapping as Columns
@@ -20,6 +19,7 @@ from duly.bulk.read import Reading, Row, open_rows
 from duly.core import codec
 from duly.core.errors import InputError, ItemNotFound, StoreError, WrongState
 from duly.core.model import GiveUp, Job, NewRow, Snooze
+from duly.core.policy.adapt import Batch, BatchBounds, Written
 from duly.core.settings import JobSettings
 from duly.intake.intake import Intake, said_of
 from duly.intake.types import JobType

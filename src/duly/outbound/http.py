@@ -296,7 +296,7 @@ def _refusal(
         is_passing = status in retry_statuses
         is_busy = is_passing and status in (429, 503) and has_hint
     if is_busy:
-        return Throttled(_retry_after(headers))
+        return Throttled(_retry_after(headers), is_guess="retry-after" not in headers)
     return BadStatus(problem, status, excerpt) if is_passing else GiveUp(problem)
 
 

@@ -17,6 +17,7 @@ from duly.core.clock import Clock
 from duly.core.decide import Rules
 from duly.core.errors import InputError
 from duly.core.model import NewItem, NewSchedule, Placed
+from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit
 from duly.core.policy.recur import Rule, Slots
 from duly.tasks.attempt import Attempt
@@ -72,6 +73,7 @@ class Task(Generic[P, R]):
         label: str | None,
         limits: Sequence[Limit] = (),
         backlog: Limit | None = None,
+        pace: Pace | None = None,
         check: Callable[[dict[str, Any]], None] | None = None,
         internal: bool = False,
     ) -> None:
@@ -91,6 +93,7 @@ class Task(Generic[P, R]):
         self.kind: Kind = "async" if self.is_async else "cpu" if cpu else "thread"
         self.limits = tuple(limits)
         self.backlog = backlog
+        self.pace = pace
         self._check = check
         self.is_internal = internal
         self._read_signature()

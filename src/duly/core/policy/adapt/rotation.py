@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from duly.bulk.adapt.average import Average
+from duly.core.policy.adapt.average import Average
 
 
 class Turn(Struct, frozen=True):

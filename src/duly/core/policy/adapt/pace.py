@@ -27,18 +27,54 @@ import math
 
 from msgspec import Struct, structs
 
-from duly.bulk.adapt.average import Average
-from duly.bulk.adapt.trouble import BACK_OFF, Trouble
+from duly.core.policy.adapt.average import Average
+from duly.core.policy.adapt.trouble import BACK_OFF, Trouble
+from duly.core.policy.retry import class_name
+
+# Exceptions that say that a provider is overloaded, by name: those of duly's own calls, and of the usual clients.
+OVERLOADS = (
+    "TimeoutError", "ConnectionError", "duly.outbound.http.OutboundError", "httpx.TransportError",
+    "httpx.HTTPStatusError", "aiohttp.client_exceptions.ClientError", "requests.exceptions.RequestException",
+    "urllib.error.URLError",
+)  # fmt: skip
 
 
-class PaceBounds(Struct, frozen=True, kw_only=True):
-    most: float = 64.0  # calls at a time
+class Pace(Struct, frozen=True):
+    """`@app.task(pace=Pace("shop-api"))`: call as much as the provider takes, and find out how much that is.
+
+    Raise `Throttled` for a 429. Exceptions in `overloads` (classes or their names) count as overload too.
+    """
+
+    name: str  # of the provider
+    most: float = 64.0  # calls at a time, in each worker
     longest_gap: float = 20.0  # seconds between two calls, also to a provider that only refuses
     keep: float = 0.85  # of the level after a 429 or 5xx
     keep_after_timeout: float = 0.6
+    breather: float = 1.0  # seconds without a new call after trouble, in which the provider can catch up
     recovery: float = 30.0  # seconds until the level of the last trouble is reached again, at least
     patience: float = 15.0  # times that a trouble took to be seen: what is told late is not to be hurried
     longest_wait: float = 300.0  # seconds that a provider may ask for
+    overloads: tuple[str | type[BaseException], ...] = OVERLOADS
+
+    def __post_init__(self) -> None:
+        for field in ("most", "longest_gap", "recovery", "patience"):
+            if not 0 < getattr(self, field) < math.inf:
+                raise ValueError(f"{field}: must be a positive number, got {getattr(self, field)!r}")
+        for field in ("keep", "keep_after_timeout"):
+            if not 0 < getattr(self, field) < 1:
+                raise ValueError(f"{field}: must be between 0 and 1, got {getattr(self, field)!r}")
+
+    def trouble(self, classes: tuple[str, ...]) -> Trouble | None:
+        """Which trouble an exception means, by the names of its class and bases; None when it is not about load."""
+        named = {each if isinstance(each, str) else class_name(each) for each in self.overloads}
+        if named.isdisjoint(classes):
+            return None
+        is_late = any(each.endswith(("TimeoutError", "TimedOut", "Timeout")) for each in classes)
+        return "timeout" if is_late else "server"
+
+
+# How many good answers are remembered.
+MANY = 64
 
 
 class Call(Struct, frozen=True, kw_only=True):
@@ -51,7 +87,7 @@ class Call(Struct, frozen=True, kw_only=True):
     retry_after: float = 0.0  # seconds that the provider asked for
 
 
-class Pace(Struct, frozen=True, kw_only=True):
+class Pacing(Struct, frozen=True, kw_only=True):
     """What is known of a provider."""
 
     top: float  # the level of the last trouble
@@ -59,28 +95,29 @@ class Pace(Struct, frozen=True, kw_only=True):
     kept: float = 1.0  # of `top`, at `since`
     recovery: float = 1.0  # seconds until `top` is reached again
     used: float = 0.0  # the most calls under way since then
-    not_before: float = 0.0  # the provider asked to be left alone until then
+    not_before: float = 0.0  # the provider is to be left alone until then
+    answers: tuple[float, ...] = ()  # when the last good ones came
     latency: Average = Average(30.0)
     throttled: Average = Average(200.0)  # share of calls that ended in trouble: `api_throttle_rate`
 
     @classmethod
-    def first(cls, now: float, bounds: PaceBounds) -> Pace:
+    def first(cls, now: float, bounds: Pace) -> Pacing:
         """Nothing is known: begin with one call, and go up as far as there is use for."""
         return cls(top=bounds.most, since=now)
 
-    def level(self, now: float, bounds: PaceBounds) -> float:
+    def level(self, now: float, bounds: Pace) -> float:
         passed = max(now - self.since, 0.0) / self.recovery - 1.0
         wanted = self.top * (1.0 + (1.0 - self.kept) * passed**3)
         return max(self._latency() / bounds.longest_gap, min(wanted, 1.0 + 1.5 * self.used, bounds.most), 1e-6)
 
-    def concurrency(self, now: float, bounds: PaceBounds) -> int:
+    def concurrency(self, now: float, bounds: Pace) -> int:
         return math.ceil(self.level(now, bounds))
 
-    def gap(self, now: float, bounds: PaceBounds) -> float:
+    def gap(self, now: float, bounds: Pace) -> float:
         """Seconds between the starts of two calls."""
         return self._latency() / self.level(now, bounds)
 
-    def after(self, call: Call, bounds: PaceBounds) -> Pace:
+    def after(self, call: Call, bounds: Pace) -> Pacing:
         is_trouble = call.trouble in BACK_OFF
         took = call.ended - call.started
         seen = structs.replace(
@@ -91,15 +128,21 @@ class Pace(Struct, frozen=True, kw_only=True):
             throttled=self.throttled.fed(is_trouble),
         )
         if not is_trouble:
-            return seen
-        wait = min(max(call.retry_after, 0.0), bounds.longest_wait)
+            return structs.replace(seen, answers=(*self.answers[1 - MANY :], call.ended))
+        wait = max(min(call.retry_after, bounds.longest_wait), bounds.breather)
         seen = structs.replace(seen, not_before=max(self.not_before, call.ended + wait))
         if call.started < self.since:
             return seen
-        level = self.level(call.ended, bounds)
+        level = self._bearable(self.level(call.ended, bounds), call.ended)
         kept = bounds.keep_after_timeout if call.trouble == "timeout" else bounds.keep
         recovery = max(bounds.recovery, bounds.patience * took)
         return structs.replace(seen, top=level, since=call.ended, kept=kept, recovery=recovery, used=level)
+
+    def _bearable(self, level: float, now: float) -> float:
+        """What the provider bears by the good answers of the last second; at least half of the level that it met."""
+        recent = [at for at in self.answers if at > now - 1.0]
+        rate = len(recent) / (now - recent[0]) if len(recent) == MANY else float(len(recent))
+        return max(level / 2, min(rate * self._latency(), level))
 
     def _latency(self) -> float:
         """Seconds that an answer takes; a guess where nothing but trouble was seen."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duly.bulk.adapt import (
+from duly.core.policy.adapt import (
     SPACINGS,
     Average,
     Batch,
@@ -23,7 +23,7 @@ from duly.bulk.adapt import (
     classify,
     lock_expiry,
 )
-from duly.bulk.adapt.trouble import PERMANENT, next_try
+from duly.core.policy.adapt.trouble import PERMANENT, next_try
 
 BOUNDS = BatchBounds()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from duly.bulk.adapt.machine import measure
+from duly.engine.machine import measure
 
 
 def test_this_machine_says_how_busy_it_is() -> None:

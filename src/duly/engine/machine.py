@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from duly.bulk.adapt.slices import Load
+from duly.core.policy.adapt.slices import Load
 
 MEMORY = Path("/proc/meminfo")
 GROUP = Path("/sys/fs/cgroup")  # of a container, whose memory ends before the machine's does

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from duly.bulk.adapt import Call, Pace, PaceBounds, Trouble
+from duly.core.policy.adapt import Call, Pace, Pacing, Trouble
 
 NOON = 12 * 3600.0
 REFUSAL = 0.02  # seconds that a 429 takes
@@ -62,9 +62,9 @@ class Constant:
 class Adaptive:
     """The pace that is being tested, with a note of its level at every end of a call."""
 
-    def __init__(self, now: float, bounds: PaceBounds | None = None) -> None:
-        self.bounds = bounds or PaceBounds()
-        self.pace = Pace.first(now, self.bounds)
+    def __init__(self, now: float, bounds: Pace | None = None) -> None:
+        self.bounds = bounds or Pace("p")
+        self.pace = Pacing.first(now, self.bounds)
         self.levels: list[tuple[float, float]] = []
         self.decreases: list[float] = []
 
@@ -120,7 +120,7 @@ def run(provider: Provider, policy: Constant | Adaptive, start: float, end: floa
             heapq.heappush(under_way, (call.ended, count, call))
             next_start = now + policy.gap(now)
             continue
-        # Pacing may wait for a start; a full house waits for an end. The level grows meanwhile: look again soon.
+        # A pace may wait for a start; a full house waits for an end. The level grows meanwhile: look again soon.
         upcoming = [now + 0.05]
         if len(under_way) < policy.concurrency(now):
             upcoming.append(max(may_start, now + 1e-6))

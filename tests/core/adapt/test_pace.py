@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from duly.bulk.adapt import Call, Pace, PaceBounds
-from tests.bulk.adapt.provider import NOON, Adaptive, Provider, best_constant, run
+from duly.core.policy.adapt import Average, Call, Pace, Pacing
+from tests.core.adapt.provider import NOON, Adaptive, Provider, best_constant, run
 
-BOUNDS = PaceBounds()
+BOUNDS = Pace("p")
 MINUTE = 60.0
-KNOWN = Pace(top=10.0, since=0.0, used=10.0)
+# Fifty good answers a second, each after 0.2 s.
+GOOD = tuple(0.9 + n / 1_000 for n in range(50))
+KNOWN = Pacing(top=10.0, since=0.0, used=10.0, answers=GOOD, latency=Average(30.0, 0.2))
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -38,7 +40,7 @@ def test_a_provider_that_breaks_down_under_load_is_kept_at_what_it_can_do() -> N
     def make() -> Provider:
         return Provider(limit=1000, latency=lambda at: 0.2, capacity=lambda at: 40.0 if at < NOON else 10.0)
 
-    policy = Adaptive(start, PaceBounds(most=128.0))
+    policy = Adaptive(start, Pace("p", most=128.0))
     told = run(make(), policy, start, end)
     _, best = best_constant(make, NOON + 5 * MINUTE, NOON + 5.5 * MINUTE)
     assert told.rate(NOON + 5 * MINUTE, end) >= 0.8 * best
@@ -78,6 +80,16 @@ def test_one_burst_of_refusals_is_one_decrease() -> None:
     assert pace.after(_call(2.0, trouble="throttled"), BOUNDS).level(2.2, BOUNDS) < 8.0
 
 
+def test_a_first_overshoot_is_brought_down_to_what_was_answered() -> None:
+    eager = Pacing(top=40.0, since=0.0, used=40.0, answers=GOOD[:20], latency=Average(30.0, 0.2))
+    once = eager.after(_call(1.0, trouble="throttled"), BOUNDS)
+    assert once.level(1.2, BOUNDS) == pytest.approx(0.85 * 20), "at most a half"
+    twice = once.after(_call(1.4, trouble="throttled"), BOUNDS)
+    assert twice.level(1.6, BOUNDS) == pytest.approx(0.85 * 0.85 * 10, rel=0.05)
+    quick = Pacing(top=9.0, since=0.0, used=9.0, answers=tuple(n / 100 for n in range(64)), latency=Average(30.0, 0.1))
+    assert quick.after(_call(0.5, trouble="throttled"), BOUNDS).top == 9.0, "a hundred a second, of which 64 are known"
+
+
 def test_time_outs_weigh_more_and_other_troubles_do_not_count() -> None:
     pace = KNOWN
     assert pace.after(_call(1.0, trouble="timeout"), BOUNDS).level(1.2, BOUNDS) == pytest.approx(6.0)
@@ -85,7 +97,7 @@ def test_time_outs_weigh_more_and_other_troubles_do_not_count() -> None:
 
 
 def test_the_level_comes_back_to_where_the_trouble_was_and_then_beyond() -> None:
-    pace = Pace(top=10.0, since=0.0, kept=0.85, recovery=30.0, used=10.0)
+    pace = Pacing(top=10.0, since=0.0, kept=0.85, recovery=30.0, used=10.0)
     levels = [pace.level(at, BOUNDS) for at in (0.0, 15.0, 30.0, 45.0, 90.0, 10_000.0)]
     assert levels[:3] == [pytest.approx(8.5), pytest.approx(9.8, rel=0.01), pytest.approx(10.0)]
     assert levels[3] < 10.3 < levels[4]
@@ -100,7 +112,7 @@ def test_a_provider_that_says_when_is_left_alone_until_then() -> None:
 
 
 def test_nothing_known_means_one_call_and_no_delay() -> None:
-    pace = Pace.first(5.0, BOUNDS)
+    pace = Pacing.first(5.0, BOUNDS)
     assert (pace.concurrency(5.0, BOUNDS), pace.gap(5.0, BOUNDS)) == (1, 0.0)
     assert pace.after(_call(5.0), BOUNDS).concurrency(5.2, BOUNDS) == 3
     assert pace.throttled.get(0.0) == 0.0

@@ -6,7 +6,7 @@ thread or a lock, so any task can use them, and tests run days of them in a mome
     Average    of recent values, in which the newest weigh most
     Batch      how many rows are written at a time
     Slice      how many items are claimed for a stretch of time; when a lock on them may be taken for lost
-    Pace       how many calls a provider gets at a time, and how far apart
+    Pacing       how many calls a provider gets at a time, and how far apart
     Trouble    what kind of failure it was, and when to try again
     Rotation   which query to try next after nothing was found
 
@@ -15,12 +15,12 @@ Only `machine` looks at the world: it measures the load that a Slice is told of.
 
 from __future__ import annotations
 
-from duly.bulk.adapt.average import Average
-from duly.bulk.adapt.batch import Batch, BatchBounds, Written
-from duly.bulk.adapt.pace import Call, Pace, PaceBounds
-from duly.bulk.adapt.rotation import Rotation, Turn
-from duly.bulk.adapt.slices import Load, Slice, SliceBounds, lock_expiry
-from duly.bulk.adapt.trouble import SPACINGS, Spacing, Trouble, classify
+from duly.core.policy.adapt.average import Average
+from duly.core.policy.adapt.batch import Batch, BatchBounds, Written
+from duly.core.policy.adapt.pace import Call, Pace, Pacing
+from duly.core.policy.adapt.rotation import Rotation, Turn
+from duly.core.policy.adapt.slices import Load, Slice, SliceBounds, lock_expiry
+from duly.core.policy.adapt.trouble import SPACINGS, Spacing, Trouble, classify
 
 __all__ = [
     "SPACINGS",
@@ -30,7 +30,7 @@ __all__ = [
     "Call",
     "Load",
     "Pace",
-    "PaceBounds",
+    "Pacing",
     "Rotation",
     "Slice",
     "SliceBounds",

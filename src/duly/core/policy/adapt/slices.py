@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
-from duly.bulk.adapt.average import Average
+from duly.core.policy.adapt.average import Average
 
 
 class SliceBounds(Struct, frozen=True, kw_only=True):

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from msgspec import Struct, structs
 
-from duly.bulk.adapt.average import Average
-from duly.bulk.adapt.trouble import Spacing
+from duly.core.policy.adapt.average import Average
+from duly.core.policy.adapt.trouble import Spacing
 
 
 class BatchBounds(Struct, frozen=True, kw_only=True):

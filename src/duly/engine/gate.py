@@ -1,0 +1,79 @@
+"""The gate that calls of tasks with a `pace` pass: it lets as many begin, and as far apart, as their provider takes.
+
+Each worker finds that out for itself, from how its own calls end. Several workers share a provider like several streams
+share a line: whoever meets trouble takes less, and all feel their way up again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from duly.core.model import Failed, Throttled
+from duly.core.policy.adapt import Call, Load, Pace, Pacing, Slice, SliceBounds, Trouble
+from duly.engine.calls import Verdicts
+from duly.engine.machine import measure
+
+LOOK_EVERY = 1.0  # seconds between two looks at how busy the machine is
+
+
+class Gate:
+    def __init__(
+        self,
+        pace: Pace,
+        slices: SliceBounds,
+        ticks: Callable[[], float] = time.monotonic,
+        load: Callable[[], Load] = measure,
+    ) -> None:
+        self.pace = pace
+        self._slices = slices
+        self._ticks = ticks
+        self._measure = load
+        self._load, self._looked = Load(), -LOOK_EVERY
+        self._pacing = Pacing.first(ticks(), pace)
+        self._slice = Slice()
+        self._next = 0.0  # when the next call may begin, on the monotonic clock
+        self._lock = threading.Lock()
+
+    def width(self) -> int:
+        """How many calls may run at the same time."""
+        return self._pacing.concurrency(self._ticks(), self.pace)
+
+    def claim(self) -> int:
+        """How many items to hold at most: what one slice of time has use for, and less while the machine is busy."""
+        now = self._ticks()
+        if now - self._looked >= LOOK_EVERY:
+            self._load, self._looked = self._measure(), now
+        return max(self._slice.claim(self._slices, self._load, self._pacing.level(now, self.pace)), self.width())
+
+    def turn(self) -> float:
+        """How many seconds to wait before the next call begins; it counts as begun then."""
+        with self._lock:
+            now = self._ticks()
+            begin = max(now, self._next, self._pacing.not_before)
+            self._next = begin + self._pacing.gap(begin, self.pace)
+            return begin - now
+
+    def ended(self, started: float, in_flight: int, verdicts: Verdicts) -> None:
+        """A call that began then, when so many were under way, has ended with these verdicts."""
+        now = self._ticks()
+        trouble, retry_after = self._trouble(verdicts)
+        call = Call(started=started, ended=now, in_flight=in_flight, trouble=trouble, retry_after=retry_after)
+        has_failed = any(isinstance(verdict, Failed) for verdict in verdicts)
+        with self._lock:
+            self._pacing = self._pacing.after(call, self.pace)
+            self._slice = self._slice.after((now - started) / len(verdicts), has_failed)
+
+    def throttled(self) -> float:
+        """The share of recent calls that met trouble, from 0 to 1."""
+        return self._pacing.throttled.get(0.0)
+
+    def _trouble(self, verdicts: Verdicts) -> tuple[Trouble | None, float]:
+        for verdict in verdicts:
+            match verdict:
+                case Throttled():
+                    return "throttled", 0.0 if verdict.is_guess else verdict.retry_after
+                case Failed(classes=classes) if trouble := self.pace.trouble(classes):
+                    return trouble, 0.0
+        return None, 0.0
