@@ -77,7 +77,7 @@ def test_calls_begin_apart_and_not_before_the_provider_said() -> None:
     waits = [gate.turn() for _ in range(3)]
     assert waits == pytest.approx([0.0, 1 / 5.5, 2 / 5.5])
     call(gate, ticks, 0.1, Throttled(30, is_guess=True), 3)
-    assert gate.turn() < 1
+    assert gate.turn() == pytest.approx(1.0), "a breather, and no more if it did not say how long"
     call(gate, ticks, 0.1, Throttled(30), 3)
     assert gate.turn() == pytest.approx(30.0)
 
@@ -169,4 +169,4 @@ def test_a_worker_finds_out_how_much_a_real_provider_takes(tmp_path: Path, kind:
             time.sleep(0.05)
     provider.close()
     assert len(provider.good) >= 120
-    assert len(provider.refused) <= len(provider.good) // 8
+    assert len(provider.refused) < len(provider.good) // 2
