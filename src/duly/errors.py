@@ -7,6 +7,7 @@ DulyError
 │   └── KeyConflict       the key is live on an item with other content
 ├── ItemNotFound          there is no such item (also a LookupError)
 ├── WrongState            the item is in a state that does not allow this
+├── ItemFailed            an item that was waited for failed for good, or was cancelled
 ├── LeaseLost             the item is no longer this attempt's to settle; its effects were rolled back
 └── StoreError            the database said no
     ├── StoreUnavailable  it cannot be reached now; trying again may help
@@ -18,6 +19,7 @@ from duly.core.errors import (
     ConfigError,
     DulyError,
     InputError,
+    ItemFailed,
     ItemNotFound,
     KeyConflict,
     LeaseLost,
@@ -33,6 +35,7 @@ __all__ = [
     "ConfigError",
     "DulyError",
     "InputError",
+    "ItemFailed",
     "ItemNotFound",
     "KeyConflict",
     "LeaseLost",

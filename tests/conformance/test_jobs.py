@@ -102,6 +102,13 @@ def test_what_comes_then_is_put_with_the_end_of_the_last_row(store: Store) -> No
     }
 
 
+def test_what_comes_then_may_come_much_later(store: Store) -> None:
+    job = filled(store, 1, then=msgspec.json.encode(new("report", due_at=after(10**9))))
+    settle(store, started(store, job), Done())
+    (row,) = query(store, "select id, task from duly_item where task = 'report'")
+    assert row == (look(store, job).then_id, "report")
+
+
 def test_what_comes_then_need_not_be_told_how_the_rows_ended(store: Store) -> None:
     job = filled(store, 1, then=msgspec.json.encode(new("report", args={"to": "ana"})))
     settle(store, started(store, job), Done())

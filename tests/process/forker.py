@@ -1,6 +1,6 @@
 """A process that forks after it has used the database, while threads of its own go on using it; prints how it ended.
 
-`python -m tests.process.forker URL busy|inside`
+`python -m tests.process.forker URL busy|quiet|inside`
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def main(url: str, how: str) -> None:
             puts[place] += 1
 
     threads = [threading.Thread(target=put_on, args=(place,)) for place in range(len(puts))]
-    if how == "busy":
-        for thread in threads:
+    if how != "inside":
+        for thread in threads if how == "busy" else ():
             thread.start()
         children = [fork(app) for _ in range(CHILDREN)]
     else:
@@ -57,7 +57,7 @@ def main(url: str, how: str) -> None:
         return
     codes = [end_of(child) for child in children]
     over.set()
-    for thread in threads:
+    for thread in threads if how == "busy" else ():
         thread.join(PATIENCE)
     print(json.dumps({"codes": codes, "puts": 1 + sum(puts)}))
     app.close()

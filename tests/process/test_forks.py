@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from duly.store import Store
 from tests.process.fleet import ROOT
 from tests.process.forker import CHILDREN, PUTS
@@ -27,8 +29,9 @@ def run(url: str, how: str) -> tuple[dict[str, Any], str]:
     return told, done.stderr
 
 
-def test_children_of_a_busy_parent_put_and_read_and_so_does_the_parent(store: Store) -> None:
-    told, said = run(store.url, "busy")
+@pytest.mark.parametrize("how", ["busy", "quiet"])
+def test_children_of_a_parent_put_and_read_and_so_does_the_parent(store: Store, how: str) -> None:
+    told, said = run(store.url, how)
     assert told["codes"] == [0] * CHILDREN, said
     rows = dict(query(store, "select task, count(*) from duly_item group by task"))
     assert rows == {"parents": told["puts"], "childrens": CHILDREN * PUTS}

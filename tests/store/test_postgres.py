@@ -208,6 +208,20 @@ def test_a_watcher_that_loses_its_connection_listens_again(store: Store) -> None
     assert not thread.is_alive()
 
 
+def test_who_waits_for_ends_and_loses_the_connection_listens_again(store: Store) -> None:
+    told: queue.Queue[None] = queue.Queue()
+    stop = threading.Event()
+    thread = threading.Thread(target=store.listen_to_ends, args=(lambda: told.put(None), stop))
+    thread.start()
+    told.get(timeout=PATIENCE)
+    terminate(store)
+    told.get(timeout=PATIENCE)
+    stop.set()
+    store.tell_of_ends()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
 def test_a_store_told_not_to_listen_only_waits(postgres_url: str) -> None:
     with opened(postgres_url, listen=False) as store:
         told, stop, thread = listen(store)

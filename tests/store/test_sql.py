@@ -15,7 +15,8 @@ from duly.store.sqlite import Sqlite
 # Sections that only one database needs: what the other says in Python or in another statement.
 ONLY_POSTGRES = {
     "open_ring", "lock_jobs", "lock_ring", "lock_rings", "lock_schedules", "lock_waiting", "start",
-    "by_index", "now", "put", "put_one_and_tell", "tell", "settle_members", "note", "new_meters", "lock_meters",
+    "by_index", "now", "put", "put_one_and_tell", "tell", "tell_of_ends",
+    "settle_members", "note", "new_meters", "lock_meters",
 }  # fmt: skip
 ONLY_SQLITE = {"write_note", "hit", "last_fence", "lease", "tried", "old", "settle_member"}
 

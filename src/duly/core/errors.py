@@ -36,6 +36,16 @@ class WrongState(DulyError):
     pass
 
 
+class ItemFailed(DulyError):
+    """An item that was waited for has ended otherwise than well: `state` is failed or cancelled."""
+
+    def __init__(self, item_id: int, state: str, reason: str) -> None:
+        super().__init__(f"item {item_id} {'failed' if state == 'failed' else f'was {state}'}: {reason}")
+        self.item_id = item_id
+        self.state = state
+        self.reason = reason
+
+
 class LeaseLost(DulyError):
     pass
 

@@ -10,9 +10,12 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
+
+from duly.core.errors import WrongState
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Lane = Literal["main", "retry"]
@@ -202,12 +205,46 @@ class Armed(Struct, frozen=True, gc=False):
     is_begun: bool = False
 
 
-class Placed(Struct, frozen=True, gc=False):
+class Waits(Protocol):
+    """Knows when items end."""
+
+    def ended(self, item_id: int, timeout: float | None) -> Any: ...
+
+    async def aended(self, item_id: int, timeout: float | None) -> Any: ...
+
+
+class Placed(Struct, frozen=True, gc=False, eq=False):
     """What a put answers."""
 
     id: int
     execution_key: str
     fresh: bool  # False: there was a live item with this key and the same content already, and this is its id
+    waits: Waits | None = None
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Wait until it has ended, and return its result; ItemFailed when it failed for good or was cancelled.
+
+        TimeoutError after so many seconds. An item that was put in a transaction is there when that has committed.
+        """
+        return self._waits().ended(self.id, timeout)
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """The same for async callers."""
+        return await self._waits().aended(self.id, timeout)
+
+    def _waits(self) -> Waits:
+        if self.waits is None:
+            raise WrongState("only what was put with an app that has the database can be waited for")
+        return self.waits
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Placed) and _placed(self) == _placed(other)
+
+    def __hash__(self) -> int:
+        return hash(_placed(self))
+
+
+_placed = attrgetter("id", "execution_key", "fresh")
 
 
 class Head(Struct, frozen=True, gc=False):

@@ -19,6 +19,15 @@ Action = Literal["cancel", "retry", "discard"]
 QueueState = Literal["QUEUED", "RUNNING", "PAUSED", "DONE", "FAILED"]
 
 
+class Ending(Struct, frozen=True):
+    """How an item has ended, for those who wait for it."""
+
+    id: int
+    state: State
+    result: object  # what it says, not its text
+    last_error: str | None
+
+
 class Row(Struct, frozen=True):
     """An item as people see it. Fields that `duly.core.model.Item` has too mean the same here."""
 

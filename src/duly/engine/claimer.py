@@ -21,7 +21,7 @@ from duly.core.policy.limits import slack
 from duly.engine.metering import Meters
 from duly.engine.outlook import BARREN, SOON, Outlook, Rota
 from duly.engine.work import Hands
-from duly.store.contract import FRESH, START, News, Store
+from duly.store.contract import FRESH, START, Store
 
 # After a claim has emptied a line, wait so long before looking for its next head, once for all claims in this time.
 LATER = timedelta(milliseconds=100)
@@ -112,7 +112,7 @@ class Claimer:
 
     # -- what others tell
 
-    def hear(self, news: News) -> None:
+    def hear(self, news: Head | None) -> None:
         """Take news: a put made a new head, or something else changed, which is a reason to look soon."""
         if news is None:
             self._look = True

@@ -45,7 +45,7 @@ from duly.engine.watch import Watch
 from duly.engine.work import Hands, Work
 from duly.outbound.http import post_json
 from duly.store import migrate
-from duly.store.contract import News
+from duly.store.contract import AWAITED, News
 from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
@@ -63,6 +63,8 @@ IN_A_HURRY = 0.25
 BEAT_TIMEOUT = 2.0
 # Slots for duly's own tasks, so that other work cannot block them.
 SYSTEM_SLOTS = 2
+# Seconds for which it tells of ends of items after someone asked for that.
+AWAITED_FOR = 30.0
 # Seconds that stopped handlers have to end before the worker is gone.
 STOPPING = 0.3
 
@@ -132,6 +134,8 @@ class Worker:
         ]
         self._settler.wants = self._settles.wake
         self._settler.ran = observer.ran
+        self._settler.settled = self._tell_of_ends
+        self._awaited_until = 0.0
         if any(pool.meters is not None and pool.meters.are_concurrent for pool in self._pools):
             self._settler.freed = self._claimer.freed
         self._claimer.heard = self._claims.wake
@@ -255,6 +259,9 @@ class Worker:
 
     def _hear(self, news: News) -> None:
         """Take news. If it tells of no particular item, a schedule or a running item may have been changed."""
+        if news == AWAITED:
+            self._awaited_until = time.monotonic() + AWAITED_FOR
+            return
         self._claimer.hear(news)
         if news is None:
             self._keeper.look_soon()
@@ -262,6 +269,10 @@ class Worker:
         if news is None and time.monotonic() - self._recur_heard > 1:
             self._recur_heard = time.monotonic()
             self._recurs.wake()
+
+    def _tell_of_ends(self) -> None:
+        if time.monotonic() < self._awaited_until:
+            self._store.tell_of_ends()
 
     def _give_back(self, works: list[Work]) -> None:
         for work in works:

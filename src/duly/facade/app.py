@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
+from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from duly.config import check_names, load, section
@@ -23,6 +24,7 @@ from duly.core.settings import JobSettings, Settings
 from duly.core.shown import OwnedRow
 from duly.engine.equipment import Companion, Equipment
 from duly.facade.acts import acts_task
+from duly.facade.endings import Endings
 from duly.facade.jobs import RunningJob
 from duly.facade.policies import Policies, make_task
 from duly.facade.schedules import Schedules
@@ -71,6 +73,7 @@ class Duly:
         self._clock = clock
         self.renew()
         renew_in_children(self)
+        self.endings = Endings(lambda: self.store, lambda ids: self.read.endings(ids))
         self.telemetry = Telemetry(
             self.tasks,
             self.settings,
@@ -198,7 +201,7 @@ class Duly:
         job = self.verbs.jobs.open(LOCAL, chosen, key=key, then=then, whose=owner)
         if not job.is_sealed:
             self.verbs.jobs.fill(job, chosen, rows)
-        return RunningJob(self.verbs.jobs, job.id)
+        return RunningJob(self.verbs.jobs, self.endings, job.id)
 
     def job_type(self, name: str, task: Task[..., Any], fields: Fields | None = None, *, images: bool = False) -> None:
         """Have files that are sent as jobs of this type worked off by this task, one item for each row.
@@ -230,14 +233,19 @@ class Duly:
         return Exports(self.verbs)
 
     def place(self, new: NewItem, connection: Any = None) -> Placed:
-        if connection is not None:
-            return put_borrowed(connection, new)
-        return self.store.put([new])[0]
+        placed = self.store.put([new])[0] if connection is None else put_borrowed(connection, new)
+        return replace(placed, waits=self.endings)
 
     async def aplace(self, new: NewItem, connection: Any = None) -> Placed:
         if connection is not None:
-            return await aput_borrowed(connection, new)
-        return (await asyncio.to_thread(self.store.put, [new]))[0]
+            placed = await aput_borrowed(connection, new)
+        else:
+            placed = (await asyncio.to_thread(self.store.put, [new]))[0]
+        return replace(placed, waits=self.endings)
+
+    def wait(self, item_id: int, timeout: float | None = None) -> Any:
+        """Wait until an item has ended, and return its result; see `Placed.wait`."""
+        return self.endings.ended(item_id, timeout)
 
     # -- care
 
@@ -382,6 +390,7 @@ class Duly:
         )
 
     def close(self) -> None:
+        self.endings.close()
         for store in (self._store, self._bare):
             if store is not None:
                 store.close()

@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 
 from duly.core.model import Job
+from duly.facade.endings import Endings
 from duly.verbs import LOCAL
 from duly.verbs.jobs import Jobs
 
-# Seconds between two looks at a job that someone waits for.
-LOOK = 0.05
+# Seconds after which someone who waits looks in any case.
+LONGEST = 1.0
 
 
 class RunningJob:
-    def __init__(self, jobs: Jobs, job_id: int) -> None:
+    def __init__(self, jobs: Jobs, endings: Endings, job_id: int) -> None:
         self._jobs = jobs
+        self._endings = endings
         self.id = job_id
 
     def counts(self) -> Job:
@@ -23,11 +25,12 @@ class RunningJob:
 
     def wait(self, timeout: float | None = None) -> Job:
         """Wait until all rows have ended; TimeoutError when that takes longer."""
-        give_up = None if timeout is None else time.monotonic() + timeout
-        while not (job := self.counts()).is_over:
-            if give_up is not None and time.monotonic() >= give_up:
-                raise TimeoutError(f"job {self.id}: {job.ended} of {job.total} rows have ended")
-            time.sleep(LOOK)
+        give_up = float("inf") if timeout is None else time.monotonic() + timeout
+        with self._endings.changes() as changed:
+            while not (job := self.counts()).is_over:
+                if not changed.wait(min(give_up - time.monotonic(), LONGEST)) and time.monotonic() >= give_up:
+                    raise TimeoutError(f"job {self.id}: {job.ended} of {job.total} rows have ended")
+                changed.clear()
         return job
 
     def pause(self) -> None:

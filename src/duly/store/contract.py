@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from duly.core.model import (
     Armed,
@@ -32,7 +32,9 @@ from duly.core.model import (
 )
 
 # What a listener is told: the head that a put made, or None for "something changed, look at the database".
-News = Head | None
+AWAITED: Final = "awaited"
+# A new item, that somebody waits for ends of items, or that something else has changed.
+News = Head | Literal["awaited"] | None
 
 # Until when, on the monotonic clock, the current thread or coroutine may wait for a connection.
 WAIT_UNTIL: ContextVar[float] = ContextVar("WAIT_UNTIL", default=float("inf"))
@@ -233,6 +235,14 @@ class Store(Protocol):
 
     def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         """Tell of new work until `stop` is set. It only saves time: news may come late, twice or not at all."""
+        ...
+
+    def listen_to_ends(self, tell: Callable[[], None], stop: threading.Event) -> None:
+        """Call `tell` when items have ended, and now and then, until `stop` is set. Workers are asked to say so."""
+        ...
+
+    def tell_of_ends(self) -> None:
+        """Let those who wait for ends of items know that there were some."""
         ...
 
     def migrations(self) -> AbstractContextManager[Any]:

@@ -15,6 +15,7 @@ from duly.core.model import State
 from duly.core.shown import (
     Alert,
     Depth,
+    Ending,
     Group,
     LateItem,
     LimitUse,
@@ -42,6 +43,7 @@ def _utc(value: datetime) -> datetime:
 SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: _utc, object: codec.shown, bool: bool}
 
 _row = reader(Record(Row), SEEN)
+_ending = reader(Record(Ending), SEEN)
 _owned_row = reader(Record(OwnedRow), SEEN)
 _try = reader(TRIED, SEEN)
 _depth = reader(Record(Depth), SEEN)
@@ -79,6 +81,10 @@ class Read:
         while rows := self.page(**filters, before=before, most=PAGE_MOST):
             yield from rows
             before = rows[-1].id
+
+    def endings(self, ids: Sequence[int]) -> list[Ending]:
+        """How those of these items ended that have."""
+        return [_ending(row) for row in self._store.read("endings", {"ids": codec.encode(list(ids)).decode()})]
 
     def item(self, item_id: int) -> Row:
         return self.story(item_id).item

@@ -95,6 +95,7 @@ class Sessions:
         # Without LISTEN there is a transaction pooler, behind which prepared statements end up in other sessions.
         self._prepare: bool | None = None if listen else False
         self._herald = Herald(self._tell)
+        self._ends = Herald(self._tell_of_ends)
 
     def hasten(self, is_hasty: bool = True) -> None:
         for pool in self._pools:
@@ -102,6 +103,7 @@ class Sessions:
 
     def close(self) -> None:
         self._herald.close()
+        self._ends.close()
         for pool in self._pools:
             pool.close()
 
@@ -245,10 +247,16 @@ class Sessions:
         return now
 
     def _tell(self, news: list[str]) -> None:
+        self._hint("tell", {"news": news})
+
+    def _tell_of_ends(self, _: list[str]) -> None:
+        self._hint("tell_of_ends", {})
+
+    def _hint(self, name: str, parameters: Mapping[str, Any]) -> None:
         # News is only a hint, so nobody waits for a server that is away to take it.
         if self._pool.trouble is None:
             with self._connection(until=time.monotonic() + 1) as connection:
-                self._rows(connection, "tell", {"news": news})
+                self._rows(connection, name, parameters)
 
     @contextmanager
     def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> Iterator[Connection]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import psycopg
 
 from duly.core.model import Item
-from duly.store.contract import News
+from duly.store.contract import AWAITED, News
 from duly.store.postgres import sessions
 from duly.store.postgres.arrays import ints
 from duly.store.postgres.claims import Claims
@@ -28,6 +29,11 @@ log = logging.getLogger("duly.store")
 
 # Seconds after which a listener that heard nothing checks that its connection still works.
 PULSE = 10.0
+# Seconds between two looks for ends of items: while news of them comes, and where none can come.
+AT_LEAST = 1.0
+UNHEARD = 0.2
+# Seconds after which workers are asked again to tell of ends; they do so for a while longer.
+ASK_AGAIN = 10.0
 
 
 class PostgresStore(Claims, Schedules):
@@ -75,13 +81,35 @@ class PostgresStore(Claims, Schedules):
                 stop.wait(1.0)
         stop.wait()
 
+    def listen_to_ends(self, tell: Callable[[], None], stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                if not self._listen or self.is_pooled():
+                    while not stop.wait(UNHEARD):
+                        tell()
+                    return
+                with self._dial(application_name="duly-ends") as ear:
+                    ear.execute("listen duly_ended")
+                    ear.patience = sessions.PULSE_PATIENCE
+                    while not stop.is_set():
+                        ear.execute(self._sql["tell"], {"news": [AWAITED]}, prepare=False)
+                        again = time.monotonic() + ASK_AGAIN
+                        while time.monotonic() < again and not stop.is_set():
+                            tell()
+                            deque(ear.notifies(timeout=AT_LEAST, stop_after=1), maxlen=0)
+            except psycopg.OperationalError:
+                stop.wait(1.0)
+
+    def tell_of_ends(self) -> None:
+        self._ends.trail(("",))
+
     def _listen_on(self, ear: Connection, tell: Callable[[News], None], stop: threading.Event) -> None:
         """Pass news on until `stop`, or until this connection no longer answers."""
         ear.patience = sessions.PULSE_PATIENCE
         pulse = time.monotonic() + PULSE
         while not stop.is_set():
             for note in ear.notifies(timeout=2.5):
-                tell(head_of(note.payload))
+                tell(AWAITED if note.payload == AWAITED else head_of(note.payload))
                 if stop.is_set():
                     break
             if time.monotonic() > pulse:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -67,15 +68,27 @@ class SqliteStore(Claims, Schedules):
         given = _given(parameters)
         return typed(connection.execute(self._sql[name], given))
 
+    def listen_to_ends(self, tell: Callable[[], None], stop: threading.Event) -> None:
+        for _ in self._strange_commits(stop, at_least=1.0):
+            tell()
+
+    def tell_of_ends(self) -> None:
+        """Nothing to do: whoever listens sees every commit."""
+
     def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
-        """Tell of commits by other connections, which SQLite counts."""
+        for _ in self._strange_commits(stop):
+            tell(None)
+
+    def _strange_commits(self, stop: threading.Event, at_least: float = float("inf")) -> Iterator[None]:
+        """Commits by other connections, which SQLite counts; with `at_least`, also once in so many seconds."""
         seen: tuple[sqlite3.Connection, int] | None = None
+        last = 0.0
         while not stop.is_set():
             with self._reading() as reader:
                 version = reader, reader.execute("pragma data_version").fetchone()[0]
-            if version != seen:
-                seen = version
-                tell(None)
+            if version != seen or time.monotonic() - last >= at_least:
+                seen, last = version, time.monotonic()
+                yield
             stop.wait(GLANCE)
 
 

@@ -55,3 +55,10 @@ update duly_item
                     where twin.schedule_id = duly_item.schedule_id and twin.planned_at = :planned_at
                       and twin.id <> duly_item.id)
 returning id
+
+-- name: endings
+-- How those of these items ended that have.
+select id, state, result, last_error
+  from duly_item
+ where id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))
+   and state in ('done', 'failed', 'cancelled')

@@ -38,6 +38,9 @@ copy duly_item (planned_at, {new_item}) from stdin
 -- name: tell
 select pg_notify('duly', n.news) from unnest(:news::text[]) as n(news)
 
+-- name: tell_of_ends
+select pg_notify('duly_ended', '')
+
 -- name: live
 -- Who holds this key now.
 select id, cast(execution_key as text), cast(args as text), planned_at

@@ -16,7 +16,8 @@ select id, case when state in ('done', 'cancelled') and job_id is null then fini
 -- name: prune
 -- Forgets what has come to its end; review waits for a person.
 delete from duly_item
- where id in (select value from json_each(:ids)) and state in ('done', 'cancelled')
+ where id in (select value from json_each(:ids))
+   and state in ('done', 'cancelled')
 
 -- name: late
 -- What was started later than the grace period, latest first.
@@ -50,3 +51,9 @@ update duly_item
                     where twin.schedule_id = duly_item.schedule_id and twin.planned_at = :planned_at
                       and twin.id <> duly_item.id)
 returning id
+
+-- name: endings
+-- How those of these items ended that have.
+select id, state, result, last_error
+  from duly_item
+ where id in (select value from json_each(:ids)) and state in ('done', 'failed', 'cancelled')

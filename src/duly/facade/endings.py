@@ -1,0 +1,138 @@
+"""Waits for items to end: `placed.wait()` and `await placed.result()`.
+
+All who wait in a process share one thread, which hears of ends, and one look at the database for all of their items.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
+from itertools import islice
+from typing import Any
+
+from duly.core.errors import ItemFailed, StoreError
+from duly.core.forks import renew_in_children
+from duly.core.shown import Ending
+from duly.store.contract import Store
+
+log = logging.getLogger("duly")
+
+# How many items one look asks for.
+PORTION = 1_000
+# Seconds for which it goes on listening when nobody waits, since somebody may soon wait again.
+LINGER = 30.0
+
+Ended = Future[Any]
+
+
+class Endings:
+    def __init__(self, open_store: Callable[[], Store], endings: Callable[[Sequence[int]], list[Ending]]) -> None:
+        self._open_store = open_store
+        self._endings = endings
+        self.renew()
+        renew_in_children(self)
+
+    def renew(self) -> None:
+        """Begin with nobody waiting: in a forked process there is no thread, and those who wait are in its parent."""
+        self._lock = threading.Lock()
+        self._awaited: dict[int, list[Ended]] = defaultdict(list)
+        self._watchers: list[threading.Event] = []
+        self._stop: threading.Event | None = None
+        self._idle_since = 0.0
+
+    def ended(self, item_id: int, timeout: float | None) -> Any:
+        """The result of an item, when it has ended; ItemFailed when it failed for good or was cancelled."""
+        with self._waiting(item_id) as ended:
+            self._look([item_id])
+            try:
+                return ended.result(timeout)
+            except TimeoutError:
+                raise TimeoutError(f"item {item_id} has not ended within {timeout:g} s") from None
+
+    async def aended(self, item_id: int, timeout: float | None) -> Any:
+        with self._waiting(item_id) as ended:
+            await asyncio.to_thread(self._look, [item_id])
+            try:
+                return await asyncio.wait_for(asyncio.wrap_future(ended), timeout)
+            except TimeoutError:
+                raise TimeoutError(f"item {item_id} has not ended within {timeout:g} s") from None
+
+    @contextmanager
+    def changes(self) -> Iterator[threading.Event]:
+        """An event that is set whenever items have ended, and now and then."""
+        changed = threading.Event()
+        with self._lock:
+            self._watchers.append(changed)
+            self._listen()
+        try:
+            yield changed
+        finally:
+            with self._lock:
+                self._watchers.remove(changed)
+                self._idle_since = time.monotonic()
+
+    def close(self) -> None:
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._stop is not None:
+            self._stop.set()
+            self._stop = None
+
+    @contextmanager
+    def _waiting(self, item_id: int) -> Iterator[Ended]:
+        ended: Ended = Future()
+        with self._lock:
+            self._awaited[item_id].append(ended)
+            self._listen()
+        try:
+            yield ended
+        finally:
+            with self._lock:
+                waiting = self._awaited[item_id]
+                waiting.remove(ended)
+                if not waiting:
+                    del self._awaited[item_id]
+                self._idle_since = time.monotonic()
+
+    def _listen(self) -> None:
+        if self._stop is None:
+            self._stop = threading.Event()
+            threading.Thread(target=self._run, args=(self._stop,), name="duly-endings", daemon=True).start()
+
+    def _run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                self._open_store().listen_to_ends(self._look_around, stop)
+            except StoreError as error:
+                log.debug("waiting for ends of items: %s", error)
+                stop.wait(1.0)
+
+    def _look_around(self) -> None:
+        with self._lock:
+            for changed in self._watchers:
+                changed.set()
+            ids = iter(list(self._awaited))
+            if not self._awaited and not self._watchers and time.monotonic() - self._idle_since > LINGER:
+                self._end()
+        while portion := list(islice(ids, PORTION)):
+            self._look(portion)
+
+    def _look(self, ids: Sequence[int]) -> None:
+        found = self._endings(ids)
+        with self._lock:
+            waiting = [(each, ending) for ending in found for each in self._awaited.get(ending.id, ())]
+        for each, ending in waiting:
+            with suppress(InvalidStateError):  # another look was faster, or the caller waits no more
+                if ending.state == "done":
+                    each.set_result(ending.result)
+                else:
+                    reason = (ending.last_error or "").partition("\n")[0]
+                    each.set_exception(ItemFailed(ending.id, ending.state, reason))
