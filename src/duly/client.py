@@ -181,6 +181,11 @@ class Client:
     def resume_job(self, job_id: int) -> dict[str, Any]:
         return self._told("POST", f"/api/jobs/{job_id}/resume")
 
+    def kick_off_job(self, job_id: int, seconds: float = 5.0) -> dict[str, Any]:
+        """Have rows of it worked off by the service itself, for so long; tells what came of it."""
+        path = f"/api/jobs/{job_id}/kickoff?durationMs={round(seconds * 1000)}"
+        return self._told("POST", path)
+
     def cancel_job(self, job_id: int, reason: str = "") -> dict[str, Any]:
         """Take and start no more rows, and cancel all that have not ended."""
         return self._told("POST", f"/api/jobs/{job_id}/cancel", {"reason": reason})

@@ -114,6 +114,15 @@ def test_a_job_is_paused_resumed_and_cancelled(run: Run) -> None:
     assert run("jobs", "--type", "image").stdout == "there are no jobs\n"
 
 
+def test_a_kickoff_works_rows_off_without_a_worker(run: Run, app: Duly) -> None:
+    job = app.job("look_up", [{"title": "cup"}, {"title": "broken"}])
+    told_so = run("jobs", "kickoff", str(job.id), "--seconds", "20")
+    assert told_so.exit_code == 0, told_so.output
+    assert "2 rows in" in told_so.stdout
+    assert "1 DONE, 1 ERROR; 0 to be tried again" in told_so.stdout
+    assert told(run("jobs", "kickoff", str(job.id), "--json"))["processed"] == 0
+
+
 def test_a_preview_tells_what_would_be_refused(run: Run) -> None:
     seen = run("jobs", "preview", "products.csv")
     assert "title is the column 'Name'" in seen.stdout

@@ -79,6 +79,7 @@ DOORS: dict[str, Doors] = {
     "jobs.resume": Doors("job.resume", "POST /api/jobs/{job_id}/resume", "resume_job", "jobs resume"),
     "jobs.cancel": Doors("job.cancel", "POST /api/jobs/{job_id}/cancel", "cancel_job", "jobs cancel"),
     "jobs.reprocess": Doors("job.reprocess", "POST /api/jobs/{job_id}/reprocess", "reprocess_job", "jobs reprocess"),
+    "jobs.kickoff": Doors("job.kickoff", "POST /api/jobs/{job_id}/kickoff", "kick_off_job", "jobs kickoff"),
     "jobs.remove": Doors("job.remove", "DELETE /api/jobs/{job_id}", "remove_job", "jobs remove"),
     "jobs.mend": Doors("app.verbs.jobs.mend", "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
     "job_rows.page": Doors("app.verbs.job_rows.page", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"),

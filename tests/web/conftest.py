@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import shutil
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -31,7 +34,8 @@ with warnings.catch_warnings():
 
 START = datetime(2026, 12, 1, 8, 0, tzinfo=UTC)
 LATER = "2026-12-02T08:00:00+00:00"
-FILES = Path(__file__).resolve().parents[2] / ".scratch" / "test-files"  # where uploads are kept
+FILES = Path(tempfile.mkdtemp(prefix="duly-test-files-"))  # where uploads are kept, of this process alone
+atexit.register(shutil.rmtree, FILES, ignore_errors=True)
 ANYWHERE = "0.0.0.0"  # an address that is not loopback
 
 

@@ -64,6 +64,17 @@ def test_a_file_is_sent_followed_and_exported(house: House) -> None:
     assert house.ana.get(f"/api/jobs/{job}/export").content.startswith(b"PK")
 
 
+def test_a_slice_of_a_job_is_worked_off_inside_the_request(house: House) -> None:
+    job = house.app.job("echo", [{"text": f"t{n}"} for n in range(20)], owner="ana")
+    path = f"/api/jobs/{job.id}/kickoff"
+    assert house.bob.post(path).status_code == 404
+    assert house.ana.post(path, params={"durationMs": 30_000}).status_code == 422
+    told = house.ana.post(path, params={"durationMs": 20_000})
+    assert told.status_code == 200, told.text
+    assert (told.json()["processed"], told.json()["ended"]) == (20, {"DONE": 20})
+    assert told.json()["job"]["queueState"] == "DONE"
+
+
 def test_what_is_said_of_a_file_may_be_a_field_or_a_query(house: House) -> None:
     answer = send(house, data={"jobType": "csv", "delimiter": ";", "header": "true", "mapping": "{}"})
     assert answer.status_code == 201, answer.text

@@ -180,6 +180,7 @@ RECIPES: dict[str, Recipe] = {
     "list_pending": Recipe(everything, **LIST),
     "pause_job": Recipe(path(job_id=job)),
     "resume_job": Recipe(path(job_id=job)),
+    "kick_off_job": Recipe(path(job_id=job), is_quiet=False),
     "cancel_job": Recipe(body({"reason": "no more"}, job_id=job)),
     "reprocess_job": Recipe(path(job_id=job)),
     "remove_job": Recipe(path(job_id=job), owner=204, admin=204),

@@ -71,6 +71,9 @@ class JobsHere:
     def resume(self, job_id: int) -> JobRow:
         return self._app.verbs.jobs.resume(options.who(), job_id)
 
+    def kickoff(self, job_id: int, seconds: float) -> Any:
+        return self._app.kickoffs.run(options.who(), job_id, seconds)
+
     def cancel(self, job_id: int, reason: str) -> JobRow:
         return self._app.verbs.jobs.cancel(options.who(), job_id, reason)
 
@@ -133,6 +136,12 @@ class JobsThere:
 
     def resume(self, job_id: int) -> JobRow:
         return _job(self._client.resume_job(job_id))
+
+    def kickoff(self, job_id: int, seconds: float) -> Any:
+        from duly.facade.kickoff import Kickoff
+
+        told = self._client.kick_off_job(job_id, seconds)
+        return convert({**snake(told), "job": snake(told["job"]), "ended": told["ended"]}, Kickoff)
 
     def cancel(self, job_id: int, reason: str) -> JobRow:
         return _job(self._client.cancel_job(job_id, reason))

@@ -196,6 +196,28 @@ def resume_job(job_id: int, as_json: bool) -> None:
     _tell(changed, as_json)
 
 
+@jobs.command(name="kickoff")
+@job_id
+@click.option("--seconds", type=click.FloatRange(0.1, 20), default=5.0, show_default=True, help="For so long.")
+@options.app
+@options.database_url
+@options.service
+@options.as_json
+def kick_off_job(job_id: int, seconds: float, spec: str | None, as_json: bool) -> None:
+    """Work off rows of it in this process, or in the service, for a while."""
+    from duly.cli import words
+    from duly.cli.job_sides import jobs_side
+
+    with jobs_side(spec, with_types=True) as there:
+        done = there.kickoff(job_id, seconds)
+    if as_json:
+        words.print_json(done)
+        return
+    ended = ", ".join(f"{count} {status}" for status, count in sorted(done.ended.items())) or "none"
+    click.echo(f"{done.processed} rows in {done.seconds:.1f} s: {ended}; {done.tried_again} to be tried again")
+    _tell(done.job, as_json=False)
+
+
 @jobs.command(name="cancel")
 @job_id
 @click.option("--reason", default="", help="Kept with the rows.")

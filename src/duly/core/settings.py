@@ -177,10 +177,6 @@ class JobSettings(Section):
     safety_factor: float = setting(
         0.7, "The part of that time that the claimed rows should take.", "SAFETY_FACTOR", least=0.01
     )
-    lock_floor_ms: float = setting(30_000.0, "The shortest lease of a kickoff.", "LOCK_FLOOR_MS", least=1_000)
-    lock_cap_ms: float = setting(
-        600_000.0, "The longest lease of a kickoff, which is twice what a row takes.", "LOCK_CAP_MS", least=1_000
-    )
     max_attempts_error: int = setting(
         5, "Tries after which a row that failed is not reprocessed with its whole job.", "MAX_ATTEMPTS_ERROR", least=1
     )
@@ -195,6 +191,4 @@ class JobSettings(Section):
             least=self.claim_min,
             most=max(self.claim_max, self.claim_min),
             safety=self.safety_factor,
-            lock_floor=self.lock_floor_ms / 1_000,
-            lock_cap=max(self.lock_cap_ms, self.lock_floor_ms) / 1_000,
         )

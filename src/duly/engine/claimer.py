@@ -34,6 +34,8 @@ START_WITHIN = 0.8
 # How many lines one survey looks at, and how many items one glance at what has just fallen due.
 PORTION = 500
 GLANCED = 200
+# How many lanes and ranks of a line it looks at, if it claims from a single one.
+FEW = 100
 # After a glance, wait this many times as long as it took before the next one, whatever news comes.
 REST = 4
 # If the time is earlier than the last time by more than this, the clock was set back.
@@ -80,8 +82,10 @@ class Claimer:
         clock: Clock | None = None,
         is_swamped: Callable[[], bool] = lambda: False,
         rota: Rota | None = None,
+        only: Line | None = None,
     ) -> None:
         self._store = store
+        self._only = only
         self._sweep = timedelta(seconds=sweep)
         self._poll = timedelta(seconds=poll)
         self._lease = timedelta(seconds=lease)
@@ -116,7 +120,7 @@ class Claimer:
         """Take news: a put made a new head, or something else changed, which is a reason to look soon."""
         if news is None:
             self._look = True
-        elif news.line.task in self._by_task:
+        elif news.line.task in self._by_task and self._only in (None, news.line):
             self._inbox.append(news)
         else:
             return
@@ -199,11 +203,13 @@ class Claimer:
         self._later = max(LATER, timedelta(seconds=20 * cost))
         self._rested_at = now + timedelta(seconds=REST * cost) if self._is_walking else EPOCH
         for head in heads:
-            if outlook := self._by_task.get(head.line.task):
+            if (outlook := self._by_task.get(head.line.task)) and self._only in (None, head.line):
                 outlook.add(head, now)
 
     def _survey(self, now: datetime) -> list[Head]:
         """Survey the next portion of the lines. They are walked over and over, at a pace that costs little."""
+        if self._only is not None:
+            return self._store.survey((self._only.queue, *START[1:]), FEW)[0]
         begun = time.monotonic()
         is_first = self._place == START
         heads, place = self._store.survey(self._place, PORTION)

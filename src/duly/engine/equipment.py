@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from duly.core.clock import Clock
-from duly.core.model import Item
+from duly.core.model import Item, Line
 from duly.core.policy.adapt import SliceBounds
 from duly.core.settings import Settings
 from duly.store.contract import Store
@@ -84,3 +84,5 @@ class Equipment:
     reconcile: Callable[[], None]
     # How a child process that has the same tasks is started; None when no other process can import them.
     child_command: Sequence[str] | None
+    # The line that it works off, if it is not there for all.
+    only: Line | None = None

@@ -43,7 +43,7 @@ class Settler:
         self.wants: Callable[[], None] = lambda: None
         self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
         self.freed: Callable[[list[Item]], None] = lambda _: None
-        self.settled: Callable[[], None] = lambda: None
+        self.settled: Callable[[list[Change]], None] = lambda _: None
 
     def __len__(self) -> int:
         return len(self._outbox) + len(self._over) + len(self._emptied)
@@ -99,7 +99,7 @@ class Settler:
         # Leases are held until the verdicts are written, so that nobody runs these items again.
         self._emptied.extend(set(self._hands.let_go(self._over)).difference(self._closed))
         self.freed(self._over)
-        self.settled()
+        self.settled(self._changes)
         self._changes, self._closed, self._over = [], [], []
 
     def _take_out(self, now: datetime) -> None:

@@ -15,6 +15,7 @@ import signal
 import socket
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -22,7 +23,7 @@ from uuid import uuid4
 
 from duly.core.clock import JUMP
 from duly.core.errors import ConfigError, StoreUnavailable
-from duly.core.model import Released
+from duly.core.model import Change, Released
 from duly.core.patience import Patient
 from duly.core.policy.adapt import Pace
 from duly.engine.calls import Caller
@@ -97,6 +98,7 @@ class Worker:
             sweep=settings.sweep_seconds,
             clock=self._clock,
             is_swamped=lambda: len(self._settler) > BACKLOG,
+            only=equipment.only,
         )
         self._rescuer = Rescuer(
             self._store, equipment.known, Detector(settings.lease_seconds),
@@ -134,7 +136,8 @@ class Worker:
         ]
         self._settler.wants = self._settles.wake
         self._settler.ran = observer.ran
-        self._settler.settled = self._tell_of_ends
+        self._settler.settled = self._after_settling
+        self.ended: Counter[str] = Counter()  # how rows of jobs ended here, where it works off a single line
         self._awaited_until = 0.0
         if any(pool.meters is not None and pool.meters.are_concurrent for pool in self._pools):
             self._settler.freed = self._claimer.freed
@@ -270,7 +273,9 @@ class Worker:
             self._recur_heard = time.monotonic()
             self._recurs.wake()
 
-    def _tell_of_ends(self) -> None:
+    def _after_settling(self, changes: list[Change]) -> None:
+        if self._equipment.only is not None:
+            self.ended.update(change.status for change in changes if change.status is not None)
         if time.monotonic() < self._awaited_until:
             self._store.tell_of_ends()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
@@ -42,6 +42,7 @@ from duly.verbs.read import Read
 if TYPE_CHECKING:
     from duly.bulk.mapping import Fields
     from duly.engine.worker import Worker
+    from duly.facade.kickoff import Kickoffs
     from duly.intake.exports import Exports
     from duly.intake.intake import Intake
     from duly.intake.types import JobType
@@ -201,7 +202,7 @@ class Duly:
         job = self.verbs.jobs.open(LOCAL, chosen, key=key, then=then, whose=owner)
         if not job.is_sealed:
             self.verbs.jobs.fill(job, chosen, rows)
-        return RunningJob(self.verbs.jobs, self.endings, job.id)
+        return RunningJob(self.verbs.jobs, self.endings, lambda *asked: self.kickoffs.run(*asked), job.id)
 
     def job_type(self, name: str, task: Task[..., Any], fields: Fields | None = None, *, images: bool = False) -> None:
         """Have files that are sent as jobs of this type worked off by this task, one item for each row.
@@ -373,20 +374,37 @@ class Duly:
         if not asked:
             raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
         chosen = {**self.system, **asked}
-        return Worker(
-            Equipment(
-                settings=self.settings,
-                clock=self.clock,
-                store=self.store,
-                observer=self.telemetry,
-                tasks=chosen,
-                system=self.system,
-                known=self.all_tasks,
-                slices=self.section(JobSettings).slices,
-                companions=[each for each in self.companions if each.task.name in chosen],
-                reconcile=self.schedules.reconcile,
-                child_command=None if self.spec is None else [sys.executable, "-m", CHILD, self.spec],
-            )
+        companions = [each for each in self.companions if each.task.name in chosen]
+        return Worker(self._equip(chosen, self.system, companions, self.schedules.reconcile))
+
+    def _equip(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        system: Mapping[str, Task[..., Any]],
+        companions: Sequence[Companion] = (),
+        reconcile: Callable[[], None] = lambda: None,
+    ) -> Equipment:
+        return Equipment(
+            settings=self.settings,
+            clock=self.clock,
+            store=self.store,
+            observer=self.telemetry,
+            tasks=tasks,
+            system=system,
+            known=self.all_tasks,
+            slices=self.section(JobSettings).slices,
+            companions=companions,
+            reconcile=reconcile,
+            child_command=None if self.spec is None else [sys.executable, "-m", CHILD, self.spec],
+        )
+
+    @cached_property
+    def kickoffs(self) -> Kickoffs:
+        """Works off rows of a job in this process, for a while."""
+        from duly.facade.kickoff import Kickoffs
+
+        return Kickoffs(
+            self.verbs.jobs, self.endings, lambda job: self._equip({job.task: self.task_named(job.task)}, {})
         )
 
     def close(self) -> None:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from duly.core.model import Job
 from duly.facade.endings import Endings
-from duly.verbs import LOCAL
+from duly.verbs import LOCAL, Principal
 from duly.verbs.jobs import Jobs
+
+if TYPE_CHECKING:
+    from duly.facade.kickoff import Kickoff
 
 # Seconds after which someone who waits looks in any case.
 LONGEST = 1.0
 
 
 class RunningJob:
-    def __init__(self, jobs: Jobs, endings: Endings, job_id: int) -> None:
+    def __init__(
+        self, jobs: Jobs, endings: Endings, kickoff: Callable[[Principal, int, float], Kickoff], job_id: int
+    ) -> None:
         self._jobs = jobs
         self._endings = endings
+        self._kickoff = kickoff
         self.id = job_id
 
     def counts(self) -> Job:
@@ -32,6 +40,10 @@ class RunningJob:
                     raise TimeoutError(f"job {self.id}: {job.ended} of {job.total} rows have ended")
                 changed.clear()
         return job
+
+    def kickoff(self, seconds: float = 5.0) -> Kickoff:
+        """Work off rows of it in this process, for so many seconds or until none is left."""
+        return self._kickoff(LOCAL, self.id, seconds)
 
     def pause(self) -> None:
         """Start no more of its rows until it is resumed; what runs goes on."""

@@ -214,6 +214,15 @@ class Jobs:
             self._ground.forget_depths()
             return self.show(who, job_id, connection)
 
+    def kickoff(self, who: Principal, job_id: int) -> Job:
+        """Someone has rows of this job worked off for a while, in this process: it must not be paused."""
+        job = self.get(who, job_id)
+        if job.finished_at is None and not self._ground.store.open_queues([job.rows_queue]):
+            raise WrongState(f"job {job_id} is paused; resume it first")
+        with self._ground.joining(None) as connection:
+            self._audit.note(who, "job.kickoff", f"job:{job_id}", {}, connection)
+        return job
+
     def remove(self, who: Principal, job_id: int, connection: Any = None) -> None:
         """Forget it with its rows and its file, as durable work; it is found no more from now on."""
         job = self.get(who, job_id, connection)

@@ -18,7 +18,16 @@ from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import Act, At, Desk, Once, Pages
 from duly.web.problems import Problem
 from duly.web.schemas import Id, Page
-from duly.web.schemas.jobs import CancelIn, JobItemOut, JobOut, JobType, PendingItemOut, ReprocessIn, ReprocessOut
+from duly.web.schemas.jobs import (
+    CancelIn,
+    JobItemOut,
+    JobOut,
+    JobType,
+    KickoffOut,
+    PendingItemOut,
+    ReprocessIn,
+    ReprocessOut,
+)
 
 router = APIRouter(tags=["jobs"])
 
@@ -117,6 +126,17 @@ def pause_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
 def resume_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
     """Go on with a paused job."""
     return once(principal, None, _acted(principal, desk.app.verbs.jobs.resume, job_id))
+
+
+@router.post("/api/jobs/{job_id}/kickoff", response_model=KickoffOut)
+def kick_off_job(
+    job_id: Id,
+    desk: At,
+    principal: Writer,
+    duration_ms: Annotated[int, Query(alias="durationMs", ge=100, le=20_000)] = 5_000,
+) -> Any:
+    """Work off rows of it here, inside this request, for so long or until none is left; tells what came of it."""
+    return desk.app.kickoffs.run(principal, job_id, duration_ms / 1_000)
 
 
 @router.post("/api/jobs/{job_id}/cancel", response_model=JobOut)

@@ -45,6 +45,14 @@ class JobOut(Out):
     __annotations__ = fields_of(JobRow)
 
 
+class KickoffOut(Out):
+    job: JobOut
+    seconds: float = Field(description="That it took.")
+    processed: int = Field(description="Rows that it ended.")
+    ended: dict[str, int] = Field(description="These rows by their status.")
+    tried_again: int = Field(description="Rows that failed and are to be tried again.")
+
+
 class InputSummary(Out):
     title: str | None = None
     brand: str | None = None

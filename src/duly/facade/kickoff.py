@@ -1,0 +1,72 @@
+"""A kickoff: rows of one job are worked off for a while in the process of whoever asks, as a worker would."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from msgspec import Struct
+
+from duly.core.errors import InputError, WrongState
+from duly.core.model import Job, Line
+from duly.core.shown import JobRow
+from duly.engine.equipment import Equipment
+from duly.engine.worker import Worker
+from duly.facade.endings import Endings
+from duly.verbs.jobs import Jobs
+from duly.verbs.who import Principal
+
+# The longest slice, and seconds that handlers have to end after it: together they fit into a request.
+LONGEST = 20.0
+TO_END = 5.0
+
+
+class Kickoff(Struct, frozen=True):
+    """What a kickoff did."""
+
+    job: JobRow
+    seconds: float  # that it took
+    processed: int  # rows that it ended
+    ended: Mapping[str, int]  # these rows by how they stand now
+    tried_again: int  # rows that failed and are to be tried again
+
+
+class Kickoffs:
+    def __init__(self, jobs: Jobs, endings: Endings, equip: Callable[[Job], Equipment]) -> None:
+        self._jobs = jobs
+        self._endings = endings
+        self._equip = equip
+        self._turn = threading.Lock()
+
+    def run(self, who: Principal, job_id: int, seconds: float) -> Kickoff:
+        """Work off rows of this job for so many seconds, or until none is left. One at a time in each process."""
+        if not 0 < seconds <= LONGEST:
+            raise InputError("durationMs", f"must be more than 0 and at most {LONGEST * 1000:,.0f}")
+        begun = time.monotonic()
+        job = self._jobs.kickoff(who, job_id)
+        equipment = self._equip(job)
+        if not self._turn.acquire(blocking=False):
+            raise WrongState("a kickoff is under way in this process; wait for it, or start a worker")
+        try:
+            ended = {} if job.finished_at is not None else self._work(who, job, equipment, begun + seconds)
+        finally:
+            self._turn.release()
+        tried_again = ended.pop("PENDING", 0)
+        return Kickoff(self._jobs.show(who, job_id), time.monotonic() - begun, sum(ended.values()), ended, tried_again)
+
+    def _work(self, who: Principal, job: Job, equipment: Equipment, until: float) -> dict[str, int]:
+        only = Line(job.rows_queue, job.task, job.owner or "")
+        settings = replace(equipment.settings, drain_seconds=min(equipment.settings.drain_seconds, TO_END))
+        worker = Worker(replace(equipment, settings=settings, only=only))
+        with self._endings.changes() as changed:
+            worker.start()
+            try:
+                while (left := until - time.monotonic()) > 0 and not self._jobs.get(who, job.id).is_over:
+                    changed.wait(min(left, 0.5))
+                    changed.clear()
+            finally:
+                worker.stop()
+                worker.drain()
+        return dict(worker.ended)
