@@ -10,16 +10,20 @@ import pytest
 
 from duly import Backoff, Duly, GiveUp, Throttled, testing
 from duly.apps.demo.chronicle import Chronicle
+from duly.apps.demo.market import PRODUCTS, Market
 from duly.apps.demo.provider import Provider
 from duly.apps.demo.scene import CAST, LENGTH, Scene
+from duly.apps.demo.stall import Stall
+from duly.bulk.mapping import PRODUCT
 from duly.outbound.http import BadStatus, post_json
+from duly.verbs import LOCAL
 
 BUSY = 'POST http://127.0.0.1/call answered 503: {"statusCode": 503, "message": "all lines busy"}'
 
 
 @pytest.fixture
 def app(tmp_path: Path) -> Duly:
-    return Duly(f"sqlite:///{tmp_path / 'unused.db'}")
+    return Duly(f"sqlite:///{tmp_path / 'unused.db'}", files_url=str(tmp_path / "files"))
 
 
 def told(chronicle: Chronicle) -> list[tuple[str, str]]:
@@ -120,3 +124,42 @@ def test_the_scene_is_played_again_when_it_is_over_and_only_then(app: Duly) -> N
         assert len(world.items(state="waiting", most=100)) == len(later)
         numbers = {row.args["phone"] for row in world.items(most=100)}
         assert len(numbers) == len(CAST) + len(later), "every reminder has a number of its own"
+
+
+def test_the_file_of_products_is_sent_again_when_it_was_worked_off_and_only_then(app: Duly) -> None:
+    @app.task(name="enrichment.product")
+    def look_up(**row: Any) -> None: ...
+
+    app.job_type("csv", look_up, PRODUCT)
+    with testing.virtual(app) as world:
+        stall, jobs = Stall(app), app.verbs.jobs
+        stall.play()
+        world.advance(LENGTH)
+        assert len(jobs.page(LOCAL)) == 1
+        stall.play()
+        stall.play()
+        assert [job.total_items for job in jobs.page(LOCAL)] == [0, len(PRODUCTS)]
+        assert Chronicle(app.read).look() == [], "rows are not told one by one"
+        world.clock.move(LENGTH)
+        stall.play()
+        assert len(jobs.page(LOCAL)) == 2, "the second is not worked off yet"
+
+
+def test_the_market_knows_most_products_by_number_some_by_name_and_some_not() -> None:
+    market = Market(takes=0)
+
+    def found(query: str) -> list[str]:
+        return [product["sku"] for product in market.answer({"by": "sku", "query": query})[1].get("products", [])]
+
+    assert found("AC-100") == ["AC-100"]
+    assert found("AC-109") == []
+    assert found(PRODUCTS[9]["Product Name"]) == ["AC-109"]
+    assert found("AC-115") == found(PRODUCTS[15]["Product Name"]) == []
+    assert [market.answer({"query": "AC-105"})[0] for _ in range(2)] == [429, 200]
+
+
+def test_the_provider_looks_products_up_too() -> None:
+    with Provider() as provider:
+        provider.market = Market(takes=0)
+        found = post_json(f"{provider.url}/products", {"by": "sku", "query": "AC-101"}, timeout=10).json()
+        assert [product["title"] for product in found["products"]] == ["Tea pot, red"]

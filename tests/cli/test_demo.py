@@ -28,6 +28,15 @@ def test_the_demo_fires_retries_and_reviews_and_ends_with_a_summary(start: Calla
     assert not Path(lines[0].removeprefix("duly demo on sqlite:///")).exists(), "the scratch database stays behind"
 
 
+def test_the_demo_works_a_file_of_products_off(start: Callable[..., Process]) -> None:
+    demo = start("up", "--demo", "--http-port", "0")
+    for words in ("job 1: a file of products came in", "job 1: 6 of 48 products looked up", "job 1: 24 of 48"):
+        demo.waits_for(words)
+    demo.signal(signal.SIGINT)
+    assert demo.ends() == 0
+    assert not demo.says("Traceback")
+
+
 def test_a_closed_terminal_leaves_nothing_behind(start: Callable[..., Process]) -> None:
     demo = start("up", "--demo", "--http-port", "0")
     demo.waits_for("fired")
@@ -46,7 +55,15 @@ def test_the_demo_ends_by_itself_when_told_so(start: Callable[..., Process]) -> 
 def test_the_demo_fills_a_terminal(tmp_path: Path) -> None:
     for columns in (80, 120):
         screen = seen_on_a_terminal(columns, tmp_path)
-        for words in ("upcoming", "what happened", "waiting", "Ana: Take the blue pill", "retry in 2 s", "Ctrl-C ends"):
+        for words in (
+            "upcoming",
+            "what happened",
+            "waiting",
+            "products",
+            "Ana: Take the blue pill",
+            "retry in 2 s",
+            "Ctrl-C ends",
+        ):
             assert words in screen, screen
         assert "Traceback" not in screen
 

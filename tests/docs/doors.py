@@ -12,6 +12,7 @@ from typing import NamedTuple
 from duly import Duly
 from duly.apps.birthdays import Birthdays
 from duly.apps.catalog import Catalog
+from duly.apps.enrichment.lookups import Enrichment
 from duly.apps.reminders import Reminders
 from tests.docs.pages import ROOT
 
@@ -24,7 +25,7 @@ NOUNS = {noun: type(value) for noun, value in vars(_VERBS).items() if noun != "g
 
 
 # What the apps that come along put on an app: their verbs are all of their methods that are said below.
-OF_APPS = {"reminders": Reminders, "catalog": Catalog, "birthdays": Birthdays}
+OF_APPS = {"reminders": Reminders, "catalog": Catalog, "birthdays": Birthdays, "enrichment": Enrichment}
 
 
 class No(str):
@@ -89,6 +90,7 @@ DOORS: dict[str, Doors] = {
     "job_rows.pending": Doors("app.verbs.job_rows.pending", "GET /api/pending", "pending", "jobs pending"),
     "job_rows.each": Doors("app.exports.whole", "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
     "job_rows.result_names": inner("the columns of an export"),
+    "searches.page": Doors("app.verbs.searches.page", "GET /api/jobs/{job_id}/events", APPS, "lookups"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
     "schedules.write": inner("what create and schedules that code declares end with"),
     "schedules.page": Doors("app.schedules.page", "GET /api/schedules", "schedules", "schedules"),
@@ -143,6 +145,8 @@ DOORS: dict[str, Doors] = {
     "birthdays.get": Doors("birthdays.get", "GET /api/people/{person}", APPS, "people show"),
     "birthdays.change": Doors("birthdays.change", "PATCH /api/people/{person}", APPS, "people change"),
     "birthdays.remove": Doors("birthdays.remove", "DELETE /api/people/{person}", APPS, "people remove"),
+    "enrichment.look_up": Doors("enrichment.look_up", "POST /api/items", "put", "put"),
+    "enrichment.events": Doors("enrichment.events", "GET /api/jobs/{job_id}/events", APPS, "lookups"),
     "read.late": Doors("app.read.late", FLEET, FLEET, "late"),
     "read.stuck": Doors("app.read.stuck", FLEET, FLEET, "stuck"),
 }  # fmt: skip

@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
 # for type checkers only. What users import from (`duly`, `duly.errors`, …) is a room too.
 ROOMS: dict[str, set[str]] = {
     "apps": {
-        "duly", "bridge", "cli", "client", "config", "core", "engine", "facade", "outbound", "plugin", "tasks",
+        "duly", "bridge", "bulk", "cli", "client", "config", "core", "engine", "facade", "outbound", "plugin", "tasks",
         "verbs", "virtual", "web",
     },
     "cli": {

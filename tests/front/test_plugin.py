@@ -19,7 +19,7 @@ from duly.plugin import Plugin, Section, chosen, plugins, setting
 from tests.cli.conftest import call
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
-OURS = ["birthdays", "catalog", "deliver", "messages", "reminders"]
+OURS = ["birthdays", "catalog", "deliver", "enrichment", "messages", "reminders"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,8 +56,10 @@ def test_the_setting_apps_chooses_and_without_it_all_are_on_that_have_what_they_
 ) -> None:
     monkeypatch.delenv("RABBITMQ_URL", raising=False)
     assert [each.name for each in chosen(" reminders,catalog, reminders")] == ["reminders", "catalog"]
-    assert sorted(each.name for each in chosen("")) == [name for name in OURS if name != "messages"]
+    monkeypatch.delenv("DULY_ENRICHMENT_BASE_URL", raising=False)
+    assert sorted(each.name for each in chosen("")) == [name for name in OURS if name not in ("enrichment", "messages")]
     monkeypatch.setenv("RABBITMQ_URL", "amqp://broker")
+    monkeypatch.setenv("DULY_ENRICHMENT_BASE_URL", "http://provider")
     assert sorted(each.name for each in chosen("")) == OURS
     assert load({"DULY_APPS": "catalog"}).apps == "catalog"
 

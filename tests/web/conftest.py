@@ -21,6 +21,7 @@ from duly import Backoff, Duly, GiveUp
 from duly.apps.birthdays import birthdays_on
 from duly.apps.catalog import catalog_on
 from duly.apps.deliver import http_on
+from duly.apps.enrichment import enrichment_on
 from duly.apps.messages import message_retry_on
 from duly.apps.reminders import reminders_on
 from duly.core.clock import ManualClock
@@ -59,6 +60,7 @@ def build(database_url: str, **settings: Any) -> Duly:
     def keep(**row: Any) -> None: ...
 
     app.job_type("csv", echo)
+    enrichment_on(app)
     return app
 
 

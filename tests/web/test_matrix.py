@@ -220,6 +220,7 @@ RECIPES: dict[str, Recipe] = {
     "schedule_reminder": Recipe(body({"phone": "+385 1 234", "message": MARK, "at": LATER}), **for_all(201)),
     "list_reminders": Recipe(everything, **LIST),
     "show_reminder": Recipe(path(reminder_id=reminder)),
+    "list_job_events": Recipe(path(job_id=job)),
     "list_messages": Recipe(everything, **LIST),
     "show_message": Recipe(path(item_id=message), owner=404),
     "edit_message": Recipe(body({"queue": "repair"}, item_id=message), owner=404),

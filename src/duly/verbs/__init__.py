@@ -19,6 +19,7 @@ from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.schedules import Schedules
+from duly.verbs.searches import Searches
 from duly.verbs.service import ServiceState
 from duly.verbs.users import Users
 from duly.verbs.who import LOCAL, SCOPES, Principal, local
@@ -43,3 +44,4 @@ class Verbs:
         self.files = Files(ground)
         self.jobs = Jobs(ground, self.audit, self.items)
         self.job_rows = JobRows(ground, self.jobs)
+        self.searches = Searches(ground, self.jobs)

@@ -1,7 +1,7 @@
-"""`duly up --demo`: reminders on a scratch database, called through a small provider in this very process.
+"""`duly up --demo`: reminders and a file of products on a scratch database, with a small provider in this very process.
 
-Everything else is the real thing: the worker, the reminders app, its HTTP calls, the service; and the retry service,
-where a RabbitMQ is within reach.
+Everything else is the real thing: the worker, the reminders and enrichment apps, their HTTP calls, the service; and the
+retry service, where a RabbitMQ is within reach.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pathlib import Path
 from duly.apps.demo import shop
 from duly.apps.demo.provider import Provider
 from duly.apps.demo.scene import Scene
+from duly.apps.demo.stall import Stall
 from duly.apps.demo.view import view
+from duly.apps.enrichment import enrichment_on
 from duly.cli.run import ending
 from duly.cli.serve import serving
 from duly.config import imposed
@@ -38,11 +40,16 @@ def run_demo(seconds: float | None) -> None:
                 vapi_timeout_seconds=5.0,
                 retry_base_seconds=2.0,
                 retry_tries=3,
+                files_url=str(folder / "files"),
+                enrichment_base_url=provider.url,
+                enrichment_not_found_seconds=1.0,
+                enrichment_calls_at_a_time=3,
                 **({"message_base_delay_ms": 1_500, **shop.queues()} if broker else {}),
             )
         )
         app = load_app(REMINDERS)
         stack.callback(app.close)
+        enrichment_on(app)
         if broker:
             from duly.apps.messages import message_retry_on
 
@@ -51,8 +58,13 @@ def run_demo(seconds: float | None) -> None:
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
         service = stack.enter_context(serving(app, worker.ailing))
-        scene = Scene(app, provider)
-        scene.play()
+        scene, stall = Scene(app, provider), Stall(app)
+
+        def play() -> None:
+            scene.play()
+            stall.play()
+
+        play()
         stack.enter_context(ending(worker, seconds))
-        stack.enter_context(view(app, worker, scene, service.url if service else None))
+        stack.enter_context(view(app, worker, play, service.url if service else None))
         worker.run()

@@ -19,6 +19,8 @@ Kind = Literal["fired", "failed", "in review", "busy", "cancelled"]
 _ANSWER = re.compile(r"answered (?P<status>\d+): .*\"message\": \"(?P<message>[^\"]*)\"")
 
 LOOK = 500  # items per look; older ones have come to their end
+# Tasks of which nothing is told one by one: rows of files, of which a job tells how far they are.
+UNTOLD = ("duly.", "enrichment.")
 
 
 class Happening(Struct, frozen=True):
@@ -38,6 +40,8 @@ class Chronicle:
         """What happened since the last look, in order."""
         events: list[Happening] = []
         for row in reversed(self._read.page(most=LOOK)):
+            if row.task.startswith(UNTOLD):
+                continue
             before = self._rows.get(row.id)
             self._rows[row.id] = row
             if before is None or (before.fence, before.state, before.attempt) != (row.fence, row.state, row.attempt):

@@ -1,4 +1,4 @@
-"""A provider of phone calls to demonstrate with: `POST /call`, on this machine only, no phone rings.
+"""A provider to demonstrate with, on this machine only: `POST /call` (no phone rings) and `POST /products`.
 
 It accepts every call, except for numbers that it was told to be difficult about.
 """
@@ -11,6 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
+from duly.apps.demo.market import Market
+
 REFUSALS = {
     400: "not a phone number",
     429: "too many calls",
@@ -22,6 +24,7 @@ class Provider:
     def __init__(self) -> None:
         self._plans: dict[str, list[int]] = {}
         self._calls: dict[str, str] = {}
+        self.market = Market()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.provider = self
         self._thread = threading.Thread(target=self._server.serve_forever, name="duly-provider", daemon=True)
@@ -62,10 +65,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        provider = self.server.provider
         if self.path == "/call":
-            status, answer = self.server.provider.call(request["customer"]["number"], self.headers["Idempotency-Key"])
+            status, answer = provider.call(request["customer"]["number"], self.headers["Idempotency-Key"])
+        elif self.path == "/products":
+            status, answer = provider.market.answer(request)
         else:
-            status, answer = 404, {"statusCode": 404, "message": "there is only POST /call here"}
+            status, answer = 404, {"statusCode": 404, "message": "there are only POST /call and POST /products here"}
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

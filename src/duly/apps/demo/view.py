@@ -6,7 +6,7 @@ import sys
 import threading
 from base64 import b64decode
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -17,11 +17,11 @@ from rich.table import Table
 from rich.text import Text
 
 from duly.apps.demo.chronicle import Chronicle, Happening
-from duly.apps.demo.scene import Scene
 from duly.cli import words
 from duly.core.errors import DulyError
-from duly.core.shown import Row
+from duly.core.shown import JobRow, Row
 from duly.facade.app import Duly
+from duly.verbs import LOCAL
 
 if TYPE_CHECKING:
     from duly.engine.worker import Worker
@@ -38,8 +38,8 @@ MARKS = {
 
 
 @contextmanager
-def view(app: Duly, worker: Worker, scene: Scene, probe_url: str | None) -> Iterator[None]:
-    """Show what happens until the end of the block."""
+def view(app: Duly, worker: Worker, play: Callable[[], None], probe_url: str | None) -> Iterator[None]:
+    """Show what happens until the end of the block, and have it played on meanwhile."""
     over = threading.Event()
     shown = Screen(app, probe_url) if sys.stdout.isatty() else Lines(app, probe_url)
 
@@ -47,7 +47,7 @@ def view(app: Duly, worker: Worker, scene: Scene, probe_url: str | None) -> Iter
         try:
             with shown:
                 while not over.is_set():
-                    scene.play()
+                    play()
                     shown.update()
                     over.wait(LOOK_EVERY)
                 shown.update()
@@ -71,6 +71,7 @@ class Lines:
         self.app = app
         self.chronicle = Chronicle(app.read)
         self.probe_url = probe_url
+        self._said = ""
 
     def __enter__(self) -> Lines:
         _say(f"duly demo on {self.app.settings.database_url}")
@@ -86,6 +87,12 @@ class Lines:
         for event in self.chronicle.look():
             detail = f" ({event.text})" if event.text else ""
             _say(f"{event.time.astimezone():%H:%M:%S} {event.kind:<9} {event.row.id:>4} {_title(event.row)}{detail}")
+        if (job := self.newest_job()) is not None and (said := _progress(job)) != self._said:
+            self._said = said
+            _say(f"{job.last_heartbeat.astimezone():%H:%M:%S} {said}")
+
+    def newest_job(self) -> JobRow | None:
+        return next(iter(self.app.verbs.jobs.page(LOCAL, most=1)), None)
 
     def conclude(self) -> None:
         counts = self.chronicle.counts()
@@ -126,10 +133,10 @@ class Screen(Lines):
             both.add_row(
                 _upcoming(upcoming[:rows], now, (width - 8) * 2 // 7), _happened(events[:rows], width, is_wide)
             )
-            return Group(self._header(), Text(), both, _gap(rows - max(len(upcoming), len(events))), footer)
+            return Group(self._header(), self._job(), both, _gap(rows - max(len(upcoming), len(events))), footer)
         few = max(min(len(upcoming), rows // 3), 1)
         left = max(rows - few - 2, 1)
-        parts: list[RenderableType] = [self._header(), Text(), _upcoming(upcoming[:few], now, width), Text()]
+        parts: list[RenderableType] = [self._header(), self._job(), _upcoming(upcoming[:few], now, width), Text()]
         return Group(*parts, _happened(events[:left], width, is_wide), _gap(left - len(events)), footer)
 
     def _header(self) -> Text:
@@ -141,6 +148,10 @@ class Screen(Lines):
             header.append(f"{counts[state]:>3}", style=f"bold {words.STYLES[state]}")
             header.append(f" {name}", style="dim")
         return header
+
+    def _job(self) -> Text:
+        job = self.newest_job()
+        return Text("" if job is None else _progress(job), style="dim", overflow="ellipsis", no_wrap=True)
 
     def _footer(self) -> Text:
         folder = self.app.settings.database_url
@@ -184,6 +195,16 @@ def _title(row: Row) -> str:
     if "payload" in row.args:
         return f"order: {b64decode(row.args['payload']).decode(errors='replace')}"
     return f"{row.args['name']}: {row.args['message']}"
+
+
+def _progress(job: JobRow) -> str:
+    """How far the rows of a file are, in steps that can be followed."""
+    if not job.is_complete:
+        return f"job {job.id}: a file of products came in"
+    step = max(job.total_items // 8, 1)
+    ended = job.processed_items if job.queue_state == "DONE" else job.processed_items // step * step
+    missing = f", {job.not_found_items} not found" if job.not_found_items else ""
+    return f"job {job.id}: {ended} of {job.total_items} products looked up{missing}"
 
 
 def _say(line: str) -> None:

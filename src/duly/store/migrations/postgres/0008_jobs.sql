@@ -3,7 +3,9 @@
 --   duly_job           one job: its rows so far, how many of them have ended how, and what is put when the last one has.
 --   duly_file          a file that someone sent: what it is, whose, and where its bytes are kept.
 --   duly_mapping       which columns of files of one shape are which fields, as their owner last said.
---   duly_search_event  one question to a provider on behalf of a row: in which variant, and how it ended.
+--   duly_search_event  one question to a provider by a try of an item: in which variant, and how it ended. `round` is how
+--                      many rounds of questions had found nothing before. A fence is of one try only, which tells of
+--                      each of its questions once.
 --   duly_jobs, duly_job_items   the same for people who ask by hand, in the words of lists of jobs.
 --
 -- What lists of rows are ordered by is null on items that belong to no job, and is never written there: an update of an
@@ -60,19 +62,23 @@ create table duly_mapping (
     primary key (owner, job_type, fingerprint)
 );
 
+-- There is no index by id alone: to find those of one job, the planner would walk along it over those of all others.
 create table duly_search_event (
-    id           bigint      generated always as identity primary key,
-    item_id      bigint      not null,
+    id           bigint      generated always as identity,
+    item_id      bigint      not null references duly_item (id) on delete cascade,
     job_id       bigint,
+    attempt      integer     not null,
+    fence        bigint      not null,
+    round        integer     not null,
     variant      text        collate "C" not null,
     retailer     text        collate "C" not null,
     status       text        collate "C" not null,
     milliseconds integer     not null,
-    created_at   timestamptz not null
+    created_at   timestamptz not null,
+    primary key (item_id, fence, variant, retailer)
 );
 
-create index duly_search_event_item on duly_search_event (item_id, id);
-create index duly_search_event_job on duly_search_event (job_id, id);
+create unique index duly_search_event_job on duly_search_event (job_id, id) where job_id is not null;
 
 alter table duly_item add column job_id bigint;
 alter table duly_item add column row_no bigint;

@@ -3,7 +3,9 @@
 --   duly_job           one job: its rows so far, how many of them have ended how, and what is put when the last one has.
 --   duly_file          a file that someone sent: what it is, whose, and where its bytes are kept.
 --   duly_mapping       which columns of files of one shape are which fields, as their owner last said.
---   duly_search_event  one question to a provider on behalf of a row: in which variant, and how it ended.
+--   duly_search_event  one question to a provider by a try of an item: in which variant, and how it ended. `round` is how
+--                      many rounds of questions had found nothing before. A fence is of one try only, which tells of
+--                      each of its questions once.
 --   duly_jobs, duly_job_items   the same for people who ask by hand, in the words of lists of jobs.
 --
 -- What lists of rows are ordered by is null on items that belong to no job.
@@ -61,8 +63,11 @@ create table duly_mapping (
 
 create table duly_search_event (
     id           integer primary key autoincrement,
-    item_id      integer not null,
+    item_id      integer not null references duly_item (id) on delete cascade,
     job_id       integer,
+    attempt      integer not null,
+    fence        integer not null,
+    round        integer not null,
     variant      text    not null,
     retailer     text    not null,
     status       text    not null,
@@ -70,8 +75,8 @@ create table duly_search_event (
     created_at   integer not null
 );
 
-create index duly_search_event_item on duly_search_event (item_id, id);
-create index duly_search_event_job on duly_search_event (job_id, id);
+create unique index duly_search_event_pkey on duly_search_event (item_id, fence, variant, retailer);
+create unique index duly_search_event_job on duly_search_event (job_id, id) where job_id is not null;
 
 alter table duly_item add column job_id integer;
 alter table duly_item add column row_no integer;

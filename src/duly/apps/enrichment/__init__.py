@@ -1,0 +1,53 @@
+"""Products are looked up at a provider, row by row of a file that someone sent: by sku, by brand and title, by image.
+
+    DULY_ENRICHMENT_BASE_URL=https://… duly up
+    curl -F file=@products.csv localhost:8086/api/jobs                 # {"jobId": 1}
+
+    row ──▶ round: one variant of the question, at one retailer after the other
+             │   found ──▶ DONE, with title, brand, sku, ean, price, currency, url, image, retailer and matched_by
+             │   nobody has it ──▶ later, the next variant; MAX_ATTEMPTS_NOT_FOUND rounds ──▶ NOT_FOUND
+             │   429 ──▶ when the provider says; not a failure
+             │   5xx, time-out, network, garbage ──▶ later, spaced by kind; MAX_ATTEMPTS_ERROR tries ──▶ ERROR
+             └   401, 403, other 4xx ──▶ ERROR at once
+
+Jobs of the type `csv` go by the fields of a row, jobs of the type `image` by the image and the name of its file. Every
+question is an event of its row, written in the transaction that settles the row wherever that succeeds.
+`enrichment_on(app)` puts the same on an app of your own.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from duly import Duly
+from duly.apps import alone, shipped
+from duly.apps.enrichment.settings import Settings, checks, is_provider_named
+
+if TYPE_CHECKING:
+    from duly.apps.enrichment.lookups import Enrichment
+
+    app: Duly
+    enrichment: Enrichment
+
+__all__ = ["Settings", "enrichment_on", "plugin"]
+
+
+def _install(app: Duly, settings: Settings) -> Enrichment:
+    from duly.apps.enrichment.lookups import install
+
+    return install(app, settings)
+
+
+plugin = shipped(
+    __name__, "Products of a file are looked up at a provider.", Settings, _install, checks, views=(),
+    metrics=lambda made: made.metrics.collectors(), is_default=is_provider_named,
+)  # fmt: skip
+
+
+def enrichment_on(app: Duly) -> Enrichment:
+    """Register the tasks `enrichment.product` and `enrichment.image` on this app."""
+    return plugin.on(app)
+
+
+def __getattr__(name: str) -> Any:
+    return alone(globals(), plugin, name, enrichment=lambda made: made)

@@ -1,0 +1,180 @@
+"""Asks the provider on behalf of items.
+
+A try is one round: one variant of the question, put to one retailer after the other until one has the product. When
+none has it, the row waits, and its next try asks in the next variant; when its rounds are used up, it is not found.
+What was asked is written down with how the try ends, so a try that comes again goes on where the one before it stood.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from duly import Attempt, Backoff, ByError, Duly, GiveUp, NotFound, Snooze, Throttled
+from duly.apps.enrichment.metrics import Metrics
+from duly.apps.enrichment.provider import NoAnswer, Product, ask
+from duly.apps.enrichment.settings import Settings, listed
+from duly.bulk.files import FileGone
+from duly.core.errors import DulyError
+from duly.core.model import Verdict
+from duly.core.policy.adapt import SPACINGS, Rotation, Trouble, Turn
+from duly.core.policy.adapt.trouble import PERMANENT
+from duly.core.policy.retry import Retry
+from duly.core.shown import SearchEvent
+from duly.verbs.searches import Question
+
+log = logging.getLogger("duly.enrichment")
+
+ANYBODY = ("",)  # the retailers to ask where none are named
+UNCONFIGURED = 60.0  # seconds after which a row comes back that nobody could be asked about
+EVER = 1_000_000  # tries: when rows are not tried any more because nothing was found is decided here
+
+Result = dict[str, str | None]
+Ask = Callable[[str], tuple[str, Mapping[str, Any]]]  # the path and the words of a variant
+Fits = Callable[[str, Product], bool]  # whether a product is what a variant asked for
+
+
+class LookUpFailed(DulyError):
+    """The provider could not be asked; later it may be."""
+
+
+class ServerFailed(LookUpFailed):
+    pass
+
+
+class AnswerTimedOut(LookUpFailed):
+    pass
+
+
+class ConnectionFailed(LookUpFailed):
+    pass
+
+
+class NothingFound(LookUpFailed):
+    """Nobody has it in these words; other words are tried later."""
+
+
+FAILURES: dict[Trouble, type[LookUpFailed]] = {
+    "server": ServerFailed, "timeout": AnswerTimedOut, "network": ConnectionFailed,
+}  # fmt: skip
+
+
+class Rounds:
+    """The rounds of one task."""
+
+    def __init__(self, app: Duly, settings: Settings, metrics: Metrics, variants: Sequence[str]) -> None:
+        self._app = app
+        self._settings = settings
+        self._most = app.verbs.ground.job_settings.max_attempts_not_found
+        self._metrics = metrics
+        self._lock = threading.Lock()
+        self._rotation = Rotation(variants=tuple(variants), retailers=listed(settings.retailers))
+
+    def run(
+        self, attempt: Attempt, available: tuple[str, ...], question: Ask, fits: Fits = lambda _, __: True
+    ) -> Result | Verdict:
+        """One round. `available` are the variants that there are words for, and `question` says what one asks where."""
+        if not self._settings.base_url:
+            log.warning("there is no provider to ask: set enrichment_base_url")
+            return Snooze(UNCONFIGURED)
+        # A row that someone has processed again goes on with the variants that it did not come to.
+        rotation = replace(self._rotation, tries=self._most * (attempt.revivals + 1))
+        number, turn, retailers = _standing(rotation, available, self._app.verbs.searches.of(attempt.item))
+        if turn is None:
+            return NotFound("there is nothing left to ask for")
+        asked: list[Question] = []
+        try:
+            path, said = question(turn.variant)
+            for retailer in retailers:
+                body = {"by": turn.variant, **said, "retailer": retailer or None}
+                product = self._ask(asked, path, body, fits)
+                if product is not None:
+                    self._note(attempt, number, asked)
+                    return product.result(turn.variant, retailer)
+        except FileGone as error:
+            return GiveUp(str(error))
+        except NoAnswer as error:
+            return self._trouble(attempt, number, asked, error)
+        where = f"nothing was found by {turn.variant}" + (f" at {', '.join(turn.retailers)}" if turn.retailers else "")
+        if rotation.turn(number + 1, available) is None:
+            self._note(attempt, number, asked)
+            return NotFound(f"{where}, which was the last of {number + 1} rounds")
+        self._note_now(attempt, number, asked)
+        raise NothingFound(where)
+
+    def _ask(self, asked: list[Question], path: str, question: Mapping[str, Any], fits: Fits) -> Product | None:
+        variant, retailer = question["by"], question["retailer"] or ""
+        begun = time.monotonic()
+        try:
+            product = ask(self._settings, path, question, lambda product: fits(variant, product))
+        except NoAnswer as error:
+            asked.append(self._answered(variant, retailer, error.trouble, begun))
+            raise
+        asked.append(self._answered(variant, retailer, "not_found" if product is None else "found", begun))
+        if retailer:
+            with self._lock:
+                self._rotation = self._rotation.after(retailer, product is not None)
+        return product
+
+    def _answered(self, variant: str, retailer: str, status: str, begun: float) -> Question:
+        milliseconds = round(1000 * (time.monotonic() - begun))
+        self._metrics.count(variant, status, milliseconds)
+        return Question(variant, retailer, status, milliseconds)
+
+    def _trouble(self, attempt: Attempt, number: int, asked: Sequence[Question], error: NoAnswer) -> Verdict:
+        if error.trouble == "throttled":
+            self._note(attempt, number, asked)
+            return Throttled(error.retry_after, is_guess=error.is_guess)
+        if error.trouble in PERMANENT:
+            self._note(attempt, number, asked)
+            return GiveUp(error.reason)
+        self._note_now(attempt, number, asked)
+        raise FAILURES.get(error.trouble, LookUpFailed)(error.reason)
+
+    def _note(self, attempt: Attempt, number: int, asked: Sequence[Question]) -> None:
+        """Tell of the questions in the transaction that settles the item: all of it happened, or nothing did."""
+        if asked:
+            self._app.verbs.searches.note(attempt.item, number, asked, attempt.connection)
+
+    def _note_now(self, attempt: Attempt, number: int, asked: Sequence[Question]) -> None:
+        """Tell of the questions at once, because an exception follows, which would undo what the handler wrote."""
+        self._app.verbs.searches.note(attempt.item, number, asked)
+
+
+def _standing(
+    rotation: Rotation, available: tuple[str, ...], before: Sequence[SearchEvent]
+) -> tuple[int, Turn | None, list[str]]:
+    """The number of the round that is to go on or begin, its turn, and the retailers that it has not asked yet."""
+    number = max((event.round for event in before), default=0)
+    turn = rotation.turn(number, available)
+    if turn is None:
+        return number, None, []
+    done = {
+        event.retailer
+        for event in before
+        if (event.round, event.variant, event.status) == (number, turn.variant, "not_found")
+    }
+    left = [retailer for retailer in turn.retailers or ANYBODY if retailer not in done]
+    if left:
+        return number, turn, left
+    following = rotation.turn(number + 1, available)
+    return number + 1, following, list(following.retailers or ANYBODY) if following else []
+
+
+def retries(app: Duly, settings: Settings) -> ByError:
+    """Each kind of trouble has its own spacing; how often is what the seed calls MAX_ATTEMPTS_ERROR."""
+    tries = app.verbs.ground.job_settings.max_attempts_error
+
+    def spaced(trouble: Trouble, tries: int = tries, base: float | None = None) -> Backoff:
+        spacing = SPACINGS[trouble]
+        first = spacing.base if base is None else base
+        return Backoff(base=first, factor=spacing.factor, cap=spacing.cap, jitter=first * spacing.jitter, tries=tries)
+
+    policies: dict[type[BaseException] | str, Retry] = {kind: spaced(trouble) for trouble, kind in FAILURES.items()}
+    policies[NothingFound] = spaced("not_found", EVER, settings.not_found_seconds)
+    return ByError(policies, default=spaced("unknown"))
