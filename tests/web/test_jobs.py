@@ -230,6 +230,22 @@ def test_a_job_is_paused_resumed_cancelled_reprocessed_and_removed(house: House)
     assert actions == ["job.removed", "job.reprocessed", "job.resumed", "job.paused", "job.created"]
 
 
+def test_admins_have_dropped_files_made_jobs_of(house: House, tmp_path: Path) -> None:
+    settings, inbox = house.app.intake.settings, tmp_path / "inbox"
+    inbox.mkdir()
+    object.__setattr__(settings, "inbox", str(inbox))
+    object.__setattr__(settings, "scan_settle_seconds", 0.0)
+    (inbox / "texts.csv").write_text(TABLE)
+    assert house.ana.post("/api/ingestion/scan").status_code == 403
+    told = house.root.post("/api/ingestion/scan").json()
+    assert (told["found"], told["took"], told["taken"][0]["source"]) == (1, 1, "file:texts.csv")
+    assert house.root.post("/api/ingestion/scan", json={"again": True}).json()["found"] == 0
+    house.world.run()
+    assert house.root.get(f"/api/jobs/{told['taken'][0]['jobId']}").json()["processedItems"] == 3
+    assert house.ana.get("/api/jobs").json()["items"] == [], "they are nobody's"
+    assert [line["action"] for line in house.audit("sources")] == ["sources.scanned"] * 2
+
+
 # -- on a real socket
 
 

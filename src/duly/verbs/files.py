@@ -25,12 +25,11 @@ class Files:
             raise ItemNotFound(f"job {job.id} has no file")
         return File(*rows[0])
 
-    def attach(self, job: Job, file: NewFile) -> Job:
+    def attach(self, job: Job, file: NewFile, connection: Any) -> Job:
         """This is the file of a job that was made without one; the job with its file."""
         store = self._ground.store
-        with store.transaction() as connection:
-            file_id: int = store.run(connection, "add_file", {**asdict(file), "now": self._ground.now()})[0][0]
-            store.run(connection, "attach_file", {"id": job.id, "file_id": file_id})
+        file_id: int = store.run(connection, "add_file", {**asdict(file), "now": self._ground.now()})[0][0]
+        store.run(connection, "attach_file", {"id": job.id, "file_id": file_id})
         return replace(job, file_id=file_id)
 
     def begin(self, job: Job, options: Mapping[str, Any]) -> None:

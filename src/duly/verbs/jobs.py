@@ -85,21 +85,23 @@ class Jobs:
         key: str | None = None,
         options: Mapping[str, Any] | None = None,
         ip_address: str | None = None,
+        whose: str | None = None,
         connection: Any = None,
     ) -> Job:
         """A job of the rows of a file that is kept already: the file, the job and who reads it commit together.
 
         Without a file, the options say where whoever reads it gets it. Under a key that a job has already, it is that
-        job, whose file is another one then.
+        job, whose file is another one then. Code may say `whose` it is; everybody else makes jobs of their own.
         """
         _refuse_keyed(task)
-        self._refuse_too_many(who.owner)
+        owner = who.owner or whose
+        self._refuse_too_many(owner)
         store = self._ground.store
         with self._ground.joining(connection) as connection:
             file_id = None if file is None else self._kept(file, connection)
             now = self._ground.now()
             new = NewJob(
-                task=task.name, queue=task.queue, key=key, owner=who.owner, options=codec.encode(dict(options or {})),
+                task=task.name, queue=task.queue, key=key, owner=owner, options=codec.encode(dict(options or {})),
                 job_type=job_type, file_id=file_id, ip_address=ip_address,
             )  # fmt: skip
             job = self._opened(new, connection, now)

@@ -1,0 +1,7 @@
+"""Versions of files that scans took."""
+
+from __future__ import annotations
+
+from duly.store.alembic import step
+
+revision, down_revision, branch_labels, upgrade, downgrade = step(9)
