@@ -164,6 +164,11 @@ class JobSettings(Section):
         "", "The user whose the jobs of scanned files are; empty: nobody's, so that only admins see them."
     )
     ftp_password: str = setting("", "The password for ftp:// and ftps:// addresses, which name the user.", secret=True)
+    jobs_keep_seconds: float = setting(
+        30 * 86_400.0,
+        "How long jobs whose rows have all ended are kept, with their rows and files; 0 keeps them for ever.",
+        least=0,
+    )
     job_most_rows: int = setting(10_000_000, "The most rows that one file may have.", least=1)
     owner_most_jobs: int = setting(100, "The most jobs of one owner that are not over.", least=1)
     owner_most_rows: int = setting(

@@ -27,7 +27,7 @@ from duly.facade.jobs import RunningJob
 from duly.facade.policies import Policies, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
-from duly.intake.tasks import ingest_task, jobs_task, scan_task
+from duly.intake.tasks import ingest_task, jobs_task, scan_task, tidy_task
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
@@ -92,6 +92,7 @@ class Duly:
             ingest_task(self._inlet, lambda: self.intake),
             jobs_task(self._inlet, lambda: self.intake),
             scan_task(self._inlet, lambda: self.intake),
+            tidy_task(self._inlet, lambda: self.intake),
         ):
             self.system[task.name] = task
         self._schedule_scans(self.verbs.ground.job_settings)

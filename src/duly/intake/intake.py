@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
 from typing import Any, BinaryIO, TypeVar
@@ -29,6 +30,9 @@ J = TypeVar("J", Job, Job | None)
 
 # Rows by which the columns of a file without a header are told apart.
 SAMPLE = 20
+UPLOADS = "uploads"
+# Seconds after which a file that belongs to no job is removed, because whoever kept it has died by then.
+LEFT_FOR = 86_400.0
 # Bytes of a file that are read at a time.
 PORTION = 1024 * 1024
 
@@ -98,7 +102,29 @@ class Intake:
     def receive(self) -> Writer:
         """Begin to keep a file. Whatever is not made a job of must be deleted again."""
         self.refuse_if_off()
-        return self.files.writer(f"uploads/{secrets.token_hex(16)}", self.settings.upload_max_bytes)
+        return self.files.writer(f"{UPLOADS}/{self._ours}{secrets.token_hex(16)}", self.settings.upload_max_bytes)
+
+    @cached_property
+    def _ours(self) -> str:
+        """What the names of our files begin with, because several databases may keep theirs in the same place."""
+        return f"{sha256(self.verbs.service.secret('files').encode()).hexdigest()[:12]}-"
+
+    @property
+    def _has_files(self) -> bool:
+        """Whether there is a place for files at all: an app whose jobs come from code has none."""
+        return self.settings.files_url.startswith("s3://") or Path(self.settings.files_url).exists()
+
+    def sweep(self) -> int:
+        """Remove files that were kept and became no job, a day later; how many there were."""
+        if not self._has_files:
+            return 0
+        keys, gone = self.files.aged(UPLOADS, LEFT_FOR), 0
+        ours = (key for key in keys if key.startswith(f"{UPLOADS}/{self._ours}"))
+        while portion := list(islice(ours, 1_000)):
+            for key in self.verbs.files.unnamed(portion):
+                self.files.delete(key)
+                gone += 1
+        return gone
 
     def create(
         self,

@@ -1,5 +1,5 @@
 """Tasks of our own, which every worker has beside the app's: one reads files of jobs, one acts on all rows of a job,
-and one looks for files that were dropped somewhere.
+one looks for files that were dropped somewhere, and one removes what has been kept for long enough.
 
 Every app has them, so what they need is loaded when they run.
 """
@@ -7,7 +7,7 @@ Every app has them, so what they need is loaded when they run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.core import codec
@@ -17,7 +17,7 @@ from duly.core.policy.retry import Backoff
 from duly.tasks.attempt import Attempt
 from duly.tasks.task import Inlet, Task
 from duly.verbs.job_acts import cancel_rows, find_job, remove_rows, revive_rows
-from duly.verbs.jobs import INGEST, TASK, Action
+from duly.verbs.jobs import INGEST, TASK, TIDY, TIDY_EVERY, Action
 from duly.verbs.scans import SCAN
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ DEADLINE = 6 * 3600.0
 # Seconds after which a scan goes on that had to stop: its owner has too many jobs, files may still be written, or this
 # worker knows no places or no types of jobs, as another one may.
 SCAN_LATER = 30.0
+# Jobs that are looked up at a time to be removed.
+EXPIRED = 100
 
 
 def ingest_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
@@ -90,6 +92,22 @@ def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
     rules = Rules(retry=RULES.retry)
     return Task(
         inlet, look_through, name=SCAN, queue=SCAN, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0,
+        label=None,
+    )  # fmt: skip
+
+
+def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+    def tidy_up() -> None:
+        intake = open_intake()
+        if keep := intake.settings.jobs_keep_seconds:
+            before = intake.verbs.ground.now() - timedelta(seconds=keep)
+            while intake.verbs.jobs.expire(before, EXPIRED):
+                pass
+        intake.sweep()
+        raise Snooze(TIDY_EVERY)  # it is the same item for good: one that ends might miss a job that is just made
+
+    return Task(
+        inlet, tidy_up, name=TIDY, queue=TIDY, rules=RULES, deadline=DEADLINE, cpu=False, batch=None, rank=0,
         label=None,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -24,6 +24,12 @@ class Files:
         if not rows:
             raise ItemNotFound(f"job {job.id} has no file")
         return File(*rows[0])
+
+    def unnamed(self, places: Sequence[str]) -> list[str]:
+        """Those of these places where no job keeps its file."""
+        rows = self._ground.store.read("places_in_use", {"places": codec.encode(list(places)).decode()})
+        in_use = {row[0] for row in rows}
+        return [place for place in places if place not in in_use]
 
     def attach(self, job: Job, file: NewFile, connection: Any) -> Job:
         """This is the file of a job that was made without one; the job with its file."""

@@ -24,10 +24,14 @@ from duly.tasks.task import Task
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.items import Items
-from duly.verbs.who import Principal
+from duly.verbs.who import Principal, local
 
 INGEST = "duly.ingest"
 TASK = "duly.jobs"
+# Removes what has been kept for long enough. There is one item of it in a database, from the first job on.
+TIDY = "duly.tidy"
+TIDY_EVERY = 3600.0  # seconds
+RETENTION = local("retention")  # who removes it, in the audit log
 # Rows that are written in one transaction.
 PORTION = 5_000
 # Rows that one request may name.
@@ -122,6 +126,7 @@ class Jobs:
 
     def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:
         (row,) = self._ground.store.run(connection, "open_job", {**_fields(new), "now": now})
+        put_borrowed(connection, self._ground.task_named(TIDY).new({"key": TIDY, "delay": TIDY_EVERY}))
         return Job(*row)
 
     def _refuse_too_many(self, owner: str | None) -> None:
@@ -222,11 +227,25 @@ class Jobs:
         with self._ground.joining(connection) as connection:
             if not self._ground.store.run(connection, "hide_job", {"id": job_id}):
                 raise ItemNotFound(f"there is no job {job_id}")
-            self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
-            self._order("remove", job_id, {}, connection)
-            details = {"task": job.task, "rows": job.total}
-            self._audit.note(who, "job.removed", f"job:{job_id}", details, connection)
+            self._remove_hidden(who, job, connection)
         self._ground.forget_depths()
+
+    def expire(self, before: datetime, most: int = PORTION) -> int:
+        """Remove jobs that have been over since before then; how many."""
+        store, count = self._ground.store, 0
+        for (job_id,) in store.read("old_jobs", {"before": before, "most": most}):
+            with store.transaction() as connection:
+                if store.run(connection, "hide_old_job", {"id": job_id, "before": before}):
+                    job = Job(*store.read("any_job", {"id": job_id}, connection)[0])
+                    self._remove_hidden(RETENTION, job, connection)
+                    count += 1
+        return count
+
+    def _remove_hidden(self, who: Principal, job: Job, connection: Any) -> None:
+        self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
+        self._order("remove", job.id, {}, connection)
+        details = {"task": job.task, "rows": job.total}
+        self._audit.note(who, "job.removed", f"job:{job.id}", details, connection)
 
     def reprocess(
         self,

@@ -1,4 +1,4 @@
--- Scans of the places where files are dropped.
+-- Scans of the places where files are dropped, and the end of what is kept.
 --
 --   duly_scanned   one version of one file that was found there: the job that it became, or why it was refused.
 --
@@ -13,3 +13,7 @@ create table duly_scanned (
     created_at   integer not null,
     primary key (source, version)
 ) without rowid;
+
+-- Jobs that have been over for long, and files by where they are kept, are found by whoever tidies up.
+create index duly_job_over on duly_job (finished_at) where finished_at is not null;
+create index duly_file_place on duly_file (place);

@@ -114,3 +114,7 @@ select distinct k.name
  cross join lateral json_object_keys(case when json_typeof(i.result) = 'object' then i.result end) as k(name)
  where i.job_id = :job_id
  order by k.name
+
+-- name: places_in_use
+-- Those of these places where the file of a job is kept.
+select place from duly_file where place in (select e.value from json_array_elements_text(:places::json) as e(value))

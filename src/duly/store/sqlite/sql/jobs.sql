@@ -107,3 +107,7 @@ select distinct k.key as name
   from duly_item i, json_each(case when json_type(i.result) = 'object' then i.result end) k
  where i.job_id = :job_id
  order by name
+
+-- name: places_in_use
+-- Those of these places where the file of a job is kept.
+select place from duly_file where place in (select e.value from json_each(:places) as e)
