@@ -77,6 +77,7 @@ class Duly:
             self.settings,
             signs=lambda: (self.read.signs(), self.clock.now()),
             depths=lambda: self.read.depths(),
+            pending=lambda: self.read.pending(),
         )
         self.verbs = Verbs(self._make_ground())
         self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
@@ -126,6 +127,7 @@ class Duly:
             rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
             is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
             forget_depths=self.telemetry.depths.forget,
+            measured=self.telemetry.jobs.measured,
             masks=Masks(self.settings.masked),
             job_settings=self.section(JobSettings),
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from heapq import merge
 from itertools import islice
@@ -57,7 +58,9 @@ class JobRows:
         """Rows in the order of the file, from the one after this number on."""
         self._jobs.get(who, job_id)
         given = {"job_id": job_id, "after": after, "until": after + most}
-        return [_item(row) for row in self._ground.store.read("job_items_by_number", given)]
+        with self._timed("job_items_by_number") as page:
+            page += map(_item, self._ground.store.read("job_items_by_number", given))
+        return page
 
     def pending(
         self,
@@ -93,19 +96,31 @@ class JobRows:
         self, section: str, given: dict[str, Any], statuses: Sequence[Status], after: Place, most: int
     ) -> list[JobItem]:
         """Each status has its own stretch of the index, so a page is the first of what they have, merged."""
-        begun = time.monotonic()
         asked = {**given, "after_at": after[0], "after_id": after[1], "most": most}
-        stretches = (
-            map(_item, self._ground.store.read(section, {**asked, "status": status})) for status in set(statuses)
-        )
-        page = list(islice(merge(*stretches, key=_place), most))
-        seconds = time.monotonic() - begun
-        log.log(
-            logging.WARNING if seconds > SLOW else logging.DEBUG,
-            "a page of %d rows, from %s to %s, took %.0f ms",
-            len(page), _place(page[0]) if page else None, _place(page[-1]) if page else None, 1000 * seconds,
-        )  # fmt: skip
+        with self._timed(section) as page:
+            stretches = (
+                map(_item, self._ground.store.read(section, {**asked, "status": status})) for status in set(statuses)
+            )
+            page += islice(merge(*stretches, key=_place), most)
         return page
+
+    @contextmanager
+    def _timed(self, section: str) -> Iterator[list[JobItem]]:
+        """A page to be filled. How long that took is counted, and told with where the page begins and ends."""
+        page: list[JobItem] = []
+        begun = time.monotonic()
+        yield page
+        seconds = time.monotonic() - begun
+        is_slow = seconds > SLOW
+        self._ground.measured("page", section, seconds)
+        if is_slow:
+            self._ground.measured("slow page", section, seconds)
+        first, last = (_place(page[0]), _place(page[-1])) if page else (None, None)
+        log.log(
+            logging.WARNING if is_slow else logging.DEBUG,
+            "%s: a page of %d rows, from %s to %s, took %.0f ms", section, len(page), first, last, 1000 * seconds,
+            extra={"list": section, "rows": len(page), "first": first, "last": last, "milliseconds": 1000 * seconds},
+        )  # fmt: skip
 
 
 def _place(item: JobItem) -> Place:

@@ -6,6 +6,7 @@ What is done to all rows of a job is durable work: an item of the task `duly.job
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -25,6 +26,8 @@ from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.items import Items
 from duly.verbs.who import Principal, local
+
+log = logging.getLogger("duly.jobs")
 
 INGEST = "duly.ingest"
 TASK = "duly.jobs"
@@ -76,7 +79,7 @@ class Jobs:
         with self._ground.joining(connection) as connection:
             job = self._opened(new, connection, self._ground.now())
             if job.total == 0 and not job.is_sealed:
-                self._audit.note(who, "job.opened", f"job:{job.id}", {"task": job.task}, connection)
+                self._note(who, "job.opened", job.id, {"task": job.task}, connection)
         return job
 
     def create(
@@ -116,7 +119,7 @@ class Jobs:
             reading = self._ground.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
             put_borrowed(connection, reading)
             details = {"task": job.task} if file is None else {"task": job.task, "file": file.name, "size": file.size}
-            self._audit.note(who, "job.created", f"job:{job.id}", details, connection)
+            self._note(who, "job.created", job.id, details, connection)
         return job
 
     def _kept(self, file: NewFile, connection: Any) -> int:
@@ -195,7 +198,7 @@ class Jobs:
         job = self.get(who, job_id, connection)
         with self._ground.joining(connection) as connection:
             self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
-            self._audit.note(who, "job.paused", f"job:{job_id}", {}, connection)
+            self._note(who, "job.paused", job_id, {}, connection)
             self._ground.forget_depths()
             return self.show(who, job_id, connection)
 
@@ -204,7 +207,7 @@ class Jobs:
         job = self.get(who, job_id, connection)
         with self._ground.joining(connection) as connection:
             self._ground.store.resume(job.rows_queue, connection)
-            self._audit.note(who, "job.resumed", f"job:{job_id}", {}, connection)
+            self._note(who, "job.resumed", job_id, {}, connection)
             self._ground.forget_depths()
             return self.show(who, job_id, connection)
 
@@ -217,7 +220,7 @@ class Jobs:
             self._ground.store.seal_job(job_id, self._ground.now(), connection)
             self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
             self._order("cancel", job_id, {"reason": reason}, connection)
-            self._audit.note(who, "job.cancelled", f"job:{job_id}", {"reason": reason}, connection)
+            self._note(who, "job.cancelled", job_id, {"reason": reason}, connection)
             self._ground.forget_depths()
             return self.show(who, job_id, connection)
 
@@ -245,7 +248,7 @@ class Jobs:
         self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
         self._order("remove", job.id, {}, connection)
         details = {"task": job.task, "rows": job.total}
-        self._audit.note(who, "job.removed", f"job:{job.id}", details, connection)
+        self._note(who, "job.removed", job.id, details, connection)
 
     def reprocess(
         self,
@@ -273,7 +276,7 @@ class Jobs:
                 self._order("reprocess", job_id, {"statuses": list(statuses), "is_reset": is_reset}, connection)
                 count = sum({"ERROR": job.failed, "NOT_FOUND": job.not_found, "SKIPPED": job.skipped}[each]
                             for each in set(statuses))  # fmt: skip
-                self._audit.note(who, "job.reprocessed", f"job:{job_id}", details, connection)
+                self._note(who, "job.reprocessed", job_id, details, connection)
             else:
                 count = self._revive(who, job, ids, connection)
         self._ground.forget_depths()
@@ -312,8 +315,14 @@ class Jobs:
             mended = sorted(numbers[item.id] for item in items if item.id not in stale)
             if mended:
                 store.resume(job.rows_queue, connection)
-                self._audit.note(who, "job.mended", f"job:{job_id}", {"rows": len(mended)}, connection)
+                self._note(who, "job.mended", job_id, {"rows": len(mended)}, connection)
         return mended
+
+    def _note(self, who: Principal, action: str, job_id: int, details: Mapping[str, Any], connection: Any) -> None:
+        """The line of the audit log, and that of the process."""
+        self._audit.note(who, action, f"job:{job_id}", details, connection)
+        said = {"event": action, "jobId": job_id, "actor": who.user_id}
+        log.info("job %d: %s by %s", job_id, action.removeprefix("job."), who.user_id, extra=said)
 
     def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
         given = {"job_id": job_id, "action": action, "options": {**options, "until": self._ground.now().isoformat()}}
