@@ -102,9 +102,9 @@ class Jobs:
         """
         _refuse_keyed(task)
         owner = who.owner or whose
-        self._refuse_too_many(owner)
         store = self._ground.store
         with self._ground.joining(connection) as connection:
+            store.run(connection, "lock_owner", {"owner": owner})
             file_id = None if file is None else self._kept(file, connection)
             now = self._ground.now()
             new = NewJob(
@@ -116,6 +116,7 @@ class Jobs:
                 if file_id is not None:
                     store.run(connection, "remove_file", {"id": file_id})
                 return job
+            self._refuse_too_many(owner, connection)
             reading = self._ground.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
             put_borrowed(connection, reading)
             details = {"task": job.task} if file is None else {"task": job.task, "file": file.name, "size": file.size}
@@ -132,11 +133,12 @@ class Jobs:
         put_borrowed(connection, self._ground.task_named(TIDY).new({"key": TIDY, "delay": TIDY_EVERY}))
         return Job(*row)
 
-    def _refuse_too_many(self, owner: str | None) -> None:
+    def _refuse_too_many(self, owner: str | None, connection: Any) -> None:
+        """The new job counts too: whoever repeats a request for one that was made is never refused."""
         most = self._ground.job_settings
-        jobs, rows = self._ground.store.read("jobs_of", {"owner": owner})[0]
-        if jobs >= most.owner_most_jobs:
-            raise WrongState(f"{jobs:,} jobs are not over yet, which is the most; wait for one, or remove one")
+        jobs, rows = self._ground.store.read("jobs_of", {"owner": owner}, connection)[0]
+        if jobs > most.owner_most_jobs:
+            raise WrongState(f"{jobs - 1:,} jobs are not over yet, which is the most; wait for one, or remove one")
         if rows >= most.owner_most_rows:
             raise WrongState(f"{rows:,} rows of jobs have not ended yet, which is the most; wait, or cancel a job")
 

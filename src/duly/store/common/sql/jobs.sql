@@ -51,6 +51,10 @@ select coalesce(job_type, task), sum(total - done - not_found - failed - skipped
  where finished_at is null and not is_removed
  group by 1
 
+-- name: removed_jobs
+-- Jobs that are on their way out.
+select id from duly_job where is_removed
+
 -- name: old_jobs
 -- Jobs that have been over since before then, the oldest first.
 select id from duly_job where finished_at < :before and not is_removed order by finished_at limit :most

@@ -14,6 +14,8 @@ create table duly_scanned (
     primary key (source, version)
 );
 
--- Jobs that have been over for long, and files by where they are kept, are found by whoever tidies up.
+-- Jobs that have been over for long, and files by where they are kept, are found by whoever tidies up. Rows of jobs that
+-- are on their way out are not shown, and there are few such jobs.
 create index duly_job_over on duly_job (finished_at) where finished_at is not null;
+create index duly_job_removed on duly_job (id) where is_removed;
 create index duly_file_place on duly_file (place);

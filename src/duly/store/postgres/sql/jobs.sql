@@ -32,6 +32,10 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0)::
   from duly_job
  where finished_at is null and not is_removed and coalesce(owner, '') = coalesce(:owner::text, '')
 
+-- name: lock_owner
+-- Who makes jobs of one owner takes turns, until the end of the transaction.
+select pg_advisory_xact_lock(hashtextextended('duly jobs of ' || coalesce(:owner::text, ''), 0))
+
 -- name: job_row_ids
 -- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
 -- be read.

@@ -26,6 +26,10 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0) a
   from duly_job
  where finished_at is null and not is_removed and coalesce(owner, '') = coalesce(:owner, '')
 
+-- name: lock_owner
+-- Who makes jobs of one owner takes turns: as all writers do here.
+select :owner
+
 -- name: job_row_ids
 -- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
 -- be read.
