@@ -291,6 +291,9 @@ def test_scans_may_be_turned_off_and_places_may_be_wrong(open_app: Open, tmp_pat
     off = open_app(db_ingest_enabled=False)
     with pytest.raises(ConfigError, match="db_ingest_enabled"):
         scan(off)
+    off.verbs.scans.go_on()
+    run(off)
+    assert off.read.page(task="duly.scan")[0].result == {"taken": 0}
 
 
 # -- again and again

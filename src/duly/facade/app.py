@@ -105,7 +105,7 @@ class Duly:
     def _schedule_scans(self, settings: JobSettings) -> None:
         """Look for files now and then. An app without places to look into has no say in whether others do."""
         if settings.inbox or settings.sources_allowed:
-            self.schedules.set_own(self.system[SCAN], SCAN, settings.scan_every)
+            self.schedules.set_own(self.system[SCAN], SCAN, settings.scan_every if settings.db_ingest_enabled else 0.0)
 
     def _make_inlet(self) -> Inlet:
         return Inlet(

@@ -75,10 +75,11 @@ def jobs_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
 
 def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
     def look_through(attempt: Attempt) -> dict[str, int]:
-        intake = open_intake()
+        intake, took = open_intake(), 0
+        if not intake.settings.db_ingest_enabled:
+            return {"taken": took}
         if not intake.scanner.has_places or not intake.has_types:
             raise Snooze(SCAN_LATER)
-        took = 0
         while True:
             told = intake.scanner.portion()
             took += told.took
