@@ -215,6 +215,10 @@ class Client:
         told: dict[str, Any] = self._upload(f"/api/jobs/{job_id}/mend", file, name, {}, None)
         return told
 
+    def scan(self, again: bool = False) -> dict[str, Any]:
+        """Have a job made of every file that was dropped where the service looks; `again`: also what was refused."""
+        return self._told("POST", "/api/ingestion/scan", {"again": again})
+
     # -- review, and acts on many items
 
     def groups(self, **filters: Any) -> Iterator[dict[str, Any]]:

@@ -139,24 +139,48 @@ def test_a_file_that_cannot_be_read_is_an_error(run: Run, worker: None, tmp_path
     assert (ended.exit_code, "is a PDF" in ended.stdout) == (1, True)
 
 
-def test_a_job_is_compared_with_a_file(app: Duly, worker: None, database_url: str, tmp_path: Path) -> None:
-    def run(*words: str) -> Result:
-        return call(*words, DULY_DATABASE_URL=database_url, DULY_APP="files.py:app")
+def test_a_job_is_compared_with_a_file(run: Run, worker: None, tmp_path: Path) -> None:
+    (tmp_path / "sums.csv").write_text("title,price\n=1+1,1\n+cup,2\nbroken,\n")
+    for name, changed in (("products.csv", "CUP"), ("sums.csv", "+CUP")):
+        job = told(run("jobs", "create", name, "--wait", "--json"))
+        number = str(job["id"])
+        run("jobs", "export", number, "out.csv")
+        assert run("jobs", "diff", number, "out.csv").stdout == "they say the same\n"
+        run("jobs", "export", number, "out.xlsx")
+        assert run("jobs", "diff", number, "out.xlsx").exit_code == 0
+        text = (tmp_path / "out.csv").read_text(encoding="utf-8-sig")
+        (tmp_path / "old.csv").write_text(text.replace(changed, "mug", 1) + "5,DONE,cup,Acme,1,CUP,1,\n")
+        differing = run("jobs", "diff", number, "old.csv")
+        assert differing.exit_code == 1
+    assert run("jobs", "diff", "999999", "old.csv").exit_code == 1
 
+
+def test_a_difference_says_where_it_is(run: Run, worker: None, tmp_path: Path) -> None:
     job = told(run("jobs", "create", "products.csv", "--wait", "--json"))
-    number = str(job["id"])
-    run("jobs", "export", number, "out.csv")
-    assert run("jobs", "diff", number, "out.csv").stdout == "they say the same\n"
-    run("jobs", "export", number, "out.xlsx")
-    assert run("jobs", "diff", number, "out.xlsx").exit_code == 0
+    run("jobs", "export", str(job["id"]), "out.csv")
     text = (tmp_path / "out.csv").read_text(encoding="utf-8-sig")
     (tmp_path / "old.csv").write_text(text.replace("CUP", "mug", 1) + "5,DONE,cup,Acme,1,CUP,1,\n")
-    differing = run("jobs", "diff", number, "old.csv")
-    assert differing.exit_code == 1
-    assert differing.stdout.splitlines() == [
+    assert run("jobs", "diff", str(job["id"]), "old.csv").stdout.splitlines() == [
         "row 1, found: 'CUP' here, 'mug' there",
         "row 5: '' here, 'is there' there",
     ]
-    with Service(app, "127.0.0.1", 0) as service:
-        refused = call("jobs", "diff", number, "out.csv", DULY_URL=service.url)
-    assert (refused.exit_code, "needs the database" in refused.stderr) == (2, True)
+
+
+def test_files_that_were_dropped_become_jobs(run: Run, app: Duly, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "inbox").mkdir()
+    for name, value in (("inbox", str(tmp_path / "inbox")), ("scan_settle_seconds", 0.0)):
+        object.__setattr__(app.verbs.ground.job_settings, name, value)
+        monkeypatch.setenv(f"DULY_{name.upper()}", str(value))
+    (tmp_path / "inbox" / "a.csv").write_text(TABLE)
+    (tmp_path / "inbox" / "b.csv").write_bytes(b"%PDF-1.7")
+    (tmp_path / "inbox" / "link.csv").symlink_to(tmp_path / "products.csv")
+    lines = run("jobs", "scan").stdout.splitlines()
+    assert lines[0].startswith("file:a.csv: job ")
+    assert "is a PDF" in lines[2]
+    assert lines[-1] == "2 files found, 1 taken, 0 passed over, 2 refused, 0 left for a worker"
+    seen = told(run("jobs", "scan", "--again", "--json"))
+    assert (seen["found"], seen["refusals"][0]["job_id"]) == (0, None)
+    object.__setattr__(app.verbs.ground.job_settings, "owner_most_jobs", 1)
+    monkeypatch.setenv("DULY_OWNER_MOST_JOBS", "1")
+    (tmp_path / "inbox" / "c.csv").write_text("Name\ncup\n")
+    assert "1 jobs are not over yet" in run("jobs", "scan").stdout.splitlines()[-1]

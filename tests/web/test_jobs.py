@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from duly.client import Client, ServiceError
+from duly.verbs import job_rows
 from duly.web import api, uploads
 from duly.web.server import Service
 from tests.web.conftest import FILES, House
@@ -217,6 +218,35 @@ def test_pending_rows_of_all_jobs(house: House) -> None:
         object.__setattr__(settings, "pending_enabled", True)
 
 
+def test_rows_of_removed_jobs_are_shown_no_more_and_those_of_paused_ones_still_are(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_rows, "PORTION", 2)
+    gone, paused = made(house, numbered(3)), made(house, numbered(2))
+    for job in (gone, paused):
+        house.ana.post(f"/api/jobs/{job}/pause")
+    house.world.run()
+    assert len(walked(house, "/api/pending", pageSize=2)) == 5
+    house.ana.delete(f"/api/jobs/{gone}")
+    for who in (house.ana, house.root):
+        rows = who.get("/api/pending", params={"pageSize": 1}).json()["items"]
+        assert {row["jobId"] for row in rows} == {paused}, "at once, and not when its rows are gone"
+    assert [each["id"] for each in house.ana.get("/api/jobs").json()["items"]] == [paused]
+    assert house.ana.get("/api/jobs").json()["items"][0]["queueState"] == "PAUSED"
+    house.world.run()
+    assert walked(house, "/api/pending", jobType="csv", pageSize=1) == [1, 2]
+
+
+def test_rows_of_one_moment_are_on_one_page_each(house: House) -> None:
+    job = made(house, numbered(23))
+    house.ana.post(f"/api/jobs/{job}/pause")
+    house.world.run()
+    moments = {row["updatedAt"] for row in house.ana.get(f"/api/jobs/{job}/items").json()["items"]}
+    assert len(moments) == 1, "the clock stands still"
+    for path in (f"/api/jobs/{job}/items", "/api/pending"):
+        assert walked(house, path, statuses="PENDING,PROCESSING", pageSize=5) == list(range(1, 24))
+
+
 def test_a_job_is_paused_resumed_cancelled_reprocessed_and_removed(house: House) -> None:
     job = made(house)
     assert house.ana.post(f"/api/jobs/{job}/pause").json()["queueState"] == "PAUSED"
@@ -239,6 +269,22 @@ def test_a_job_is_paused_resumed_cancelled_reprocessed_and_removed(house: House)
     assert house.ana.get("/api/jobs").json()["items"] == []
     actions = [line["action"] for line in house.audit(f"job:{job}")]
     assert actions == ["job.removed", "job.reprocessed", "job.resumed", "job.paused", "job.created"]
+
+
+def test_admins_have_dropped_files_made_jobs_of(house: House, tmp_path: Path) -> None:
+    settings, inbox = house.app.intake.settings, tmp_path / "inbox"
+    inbox.mkdir()
+    object.__setattr__(settings, "inbox", str(inbox))
+    object.__setattr__(settings, "scan_settle_seconds", 0.0)
+    (inbox / "texts.csv").write_text(TABLE)
+    assert house.ana.post("/api/ingestion/scan").status_code == 403
+    told = house.root.post("/api/ingestion/scan").json()
+    assert (told["found"], told["took"], told["taken"][0]["source"]) == (1, 1, "file:texts.csv")
+    assert house.root.post("/api/ingestion/scan", json={"again": True}).json()["found"] == 0
+    house.world.run()
+    assert house.root.get(f"/api/jobs/{told['taken'][0]['jobId']}").json()["processedItems"] == 3
+    assert house.ana.get("/api/jobs").json()["items"] == [], "they are nobody's"
+    assert [line["action"] for line in house.audit("sources")] == ["sources.scanned"] * 2
 
 
 # -- on a real socket

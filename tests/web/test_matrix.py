@@ -174,6 +174,7 @@ RECIPES: dict[str, Recipe] = {
     "create_job": Recipe(sent, **for_all(201)),
     "preview_job": Recipe(sent, **for_all(200), is_quiet=True),
     "mend_job": Recipe(mended),
+    "scan_sources": Recipe(path(), **ADMINS),
     "list_jobs": Recipe(everything, **LIST),
     "show_job": Recipe(path(job_id=job)),
     "list_job_items": Recipe(path(job_id=job)),

@@ -101,6 +101,10 @@ class FileStore(Protocol):
         """Nothing happens when there is none."""
         ...
 
+    def aged(self, folder: str, seconds: float) -> Iterator[str]:
+        """The keys in this folder, but not in those below it, of files that were written longer ago than this."""
+        ...
+
 
 def put(store: FileStore, key: str, portions: Iterator[bytes], limit: int | None = None) -> Kept:
     """Write a file from portions that are pulled."""
@@ -144,6 +148,13 @@ class LocalFiles:
 
     def delete(self, key: str) -> None:
         (self._root / checked_key(key)).unlink(missing_ok=True)
+
+    def aged(self, folder: str, seconds: float) -> Iterator[str]:
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._root / checked_key(folder)) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # someone else was faster
+                    if entry.is_file() and entry.stat().st_mtime < time.time() - seconds:
+                        yield f"{folder}/{entry.name}"
 
     def sweep(self, older_than: float = 86_400.0) -> int:
         """Remove what crashed writers left behind, so many seconds after they last wrote; how many there were."""
@@ -229,6 +240,17 @@ class S3Files:
 
         with told(f"deleting {key}"), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._store, self._prefix + checked_key(key))
+
+    def aged(self, folder: str, seconds: float) -> Iterator[str]:
+        import obstore
+
+        begin = f"{self._prefix}{checked_key(folder)}/"
+        with told(f"listing {folder}"):
+            for portion in obstore.list(self._store, begin, chunk_size=1000):
+                for entry in portion:
+                    name = entry["path"].removeprefix(begin)
+                    if "/" not in name and entry["last_modified"].timestamp() < time.time() - seconds:
+                        yield f"{folder}/{name}"
 
 
 class _S3Writer(Writer):

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from msgspec import convert
 
 from duly.cli import options
 from duly.cli.sides import translating
 from duly.cli.there import snake
-from duly.core.errors import ConfigError
 from duly.core.model import Status
 from duly.core.shown import JobItem, JobRow
 
@@ -99,6 +99,12 @@ class JobsHere:
             told: dict[str, Any] = to_builtins(mend(self._app.intake, options.who(), job_id, file, path.name))
         return told
 
+    def scan(self, is_again: bool) -> dict[str, Any]:
+        from msgspec import to_builtins
+
+        told: dict[str, Any] = to_builtins(self._app.intake.scanner.scan(options.who(), is_again))
+        return told
+
     def differences(self, job_id: int, path: Path) -> Iterator[Difference]:
         with path.open("rb") as file:
             yield from self._app.exports.differences(options.who(), job_id, file, path.name)
@@ -159,10 +165,17 @@ class JobsThere:
         with path.open("rb") as file:
             return self._client.mend_job(job_id, file, path.name)
 
+    def scan(self, is_again: bool) -> dict[str, Any]:
+        told = snake(self._client.scan(is_again))
+        return {**told, **{kind: list(map(snake, told[kind])) for kind in ("taken", "passed", "refusals")}}
+
     def differences(self, job_id: int, path: Path) -> Iterator[Difference]:
-        raise ConfigError(
-            "url: a comparison needs the database itself; over HTTP, export the job and compare the files"
-        )
+        from duly.intake.exports import exported_differences
+
+        with tempfile.TemporaryFile() as export, path.open("rb") as file:
+            self._client.export_job(job_id, cast(BinaryIO, export), "csv")
+            export.seek(0)
+            yield from exported_differences(cast(BinaryIO, export), file, path.name)
 
 
 @contextmanager

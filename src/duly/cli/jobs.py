@@ -311,6 +311,34 @@ def mend_job(job_id: int, path: Path, spec: str | None, as_json: bool) -> None:
         sys.exit(1)
 
 
+@jobs.command(name="scan")
+@click.option("--again", "is_again", is_flag=True, help="Also look at files that were refused before.")
+@options.app
+@options.database_url
+@options.service
+@options.as_json
+def scan_sources(is_again: bool, spec: str | None, as_json: bool) -> None:
+    """Make a job of every file that was dropped in the inbox or an allowed source, each once."""
+    from duly.cli import words
+    from duly.cli.job_sides import jobs_side
+
+    with jobs_side(spec, with_types=True) as there:
+        told = there.scan(is_again)
+    if as_json:
+        words.print_json(told)
+        return
+    for each in told["taken"]:
+        click.echo(f"{each['source']}: job {each['job_id']}")
+    for each in (*told["passed"], *told["refusals"]):
+        click.echo(f"{each['source']}: {each['reason']}")
+    click.echo(
+        f"{told['found']} files found, {told['took']} taken, {told['passed_over']} passed over, "
+        f"{told['refused']} refused, {told['left']} left for a worker"
+    )
+    if told["held"]:
+        click.echo(told["held"])
+
+
 @jobs.command(name="diff")
 @job_id
 @file_in

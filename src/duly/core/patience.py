@@ -56,11 +56,15 @@ CHEAP = 0.025
 
 
 class Thrifty(Patient[T]):
-    """The same for a costly question: its answer is kept for a while, and given again if the next one is late."""
+    """The same for a costly question: its answer is kept for a while, and given again if the next one is late.
 
-    def __init__(self, ask: Callable[[], T], seconds: float) -> None:
+    It is kept for `least` seconds, and for longer if it cost much.
+    """
+
+    def __init__(self, ask: Callable[[], T], seconds: float, least: float = 0.0) -> None:
         super().__init__(self._timed, seconds)
         self._dear = ask
+        self._least = least
         self._kept: tuple[T, float] | None = None  # the last answer, and until when it is given
         self._changes = 0
 
@@ -78,7 +82,8 @@ class Thrifty(Patient[T]):
         answer = self._dear()
         ended = time.monotonic()
         cost = ended - begun
-        self._kept = (answer, ended + WORTH * cost if cost > CHEAP and changes == self._changes else ended)
+        worth = max(WORTH * cost if cost > CHEAP else 0.0, self._least)
+        self._kept = (answer, ended + (worth if changes == self._changes else 0.0))
         return answer
 
     def _late(self) -> T:

@@ -152,7 +152,24 @@ class JobSettings(Section):
         "",
         "What addresses of files may begin with, by commas, such as s3://drop/incoming/; empty: none but file:.",
     )
+    scan_every: float = setting(
+        0.0, "Seconds between two looks for new files in inbox and sources_allowed; 0: only when someone asks.", least=0
+    )
+    scan_settle_seconds: float = setting(
+        5.0, "How long a file of a folder or an FTP server must stay as it is before a scan takes it.", least=0
+    )
+    scan_type: str = setting(
+        "", "The type of the jobs of scanned files; empty: image for pictures and zip files, else csv."
+    )
+    scan_owner: str = setting(
+        "", "The user whose the jobs of scanned files are; empty: nobody's, so that only admins see them."
+    )
     ftp_password: str = setting("", "The password for ftp:// and ftps:// addresses, which name the user.", secret=True)
+    jobs_keep_seconds: float = setting(
+        30 * 86_400.0,
+        "How long jobs whose rows have all ended are kept, with their rows and files; 0 keeps them for ever.",
+        least=0,
+    )
     job_most_rows: int = setting(10_000_000, "The most rows that one file may have.", least=1)
     owner_most_jobs: int = setting(100, "The most jobs of one owner that are not over.", least=1)
     owner_most_rows: int = setting(

@@ -17,6 +17,9 @@ Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]
 Action = Literal["cancel", "retry", "discard"]
 QueueState = Literal["QUEUED", "RUNNING", "PAUSED", "DONE", "FAILED"]
+# What is measured about jobs for the metrics: how long reading a file took, how many rows were read and how many of
+# them are bad, how long writing rows takes on average, how long a page of rows took, and whether that was slow.
+Measure = Literal["file", "rows", "bad rows", "write", "page", "slow page"]
 
 
 class Ending(Struct, frozen=True):

@@ -29,7 +29,7 @@ from duly.facade.jobs import RunningJob
 from duly.facade.policies import Policies, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
-from duly.intake.tasks import ingest_task, jobs_task
+from duly.intake.tasks import ingest_task, jobs_task, scan_task, tidy_task
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
@@ -38,6 +38,7 @@ from duly.telemetry.telemetry import Telemetry
 from duly.verbs import LOCAL, Ground, Verbs
 from duly.verbs.masks import Masks
 from duly.verbs.read import Read
+from duly.verbs.scans import SCAN
 
 if TYPE_CHECKING:
     from duly.bulk.mapping import Fields
@@ -80,6 +81,7 @@ class Duly:
             self.settings,
             signs=lambda: (self.read.signs(), self.clock.now()),
             depths=lambda: self.read.depths(),
+            pending=lambda: self.read.pending(),
         )
         self.verbs = Verbs(self._make_ground())
         self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
@@ -94,12 +96,20 @@ class Duly:
             acts_task(self._inlet, self.verbs),
             ingest_task(self._inlet, lambda: self.intake),
             jobs_task(self._inlet, lambda: self.intake),
+            scan_task(self._inlet, lambda: self.intake),
+            tidy_task(self._inlet, lambda: self.intake),
         ):
             self.system[task.name] = task
+        self._schedule_scans(self.verbs.ground.job_settings)
 
     def renew(self) -> None:
         """Make a new lock, in a forked process too: the old one may have been held when the process was forked."""
         self._opening = threading.Lock()
+
+    def _schedule_scans(self, settings: JobSettings) -> None:
+        """Look for files now and then. An app without places to look into has no say in whether others do."""
+        if settings.inbox or settings.sources_allowed:
+            self.schedules.set_own(self.system[SCAN], SCAN, settings.scan_every if settings.db_ingest_enabled else 0.0)
 
     def _make_inlet(self) -> Inlet:
         return Inlet(
@@ -121,6 +131,7 @@ class Duly:
             rules_of=lambda name: self.tasks[name].rules if name in self.tasks else UNKNOWN,
             is_task_queue=lambda name: any(task.queue == name for task in self.tasks.values()),
             forget_depths=self.telemetry.depths.forget,
+            measured=self.telemetry.jobs.measured,
             masks=Masks(self.settings.masked),
             job_settings=self.section(JobSettings),
         )

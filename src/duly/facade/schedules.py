@@ -9,7 +9,8 @@ from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from duly.core.errors import InputError, ItemNotFound
-from duly.core.policy.recur import Rule, Slots
+from duly.core.model import NewSchedule
+from duly.core.policy.recur import Every, Rule, Slots
 from duly.tasks.checks import checked_key
 from duly.tasks.task import Declaration, Task
 from duly.verbs import LOCAL, Verbs, local, schedules
@@ -41,6 +42,7 @@ class Schedules(Timetable):
         self._is_task = is_task
         self._declared: dict[tuple[str, str], Declaration] = {}
         self._is_reconciled = False
+        self._own: dict[tuple[str, str], NewSchedule | None] = {}  # duly's own, by task and key; None: there is none
 
     create = _by_code(schedules.Schedules.create)
     change = _by_code(schedules.Schedules.change)
@@ -79,15 +81,36 @@ class Schedules(Timetable):
             self._write(declaration)
         return declaration
 
+    def set_own(self, task: Task[..., Any], key: str, every: float) -> None:
+        """Remember that one of duly's own tasks is due every so many seconds; 0: not by a schedule."""
+        options = {"overlap": "skip"}
+        self._own[task.name, key] = self._verbs.new(task, Every(every), key, options) if every else None
+
     def reconcile(self) -> None:
         """Write the schedules that the code declares, and remove those that it no longer declares."""
         for declaration in list(self._declared.values()):
             self._write(declaration)
         self._is_reconciled = True
+        for (task, key), new in self._own.items():
+            self._write_own(task, key, new)
         for schedule_id, task, key in self.declared():
             if self._is_task(task) and (task, key) not in self._declared:
                 with suppress(ItemNotFound):  # another worker that starts at the same time removed it
                     self._verbs.remove(CODE, schedule_id)
+
+    def _write_own(self, task: str, key: str, new: NewSchedule | None) -> None:
+        """Every worker does this when it starts, so nothing is written where nothing changes."""
+        try:
+            known = self.find(task, key)
+        except ItemNotFound:
+            if new is not None:
+                self._verbs.write(CODE, new)
+            return
+        if new is None:
+            with suppress(ItemNotFound):
+                self._verbs.remove(CODE, known.id)
+        elif known.rule != new.rule:
+            self._verbs.change(CODE, known.id, rule=new.rule)
 
     def _write(self, declaration: Declaration) -> None:
         self._verbs.write(CODE if declaration.new.is_declared else LOCAL, declaration.new)

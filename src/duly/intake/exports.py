@@ -6,21 +6,25 @@ people is masked here too, so an export says cell by cell what the grid says.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, zip_longest
 from typing import Any, BinaryIO
 
 from msgspec import Struct
 
-from duly.bulk.export import Column, canonical, cells, media_type, mendable, stream
+from duly.bulk.export import Column, canonical, cells, media_type, mendable, stream, unguarded
 from duly.bulk.mapping.values import text_of
-from duly.bulk.read import Row, open_rows
+from duly.bulk.read import Options, open_rows
 from duly.core import codec
 from duly.core.shown import ExportRow
 from duly.verbs import Principal, Verbs
 
 # What a file of each format is called on the way.
 MEDIA = {format: media_type(format) for format in ("csv", "xlsx")}
+
+# A whole number, as some formats write it.
+_WHOLE = re.compile(r"-?\d{1,15}\.0")
 
 
 class Difference(Struct, frozen=True):
@@ -50,11 +54,10 @@ class Exports:
     def differences(self, who: Principal, job_id: int, file: BinaryIO, name: str) -> Iterator[Difference]:
         """Where the rows of a job are not what a file says, of the columns that both have; rows go by their order."""
         columns = self._columns(who, job_id)
+        headers = [column.header for column in columns]
         ours = self._records(self._verbs.job_rows.each(who, job_id))
-        with open_rows(file, name) as theirs:
-            common = [column for column in columns if column.header in theirs.shape.columns]
-            for number, (mine, other) in enumerate(zip_longest(ours, theirs), 1):
-                yield from _compared(number, mine, other, common)
+        shown = (dict(zip(headers, cells(record, columns), strict=True)) for record in ours)
+        return _compared(headers, shown, file, name)
 
     def _columns(self, who: Principal, job_id: int) -> tuple[Column, ...]:
         results = self._verbs.job_rows.result_names(who, job_id) or ["result"]
@@ -86,17 +89,28 @@ def _streamed(format: str, columns: tuple[Column, ...], records: Iterable[Mappin
     return stream(format, headers, (cells(record, columns) for record in records))
 
 
+def exported_differences(export: BinaryIO, file: BinaryIO, name: str) -> Iterator[Difference]:
+    """The same for a job that was exported as CSV, by who has no more of it than that."""
+    options = Options(kind="csv", header=True, encoding="utf-8-sig", delimiter=",")
+    with open_rows(export, "export.csv", options=options) as ours:
+        shown = ({header: unguarded(text_of(value)) for header, value in row.values.items()} for row in ours)
+        yield from _compared(ours.shape.columns, shown, file, name)
+
+
 def _compared(
-    number: int, mine: Mapping[str, Any] | None, other: Row | None, columns: Iterable[Column]
+    headers: Iterable[str], ours: Iterable[Mapping[str, Any]], file: BinaryIO, name: str
 ) -> Iterator[Difference]:
-    if mine is None or other is None:
-        yield Difference(number, None, "" if mine is None else "is there", "" if other is None else "is there")
-        return
-    for column in columns:
-        (value,) = cells(mine, [column])
-        ours, theirs = _text(value), _text(other.values.get(column.header))
-        if ours != theirs:
-            yield Difference(number, column.header, ours, theirs)
+    with open_rows(file, name) as theirs:
+        common = [header for header in headers if header in theirs.shape.columns]
+        is_guarded = theirs.shape.kind == "csv"
+        for number, (mine, other) in enumerate(zip_longest(ours, theirs), 1):
+            if mine is None or other is None:
+                yield Difference(number, None, "" if mine is None else "is there", "" if other is None else "is there")
+                continue
+            for header in common:
+                here, there = _text(mine[header]), _text(other.values.get(header))
+                if here != there and not (is_guarded and here == _text(unguarded(there))):
+                    yield Difference(number, header, here, there)
 
 
 def _text(value: Any) -> str:
@@ -105,4 +119,5 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, Mapping | list):
         return codec.encode(value).decode()
-    return text_of(value)
+    said = text_of(value)
+    return said[:-2] if _WHOLE.fullmatch(said) else said

@@ -43,6 +43,7 @@ def ingest(intake: Intake, job_id: int, tell: Callable[[int], None]) -> dict[str
         return {"rows": 0 if job is None else job.total}
     if not intake.knows(job.job_type):
         raise Snooze(ELSEWHERE)
+    begun, measured = time.monotonic(), intake.verbs.ground.measured
     try:
         rows = Ingest(intake, job, tell).run()
     except _Stopped:
@@ -52,6 +53,7 @@ def ingest(intake: Intake, job_id: int, tell: Callable[[int], None]) -> dict[str
         log.warning("job %d: its file cannot be read: %s", job.id, error)
         raise GiveUp(str(error)) from None
     intake.verbs.ground.store.seal_job(job.id, intake.verbs.ground.now())
+    measured("file", str(job.job_type), time.monotonic() - begun)
     log.info("job %d: its file is read, %d rows", job.id, rows)
     return {"rows": rows}
 
@@ -149,15 +151,16 @@ class Ingest:
         """How many rows were written: none when the database could not."""
         portion = self._waiting[: self._batch.rows]
         self._asked = len(portion)
-        begun = time.monotonic()
+        begun, waited = time.monotonic(), self._intake.verbs.ground.waited()
         failure: StoreError | None = None
         is_taken = False
         try:
             is_taken = self._intake.verbs.ground.store.load_rows(self._job.id, self._written + 1, portion)
         except StoreError as error:
             failure = error
+        took, waited = time.monotonic() - begun, self._intake.verbs.ground.waited() - waited
         seen = Written(
-            rows=len(portion), bytes=sum(self._sizes[: len(portion)]), seconds=time.monotonic() - begun,
+            rows=len(portion), bytes=sum(self._sizes[: len(portion)]), seconds=took - waited, waited=waited,
             has_failed=failure is not None,
         )  # fmt: skip
         self._batch = self._batch.after(seen, self._bounds, f"{self._job.id}-{self._written}")
@@ -165,6 +168,10 @@ class Ingest:
             if not is_taken:
                 self._has_grown(0)
                 raise WrongState(f"job {self._job.id} is filled by someone else at the same time")
+            measured, name = self._intake.verbs.ground.measured, str(self._job.job_type)
+            measured("rows", name, len(portion))
+            measured("bad rows", name, sum(row.outcome == UNREADABLE for row in portion))
+            measured("write", name, self._batch.latency.get(took))
             return len(portion)
         if self._batch.failures >= self._bounds.after_failure.tries:
             raise failure

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
@@ -20,15 +21,20 @@ from duly.bulk.s3 import S3Settings
 from duly.core.errors import ConfigError, InputError
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
-from duly.intake.sources import checked, opened
+from duly.intake.scan import Scanner
+from duly.intake.sources import checked, opened, shown_name
 from duly.intake.types import JobType, type_named
 from duly.verbs import Principal, Verbs
 
+J = TypeVar("J", Job, Job | None)
+
 # Rows by which the columns of a file without a header are told apart.
 SAMPLE = 20
+UPLOADS = "uploads"
+# Seconds after which a file that belongs to no job is removed, because whoever kept it has died by then.
+LEFT_FOR = 86_400.0
 # Bytes of a file that are read at a time.
 PORTION = 1024 * 1024
-TURNED_OFF = "db_ingest_enabled: jobs from files are turned off here"
 
 
 class Said(Struct, frozen=True, kw_only=True):
@@ -80,16 +86,45 @@ class Intake:
     def type_named(self, name: str) -> JobType:
         return type_named(self._types, name)
 
+    @property
+    def has_types(self) -> bool:
+        return bool(self._types)
+
     def knows(self, name: str | None) -> bool:
         return name in self._types
 
     # -- in
 
+    def refuse_if_off(self) -> None:
+        if not self.settings.db_ingest_enabled:
+            raise ConfigError("db_ingest_enabled: jobs from files are turned off here")
+
     def receive(self) -> Writer:
         """Begin to keep a file. Whatever is not made a job of must be deleted again."""
-        if not self.settings.db_ingest_enabled:
-            raise ConfigError(TURNED_OFF)
-        return self.files.writer(f"uploads/{secrets.token_hex(16)}", self.settings.upload_max_bytes)
+        self.refuse_if_off()
+        return self.files.writer(f"{UPLOADS}/{self._ours}{secrets.token_hex(16)}", self.settings.upload_max_bytes)
+
+    @cached_property
+    def _ours(self) -> str:
+        """What the names of our files begin with, because several databases may keep theirs in the same place."""
+        return f"{sha256(self.verbs.service.secret('files').encode()).hexdigest()[:12]}-"
+
+    @property
+    def _has_files(self) -> bool:
+        """Whether there is a place for files at all: an app whose jobs come from code has none."""
+        return self.settings.files_url.startswith("s3://") or Path(self.settings.files_url).exists()
+
+    def sweep(self) -> int:
+        """Remove files that were kept and became no job, a day later; how many there were."""
+        if not self._has_files:
+            return 0
+        keys, gone = self.files.aged(UPLOADS, LEFT_FOR), 0
+        ours = (key for key in keys if key.startswith(f"{UPLOADS}/{self._ours}"))
+        while portion := list(islice(ours, 1_000)):
+            for key in self.verbs.files.unnamed(portion):
+                self.files.delete(key)
+                gone += 1
+        return gone
 
     def create(
         self,
@@ -103,19 +138,32 @@ class Intake:
         ip_address: str | None = None,
     ) -> Job:
         """Make a job of a file that was received; if that cannot be, or was done before, the file is not kept."""
-        try:
-            chosen = self.type_named(job_type)
-            file = new_file(kept, name, who.owner)
-            job = self.verbs.jobs.create(
-                who, chosen.task, file, job_type=job_type, key=key, options={"said": said or Said()},
-                ip_address=ip_address,
+
+        def make() -> Job:
+            return self.verbs.jobs.create(
+                who, self.type_named(job_type).task, new_file(kept, name, who.owner), job_type=job_type, key=key,
+                options={"said": said or Said()}, ip_address=ip_address,
             )  # fmt: skip
+
+        job, _ = self.made(kept, make)
+        return job
+
+    def made(self, kept: Kept, make: Callable[[], J]) -> tuple[J, bool]:
+        """What `make` makes of a file that was received, and whether that is a job of this file, which is kept then."""
+        try:
+            job = make()
         except BaseException:
             self.files.delete(kept.key)
             raise
-        if job.file_id is None or self.verbs.files.of(job).place != kept.key:
+        is_ours = job is not None and job.file_id is not None and self.verbs.files.of(job).place == kept.key
+        if not is_ours:
             self.files.delete(kept.key)
-        return job
+        return job, is_ours
+
+    @cached_property
+    def scanner(self) -> Scanner:
+        """Who looks for files that were dropped somewhere."""
+        return Scanner(self)
 
     def order(
         self, who: Principal, source: str, *, job_type: str, said: Said | None = None, key: str | None = None,
@@ -125,8 +173,7 @@ class Intake:
 
         An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`.
         """
-        if not self.settings.db_ingest_enabled:
-            raise ConfigError(TURNED_OFF)
+        self.refuse_if_off()
         chosen = self.type_named(job_type)
         checked(source, self.settings)
         return self.verbs.jobs.create(
@@ -136,11 +183,16 @@ class Intake:
 
     def fetch(self, job: Job, source: str) -> Job:
         """Keep the file that lies there as that of this job. A file of the inbox is done with by that."""
-        with opened(source, self.settings) as (found, portions):
-            with self.receive() as writer:
-                for portion in portions:
-                    writer.write(portion)
-            return self.verbs.files.attach(job, new_file(kept_by(writer), found.name, job.owner))
+        with opened(source, self.settings) as (seen, portions):
+            kept = self.keep(portions)
+            return self.verbs.scans.fetched(seen, job, new_file(kept, seen.name, job.owner))
+
+    def keep(self, portions: Iterable[bytes]) -> Kept:
+        """Keep a file that is read from elsewhere."""
+        with self.receive() as writer:
+            for portion in portions:
+                writer.write(portion)
+        return kept_by(writer)
 
     # -- looks
 
@@ -204,12 +256,6 @@ def new_file(kept: Kept, name: str, owner: str | None) -> NewFile:
 def said_of(options: Mapping[str, Any]) -> Said:
     """What the sender said, as the options of a job keep it."""
     return convert(options.get("said", {}), Said)
-
-
-def shown_name(name: str) -> str:
-    """The name of a file without the folders that it was in, and without what cannot be shown."""
-    last = PurePath(name.replace("\\", "/")).name
-    return "".join(letter for letter in last if letter.isprintable())[:200] or "file"
 
 
 def type_of(name: str) -> str:

@@ -1,11 +1,14 @@
-"""A file that lies elsewhere, by its address, if the settings allow to ask there."""
+"""Files that lie elsewhere: one by its address, if the settings allow to ask there, or all that a place has."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from urllib.parse import urlsplit
+from functools import partial
+from pathlib import Path, PurePath
+from urllib.parse import SplitResult, quote, urlsplit
+
+from msgspec.structs import replace
 
 from duly.bulk.s3 import S3Error, S3Settings
 from duly.bulk.sources import Found, SourceError
@@ -14,7 +17,12 @@ from duly.bulk.sources.folder import Folder
 from duly.bulk.sources.ftp import FtpSettings, FtpSource
 from duly.bulk.sources.s3 import S3Source
 from duly.core.errors import InputError
+from duly.core.section import without_password
 from duly.core.settings import JobSettings
+from duly.verbs.scans import Seen
+
+# The source of whatever is in the inbox: its files keep their versions when they are renamed.
+INBOX = "file:"
 
 
 def checked(source: str, settings: JobSettings) -> Address:
@@ -28,7 +36,7 @@ def checked(source: str, settings: JobSettings) -> Address:
 
 
 @contextmanager
-def opened(source: str, settings: JobSettings) -> Iterator[tuple[Found, Iterator[bytes]]]:
+def opened(source: str, settings: JobSettings) -> Iterator[tuple[Seen, Iterator[bytes]]]:
     """The file that this address means, and its bytes.
 
     A file of the inbox is taken while it is read, so that nobody else takes it, and is among those that are done once
@@ -42,13 +50,13 @@ def opened(source: str, settings: JobSettings) -> Iterator[tuple[Found, Iterator
     try:
         place = _place(address, settings)
         found = place.find(address.path)
-        yield found, place.portions(found)
+        yield Seen(_written(address), found.version, shown_name(found.name)), place.portions(found)
     except (SourceError, S3Error) as error:
         raise InputError("source", str(error)) from None
 
 
 @contextmanager
-def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Found, Iterator[bytes]]]:
+def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Seen, Iterator[bytes]]]:
     folder = Folder(Path(settings.inbox))
     folder.put_back()  # what someone had taken who died over it
     found = next((each for each in folder.scan() if each.name == address.name), None)
@@ -56,7 +64,7 @@ def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Found, Ite
     if taken is None:
         raise InputError("source", f"there is no file {address.name!r:.100} in the inbox, or someone else has taken it")
     try:
-        yield taken.found, taken.portions()
+        yield Seen(INBOX, taken.found.version, shown_name(taken.found.name)), taken.portions()
     except BaseException:
         taken.release()
         raise
@@ -76,10 +84,98 @@ def _place(address: Address, settings: JobSettings) -> S3Source | FtpSource:
 
 def _is_allowed(address: Address, settings: JobSettings) -> bool:
     """Whether an entry of the list is the same server or bucket, and a folder that the file is below."""
-    for entry in filter(None, map(str.strip, settings.sources_allowed.split(","))):
-        allowed = urlsplit(entry)
-        folder = f"{allowed.path.strip('/')}/".removeprefix("/")
+    for allowed in _entries(settings):
         is_same = (allowed.scheme, allowed.hostname, allowed.port) == (address.kind, address.host, address.port)
-        if is_same and address.path.removeprefix("/").startswith(folder):
+        if is_same and address.path.removeprefix("/").startswith(_folder(allowed)):
             return True
     return False
+
+
+def _entries(settings: JobSettings) -> list[SplitResult]:
+    return [urlsplit(entry) for entry in filter(None, map(str.strip, settings.sources_allowed.split(",")))]
+
+
+def _folder(entry: SplitResult) -> str:
+    """The folder of an entry, with a slash at its end; empty for all of a server or bucket."""
+    return f"{entry.path.strip('/')}/".removeprefix("/")
+
+
+def shown_name(name: str) -> str:
+    """The name of a file without the folders that it was in, and without what cannot be shown."""
+    last = PurePath(name.replace("\\", "/")).name
+    return "".join(letter for letter in last if letter.isprintable())[:200] or "file"
+
+
+def _written(address: Address) -> str:
+    """The address as text, the same for the same file however it was written."""
+    user = f"{quote(address.user)}@" if address.user else ""
+    port = f":{address.port}" if address.port else ""
+    return f"{address.kind}://{user}{address.host}{port}/{quote(address.path.removeprefix('/'))}"
+
+
+# -- places that are looked through
+
+
+class Inbox:
+    """The folder into which people and programs put files, which are moved on when they are taken."""
+
+    is_settling = True  # files are seen here before they are written to their end
+
+    def __init__(self, settings: JobSettings) -> None:
+        self.folder = Folder(Path(settings.inbox))
+
+    def look(self) -> list[Found]:
+        self.folder.put_back()  # what someone had taken who died over it
+        return self.folder.scan()
+
+    def strange(self) -> list[str]:
+        """The names of what is there and is never taken."""
+        return self.folder.strange()
+
+    def seen(self, found: Found) -> Seen:
+        """This version of this file, under the source that it is remembered by."""
+        return Seen(INBOX, found.version, shown_name(found.name))
+
+    def address(self, found: Found) -> str:
+        """Where it lies, as people are told of it."""
+        return f"{INBOX}{shown_name(found.name)}"
+
+
+class Remote:
+    """A folder of a bucket or of an FTP server. What lies there stays there."""
+
+    def __init__(self, entry: SplitResult, settings: JobSettings) -> None:
+        folder = _folder(entry)
+        self._address = parse(entry._replace(path=f"/{folder}any").geturl())
+        self._source = _place(self._address, settings)
+        self.is_settling = self._address.kind != "s3"
+        self._look_in = folder if self._address.kind == "s3" else f"/{folder}".rstrip("/") or "/"
+        self._own = f"{settings.files_url.rstrip('/')}/"  # files that are kept are never found anew
+
+    def look(self) -> list[Found]:
+        found = self._source.scan(self._look_in)
+        return [each for each in found if not self.address(each).startswith(self._own)]
+
+    def strange(self) -> list[str]:
+        return []
+
+    def seen(self, found: Found) -> Seen:
+        return Seen(self.address(found), found.version, shown_name(found.name))
+
+    def address(self, found: Found) -> str:
+        return _written(replace(self._address, path=found.path))
+
+    def portions(self, found: Found) -> Iterator[bytes]:
+        return self._source.portions(found)
+
+
+def has_places(settings: JobSettings) -> bool:
+    return bool(settings.inbox or settings.sources_allowed)
+
+
+def places(settings: JobSettings) -> Iterator[tuple[str, Callable[[], Inbox | Remote]]]:
+    """All that are set up, each with its name, not opened yet: one that cannot be must not keep the others from us."""
+    if settings.inbox:
+        yield INBOX, partial(Inbox, settings)
+    for entry in _entries(settings):
+        yield without_password(entry.geturl()), partial(Remote, entry, settings)

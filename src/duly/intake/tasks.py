@@ -1,4 +1,5 @@
-"""Tasks of our own, which every worker has beside the app's: one reads files of jobs, one acts on all rows of a job.
+"""Tasks of our own, which every worker has beside the app's: one reads files of jobs, one acts on all rows of a job,
+one looks for files that were dropped somewhere, and one removes what has been kept for long enough.
 
 Every app has them, so what they need is loaded when they run.
 """
@@ -6,23 +7,29 @@ Every app has them, so what they need is loaded when they run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from duly.core import codec
 from duly.core.decide import Rules
-from duly.core.model import Job
+from duly.core.model import Job, Snooze
 from duly.core.policy.retry import Backoff
 from duly.tasks.attempt import Attempt
 from duly.tasks.task import Inlet, Task
 from duly.verbs.job_acts import cancel_rows, find_job, remove_rows, revive_rows
-from duly.verbs.jobs import INGEST, TASK, Action
+from duly.verbs.jobs import INGEST, TASK, TIDY, TIDY_EVERY, Action
+from duly.verbs.scans import SCAN
 
 if TYPE_CHECKING:
     from duly.intake.intake import Intake
 
 RULES = Rules(retry=Backoff(base=10, tries=100), is_trusted=True)
 DEADLINE = 6 * 3600.0
+# Seconds after which a scan goes on that had to stop: its owner has too many jobs, files may still be written, or this
+# worker knows no places or no types of jobs, as another one may.
+SCAN_LATER = 30.0
+# Jobs that are looked up at a time to be removed.
+EXPIRED = 100
 
 
 def ingest_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
@@ -62,6 +69,46 @@ def jobs_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
 
     return Task(
         inlet, carry_out, name=TASK, queue=TASK, rules=RULES, deadline=DEADLINE, cpu=False, batch=None, rank=0,
+        label=None,
+    )  # fmt: skip
+
+
+def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+    def look_through(attempt: Attempt) -> dict[str, int]:
+        intake, took = open_intake(), 0
+        if not intake.settings.db_ingest_enabled:
+            return {"taken": took}
+        if not intake.scanner.has_places or not intake.has_types:
+            raise Snooze(SCAN_LATER)
+        while True:
+            told = intake.scanner.portion()
+            took += told.took
+            attempt.progress(took, took + told.left)
+            if told.is_complete:
+                return {"taken": took}
+            if told.held or not told.left:
+                raise Snooze(SCAN_LATER)
+
+    # A file that takes its reader down must not do so over and over: this task is not trusted.
+    rules = Rules(retry=RULES.retry)
+    return Task(
+        inlet, look_through, name=SCAN, queue=SCAN, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0,
+        label=None,
+    )  # fmt: skip
+
+
+def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+    def tidy_up() -> None:
+        intake = open_intake()
+        if keep := intake.settings.jobs_keep_seconds:
+            before = intake.verbs.ground.now() - timedelta(seconds=keep)
+            while intake.verbs.jobs.expire(before, EXPIRED):
+                pass
+        intake.sweep()
+        raise Snooze(TIDY_EVERY)  # it is the same item for good: one that ends might miss a job that is just made
+
+    return Task(
+        inlet, tidy_up, name=TIDY, queue=TIDY, rules=RULES, deadline=DEADLINE, cpu=False, batch=None, rank=0,
         label=None,
     )  # fmt: skip
 

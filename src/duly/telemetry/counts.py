@@ -18,6 +18,7 @@ from duly.core.settings import Settings
 from duly.tasks.task import Task
 from duly.telemetry.depths import families_of, family_of
 from duly.telemetry.families import Histogram, counter
+from duly.telemetry.job_counts import JobCounts
 from duly.telemetry.logs import iso
 
 log = logging.getLogger("duly.item")
@@ -44,6 +45,7 @@ class Counts:
         self._told: dict[str, float] = {}
         self._lateness = Histogram(LATENESS)
         self._duration = Histogram(DURATION)
+        self.jobs = JobCounts()
 
     def claimed(self, shares: Sequence[Share], items: list[Item]) -> None:
         asked = sum(share.limit for share in shares)
@@ -90,6 +92,7 @@ class Counts:
             changes = [change for change in changes if change.id not in stale]
         self._ended.update((change.task, change.outcome or "none") for change in changes)
         self._finished.update((change.task, change.state) for change in changes if change.finished_at is not None)
+        self.jobs.settled(changes)
         for change in changes:
             if change.tried is not None:
                 self._log_failure(change)

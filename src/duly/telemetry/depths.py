@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from duly.tasks.task import Task
 
 NAMES = 200  # how many names a metric shows at most
 OTHERS = "others"
+_OF_A_JOB = re.compile(r"/job-\d+$")
 
 
 def labels(depths: Iterable[Depth], known: Collection[str], families: Collection[str]) -> dict[str, str]:
@@ -28,7 +30,8 @@ def labels(depths: Iterable[Depth], known: Collection[str], families: Collection
 
 
 def family_of(queue: str, families: Collection[str]) -> str:
-    return next((family for family in families if queue.startswith(f"{family}/")), queue)
+    of_task = _OF_A_JOB.sub("", queue)  # rows of a job wait in a queue of its own below that of its task
+    return next((family for family in families if of_task.startswith(f"{family}/")), of_task)
 
 
 def families_of(tasks: Mapping[str, Task[..., Any]]) -> set[str]:

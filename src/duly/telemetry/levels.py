@@ -20,6 +20,8 @@ from duly.telemetry.families import gauge
 PATIENCE = 5.0
 # Seconds that it waits for the depths of queues, since it can show the last known ones instead.
 DEPTHS_PATIENCE = 2.0
+# Seconds for which the number of pending rows is told without asking anew.
+PENDING_FOR = 45.0
 
 
 class Levels:
@@ -31,12 +33,14 @@ class Levels:
         late_seconds: float,
         signs: Callable[[], tuple[Signs, datetime]],
         depths: Callable[[], Sequence[Depth]],
+        pending: Callable[[], Mapping[str, int]],
     ) -> None:
         self._tasks = tasks
         self._late_seconds = late_seconds
         self._ask = Patient(signs, PATIENCE)
         # Others that look again and again, such as dashboards, use this too.
         self.depths = Thrifty(depths, DEPTHS_PATIENCE)
+        self._pending = Thrifty(pending, DEPTHS_PATIENCE, PENDING_FOR)
 
     def families(self) -> Iterable[Metric]:
         """All levels as metric families; only `duly_store_up` when the database is away."""
@@ -59,6 +63,7 @@ class Levels:
         broken.add_metric([], signs.broken)
         yield from (silence, standing, broken)
         try:
+            yield gauge("duly_pending_rows", "Rows of jobs that have not ended.", ["type"], self._pending())
             depths = self.depths()
         except DulyError:  # they take longer than a scrape can wait; the next one will have them
             return

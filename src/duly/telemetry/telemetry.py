@@ -25,7 +25,8 @@ from duly.telemetry.observed import Observed
 class Telemetry(Counts):
     """What a process tells of itself.
 
-    `signs` reads from the database whether all is well, and its time; `depths` reads how deep the queues are.
+    `signs` reads from the database whether all is well, and its time; `depths` reads how deep the queues are, and
+    `pending` how many rows of jobs have not ended.
     """
 
     def __init__(
@@ -35,9 +36,10 @@ class Telemetry(Counts):
         *,
         signs: Callable[[], tuple[Signs, datetime]],
         depths: Callable[[], Sequence[Depth]],
+        pending: Callable[[], Mapping[str, int]],
     ) -> None:
         super().__init__(tasks, settings)
-        self._levels = Levels(tasks, settings.alert_late_seconds, signs, depths)
+        self._levels = Levels(tasks, settings.alert_late_seconds, signs, depths, pending)
         self.depths = self._levels.depths
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -65,4 +67,5 @@ class Telemetry(Counts):
     def collect(self) -> Iterable[Metric]:
         """What prometheus_client asks for at a scrape."""
         yield from self.families()
+        yield from self.jobs.families()
         yield from self._levels.families()

@@ -18,6 +18,7 @@ from duly.verbs.jobs import Jobs
 from duly.verbs.limits import Limits
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
+from duly.verbs.scans import Scans
 from duly.verbs.schedules import Schedules
 from duly.verbs.searches import Searches
 from duly.verbs.service import ServiceState
@@ -45,3 +46,4 @@ class Verbs:
         self.jobs = Jobs(ground, self.audit, self.items)
         self.job_rows = JobRows(ground, self.jobs)
         self.searches = Searches(ground, self.jobs)
+        self.scans = Scans(ground, self.audit, self.files, self.jobs)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import asdict, replace
@@ -25,12 +25,17 @@ class Files:
             raise ItemNotFound(f"job {job.id} has no file")
         return File(*rows[0])
 
-    def attach(self, job: Job, file: NewFile) -> Job:
+    def unnamed(self, places: Sequence[str]) -> list[str]:
+        """Those of these places where no job keeps its file."""
+        rows = self._ground.store.read("places_in_use", {"places": codec.encode(list(places)).decode()})
+        in_use = {row[0] for row in rows}
+        return [place for place in places if place not in in_use]
+
+    def attach(self, job: Job, file: NewFile, connection: Any) -> Job:
         """This is the file of a job that was made without one; the job with its file."""
         store = self._ground.store
-        with store.transaction() as connection:
-            file_id: int = store.run(connection, "add_file", {**asdict(file), "now": self._ground.now()})[0][0]
-            store.run(connection, "attach_file", {"id": job.id, "file_id": file_id})
+        file_id: int = store.run(connection, "add_file", {**asdict(file), "now": self._ground.now()})[0][0]
+        store.run(connection, "attach_file", {"id": job.id, "file_id": file_id})
         return replace(job, file_id=file_id)
 
     def begin(self, job: Job, options: Mapping[str, Any]) -> None:

@@ -11,7 +11,9 @@ from typing import Any
 from duly.core.clock import Clock
 from duly.core.decide import Rules
 from duly.core.settings import JobSettings
+from duly.core.shown import Measure
 from duly.store.contract import Store
+from duly.store.waits import WAITS
 from duly.tasks.task import Task
 from duly.verbs.masks import Masks
 
@@ -31,6 +33,8 @@ class Ground:
     is_task_queue: Callable[[str], bool]
     # Forget the known depths of queues, because a queue was paused or resumed.
     forget_depths: Callable[[], None]
+    # Something about jobs was measured, of the job or list of this name: seconds, or a number of rows.
+    measured: Callable[[Measure, str, float], None]
     # Hides secret values in the audit log.
     masks: Masks
     # How much jobs may be.
@@ -43,6 +47,10 @@ class Ground:
     @property
     def clock(self) -> Clock:
         return self.open_clock()
+
+    def waited(self) -> float:
+        """How many seconds the current thread has waited for connections to the database."""
+        return WAITS.own
 
     def now(self) -> datetime:
         return self.clock.now()

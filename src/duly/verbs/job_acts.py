@@ -15,12 +15,12 @@ from duly.core.decide import decide
 from duly.core.errors import WrongState
 from duly.core.model import Cancel, Change, Job, Outcome, Revived, Status
 from duly.verbs.ground import Ground
+from duly.verbs.job_rows import LIVE
 
 PORTION = 500
 EVER = datetime(9999, 1, 1, tzinfo=UTC)
 # More rounds than any row had.
 ANY = 2**31 - 1
-LIVE: tuple[Status, ...] = ("PENDING", "PROCESSING")
 
 
 def find_job(ground: Ground, job_id: int) -> Job | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from heapq import merge
 from itertools import islice
@@ -23,6 +24,8 @@ from duly.verbs.who import Principal
 log = logging.getLogger("duly.jobs")
 
 STATUSES: tuple[Status, ...] = ("PENDING", "PROCESSING", "DONE", "ERROR", "NOT_FOUND", "SKIPPED")
+# Those of rows that have not ended.
+LIVE: tuple[Status, ...] = ("PENDING", "PROCESSING")
 # Rows that an export reads at a time.
 PORTION = 1_000
 # Seconds from which on a page is slow enough to be told of.
@@ -57,23 +60,29 @@ class JobRows:
         """Rows in the order of the file, from the one after this number on."""
         self._jobs.get(who, job_id)
         given = {"job_id": job_id, "after": after, "until": after + most}
-        return [_item(row) for row in self._ground.store.read("job_items_by_number", given)]
+        with self._timed("job_items_by_number") as page:
+            page += map(_item, self._ground.store.read("job_items_by_number", given))
+        return page
 
     def pending(
         self,
         who: Principal,
         whose: str | None = None,
-        statuses: Sequence[Status] = ("PENDING", "PROCESSING"),
+        statuses: Sequence[Status] = LIVE,
         job_type: str | None = None,
         after: Place = START,
         most: int = 100,
     ) -> list[JobItem]:
         """Rows of all jobs of one owner, or of all that they reach, those that changed longest ago first."""
-        owner = who.among(whose)
-        given = {"job_type": job_type}
-        if owner is None:
-            return self._merged("pending_items_of_all", given, statuses, after, most)
-        return self._merged("pending_items", {**given, "owner": owner}, statuses, after, most)
+        given = {"owner": who.among(whose), "job_type": job_type}
+        live = [status for status in statuses if status in LIVE]
+        ended = [status for status in statuses if status not in LIVE]
+        pages = [
+            self._merged(section, given, some, after, most)
+            for section, some in (("pending_items", live), ("ended_items", ended))
+            if some
+        ]
+        return list(islice(merge(*pages, key=_place), most))
 
     def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:
         """All rows with all that came in and went out, in the order of the file, read a portion at a time."""
@@ -93,19 +102,31 @@ class JobRows:
         self, section: str, given: dict[str, Any], statuses: Sequence[Status], after: Place, most: int
     ) -> list[JobItem]:
         """Each status has its own stretch of the index, so a page is the first of what they have, merged."""
-        begun = time.monotonic()
         asked = {**given, "after_at": after[0], "after_id": after[1], "most": most}
-        stretches = (
-            map(_item, self._ground.store.read(section, {**asked, "status": status})) for status in set(statuses)
-        )
-        page = list(islice(merge(*stretches, key=_place), most))
-        seconds = time.monotonic() - begun
-        log.log(
-            logging.WARNING if seconds > SLOW else logging.DEBUG,
-            "a page of %d rows, from %s to %s, took %.0f ms",
-            len(page), _place(page[0]) if page else None, _place(page[-1]) if page else None, 1000 * seconds,
-        )  # fmt: skip
+        with self._timed(section) as page:
+            stretches = (
+                map(_item, self._ground.store.read(section, {**asked, "status": status})) for status in set(statuses)
+            )
+            page += islice(merge(*stretches, key=_place), most)
         return page
+
+    @contextmanager
+    def _timed(self, section: str) -> Iterator[list[JobItem]]:
+        """A page to be filled. How long that took is counted, and told with where the page begins and ends."""
+        page: list[JobItem] = []
+        begun = time.monotonic()
+        yield page
+        seconds = time.monotonic() - begun
+        is_slow = seconds > SLOW
+        self._ground.measured("page", section, seconds)
+        if is_slow:
+            self._ground.measured("slow page", section, seconds)
+        first, last = (_place(page[0]), _place(page[-1])) if page else (None, None)
+        log.log(
+            logging.WARNING if is_slow else logging.DEBUG,
+            "%s: a page of %d rows, from %s to %s, took %.0f ms", section, len(page), first, last, 1000 * seconds,
+            extra={"list": section, "rows": len(page), "first": first, "last": last, "milliseconds": 1000 * seconds},
+        )  # fmt: skip
 
 
 def _place(item: JobItem) -> Place:

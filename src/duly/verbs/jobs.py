@@ -6,6 +6,7 @@ What is done to all rows of a job is durable work: an item of the task `duly.job
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
@@ -24,10 +25,16 @@ from duly.tasks.task import Task
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.items import Items
-from duly.verbs.who import Principal
+from duly.verbs.who import Principal, local
+
+log = logging.getLogger("duly.jobs")
 
 INGEST = "duly.ingest"
 TASK = "duly.jobs"
+# Removes what has been kept for long enough. There is one item of it in a database, from the first job on.
+TIDY = "duly.tidy"
+TIDY_EVERY = 3600.0  # seconds
+RETENTION = local("retention")  # who removes it, in the audit log
 # Rows that are written in one transaction.
 PORTION = 5_000
 # Rows that one request may name.
@@ -72,7 +79,7 @@ class Jobs:
         with self._ground.joining(connection) as connection:
             job = self._opened(new, connection, self._ground.now())
             if job.total == 0 and not job.is_sealed:
-                self._audit.note(who, "job.opened", f"job:{job.id}", {"task": job.task}, connection)
+                self._note(who, "job.opened", job.id, {"task": job.task}, connection)
         return job
 
     def create(
@@ -85,21 +92,23 @@ class Jobs:
         key: str | None = None,
         options: Mapping[str, Any] | None = None,
         ip_address: str | None = None,
+        whose: str | None = None,
         connection: Any = None,
     ) -> Job:
         """A job of the rows of a file that is kept already: the file, the job and who reads it commit together.
 
         Without a file, the options say where whoever reads it gets it. Under a key that a job has already, it is that
-        job, whose file is another one then.
+        job, whose file is another one then. Code may say `whose` it is; everybody else makes jobs of their own.
         """
         _refuse_keyed(task)
-        self._refuse_too_many(who.owner)
+        owner = who.owner or whose
         store = self._ground.store
         with self._ground.joining(connection) as connection:
+            store.run(connection, "lock_owner", {"owner": owner})
             file_id = None if file is None else self._kept(file, connection)
             now = self._ground.now()
             new = NewJob(
-                task=task.name, queue=task.queue, key=key, owner=who.owner, options=codec.encode(dict(options or {})),
+                task=task.name, queue=task.queue, key=key, owner=owner, options=codec.encode(dict(options or {})),
                 job_type=job_type, file_id=file_id, ip_address=ip_address,
             )  # fmt: skip
             job = self._opened(new, connection, now)
@@ -107,10 +116,11 @@ class Jobs:
                 if file_id is not None:
                     store.run(connection, "remove_file", {"id": file_id})
                 return job
+            self._refuse_too_many(owner, connection)
             reading = self._ground.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
             put_borrowed(connection, reading)
             details = {"task": job.task} if file is None else {"task": job.task, "file": file.name, "size": file.size}
-            self._audit.note(who, "job.created", f"job:{job.id}", details, connection)
+            self._note(who, "job.created", job.id, details, connection)
         return job
 
     def _kept(self, file: NewFile, connection: Any) -> int:
@@ -120,13 +130,15 @@ class Jobs:
 
     def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:
         (row,) = self._ground.store.run(connection, "open_job", {**_fields(new), "now": now})
+        put_borrowed(connection, self._ground.task_named(TIDY).new({"key": TIDY, "delay": TIDY_EVERY}))
         return Job(*row)
 
-    def _refuse_too_many(self, owner: str | None) -> None:
+    def _refuse_too_many(self, owner: str | None, connection: Any) -> None:
+        """The new job counts too: whoever repeats a request for one that was made is never refused."""
         most = self._ground.job_settings
-        jobs, rows = self._ground.store.read("jobs_of", {"owner": owner})[0]
-        if jobs >= most.owner_most_jobs:
-            raise WrongState(f"{jobs:,} jobs are not over yet, which is the most; wait for one, or remove one")
+        jobs, rows = self._ground.store.read("jobs_of", {"owner": owner}, connection)[0]
+        if jobs > most.owner_most_jobs:
+            raise WrongState(f"{jobs - 1:,} jobs are not over yet, which is the most; wait for one, or remove one")
         if rows >= most.owner_most_rows:
             raise WrongState(f"{rows:,} rows of jobs have not ended yet, which is the most; wait, or cancel a job")
 
@@ -188,7 +200,7 @@ class Jobs:
         job = self.get(who, job_id, connection)
         with self._ground.joining(connection) as connection:
             self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
-            self._audit.note(who, "job.paused", f"job:{job_id}", {}, connection)
+            self._note(who, "job.paused", job_id, {}, connection)
             self._ground.forget_depths()
             return self.show(who, job_id, connection)
 
@@ -197,7 +209,7 @@ class Jobs:
         job = self.get(who, job_id, connection)
         with self._ground.joining(connection) as connection:
             self._ground.store.resume(job.rows_queue, connection)
-            self._audit.note(who, "job.resumed", f"job:{job_id}", {}, connection)
+            self._note(who, "job.resumed", job_id, {}, connection)
             self._ground.forget_depths()
             return self.show(who, job_id, connection)
 
@@ -210,7 +222,7 @@ class Jobs:
             self._ground.store.seal_job(job_id, self._ground.now(), connection)
             self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
             self._order("cancel", job_id, {"reason": reason}, connection)
-            self._audit.note(who, "job.cancelled", f"job:{job_id}", {"reason": reason}, connection)
+            self._note(who, "job.cancelled", job_id, {"reason": reason}, connection)
             self._ground.forget_depths()
             return self.show(who, job_id, connection)
 
@@ -229,11 +241,25 @@ class Jobs:
         with self._ground.joining(connection) as connection:
             if not self._ground.store.run(connection, "hide_job", {"id": job_id}):
                 raise ItemNotFound(f"there is no job {job_id}")
-            self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
-            self._order("remove", job_id, {}, connection)
-            details = {"task": job.task, "rows": job.total}
-            self._audit.note(who, "job.removed", f"job:{job_id}", details, connection)
+            self._remove_hidden(who, job, connection)
         self._ground.forget_depths()
+
+    def expire(self, before: datetime, most: int = PORTION) -> int:
+        """Remove jobs that have been over since before then; how many."""
+        store, count = self._ground.store, 0
+        for (job_id,) in store.read("old_jobs", {"before": before, "most": most}):
+            with store.transaction() as connection:
+                if store.run(connection, "hide_old_job", {"id": job_id, "before": before}):
+                    job = Job(*store.read("any_job", {"id": job_id}, connection)[0])
+                    self._remove_hidden(RETENTION, job, connection)
+                    count += 1
+        return count
+
+    def _remove_hidden(self, who: Principal, job: Job, connection: Any) -> None:
+        self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
+        self._order("remove", job.id, {}, connection)
+        details = {"task": job.task, "rows": job.total}
+        self._note(who, "job.removed", job.id, details, connection)
 
     def reprocess(
         self,
@@ -261,7 +287,7 @@ class Jobs:
                 self._order("reprocess", job_id, {"statuses": list(statuses), "is_reset": is_reset}, connection)
                 count = sum({"ERROR": job.failed, "NOT_FOUND": job.not_found, "SKIPPED": job.skipped}[each]
                             for each in set(statuses))  # fmt: skip
-                self._audit.note(who, "job.reprocessed", f"job:{job_id}", details, connection)
+                self._note(who, "job.reprocessed", job_id, details, connection)
             else:
                 count = self._revive(who, job, ids, connection)
         self._ground.forget_depths()
@@ -300,8 +326,14 @@ class Jobs:
             mended = sorted(numbers[item.id] for item in items if item.id not in stale)
             if mended:
                 store.resume(job.rows_queue, connection)
-                self._audit.note(who, "job.mended", f"job:{job_id}", {"rows": len(mended)}, connection)
+                self._note(who, "job.mended", job_id, {"rows": len(mended)}, connection)
         return mended
+
+    def _note(self, who: Principal, action: str, job_id: int, details: Mapping[str, Any], connection: Any) -> None:
+        """The line of the audit log, and that of the process."""
+        self._audit.note(who, action, f"job:{job_id}", details, connection)
+        said = {"event": action, "jobId": job_id, "actor": who.user_id}
+        log.info("job %d: %s by %s", job_id, action.removeprefix("job."), who.user_id, extra=said)
 
     def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
         given = {"job_id": job_id, "action": action, "options": {**options, "until": self._ground.now().isoformat()}}

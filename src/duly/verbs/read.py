@@ -97,6 +97,10 @@ class Read:
         *row, lease_until = rows[0]
         return Story(_row(row), None if lease_until is None else _utc(lease_until), tries)
 
+    def pending(self) -> dict[str, int]:
+        """How many rows have not ended, by the type of their job; by its task, if it has no type."""
+        return {row[0]: int(row[1]) for row in self._store.read("pending_rows", {})}
+
     def depths(self) -> list[Depth]:
         """How many items there are, by queue, lane and state."""
         depths = [_depth(row) for row in self._store.read("depth", {"now": self._clock.now()})]

@@ -124,6 +124,53 @@ def test_a_growing_file_is_left_alone_until_it_is_steady() -> None:
     assert steady.after([], 12.0).since == {}
 
 
+def test_a_file_that_takes_the_name_at_the_last_moment_is_put_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.csv").write_text("old")
+    folder, rename = Folder(tmp_path), Path.rename
+    (found,) = folder.scan()
+
+    def overtaken(self: Path, target: Path) -> Path:
+        monkeypatch.undo()
+        (tmp_path / "new").write_text("newer")
+        os.replace(tmp_path / "new", tmp_path / "a.csv")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", overtaken)
+    assert folder.take(found) is None
+    assert (tmp_path / "a.csv").read_text() == "newer"
+    assert list((tmp_path / ".taken").iterdir()) == []
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_a_move_never_replaces_another_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool) -> None:
+    folder, link = Folder(tmp_path), os.link
+    (tmp_path / "a.csv").write_text("mine")
+    taken = take(folder, "a.csv")
+
+    def overtaken(source: Path, target: Path, **more: bool) -> None:
+        if not has_links:
+            raise PermissionError
+        if not target.exists() and target.name == "a.csv":
+            target.write_text("theirs")
+        link(source, target, **more)
+
+    monkeypatch.setattr(os, "link", overtaken)
+    assert taken.done().read_text() == "mine"
+    told = {path.name: path.read_text() for path in (tmp_path / "done").iterdir()}
+    assert told == ({"a.csv": "theirs", "a-2.csv": "mine"} if has_links else {"a.csv": "mine"})
+
+
+def test_a_file_with_two_names_is_put_back_as_the_same_version(tmp_path: Path) -> None:
+    """As a scanner leaves it that dies in the middle of a move."""
+    (tmp_path / "a.csv").write_text("x")
+    folder = Folder(tmp_path)
+    os.link(tmp_path / "a.csv", tmp_path / ".taken" / "0-a.csv")
+    assert folder.put_back() == ["a.csv"]
+    assert len({found.version for found in folder.scan()}) == 1
+
+
 def test_what_is_moved_away_meanwhile_is_told(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x")
     taken = take(Folder(tmp_path), "a.csv")

@@ -7,7 +7,8 @@
 
 Renaming is atomic and the lock is taken before it, so of several scanners exactly one gets a file, and a file whose
 scanner died is seen by its free lock and put back. Only plain files of the folder itself are taken: links, devices and
-folders are not followed, opened or entered, and the handle that is read is the one that was checked.
+folders are not followed, opened or entered, and the handle that is read is the one that was checked. The version of a
+file stays the same wherever it is moved, so a file that is put back is known again, whatever its name is then.
 """
 
 from __future__ import annotations
@@ -20,13 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from duly.bulk.sources.found import Changed, Found, SourceError
+from duly.bulk.sources.found import Changed, Found, SourceError, is_unfinished
 from duly.core.errors import InputError
 
 TAKEN, DONE, FAILED = ".taken", "done", "failed"
 PORTION = 1024 * 1024
-# What programs call a file that they are still writing.
-UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".swp")
 
 
 class Folder:
@@ -42,7 +41,7 @@ class Folder:
         found = []
         with os.scandir(self._root) as entries:
             for entry in entries:
-                if entry.name.startswith((".", "~")) or entry.name.lower().endswith(UNFINISHED):
+                if is_unfinished(entry.name):
                     continue
                 try:
                     status = entry.stat(follow_symlinks=False)
@@ -51,6 +50,17 @@ class Folder:
                 if stat.S_ISREG(status.st_mode):
                     found.append(Found(entry.name, entry.name, status.st_size, _version(status)))
         return sorted(found, key=lambda each: each.name)
+
+    def strange(self) -> list[str]:
+        """The names of what is there but is never taken, because it is a link or a device; folders are left out."""
+        with os.scandir(self._root) as entries:
+            return sorted(
+                entry.name
+                for entry in entries
+                if not is_unfinished(entry.name)
+                and not entry.is_file(follow_symlinks=False)
+                and not entry.is_dir(follow_symlinks=False)
+            )
 
     def take(self, found: Found) -> Taken | None:
         """Take this version of the file; None when it is gone, has changed, or another scanner has it."""
@@ -63,6 +73,10 @@ class Folder:
                 return None
             place = self._root / TAKEN / f"{secrets.token_hex(4)}-{found.name}"
             (self._root / found.name).rename(place)
+            if not _is_same(os.fstat(handle), place):  # another file took the name just before
+                _move(place, self._root, found.name)
+                os.close(handle)
+                return None
         except OSError as error:
             os.close(handle)
             raise SourceError(f"{found.name} could not be taken: {error.strerror}") from None
@@ -76,7 +90,7 @@ class Folder:
             if handle is None:
                 continue
             name = left.name.partition("-")[2]
-            left.rename(_free(self._root, name))
+            _move(left, self._root, name)
             os.close(handle)
             names.append(name)
         return names
@@ -89,14 +103,13 @@ class Folder:
             return None
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            ours, there = os.fstat(handle), path.stat(follow_symlinks=False)
+            ours = os.fstat(handle)
+            if stat.S_ISREG(ours.st_mode) and _is_same(ours, path):
+                return handle
         except OSError:
-            os.close(handle)
-            return None
-        if not stat.S_ISREG(ours.st_mode) or (ours.st_dev, ours.st_ino) != (there.st_dev, there.st_ino):
-            os.close(handle)
-            return None
-        return handle
+            pass
+        os.close(handle)
+        return None
 
 
 class Taken:
@@ -131,14 +144,12 @@ class Taken:
         return self._moved(self._root)
 
     def _moved(self, folder: Path) -> Path:
-        place = _free(folder, self.found.name)
         try:
-            self._place.rename(place)
+            return _move(self._place, folder, self.found.name)
         except OSError as error:
             raise SourceError(f"{self.found.name} could not be moved to {folder.name}: {error.strerror}") from None
         finally:
             self._file.close()
-        return place
 
 
 def _opened(path: Path) -> int:
@@ -161,10 +172,25 @@ def _plain(name: str) -> str:
     return name
 
 
-def _free(folder: Path, name: str) -> Path:
-    """Where a file of this name can go without replacing another one."""
-    place, number = folder / name, 2
-    while os.path.lexists(place):
-        place = folder / f"{Path(name).stem}-{number}{Path(name).suffix}"
+def _is_same(ours: os.stat_result, path: Path) -> bool:
+    there = path.stat(follow_symlinks=False)
+    return (ours.st_dev, ours.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _move(path: Path, folder: Path, name: str) -> Path:
+    """Move a file there under this name, or one like it, without ever replacing another file."""
+    number = 1
+    while True:
+        place = folder / (name if number == 1 else f"{Path(name).stem}-{number}{Path(name).suffix}")
         number += 1
-    return place
+        if os.path.lexists(place):
+            continue
+        try:
+            os.link(path, place, follow_symlinks=False)  # which, unlike a rename, fails if there is one by now
+        except FileExistsError:
+            continue
+        except OSError:  # not every file system has links
+            path.rename(place)
+        else:
+            path.unlink()
+        return place

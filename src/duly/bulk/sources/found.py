@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from duly.core.errors import DulyError
 
+# What programs call a file that they are still writing.
+UNFINISHED = (".part", ".partial", ".tmp", ".temp", ".filepart", ".crdownload", ".download", ".swp")
+
 
 class SourceError(DulyError):
     """The source said no, or cannot be reached; asking again may help."""
@@ -24,6 +27,11 @@ class Found(Struct, frozen=True):
     path: str  # by which the source knows it
     size: int
     version: str
+
+
+def is_unfinished(name: str) -> bool:
+    """Whether this is what programs call a file that they hide, or have not written to its end."""
+    return name.startswith((".", "~")) or name.lower().endswith(UNFINISHED)
 
 
 class Steady(Struct, frozen=True):

@@ -25,6 +25,7 @@ from psycopg.pq import ConnStatus, TransactionStatus
 from duly.core.errors import StoreBusy, StoreUnavailable
 from duly.core.forks import renew_in_children
 from duly.store.contract import WAIT_UNTIL
+from duly.store.waits import WAITS
 
 T = TypeVar("T")
 
@@ -146,8 +147,9 @@ class ConnectionPool:
 
     def _await(self, turn: SimpleQueue[Connection | None], until: float) -> Connection | None:
         """Wait for a connection that someone gives back; None means that the caller may make a new one."""
+        begun = time.monotonic()
         try:
-            return turn.get(timeout=max(until - time.monotonic(), 0))
+            return turn.get(timeout=max(until - begun, 0))
         except BaseException as error:
             with self._lock:
                 is_waiting = turn in self._waiting
@@ -159,6 +161,8 @@ class ConnectionPool:
                 self._hand_on(turn.get_nowait())
             if not isinstance(error, Empty):
                 raise
+        finally:
+            WAITS.add(time.monotonic() - begun)
         if self.trouble is not None:
             raise StoreUnavailable(f"cannot reach the database: {self.trouble}")
         raise StoreBusy(f"all {self._size} connections of this process are busy (pool_size)")

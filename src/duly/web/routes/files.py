@@ -19,11 +19,11 @@ from duly.core.errors import InputError
 from duly.intake.exports import MEDIA
 from duly.intake.intake import Said, kept_by
 from duly.intake.mending import mend
-from duly.web.auth import Reader, Writer
+from duly.web.auth import Admin, Reader, Writer
 from duly.web.desk import At, Desk, IdempotencyKey
 from duly.web.problems import Problem
 from duly.web.schemas import Id
-from duly.web.schemas.jobs import JobIn, JobMade, JobType, MendedOut, PreviewOut, SaidIn
+from duly.web.schemas.jobs import JobIn, JobMade, JobType, MendedOut, PreviewOut, SaidIn, ScanIn, ScannedOut
 from duly.web.uploads import UPLOADED, Form, Sink, receive
 
 router = APIRouter(tags=["jobs"])
@@ -115,6 +115,15 @@ def download_job(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx
 def download_rejects(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
     """The rows in error with their columns as they came and why, to be mended and sent again."""
     return _file(job_id, format, desk.app.exports.rejects(principal, job_id, format), "-rejects")
+
+
+@router.post("/api/ingestion/scan", response_model=ScannedOut)
+def scan_sources(desk: At, principal: Admin, asked: ScanIn | None = None) -> Any:
+    """Look through the inbox and the allowed sources, and make a job of every file that was not taken yet, each once.
+
+    Repeating it is harmless. What is too much for one look is left to a worker, who goes on.
+    """
+    return desk.app.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
 
 
 # -- what comes in

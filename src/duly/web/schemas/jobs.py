@@ -125,3 +125,28 @@ class CancelIn(Model):
     model_config = example(reason="the wrong file")
 
     reason: Sentence = ""
+
+
+class ScanIn(Model):
+    model_config = example(again=False)
+
+    again: bool = Field(default=False, description="Also look at files that were refused before.")
+
+
+class ScannedFileOut(Out):
+    source: str = Field(description="Where it lies, or the place that could not be looked into.")
+    job_id: int | None
+    reason: str | None
+
+
+class ScannedOut(Out):
+    found: int = Field(description="Files that are there.")
+    took: int = Field(description="Files that became jobs.")
+    passed_over: int = Field(description="Files that were taken before, are taken by others, or may still be written.")
+    unsettled: int = Field(description="Of these, those that may still be written.")
+    refused: int = Field(description="Files that no type of jobs takes, and places that cannot be looked into.")
+    left: int = Field(description="Files that are taken by a worker who goes on.")
+    held: str | None = Field(description="Why no more are taken for now.")
+    taken: list[ScannedFileOut] = Field(description="The first of them.")
+    passed: list[ScannedFileOut] = Field(description="The first of them, but for those of earlier scans.")
+    refusals: list[ScannedFileOut] = Field(description="The first of them.")

@@ -44,6 +44,24 @@ update duly_job set duplicates = :duplicates where id = :id
 -- It is found no more, and nothing comes of its end; its rows and its file go in portions.
 update duly_job set is_removed = true, is_sealed = true, then_item = null where id = :id and not is_removed returning id
 
+-- name: pending_rows
+-- How many rows of jobs have not ended; the counters of jobs know, so no row is looked at.
+select coalesce(job_type, task), sum(total - done - not_found - failed - skipped)
+  from duly_job
+ where finished_at is null and not is_removed
+ group by 1
+
+-- name: old_jobs
+-- Jobs that have been over since before then, the oldest first.
+select id from duly_job where finished_at < :before and not is_removed order by finished_at limit :most
+
+-- name: hide_old_job
+-- The same for a job that has been over since before then, unless it has begun anew.
+update duly_job
+   set is_removed = true, is_sealed = true, then_item = null
+ where id = :id and not is_removed and finished_at < :before
+returning id
+
 -- name: any_job
 -- Also one that was removed.
 select {job} from duly_job where id = :id

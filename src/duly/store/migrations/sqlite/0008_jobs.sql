@@ -3,6 +3,8 @@
 --   duly_job           one job: its rows so far, how many of them have ended how, and what is put when the last one has.
 --   duly_file          a file that someone sent: what it is, whose, and where its bytes are kept.
 --   duly_mapping       which columns of files of one shape are which fields, as their owner last said.
+--   duly_scanned       one version of one file that a scan found: the job that it became, or why it was refused. Whoever
+--                      inserts its row takes it, in the transaction that makes its job, so each is taken once.
 --   duly_search_event  one question to a provider by a try of an item: in which variant, and how it ended. `round` is how
 --                      many rounds of questions had found nothing before. A fence is of one try only, which tells of
 --                      each of its questions once.
@@ -40,6 +42,7 @@ create table duly_job (
 create unique index duly_job_key on duly_job (task, coalesce(owner, ''), key) where key is not null;
 create index duly_job_owner on duly_job (owner, id);
 create index duly_job_live on duly_job (coalesce(owner, '')) where finished_at is null;
+create index duly_job_over on duly_job (finished_at) where finished_at is not null;
 
 create table duly_file (
     id           integer primary key autoincrement,
@@ -51,6 +54,8 @@ create table duly_file (
     owner        text,
     created_at   integer not null
 );
+
+create index duly_file_place on duly_file (place);
 
 create table duly_mapping (
     owner        text    not null,
@@ -78,6 +83,16 @@ create table duly_search_event (
 create unique index duly_search_event_pkey on duly_search_event (item_id, fence, variant, retailer);
 create unique index duly_search_event_job on duly_search_event (job_id, id) where job_id is not null;
 
+create table duly_scanned (
+    source       text    not null,
+    version      text    not null,
+    name         text    not null,
+    job_id       integer,
+    reason       text,
+    created_at   integer not null,
+    primary key (source, version)
+) without rowid;
+
 alter table duly_item add column job_id integer;
 alter table duly_item add column row_no integer;
 alter table duly_item add column status text;
@@ -86,8 +101,6 @@ alter table duly_item add column input text;
 
 create unique index duly_item_row on duly_item (job_id, row_no) where job_id is not null;
 create index duly_item_job on duly_item (job_id, status, changed_at, id) where job_id is not null;
-create index duly_item_status on duly_item (status, owner, changed_at, id) where job_id is not null and status <> 'DONE';
-create index duly_item_pending on duly_item (status, changed_at, id) where job_id is not null and status <> 'DONE';
 
 create view duly_jobs as
 select j.id,

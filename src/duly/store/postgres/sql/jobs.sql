@@ -32,6 +32,10 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0)::
   from duly_job
  where finished_at is null and not is_removed and coalesce(owner, '') = coalesce(:owner::text, '')
 
+-- name: lock_owner
+-- Who makes jobs of one owner takes turns, until the end of the transaction.
+select pg_advisory_xact_lock(hashtextextended('duly jobs of ' || coalesce(:owner::text, ''), 0))
+
 -- name: job_row_ids
 -- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
 -- be read.
@@ -78,33 +82,43 @@ select id, job_id, row_no, status, attempt, last_error,
  order by row_no
 
 -- name: pending_items
--- A page of the rows of one status over all jobs of one owner, by when they changed last.
-select id, job_id, row_no, status, attempt, last_error,
-       case when state = 'running' then claimed_by end as claimed_by,
-       case when state = 'running' then started_at end as started_at, changed_at,
-       left(args ->> 'title', 121) as title,
-       left(args ->> 'brand', 121) as brand,
-       left(args ->> 'sku', 121) as sku, null as result
-  from duly_item
- where job_id is not null and status <> 'DONE' and status = :status and owner = :owner and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
-   and (:job_type::text is null
-        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
- order by changed_at, id
+-- A page of the rows that wait or are worked on, over all jobs that are not over: the first rows of each, merged.
+select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
+       case when i.state = 'running' then i.claimed_by end as claimed_by,
+       case when i.state = 'running' then i.started_at end as started_at, i.changed_at,
+       left(i.args ->> 'title', 121) as title,
+       left(i.args ->> 'brand', 121) as brand,
+       left(i.args ->> 'sku', 121) as sku, null as result
+  from duly_job j
+ cross join lateral (
+       select *
+         from duly_item
+        where job_id = j.id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+        order by changed_at, id
+        limit :most) i
+ where not j.is_removed and (:owner::text is null or j.owner = :owner) and (:job_type::text is null or j.job_type = :job_type)
+   and j.finished_at is null
+ order by i.changed_at, i.id
  limit :most
 
--- name: pending_items_of_all
--- A page of the rows of one status over all jobs, by when they changed last.
-select id, job_id, row_no, status, attempt, last_error,
-       case when state = 'running' then claimed_by end as claimed_by,
-       case when state = 'running' then started_at end as started_at, changed_at,
-       left(args ->> 'title', 121) as title,
-       left(args ->> 'brand', 121) as brand,
-       left(args ->> 'sku', 121) as sku, null as result
-  from duly_item
- where job_id is not null and status <> 'DONE' and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
-   and (:job_type::text is null
-        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
- order by changed_at, id
+-- name: ended_items
+-- A page of the rows that ended in one way, likewise, over all jobs that have some.
+select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
+       case when i.state = 'running' then i.claimed_by end as claimed_by,
+       case when i.state = 'running' then i.started_at end as started_at, i.changed_at,
+       left(i.args ->> 'title', 121) as title,
+       left(i.args ->> 'brand', 121) as brand,
+       left(i.args ->> 'sku', 121) as sku, null as result
+  from duly_job j
+ cross join lateral (
+       select *
+         from duly_item
+        where job_id = j.id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+        order by changed_at, id
+        limit :most) i
+ where not j.is_removed and (:owner::text is null or j.owner = :owner) and (:job_type::text is null or j.job_type = :job_type)
+   and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
+ order by i.changed_at, i.id
  limit :most
 
 -- name: result_names
@@ -114,3 +128,7 @@ select distinct k.name
  cross join lateral json_object_keys(case when json_typeof(i.result) = 'object' then i.result end) as k(name)
  where i.job_id = :job_id
  order by k.name
+
+-- name: places_in_use
+-- Those of these places where the file of a job is kept.
+select place from duly_file where place in (select e.value from json_array_elements_text(:places::json) as e(value))

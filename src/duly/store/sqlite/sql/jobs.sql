@@ -26,6 +26,10 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0) a
   from duly_job
  where finished_at is null and not is_removed and coalesce(owner, '') = coalesce(:owner, '')
 
+-- name: lock_owner
+-- Who makes jobs of one owner takes turns: as all writers do here.
+select :owner
+
 -- name: job_row_ids
 -- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
 -- be read.
@@ -72,33 +76,43 @@ select id, job_id, row_no, status, attempt, last_error,
  order by row_no
 
 -- name: pending_items
--- A page of the rows of one status over all jobs of one owner, by when they changed last.
-select id, job_id, row_no, status, attempt, last_error,
-       case when state = 'running' then claimed_by end as claimed_by,
-       case when state = 'running' then started_at end as started_at, changed_at,
-       substr(cast(json_extract(args, '$.title') as text), 1, 121) as title,
-       substr(cast(json_extract(args, '$.brand') as text), 1, 121) as brand,
-       substr(cast(json_extract(args, '$.sku') as text), 1, 121) as sku, null as result
-  from duly_item
- where job_id is not null and status <> 'DONE' and status = :status and owner = :owner and (changed_at, id) > (:after_at, :after_id)
-   and (:job_type is null
-        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
- order by changed_at, id
+-- A page of the rows that wait or are worked on, over all jobs that are not over: the first rows of each, merged.
+select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
+       case when i.state = 'running' then i.claimed_by end as claimed_by,
+       case when i.state = 'running' then i.started_at end as started_at, i.changed_at,
+       substr(cast(json_extract(i.args, '$.title') as text), 1, 121) as title,
+       substr(cast(json_extract(i.args, '$.brand') as text), 1, 121) as brand,
+       substr(cast(json_extract(i.args, '$.sku') as text), 1, 121) as sku, null as result
+  from duly_job j
+  join duly_item i on i.id in (
+       select r.id
+         from duly_item r
+        where r.job_id = j.id and r.status = :status and (r.changed_at, r.id) > (:after_at, :after_id)
+        order by r.changed_at, r.id
+        limit :most)
+ where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
+   and j.finished_at is null
+ order by i.changed_at, i.id
  limit :most
 
--- name: pending_items_of_all
--- A page of the rows of one status over all jobs, by when they changed last.
-select id, job_id, row_no, status, attempt, last_error,
-       case when state = 'running' then claimed_by end as claimed_by,
-       case when state = 'running' then started_at end as started_at, changed_at,
-       substr(cast(json_extract(args, '$.title') as text), 1, 121) as title,
-       substr(cast(json_extract(args, '$.brand') as text), 1, 121) as brand,
-       substr(cast(json_extract(args, '$.sku') as text), 1, 121) as sku, null as result
-  from duly_item
- where job_id is not null and status <> 'DONE' and status = :status and (changed_at, id) > (:after_at, :after_id)
-   and (:job_type is null
-        or exists (select 1 from duly_job j where j.id = job_id and j.job_type = :job_type))
- order by changed_at, id
+-- name: ended_items
+-- A page of the rows that ended in one way, likewise, over all jobs that have some.
+select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
+       case when i.state = 'running' then i.claimed_by end as claimed_by,
+       case when i.state = 'running' then i.started_at end as started_at, i.changed_at,
+       substr(cast(json_extract(i.args, '$.title') as text), 1, 121) as title,
+       substr(cast(json_extract(i.args, '$.brand') as text), 1, 121) as brand,
+       substr(cast(json_extract(i.args, '$.sku') as text), 1, 121) as sku, null as result
+  from duly_job j
+  join duly_item i on i.id in (
+       select r.id
+         from duly_item r
+        where r.job_id = j.id and r.status = :status and (r.changed_at, r.id) > (:after_at, :after_id)
+        order by r.changed_at, r.id
+        limit :most)
+ where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
+   and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
+ order by i.changed_at, i.id
  limit :most
 
 -- name: result_names
@@ -107,3 +121,7 @@ select distinct k.key as name
   from duly_item i, json_each(case when json_type(i.result) = 'object' then i.result end) k
  where i.job_id = :job_id
  order by name
+
+-- name: places_in_use
+-- Those of these places where the file of a job is kept.
+select place from duly_file where place in (select e.value from json_each(:places) as e)

@@ -1,0 +1,277 @@
+"""The places where files are dropped are looked through, and every file that is not taken yet becomes a job.
+
+    look       what is there, at each place
+    settle     what may still be written is left alone: it must stay as it is for a while
+    pass over  what was taken or refused before, by source and version
+    take       keep the file as an upload is kept, see what it is, and make the job of it, in one transaction with the
+               row by which its version is known from then on
+    move on    a file of the inbox, to those that are done or failed
+
+Whoever scans may die anywhere. A file that was kept but is no job is swept up a day later; a file of the inbox is put
+back by whoever looks next, and moved on then if its version is known. One look takes a portion, so that it ends soon
+however many files there are; a worker goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from duly.bulk.files import Kept
+from duly.bulk.read import open_rows
+from duly.bulk.s3 import S3Error
+from duly.bulk.sources import Found, SourceError, Steady, is_unfinished
+from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.intake.sources import Inbox, Remote, has_places, places
+from duly.intake.types import IMAGES, JobType
+from duly.verbs import Principal
+from duly.verbs.scans import Fate
+
+if TYPE_CHECKING:
+    from duly.intake.intake import Intake
+
+log = logging.getLogger("duly.jobs")
+
+# Files that one portion takes, and seconds after which it begins with no further one.
+PORTION = 100
+SECONDS = 10.0
+# Files that are told of one by one, of each kind.
+TOLD = 100
+UNSETTLED = "may still be written"
+# What is wrong with one file or one place, and may be gone the next time.
+PASSING = (SourceError, S3Error, ItemNotFound, OSError)
+
+
+class Told(Struct, frozen=True):
+    """What became of one file."""
+
+    source: str
+    job_id: int | None = None
+    reason: str | None = None
+
+
+class Scanned(Struct, kw_only=True):
+    """What one look through all places found. Of each kind of files the first ones are told one by one."""
+
+    found: int = 0
+    took: int = 0
+    passed_over: int = 0
+    refused: int = 0
+    left: int = 0  # files that nothing speaks against, and that a worker takes who goes on
+    unsettled: int = 0  # of those that were passed over: they may still be written
+    held: str | None = None  # why no more is taken for now
+    taken: list[Told] = []
+    passed: list[Told] = []  # without those that an earlier scan took, which are only counted
+    refusals: list[Told] = []
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.left and not self.unsettled
+
+    def take(self, source: str, job_id: int) -> None:
+        self.took += 1
+        _tell(self.taken, Told(source, job_id))
+
+    def pass_over(self, source: str, reason: str, job_id: int | None = None) -> None:
+        self.passed_over += 1
+        _tell(self.passed, Told(source, job_id, reason))
+
+    def refuse(self, source: str, reason: str) -> None:
+        self.refused += 1
+        _tell(self.refusals, Told(source, None, reason))
+
+
+class View:
+    """What one place has."""
+
+    def __init__(self, intake: Intake, place: Inbox | Remote, steady: Steady) -> None:
+        self.place = place
+        self.steady = steady
+        self._intake = intake
+        self.look()
+
+    def look(self) -> None:
+        self.now = time.monotonic()
+        self.found = [each for each in self.place.look() if not is_unfinished(each.name)]
+        self.steady = self.steady.after(self.found, self.now)
+        self._fates = self._intake.verbs.scans.fates([self.place.seen(each) for each in self.found])
+
+    def fate(self, found: Found) -> Fate | None:
+        """What became of this file before; None when it is new."""
+        seen = self.place.seen(found)
+        return self._fates.get((seen.source, seen.version))
+
+    def is_ready(self, found: Found) -> bool:
+        return self.steady.is_ready(found, self.now)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no new file may still be written."""
+        return all(self.is_ready(each) or self.fate(each) for each in self.found)
+
+
+class Scanner:
+    """Looks through the places of one app. It remembers since when files have been as they are."""
+
+    def __init__(self, intake: Intake, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._intake = intake
+        self._sleep = sleep
+        self._steady: dict[str, Steady] = {}
+
+    @property
+    def has_places(self) -> bool:
+        return has_places(self._intake.settings)
+
+    def scan(self, who: Principal, is_again: bool = False) -> Scanned:
+        """Look through all places once, for whoever asks; a worker goes on with what is left.
+
+        `is_again`: also at files that were refused before.
+        """
+        self._intake.refuse_if_off()
+        self._intake.verbs.scans.begin(who, is_again)
+        told = self.portion()
+        if not told.is_complete:
+            self._intake.verbs.scans.go_on()
+        return told
+
+    def portion(self) -> Scanned:
+        """Take as many files as one look takes. It waits once for new files that may still be written."""
+        self._intake.refuse_if_off()
+        told = Scanned()
+        views = {
+            name: view for name, opener in places(self._intake.settings) if (view := self._view(name, opener, told))
+        }
+        if restless := {name: view for name, view in views.items() if not view.is_settled}:
+            self._sleep(self._intake.settings.scan_settle_seconds)
+            for name, view in restless.items():
+                if not self._is_tried(name, view.look, told):
+                    del views[name]
+        end = time.monotonic() + SECONDS
+        for name, view in views.items():
+            self._steady[name] = view.steady
+            self._is_tried(name, partial(self._go_through, view, told, end), told)
+        level = logging.INFO if told.took else logging.DEBUG
+        log.log(
+            level, "sources: %d files found, %d taken, %d passed over, %d refused, %d left",
+            told.found, told.took, told.passed_over, told.refused, told.left,
+        )  # fmt: skip
+        return told
+
+    def _view(self, name: str, opener: Callable[[], Inbox | Remote], told: Scanned) -> View | None:
+        views: list[View] = []
+
+        def look() -> None:
+            place = opener()
+            settle = self._intake.settings.scan_settle_seconds if place.is_settling else 0.0
+            views.append(View(self._intake, place, self._steady.get(name, Steady(settle))))
+
+        return views[0] if self._is_tried(name, look, told) else None
+
+    def _is_tried(self, name: str, act: Callable[[], None], told: Scanned) -> bool:
+        """Whether this could be done; what is wrong with one place must not keep us from the others."""
+        try:
+            act()
+        except (InputError, *PASSING) as error:
+            log.warning("sources: %s: %s", name, error)
+            told.refuse(name, str(error))
+            return False
+        return True
+
+    def _go_through(self, view: View, told: Scanned, end: float) -> None:
+        place = view.place
+        for name in place.strange():
+            told.refuse(name, "is a link or a device, which is never followed")
+        for found in view.found:
+            told.found += 1
+            if fate := view.fate(found):
+                self._dealt_with_before(place, found, fate, told)
+            elif not view.is_ready(found):
+                told.unsettled += 1
+                told.pass_over(place.address(found), UNSETTLED)
+            elif told.held or told.took >= PORTION or time.monotonic() > end:
+                told.left += 1
+            else:
+                self._take(place, found, told)
+
+    def _dealt_with_before(self, place: Inbox | Remote, found: Found, fate: Fate, told: Scanned) -> None:
+        """A file of the inbox is still there only because someone died before moving it on."""
+        if fate.job_id is None:
+            told.refuse(place.address(found), fate.reason or "")
+        elif isinstance(place, Inbox):
+            told.pass_over(place.address(found), "was taken before", fate.job_id)
+        else:
+            told.passed_over += 1
+        if isinstance(place, Inbox) and (taken := place.folder.take(found)) is not None:
+            taken.done() if fate.reason is None else taken.failed(fate.reason)
+
+    def _take(self, place: Inbox | Remote, found: Found, told: Scanned) -> None:
+        address = place.address(found)
+        try:
+            if isinstance(place, Remote):
+                self._made(place, found, place.portions(found), told)
+            elif (taken := place.folder.take(found)) is None:
+                told.pass_over(address, "is gone, or another scan takes it")
+            else:
+                try:
+                    reason = self._made(place, found, taken.portions(), told)
+                except BaseException:
+                    taken.release()
+                    raise
+                taken.done() if reason is None else taken.failed(reason)
+        except WrongState as error:
+            told.held = str(error)
+            told.left += 1
+        except PASSING as error:
+            log.warning("sources: %s: %s", address, error)
+            told.pass_over(address, str(error))
+
+    def _made(self, place: Inbox | Remote, found: Found, portions: Iterable[bytes], told: Scanned) -> str | None:
+        """Make a job of this file, and tell of it; why it was refused, if it was."""
+        from duly.intake.intake import Said, new_file
+
+        intake, seen, address = self._intake, place.seen(found), place.address(found)
+        try:
+            kept = intake.keep(portions)
+            owner = intake.settings.scan_owner or None
+            chosen = self._seen_through(kept, seen.name, owner)
+            file, options = new_file(kept, seen.name, owner), {"said": Said()}
+            job, is_ours = intake.made(
+                kept, lambda: intake.verbs.scans.take(seen, file, chosen.task, chosen.name, options)
+            )
+        except InputError as error:
+            intake.verbs.scans.refuse(seen, str(error))
+            told.refuse(address, str(error))
+            return str(error)
+        if job is None:
+            told.pass_over(address, "was taken by another scan")
+        elif not is_ours:
+            told.pass_over(address, f"has the same content as the file of job {job.id}", job.id)
+        else:
+            told.take(address, job.id)
+        return None
+
+    def _seen_through(self, kept: Kept, name: str, owner: str | None) -> JobType:
+        """The type of jobs that takes a file like this; what no type takes is not kept, and InputError says why."""
+        from duly.intake.intake import Said
+
+        intake = self._intake
+        try:
+            with intake.files.open(kept.key) as file:
+                with open_rows(file, name) as reading:
+                    kind = reading.shape.kind
+                chosen = intake.type_named(intake.settings.scan_type or ("image" if kind in IMAGES else "csv"))
+                intake.look(file, name, chosen, Said(), owner)
+                return chosen
+        except BaseException:
+            intake.files.delete(kept.key)
+            raise
+
+
+def _tell(many: list[Told], one: Told) -> None:
+    if len(many) < TOLD:
+        many.append(one)

@@ -1,0 +1,64 @@
+"""Counts about jobs in this process: files that were read, pages of rows that were looked up, rows that ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from prometheus_client.core import Metric
+
+from duly.core.model import Change
+from duly.core.shown import Measure
+from duly.store.waits import WAITS
+from duly.telemetry.families import Histogram, counter, gauge
+
+INGEST = (0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
+PAGE = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
+
+
+class JobCounts:
+    def __init__(self) -> None:
+        self._ended: Counter[tuple[str, str]] = Counter()
+        self._read: Counter[str] = Counter()
+        self._bad: Counter[str] = Counter()
+        self._reading = Histogram(INGEST)
+        self._writing: dict[str, float] = {}
+        self._pages = Histogram(PAGE)
+        self._slow: Counter[str] = Counter()
+
+    def settled(self, changes: Sequence[Change]) -> None:
+        """Count the rows of jobs among these changes that have ended by them."""
+        self._ended.update(
+            (change.task, str(change.status))
+            for change in changes
+            if change.job_id is not None and change.finished_at is not None
+        )
+
+    def measured(self, what: Measure, name: str, value: float) -> None:
+        """What verbs and whoever reads files have measured: seconds, or a number of rows."""
+        match what:
+            case "file":
+                self._reading.observe_all([(name, value)])
+            case "rows":
+                self._read[name] += int(value)
+            case "bad rows":
+                self._bad[name] += int(value)
+            case "write":
+                self._writing[name] = value
+            case "page":
+                self._pages.observe_all([(name, value)])
+            case "slow page":
+                self._slow[name] += 1
+
+    def families(self) -> Iterable[Metric]:
+        yield counter("duly_job_rows", "Rows of jobs that ended, by how.", ["task", "status"], self._ended)
+        yield self._reading.family("duly_ingest_seconds", "How long reading a file took, by type of job.", "type")
+        yield counter("duly_ingested_rows", "Rows that were read from files.", ["type"], self._read)
+        yield counter("duly_unreadable_rows", "Those of them that are bad.", ["type"], self._bad)
+        yield gauge("duly_ingest_write_seconds", "Average time of a write of rows, lately.", ["type"], self._writing)
+        yield self._pages.family("duly_page_seconds", "How long looking up a page of rows took.", "list")
+        yield counter("duly_slow_pages", "Pages of rows that took longer than 250 ms.", ["list"], self._slow)
+        waits = Counter({(): WAITS.count})
+        yield counter("duly_pool_waits", "Times that a database connection had to be waited for.", [], waits)
+        seconds = Counter({(): WAITS.seconds})
+        yield counter("duly_pool_wait_seconds", "Seconds that this took in all.", [], seconds)
