@@ -246,7 +246,8 @@ def filled(app: Duly, rows: int) -> int:
             cases = " ".join(f"when {place} then '{status}'" for place, status in enumerate(statuses))
             ends = " ".join(f"when {place} then '{states[status]}'" for place, status in enumerate(statuses))
             connection.execute(
-                "insert into duly_item (task, queue, args, planned_at, due_at, job_id, row_no, status, changed_at, state)"
+                "insert into duly_item"
+                " (task, queue, args, planned_at, due_at, job_id, row_no, status, changed_at, state)"
                 f" select 'look_up', %s, json_build_object('title', 'A cup of size ' || n, 'sku', 'sku-' || n), now(),"
                 f" now(), %s, n, case n %% 10 {cases} end, %s::timestamptz + n * %s, case n %% 10 {ends} end"
                 " from generate_series(1, %s) as n",
@@ -265,8 +266,8 @@ def filled(app: Duly, rows: int) -> int:
             " created_at, execution_key) values ('look_up', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 (
-                    job.rows_queue, json.dumps({"title": f"A cup of size {n}", "sku": f"sku-{n}"}), begun, begun, job.id,
-                    n, statuses[n % 10], begun + n * step, states[statuses[n % 10]], begun, f"{n}",
+                    job.rows_queue, json.dumps({"title": f"A cup of size {n}", "sku": f"sku-{n}"}), begun, begun,
+                    job.id, n, statuses[n % 10], begun + n * step, states[statuses[n % 10]], begun, f"{n}",
                 )
                 for n in range(1, rows + 1)
             ),
