@@ -120,3 +120,8 @@ def other(store: Store) -> Iterator[Store]:
     twin = store.twin()
     yield twin
     twin.close()
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a parameter of bytes by how many they are: a zip file has the time in it, and is another one next minute."""
+    return f"{len(val)} bytes" if isinstance(val, bytes) else None

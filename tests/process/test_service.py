@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 from duly import Duly
@@ -22,21 +23,28 @@ from tests.process.fleet import ROOT, until
 from tests.support import query
 
 THREADS = 8
+WORKLOAD = "tests.process.workload:app"
 
 
 class Server:
     """One `duly serve` after the other, always on the same port."""
 
-    def __init__(self, database_url: str, folder: Path) -> None:
+    def __init__(self, database_url: str, folder: Path, spec: str = WORKLOAD, **settings: Any) -> None:
+        self._spec = spec
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port: int = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self._log = folder / "serve.log"
-        self._environment = {**os.environ, "DULY_DATABASE_URL": database_url, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self._environment = {
+            **os.environ,
+            "DULY_DATABASE_URL": database_url,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            **{f"DULY_{name.upper()}": str(value) for name, value in settings.items()},
+        }
         self._running: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "duly.cli", "serve", "tests.process.workload:app", "--http-port"]
+        command = [sys.executable, "-m", "duly.cli", "serve", self._spec, "--http-port"]
         with self._log.open("ab") as log:
             self._running = subprocess.Popen(
                 [*command, str(self.port)], env=self._environment, stdout=log, stderr=log, cwd=ROOT
@@ -54,8 +62,8 @@ class Server:
 
 
 @contextmanager
-def server(database_url: str, folder: Path) -> Iterator[Server]:
-    one = Server(database_url, folder)
+def server(database_url: str, folder: Path, spec: str = WORKLOAD, **settings: Any) -> Iterator[Server]:
+    one = Server(database_url, folder, spec, **settings)
     one.start()
     try:
         yield one
