@@ -133,7 +133,7 @@ class AsyncPool(HandlerPool):
             return
         until, ran, works = now + TURN, 0, row.works
         while now < until and not self._closed:
-            if self.gate is not None and (wait := self.gate.turn()) > 0:
+            while self.gate is not None and (wait := self.gate.turn()) > 0:
                 await asyncio.sleep(wait)
                 now = time.monotonic()
             try:

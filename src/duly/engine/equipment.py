@@ -38,6 +38,10 @@ class Observer(Protocol):
         """How long handlers of these tasks took, in seconds."""
         ...
 
+    def paced(self, provider: str, calls: Callable[[], int], throttled: Callable[[], float]) -> None:
+        """How to ask how many calls a provider gets at a time, and what share of them it refused lately."""
+        ...
+
     def summary(self) -> dict[str, Any] | None:
         """What happened since it was last asked; None when nothing did."""
         ...

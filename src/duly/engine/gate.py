@@ -48,12 +48,14 @@ class Gate:
         return max(self._slice.claim(self._slices, self._load, self._pacing.level(now, self.pace)), self.width())
 
     def turn(self) -> float:
-        """How many seconds to wait before the next call begins; it counts as begun then."""
+        """0 when a call may begin now, which it does then; else how many seconds later to ask again."""
         with self._lock:
             now = self._ticks()
-            begin = max(now, self._next, self._pacing.not_before)
-            self._next = begin + self._pacing.gap(begin, self.pace)
-            return begin - now
+            begin = max(self._next, self._pacing.not_before)
+            if begin > now:
+                return begin - now
+            self._next = now + self._pacing.gap(now, self.pace)
+            return 0.0
 
     def ended(self, started: float, in_flight: int, verdicts: Verdicts) -> None:
         """A call that began then, when so many were under way, has ended with these verdicts."""

@@ -120,7 +120,10 @@ class ThreadPool(HandlerPool):
 
     def _passes(self) -> bool:
         """Wait until the gate lets a call begin; False when the pool is closed meanwhile."""
-        return self.gate is None or not self._shut.wait(self.gate.turn())
+        while self.gate is not None and (wait := self.gate.turn()) > 0:
+            if self._shut.wait(wait):
+                return False
+        return True
 
     def _returns(self, work: Work) -> bool:
         """A handler has ended; False when another thread has taken the place of this one."""

@@ -364,6 +364,8 @@ class Worker:
 
     def _ties(self, pace: Pace | None = None) -> Ties:
         gate = None if pace is None else Gate(pace, self._equipment.slices)
+        if gate is not None:
+            self._equipment.observer.paced(gate.pace.name, gate.width, gate.throttled)
         return Ties(hands=self._hands, finish=self._settler.finish, wants=self._more, gate=gate)
 
     def _watch_over(self) -> None:

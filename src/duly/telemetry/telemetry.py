@@ -18,6 +18,7 @@ from duly.store.contract import Store
 from duly.tasks.task import Task
 from duly.telemetry import spans
 from duly.telemetry.counts import Counts, log
+from duly.telemetry.families import gauge
 from duly.telemetry.levels import Levels
 from duly.telemetry.observed import Observed
 
@@ -41,6 +42,7 @@ class Telemetry(Counts):
         super().__init__(tasks, settings)
         self._levels = Levels(tasks, settings.alert_late_seconds, signs, depths, pending)
         self.depths = self._levels.depths
+        self._paces: dict[str, tuple[Callable[[], int], Callable[[], float]]] = {}
         self.registry = CollectorRegistry()
         self.registry.register(self)
 
@@ -64,8 +66,19 @@ class Telemetry(Counts):
                 log.log(level, "Processing %s %s (attempt %s/%s)", task.label, item.id, item.attempt, tries)
         return spans.span(task, items) if traced else nullcontext()
 
+    def paced(self, provider: str, calls: Callable[[], int], throttled: Callable[[], float]) -> None:
+        self._paces[provider] = (calls, throttled)
+
+    def _pace_families(self) -> Iterable[Metric]:
+        calls = {name: float(asked()) for name, (asked, _) in self._paces.items()}
+        throttled = {name: asked() for name, (_, asked) in self._paces.items()}
+        yield gauge("duly_pace_calls", "How many calls at a time a provider gets from here.", ["provider"], calls)
+        told = "The share of recent calls that a provider refused or did not bear."
+        yield gauge("duly_pace_throttle_rate", told, ["provider"], throttled)
+
     def collect(self) -> Iterable[Metric]:
         """What prometheus_client asks for at a scrape."""
         yield from self.families()
         yield from self.jobs.families()
+        yield from self._pace_families()
         yield from self._levels.families()
