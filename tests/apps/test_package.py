@@ -137,9 +137,8 @@ def test_its_command_puts_and_the_doctor_finds_what_is_missing(duly: Run) -> Non
 def test_an_unknown_app_is_an_error_that_lists_it_among_the_known(duly: Run) -> None:
     refused = duly("up", DULY_APPS="texts, tests")
     assert refused.returncode == 2
-    assert "there is no app 'tests' here; known: birthdays, catalog, deliver, messages, reminders, texts" in (
-        refused.stderr
-    )
+    known = "birthdays, catalog, deliver, enrichment, messages, reminders, texts"
+    assert f"there is no app 'tests' here; known: {known}" in refused.stderr
 
 
 def test_its_task_and_its_route_work_where_the_setting_apps_names_it(env: dict[str, str], tmp_path: Path) -> None:

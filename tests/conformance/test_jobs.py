@@ -102,6 +102,17 @@ def test_what_comes_then_is_put_with_the_end_of_the_last_row(store: Store) -> No
     }
 
 
+def test_what_comes_then_under_a_key_that_is_live_is_that_item(store: Store) -> None:
+    """Two jobs whose reports have one key: neither keeps the other from ending."""
+    then = msgspec.json.encode(new("report", key="monthly", args={"job": {}}))
+    first, second = filled(store, 1, then=then), filled(store, 1, then=then)
+    for job in (first, second):
+        assert settle(store, started(store, job), Done()) == []
+    (report,) = query(store, "select id from duly_item where task = 'report'")
+    assert [look(store, job).then_id for job in (first, second)] == [report[0], report[0]]
+    assert all(look(store, job).finished_at is not None for job in (first, second))
+
+
 def test_what_comes_then_may_come_much_later(store: Store) -> None:
     job = filled(store, 1, then=msgspec.json.encode(new("report", due_at=after(10**9))))
     settle(store, started(store, job), Done())

@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from duly import NEVER, Duly
-from duly.core.errors import ItemFailed, WrongState
+from duly.core.errors import ItemFailed, StoreUnavailable, WrongState
 from duly.core.model import Placed
 from duly.facade import endings
 from duly.store import Store
@@ -134,6 +135,52 @@ def test_who_waits_again_soon_finds_the_same_thread_and_a_quiet_process_has_none
         assert not listening()
 
 
+def test_what_a_put_answers_can_be_returned_and_encoded(app: Duly) -> None:
+    placed = app.put("double", n=1)
+    assert msgspec.json.decode(msgspec.json.encode(placed)) == {
+        "id": placed.id, "execution_key": placed.execution_key, "fresh": True,
+    }  # fmt: skip
+
+
+def test_whoever_waits_is_told_when_the_app_is_closed(app: Duly) -> None:
+    placed = app.put("double", n=1, delay=3_600)
+    told: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            placed.wait(LONG)
+        except StoreUnavailable as error:
+            told.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not app.endings._awaited:
+        time.sleep(0.01)
+    app.endings.close()
+    thread.join(LONG)
+    assert "closed" in str(told[0])
+
+
+def test_the_thread_that_listens_survives_any_error(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    inner, turns = app.store.listen_to_ends, []
+
+    def fails_once(tell: Any, stop: threading.Event) -> None:
+        turns.append(1)
+        if len(turns) == 1:
+            raise RuntimeError("a standby")
+        inner(tell, stop)
+
+    monkeypatch.setattr(app.store, "listen_to_ends", fails_once)
+    placed = app.put("double", n=5)
+    waiting = threading.Thread(target=placed.wait, args=(LONG,))
+    waiting.start()
+    while not turns:
+        time.sleep(0.01)
+    with working(app):
+        waiting.join(LONG)
+        assert not waiting.is_alive()
+
+
 @pytest.mark.parametrize("listens", [True, False])
 def test_it_works_without_listening_too(store: Store, listens: bool) -> None:
     app = Duly(store.url, listen=listens, sweep_seconds=0.2)
@@ -149,8 +196,6 @@ def test_it_works_without_listening_too(store: Store, listens: bool) -> None:
 
 
 def test_a_database_that_is_away_for_a_moment_is_waited_for(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
-    from duly.core.errors import StoreUnavailable
-
     inner, turns = app.store.listen_to_ends, []
 
     def fails_once(tell: Any, stop: threading.Event) -> None:

@@ -13,9 +13,12 @@ import pytest
 from duly import Backoff, Duly, GiveUp, InputError, Limit, NotFound
 from duly.core.clock import ManualClock
 from duly.core.errors import ItemNotFound, WrongState
+from duly.core.model import Failed
 from duly.testing import World
 from duly.verbs import LOCAL, Principal
-from tests.support import claim, query, share
+from duly.verbs.job_acts import cancel_rows
+from duly.verbs.jobs import row_of
+from tests.support import claim, decided, query, share
 
 START = datetime(2031, 5, 1, 8, 0, tzinfo=UTC)
 
@@ -280,3 +283,52 @@ def test_rows_are_found_by_their_number(app: Duly) -> None:
     assert app.verbs.job_rows.by_number(LOCAL, job.id, 10, 3) == []
     assert [row.args["n"] for row in app.verbs.job_rows.each(LOCAL, job.id)] == list(range(10))
     assert app.verbs.job_rows.result_names(LOCAL, job.id) == []
+
+
+def test_the_key_of_a_removed_job_is_free_again(app: Duly, world: World) -> None:
+    first = app.job("ring", rows("well"), key="march")
+    first.remove()
+    second = app.job("ring", rows("well", "well"), key="march")
+    assert second.id != first.id
+    world.run()
+    assert second.counts().done == 2
+    assert query(app.store, "select count(*) from duly_queue where name like '%/job-%'") == [(0,)]
+
+
+def test_a_job_whose_rows_cannot_be_taken_leaves_nothing(app: Duly, world: World) -> None:
+    with pytest.raises(InputError, match=r"rows\[1\].n"):
+        app.job("ring", [{"n": 1}, {"n": "many"}])
+    world.run()
+    assert query(app.store, "select count(*) from duly_job") == [(0,)]
+    with pytest.raises(InputError):
+        app.job("ring", [{"n": 1}, {"n": "many"}], key="april")
+    assert app.job("ring", [{"n": 1}, {"n": 2}], key="april").counts().total == 2, "and under a key it can go on"
+
+
+def test_a_cancel_goes_on_until_no_row_is_left_alive(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker changes a row between the look at it and its cancel, which then finds it again."""
+    job = app.job("ring", rows("well"))
+    (item,) = claim(app.store, share(job.counts().rows_queue, task="ring"), now=START)
+    fetch, raced = app.store.fetch, []
+
+    def race(ids: Any) -> Any:
+        found = fetch(ids)
+        if not raced:
+            raced.append(1)
+            app.store.settle([decided(item, Failed("no", ("ValueError",)), START, app.tasks["ring"].rules)])
+        return found
+
+    monkeypatch.setattr(app.store, "fetch", race)
+    assert list(cancel_rows(app.verbs.ground, job.counts(), "no"))[-1] == 1
+    assert job.counts().skipped == 1
+
+
+def test_a_row_that_could_not_be_read_is_tried_at_no_door(app: Duly) -> None:
+    job = app.verbs.jobs.open(LOCAL, app.tasks["ring"])
+    new = app.tasks["ring"].new({"n": 1})
+    bad = row_of(job, 1, new, status="ERROR", state="failed", outcome="unreadable", last_error="line 2")
+    assert app.store.load_rows(job.id, 1, [bad])
+    (item,) = query(app.store, "select id from duly_item where job_id is not null")
+    with pytest.raises(WrongState, match="could not be read"):
+        app.retry(item[0])
+    assert app.verbs.jobs.mend(LOCAL, job.id, {1: (b'{"n": 2}', b'{"n": "2"}')}) == [1]

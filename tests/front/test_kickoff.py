@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from duly import NEVER, Backoff, Duly, GiveUp, InputError, NotFound
+from duly import NEVER, Backoff, Duly, GiveUp, InputError, NotFound, Snooze
 from duly.core.errors import ItemNotFound, WrongState
 from duly.core.model import Job
+from duly.facade import kickoff
 from duly.facade.jobs import RunningJob
 from duly.verbs import Principal
 from tests.support import query
@@ -40,13 +41,26 @@ def app(database_url: str) -> Iterator[Duly]:
         started.set()
         time.sleep(0.05)
 
+    @app.task
+    def long(n: int) -> None:
+        begun.append(n)
+        finish.wait(LONG)
+
+    @app.task
+    def later(n: int) -> Snooze:
+        return Snooze(3_600)
+
     app.migrate()
     started.clear()
+    finish.clear()
+    begun.clear()
     yield app
     app.close()
 
 
 started = threading.Event()
+finish = threading.Event()
+begun: list[int] = []
 
 
 def counts(job: RunningJob) -> tuple[int, int, int, int]:
@@ -109,6 +123,31 @@ def test_a_paused_job_and_an_unknown_one_are_refused(app: Duly) -> None:
             job.kickoff(wrong)
     job.resume()
     assert job.kickoff(LONG).processed == 1
+
+
+def test_a_row_that_takes_longer_keeps_its_lease_and_runs_once(app: Duly) -> None:
+    job = app.job("long", [{"n": 1}])
+    kickoff.TO_END, before = 0.2, kickoff.TO_END
+    try:
+        did = job.kickoff(0.3)
+    finally:
+        kickoff.TO_END = before
+    assert (did.processed, did.tried_again) == (0, 0)
+    with pytest.raises(WrongState, match="under way"):
+        job.kickoff()
+    worker = app.worker(["long"])
+    worker.start()
+    finish.set()
+    job.wait(LONG)
+    worker.stop()
+    worker.drain()
+    assert begun == [1]
+
+
+def test_rows_that_are_put_off_did_not_fail(app: Duly) -> None:
+    job = app.job("later", [{"n": n} for n in range(5)])
+    did = job.kickoff(1.0)
+    assert (did.processed, did.tried_again, did.ended) == (0, 0, {})
 
 
 def test_it_is_found_behind_any_number_of_other_lines(app: Duly) -> None:

@@ -130,6 +130,8 @@ def _decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change
             return replace(_still(item, "cancelled"), state="cancelled", finished_at=now, error=outcome.reason or None)
         case "waiting", Revived():
             return replace(_still(item, None), due_at=outcome.due_at)
+        case "failed", Revived() if item.job_id is not None and item.attempt == 0:
+            raise WrongState(f"item {item.id} could not be read: mend the row and send it again")
         case (("failed" | "cancelled" | "done"), Revived()) if item.state != "done" or item.status in AGAIN:
             return replace(
                 _still(item, "revived"),

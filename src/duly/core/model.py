@@ -10,10 +10,10 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from duly.core.errors import WrongState
 
@@ -213,38 +213,34 @@ class Waits(Protocol):
     async def aended(self, item_id: int, timeout: float | None) -> Any: ...
 
 
-class Placed(Struct, frozen=True, gc=False, eq=False):
+class Placed(Struct, frozen=True, dict=True):
     """What a put answers."""
 
     id: int
     execution_key: str
     fresh: bool  # False: there was a live item with this key and the same content already, and this is its id
-    waits: Waits | None = None
+
+    def awaited_by(self, waits: Waits) -> Placed:
+        """The same, able to be waited for. What it waits by is no part of its content."""
+        force_setattr(self, "_waits", waits)
+        return self
 
     def wait(self, timeout: float | None = None) -> Any:
         """Wait until it has ended, and return its result; ItemFailed when it failed for good or was cancelled.
 
         TimeoutError after so many seconds. An item that was put in a transaction is there when that has committed.
         """
-        return self._waits().ended(self.id, timeout)
+        return self._ends().ended(self.id, timeout)
 
     async def result(self, timeout: float | None = None) -> Any:
         """The same for async callers."""
-        return await self._waits().aended(self.id, timeout)
+        return await self._ends().aended(self.id, timeout)
 
-    def _waits(self) -> Waits:
-        if self.waits is None:
+    def _ends(self) -> Waits:
+        waits: Waits | None = getattr(self, "_waits", None)
+        if waits is None:
             raise WrongState("only what was put with an app that has the database can be waited for")
-        return self.waits
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Placed) and _placed(self) == _placed(other)
-
-    def __hash__(self) -> int:
-        return hash(_placed(self))
-
-
-_placed = attrgetter("id", "execution_key", "fresh")
+        return waits
 
 
 class Head(Struct, frozen=True, gc=False):

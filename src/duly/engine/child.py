@@ -93,7 +93,7 @@ def to_wire(outcome: Outcome | Settled) -> WireOutcome:
                 "fingerprint", text=outcome.value, result=outcome.result, keep=outcome.keep, then=outcome.then
             )
         case Throttled():
-            return WireOutcome("throttled", number=outcome.delay)
+            return WireOutcome("throttled", text="guess" if outcome.is_guess else "", number=outcome.delay)
         case Snooze():
             return WireOutcome("snooze", number=outcome.delay)
         case Released():
@@ -114,7 +114,7 @@ def from_wire(verdict: WireOutcome) -> Outcome | Settled:
         case "fingerprint":
             return Fingerprint(verdict.text, result=verdict.result, keep=verdict.keep, then=verdict.then)
         case "throttled":
-            return Throttled(verdict.number)
+            return Throttled(verdict.number, is_guess=verdict.text == "guess")
         case "snooze":
             return Snooze(verdict.number)
         case "released":

@@ -139,6 +139,8 @@ class AsyncPool(HandlerPool):
             try:
                 work = works.popleft()
             except IndexError:
+                if self.gate is not None:  # what waited here was given back while the gate was shut
+                    self._wants()
                 break
             work.stop = self._stop_soon  # before the question below, so that nobody can take it away in between
             if not self._hands.holds(work) or self._is_too_late(work):  # it was taken away before it began

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from duly.core.decide import UNKNOWN, decide
 from duly.core.errors import StoreUnavailable
-from duly.core.model import Change, GiveUp, Item, Outcome
+from duly.core.model import Change, GiveUp, Item, Outcome, Status
 from duly.engine.calls import Settled, Verdicts
 from duly.engine.work import Hands, Work
 from duly.store.contract import Store
@@ -87,19 +87,20 @@ class Settler:
             self._take_out(now)
         emptied = list(self._emptied)
         try:
-            self._store.settle(self._changes, [*self._closed, *emptied])
+            refused = set(self._store.settle(self._changes, [*self._closed, *emptied]))
         except StoreUnavailable:
             raise
         except Exception:
             log.exception("a batch of results could not be written; writing them one by one")
             self._settle_one_by_one(now)
             emptied = []
+            refused = set()
         for _ in emptied:
             self._emptied.popleft()
         # Leases are held until the verdicts are written, so that nobody runs these items again.
         self._emptied.extend(set(self._hands.let_go(self._over)).difference(self._closed))
         self.freed(self._over)
-        self.settled(self._changes)
+        self.settled([change for change in self._changes if change.id not in refused] if refused else self._changes)
         self._changes, self._closed, self._over = [], [], []
 
     def _take_out(self, now: datetime) -> None:
@@ -133,7 +134,10 @@ class Settler:
             except Exception as error:
                 log.exception("%s %s: its result cannot be written; to review", change.task, change.id)
                 reason = f"its result could not be written: {type(error).__name__}"
-                plain = replace(change, state="failed", outcome="gave_up", finished_at=now, result=None, error=reason)
+                status: Status | None = None if change.job_id is None else "ERROR"
+                plain = replace(
+                    change, state="failed", outcome="gave_up", finished_at=now, result=None, error=reason, status=status
+                )
                 try:
                     self._store.settle([replace(plain, error_class=None, tried=None, member=None, then=())])
                 except StoreUnavailable:

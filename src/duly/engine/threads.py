@@ -115,6 +115,8 @@ class ThreadPool(HandlerPool):
                     self._end(work, verdicts, now)
                     self._done(work)
                 self._rows.leave(row, ran)
+                if self.gate is not None and not ran:  # what waited here was given back while the gate was shut
+                    self._wants()
         finally:
             slot.close()
 

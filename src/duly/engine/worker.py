@@ -86,6 +86,7 @@ class Worker:
             self._hands, lease=settings.lease_seconds, finish=self._settler.finish, hung=self._replace_hung
         )
         self._caller = Caller(equipment.store, self._clock, observer, settings, self._keeper.report)
+        self._gates: dict[Pace, Gate] = {}
         self._every_pool: list[AsyncPool | ThreadPool] = []  # with the one for suspects, which claims nothing itself
         self._pools = self._make_pools()
         self._claimer = Claimer(
@@ -275,7 +276,11 @@ class Worker:
 
     def _after_settling(self, changes: list[Change]) -> None:
         if self._equipment.only is not None:
-            self.ended.update(change.status for change in changes if change.status is not None)
+            self.ended.update(
+                change.status
+                for change in changes
+                if change.status is not None and (change.finished_at is not None or change.tried is not None)
+            )
         if time.monotonic() < self._awaited_until:
             self._store.tell_of_ends()
 
@@ -363,10 +368,16 @@ class Worker:
         return ThreadPool(tasks, size, most, ties, slots=slot, apart=apart)
 
     def _ties(self, pace: Pace | None = None) -> Ties:
-        gate = None if pace is None else Gate(pace, self._equipment.slices)
-        if gate is not None:
-            self._equipment.observer.paced(gate.pace.name, gate.width, gate.throttled)
+        gate = None if pace is None else self._gate_for(pace)
         return Ties(hands=self._hands, finish=self._settler.finish, wants=self._more, gate=gate)
+
+    def _gate_for(self, pace: Pace) -> Gate:
+        """The gate of all tasks with this pace, in whichever pools they run."""
+        gate = self._gates.get(pace)
+        if gate is None:
+            gate = self._gates[pace] = Gate(pace, self._equipment.slices)
+            self._equipment.observer.paced(pace.name, gate.width, gate.throttled)
+        return gate
 
     def _watch_over(self) -> None:
         self._beats.wake()

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
 
 from duly.config import check_names, load, section
@@ -212,7 +211,12 @@ class Duly:
             then = then.new({"job": {}} if then.takes("job") else {})
         job = self.verbs.jobs.open(LOCAL, chosen, key=key, then=then, whose=owner)
         if not job.is_sealed:
-            self.verbs.jobs.fill(job, chosen, rows)
+            try:
+                self.verbs.jobs.fill(job, chosen, rows)
+            except Exception:
+                if key is None:  # nobody can go on with it
+                    self.verbs.jobs.remove(LOCAL, job.id)
+                raise
         return RunningJob(self.verbs.jobs, self.endings, lambda *asked: self.kickoffs.run(*asked), job.id)
 
     def job_type(self, name: str, task: Task[..., Any], fields: Fields | None = None, *, images: bool = False) -> None:
@@ -246,14 +250,14 @@ class Duly:
 
     def place(self, new: NewItem, connection: Any = None) -> Placed:
         placed = self.store.put([new])[0] if connection is None else put_borrowed(connection, new)
-        return replace(placed, waits=self.endings)
+        return placed.awaited_by(self.endings)
 
     async def aplace(self, new: NewItem, connection: Any = None) -> Placed:
         if connection is not None:
             placed = await aput_borrowed(connection, new)
         else:
             placed = (await asyncio.to_thread(self.store.put, [new]))[0]
-        return replace(placed, waits=self.endings)
+        return placed.awaited_by(self.endings)
 
     def wait(self, item_id: int, timeout: float | None = None) -> Any:
         """Wait until an item has ended, and return its result; see `Placed.wait`."""

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from typing import Any
 
-from duly.core.errors import ItemFailed, StoreError
+from duly.core.errors import ItemFailed, StoreError, StoreUnavailable
 from duly.core.forks import renew_in_children
 from duly.core.shown import Ending
 from duly.store.contract import Store
@@ -78,8 +78,13 @@ class Endings:
                 self._idle_since = time.monotonic()
 
     def close(self) -> None:
+        """Stop listening; whoever still waits is told."""
         with self._lock:
             self._end()
+            waiting = [each for some in self._awaited.values() for each in some]
+        for each in waiting:
+            with suppress(InvalidStateError):
+                each.set_exception(StoreUnavailable("this app was closed while someone waited for an item of it"))
 
     def _end(self) -> None:
         if self._stop is not None:
@@ -104,8 +109,9 @@ class Endings:
 
     def _listen(self) -> None:
         if self._stop is None:
-            self._stop = threading.Event()
-            threading.Thread(target=self._run, args=(self._stop,), name="duly-endings", daemon=True).start()
+            stop = threading.Event()
+            threading.Thread(target=self._run, args=(stop,), name="duly-endings", daemon=True).start()
+            self._stop = stop
 
     def _run(self, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -113,6 +119,9 @@ class Endings:
                 self._open_store().listen_to_ends(self._look_around, stop)
             except StoreError as error:
                 log.debug("waiting for ends of items: %s", error)
+                stop.wait(1.0)
+            except Exception:  # whoever waits must not wait for a thread that is gone
+                log.exception("waiting for ends of items failed and goes on")
                 stop.wait(1.0)
 
     def _look_around(self) -> None:

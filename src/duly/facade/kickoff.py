@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from duly.core.errors import InputError, WrongState
 from duly.core.model import Job, Line
+from duly.core.settings import Settings
 from duly.core.shown import JobRow
 from duly.engine.equipment import Equipment
 from duly.engine.worker import Worker
@@ -49,24 +50,39 @@ class Kickoffs:
         equipment = self._equip(job)
         if not self._turn.acquire(blocking=False):
             raise WrongState("a kickoff is under way in this process; wait for it, or start a worker")
+        worker = Worker(replace(equipment, settings=_patient(equipment, job), only=_line(job)))
+        # Handlers that have begun keep their leases until they end, for a thread cannot be stopped; the next kickoff
+        # waits for that.
+        ending = threading.Thread(target=self._end, args=(worker,), name="duly-kickoff", daemon=True)
         try:
-            ended = {} if job.finished_at is not None else self._work(who, job, equipment, begun + seconds)
+            if job.finished_at is None:
+                worker.start()
+                self._work(who, job, begun + seconds)
         finally:
-            self._turn.release()
+            ending.start()
+        ending.join(TO_END)
+        ended = dict(worker.ended)
         tried_again = ended.pop("PENDING", 0)
         return Kickoff(self._jobs.show(who, job_id), time.monotonic() - begun, sum(ended.values()), ended, tried_again)
 
-    def _work(self, who: Principal, job: Job, equipment: Equipment, until: float) -> dict[str, int]:
-        only = Line(job.rows_queue, job.task, job.owner or "")
-        settings = replace(equipment.settings, drain_seconds=min(equipment.settings.drain_seconds, TO_END))
-        worker = Worker(replace(equipment, settings=settings, only=only))
+    def _work(self, who: Principal, job: Job, until: float) -> None:
         with self._endings.changes() as changed:
-            worker.start()
-            try:
-                while (left := until - time.monotonic()) > 0 and not self._jobs.get(who, job.id).is_over:
-                    changed.wait(min(left, 0.5))
-                    changed.clear()
-            finally:
-                worker.stop()
-                worker.drain()
-        return dict(worker.ended)
+            while (left := until - time.monotonic()) > 0 and not self._jobs.get(who, job.id).is_over:
+                changed.wait(min(left, 0.5))
+                changed.clear()
+
+    def _end(self, worker: Worker) -> None:
+        try:
+            worker.stop()
+            worker.drain()
+        finally:
+            self._turn.release()
+
+
+def _line(job: Job) -> Line:
+    return Line(job.rows_queue, job.task, job.owner or "")
+
+
+def _patient(equipment: Equipment, job: Job) -> Settings:
+    """The settings of a worker that waits for its handlers as long as they may take."""
+    return replace(equipment.settings, drain_seconds=equipment.tasks[job.task].deadline)

@@ -6,19 +6,21 @@ to be changed, so nothing is done twice.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from duly.core import codec
-from duly.core.decide import decide
+from duly.core.decide import Rules, decide
 from duly.core.errors import WrongState
-from duly.core.model import Cancel, Change, Job, Outcome, Revived, Status
+from duly.core.model import Cancel, Change, Item, Job, Outcome, Revived, Status
 from duly.verbs.ground import Ground
-from duly.verbs.job_rows import LIVE
+from duly.verbs.job_rows import LIVE, START, Place
 
 PORTION = 500
 EVER = datetime(9999, 1, 1, tzinfo=UTC)
+# Seconds before it looks again at rows that a worker has just changed.
+PAUSE = 0.05
 # More rounds than any row had.
 ANY = 2**31 - 1
 
@@ -34,12 +36,15 @@ def cancel_rows(ground: Ground, job: Job, reason: str) -> Iterator[int]:
 
     Yields how many were cancelled so far. A row that a worker changed meanwhile is found by the next walk.
     """
-    done, before = 0, -1
-    while done > before:
-        before = done
-        for count in _walk(ground, job, LIVE, Cancel(reason), EVER, (ANY, ANY)):
+    done, is_over = 0, False
+    while not is_over:
+        is_over = True
+        for count in _walk(ground, job, LIVE, Cancel(reason), EVER, {}):
+            is_over = False
             done += count
             yield done
+            if not count:
+                time.sleep(PAUSE)
     ground.store.resume(job.rows_queue)
     ground.forget_depths()
 
@@ -47,7 +52,8 @@ def cancel_rows(ground: Ground, job: Job, reason: str) -> Iterator[int]:
 def revive_rows(ground: Ground, job: Job, statuses: Sequence[Status], until: datetime, is_reset: bool) -> Iterator[int]:
     """Have the rows of these statuses tried once more that have not changed since then; yields how many so far."""
     settings, done = ground.job_settings, 0
-    rounds = (ANY, ANY) if is_reset else (settings.max_attempts_error, settings.max_attempts_not_found)
+    most = {"ERROR": settings.max_attempts_error, "NOT_FOUND": settings.max_attempts_not_found}
+    rounds = {} if is_reset else {status: most.get(status, settings.max_attempts_error) for status in statuses}
     for count in _walk(ground, job, statuses, Revived(ground.now()), until, rounds):
         done += count
         yield done
@@ -57,30 +63,46 @@ def remove_rows(ground: Ground, job: Job) -> Iterator[int]:
     """Stop and forget all rows, and then the job itself; yields how many are gone so far."""
     for _ in cancel_rows(ground, job, "its job was removed"):
         yield 0
-    done = 0
-    while gone := ground.store.write("remove_rows", {"job_id": job.id, "most": PORTION}):
+    done = after = 0
+    while gone := ground.store.write("remove_rows", {"job_id": job.id, "after": after, "most": PORTION}):
+        after = max(row[0] for row in gone)
         done += len(gone)
         yield done
     with ground.store.transaction() as connection:
         if job.file_id is not None:
             ground.store.run(connection, "remove_file", {"id": job.file_id})
         ground.store.run(connection, "remove_job", {"id": job.id})
+        ground.store.run(connection, "forget_queue", {"queue": job.rows_queue})
 
 
 def _walk(
-    ground: Ground, job: Job, statuses: Sequence[Status], outcome: Outcome, until: datetime, rounds: tuple[int, int]
+    ground: Ground,
+    job: Job,
+    statuses: Sequence[Status],
+    outcome: Outcome,
+    until: datetime,
+    rounds: Mapping[Status, int],
 ) -> Iterator[int]:
-    """Have this happen to the rows of these statuses, in their order; yields how many changed with each portion."""
-    given = {
-        "job_id": job.id, "statuses": codec.encode(statuses).decode(), "until": until, "most": PORTION,
-        "error_rounds": rounds[0], "not_found_rounds": rounds[1],
-    }  # fmt: skip
-    after = 0
-    while found := ground.store.read("job_row_ids", {**given, "after": after}):
-        after = found[-1][1]
-        now, rules = ground.now(), ground.rules_of(job.task)
-        items = [item for item in ground.store.fetch([row[0] for row in found]) if item.status in statuses]
-        yield _settled(ground, [decide(item, outcome, now, rules) for item in items])
+    """Have this happen to the rows of these statuses; yields, for each portion that was found, how many changed."""
+    for status in statuses:
+        given = {
+            "job_id": job.id, "status": status, "until": until, "most": PORTION, "rounds": rounds.get(status, ANY),
+        }  # fmt: skip
+        place: Place = START
+        while found := ground.store.read("job_row_ids", {**given, "after_at": place[0], "after_id": place[1]}):
+            place = found[-1][1], found[-1][0]
+            now, rules = ground.now(), ground.rules_of(job.task)
+            items = [item for item in ground.store.fetch([row[0] for row in found]) if item.status == status]
+            yield _settled(ground, _changes(items, outcome, now, rules))
+
+
+def _changes(items: Sequence[Item], outcome: Outcome, now: datetime, rules: Rules) -> list[Change]:
+    """What becomes of these rows; those that this cannot happen to, such as what could not be read, are left alone."""
+    changes = []
+    for item in items:
+        with suppress(WrongState):
+            changes.append(decide(item, outcome, now, rules))
+    return changes
 
 
 def _settled(ground: Ground, changes: Sequence[Change]) -> int:

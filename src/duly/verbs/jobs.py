@@ -282,7 +282,6 @@ class Jobs:
         job = self.get(who, job_id, connection)
         store, details = self._ground.store, {"statuses": statuses, "reset": is_reset}
         with self._ground.joining(connection) as connection:
-            store.resume(job.rows_queue, connection)
             if ids is None:
                 self._order("reprocess", job_id, {"statuses": list(statuses), "is_reset": is_reset}, connection)
                 count = sum({"ERROR": job.failed, "NOT_FOUND": job.not_found, "SKIPPED": job.skipped}[each]
@@ -290,6 +289,8 @@ class Jobs:
                 self._note(who, "job.reprocessed", job_id, details, connection)
             else:
                 count = self._revive(who, job, ids, connection)
+            # Last, as whoever cancels or removes a job does: two who lock in another order could wait for each other.
+            store.resume(job.rows_queue, connection)
         self._ground.forget_depths()
         return count
 
@@ -321,7 +322,9 @@ class Jobs:
                 args, raw = rows[numbers[item.id]]
                 store.run(connection, "mend_row", {"id": item.id, "args": args.decode(), "input": raw.decode()})
             rules = self._ground.rules_of(job.task)
-            changes = [decide(item, Revived(now), now, rules) for item in items]
+            # A mended row can be tried, also if it could not be read before.
+            readable = [replace(item, attempt=max(item.attempt, 1)) for item in items]
+            changes = [decide(item, Revived(now), now, rules) for item in readable]
             stale = set(self._ground.observed().settle(changes, (), connection))
             mended = sorted(numbers[item.id] for item in items if item.id not in stale)
             if mended:

@@ -15,7 +15,6 @@ from typing import Any
 from msgspec import Struct
 
 from duly.core import codec
-from duly.core.errors import ItemNotFound
 from duly.core.model import Job, NewFile
 from duly.tasks.task import Task
 from duly.verbs.audit import Audit
@@ -80,8 +79,6 @@ class Scans:
             job = self._jobs.create(
                 SCANNER, task, file, job_type=job_type, key=key, options=options, whose=whose, connection=connection
             )
-            if job.is_removed:
-                raise ItemNotFound(f"job {job.id}, which has the same content, is being removed")
             self._became(seen, job.id, connection)
         return job
 

@@ -90,6 +90,14 @@ def test_a_first_overshoot_is_brought_down_to_what_was_answered() -> None:
     assert quick.after(_call(0.5, trouble="throttled"), BOUNDS).top == 9.0, "a hundred a second, of which 64 are known"
 
 
+def test_a_slow_provider_gets_no_more_calls_than_the_most_and_is_asked_at_least_now_and_then() -> None:
+    one = Pace("p", most=1)
+    hung = Pacing(top=1.0, since=0.0, used=1.0, latency=Average(30.0, 1_800.0))
+    assert (hung.concurrency(10.0, one), hung.gap(10.0, one)) == (1, one.longest_gap)
+    after = hung.after(Call(started=1.0, ended=1_801.0, trouble="timeout"), one)
+    assert after.recovery == one.longest_recovery
+
+
 def test_time_outs_weigh_more_and_other_troubles_do_not_count() -> None:
     pace = KNOWN
     assert pace.after(_call(1.0, trouble="timeout"), BOUNDS).level(1.2, BOUNDS) == pytest.approx(6.0)

@@ -123,7 +123,10 @@ class Settling(Puts):
         then = sequel(job) if job.is_over else None
         then_id = None
         if then is not None:
-            then_id = self._put_many(connection, [then])[0].id
+            try:
+                then_id = self._put_many(connection, [then])[0].id
+            except KeyConflict as error:  # a live item has this key already, which will do
+                then_id = error.item_id
             if news := news_of(then):
                 self._run("tell", {"news": [news]}, connection)
         ended = {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}

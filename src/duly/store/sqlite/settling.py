@@ -88,7 +88,12 @@ class Settling(Puts):
         if job.is_over == (job.finished_at is not None):
             return
         then = sequel(job) if job.is_over else None
-        then_id = None if then is None else self._put_one(writer, then).id
+        then_id = None
+        if then is not None:
+            try:
+                then_id = self._put_one(writer, then).id
+            except KeyConflict as error:  # a live item has this key already, which will do
+                then_id = error.item_id
         ended = {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
         writer.execute(self._sql["end_job"], ended)
 

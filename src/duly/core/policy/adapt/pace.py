@@ -52,6 +52,7 @@ class Pace(Struct, frozen=True):
     keep_after_timeout: float = 0.6
     breather: float = 1.0  # seconds without a new call after trouble, in which the provider can catch up
     recovery: float = 30.0  # seconds until the level of the last trouble is reached again, at least
+    longest_recovery: float = 600.0
     patience: float = 15.0  # times that a trouble took to be seen: what is told late is not to be hurried
     longest_wait: float = 300.0  # seconds that a provider may ask for
     overloads: tuple[str | type[BaseException], ...] = OVERLOADS
@@ -108,14 +109,15 @@ class Pacing(Struct, frozen=True, kw_only=True):
     def level(self, now: float, bounds: Pace) -> float:
         passed = max(now - self.since, 0.0) / self.recovery - 1.0
         wanted = self.top * (1.0 + (1.0 - self.kept) * passed**3)
-        return max(self._latency() / bounds.longest_gap, min(wanted, 1.0 + 1.5 * self.used, bounds.most), 1e-6)
+        least = max(self._latency() / bounds.longest_gap, 1e-6)
+        return min(max(least, min(wanted, 1.0 + 1.5 * self.used)), bounds.most)
 
     def concurrency(self, now: float, bounds: Pace) -> int:
         return math.ceil(self.level(now, bounds))
 
     def gap(self, now: float, bounds: Pace) -> float:
         """Seconds between the starts of two calls."""
-        return self._latency() / self.level(now, bounds)
+        return min(self._latency() / self.level(now, bounds), bounds.longest_gap)
 
     def after(self, call: Call, bounds: Pace) -> Pacing:
         is_trouble = call.trouble in BACK_OFF
@@ -135,7 +137,7 @@ class Pacing(Struct, frozen=True, kw_only=True):
             return seen
         level = self._bearable(self.level(call.ended, bounds), call.ended)
         kept = bounds.keep_after_timeout if call.trouble == "timeout" else bounds.keep
-        recovery = max(bounds.recovery, bounds.patience * took)
+        recovery = max(bounds.recovery, min(bounds.patience * took, bounds.longest_recovery))
         return structs.replace(seen, top=level, since=call.ended, kept=kept, recovery=recovery, used=level)
 
     def _bearable(self, level: float, now: float) -> float:

@@ -42,7 +42,10 @@ update duly_job set duplicates = :duplicates where id = :id
 
 -- name: hide_job
 -- It is found no more, and nothing comes of its end; its rows and its file go in portions.
-update duly_job set is_removed = true, is_sealed = true, then_item = null where id = :id and not is_removed returning id
+update duly_job
+   set is_removed = true, is_sealed = true, then_item = null, key = null
+ where id = :id and not is_removed
+returning id
 
 -- name: pending_rows
 -- How many rows of jobs have not ended; the counters of jobs know, so no row is looked at.
@@ -58,7 +61,7 @@ select id from duly_job where finished_at < :before and not is_removed order by 
 -- name: hide_old_job
 -- The same for a job that has been over since before then, unless it has begun anew.
 update duly_job
-   set is_removed = true, is_sealed = true, then_item = null
+   set is_removed = true, is_sealed = true, then_item = null, key = null
  where id = :id and not is_removed and finished_at < :before
 returning id
 
@@ -69,8 +72,8 @@ select {job} from duly_job where id = :id
 -- name: remove_rows
 -- Forgets some rows of a job; none of them may be under way.
 delete from duly_item
- where id in (select id from duly_item where job_id = :job_id order by row_no limit :most)
-returning id
+ where id in (select id from duly_item where job_id = :job_id and row_no > :after order by row_no limit :most)
+returning row_no
 
 -- name: remove_job
 delete from duly_job where id = :id
@@ -107,3 +110,16 @@ insert into duly_mapping (owner, job_type, fingerprint, columns, changed_at)
 values (:owner, :job_type, :fingerprint, :columns::json, :now)
     on conflict (owner, job_type, fingerprint)
     do update set columns = excluded.columns, changed_at = excluded.changed_at
+
+-- name: forget_queue
+-- Of a job that is gone: whether it was paused matters to nobody any more.
+delete from duly_queue where name = :queue
+
+-- name: job_row_ids
+-- Rows of a job of one status, by when they changed, unchanged since then and not tried anew too often.
+select id, changed_at
+  from duly_item
+ where job_id = :job_id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+   and changed_at <= :until and revivals < :rounds
+ order by changed_at, id
+ limit :most

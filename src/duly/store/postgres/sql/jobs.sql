@@ -36,16 +36,6 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0)::
 -- Who makes jobs of one owner takes turns, until the end of the transaction.
 select pg_advisory_xact_lock(hashtextextended('duly jobs of ' || coalesce(:owner::text, ''), 0))
 
--- name: job_row_ids
--- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
--- be read.
-select id, row_no
-  from duly_item
- where job_id = :job_id and row_no > :after and status in (select json_array_elements_text(:statuses::json)) and changed_at <= :until
-   and revivals < case status when 'NOT_FOUND' then :not_found_rounds else :error_rounds end and outcome is distinct from 'unreadable'
- order by row_no
- limit :most
-
 -- name: job_rows_named
 -- Those of these rows that are of this job.
 select id, outcome from duly_item where job_id = :job_id and id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))

@@ -30,16 +30,6 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0) a
 -- Who makes jobs of one owner takes turns: as all writers do here.
 select :owner
 
--- name: job_row_ids
--- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
--- be read.
-select id, row_no
-  from duly_item
- where job_id = :job_id and row_no > :after and status in (select value from json_each(:statuses)) and changed_at <= :until
-   and revivals < case status when 'NOT_FOUND' then :not_found_rounds else :error_rounds end and outcome is not 'unreadable'
- order by row_no
- limit :most
-
 -- name: job_rows_named
 -- Those of these rows that are of this job.
 select id, outcome from duly_item where job_id = :job_id and id in (select e.value from json_each(:ids) as e)
