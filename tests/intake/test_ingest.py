@@ -255,7 +255,7 @@ def test_under_a_key_a_file_is_one_job(app: Duly, world: World) -> None:
 
 def test_an_unknown_type_is_refused_and_nothing_kept(app: Duly) -> None:
     with pytest.raises(
-        InputError, match="jobType: there is no type of jobs 'stock' here; known: csv, image, plain, typed"
+        InputError, match="jobType: there is no type of jobs 'stock' here; known: counted, csv, image, plain, typed"
     ):
         send(app, TABLE, job_type="stock")
     assert kept(app) == []

@@ -314,8 +314,7 @@ class Jobs:
         """
         job, store, now = self.get(who, job_id, connection), self._ground.store, self._ground.now()
         with self._ground.joining(connection) as connection:
-            asked = {"job_id": job_id, "numbers": codec.encode(list(rows)).decode()}
-            numbers = dict(store.read("failed_rows", asked, connection))
+            numbers = {item_id: number for item_id, number, _ in self._in_error(job_id, list(rows), connection)}
             items = [item for item in store.fetch(list(numbers)) if item.status == "ERROR"]
             for item in items:
                 args, raw = rows[numbers[item.id]]
@@ -328,6 +327,15 @@ class Jobs:
                 store.resume(job.rows_queue, connection)
                 self._note(who, "job.mended", job_id, {"rows": len(mended)}, connection)
         return mended
+
+    def inputs_in_error(self, who: Principal, job_id: int, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Those of these rows that are in error as they came, by their numbers, with nothing masked."""
+        self.get(who, job_id)
+        return {number: codec.decode(came) for _, number, came in self._in_error(job_id, numbers, None)}
+
+    def _in_error(self, job_id: int, numbers: Sequence[int], connection: Any) -> Sequence[Any]:
+        asked = {"job_id": job_id, "numbers": codec.encode(numbers).decode()}
+        return self._ground.store.read("failed_rows", asked, connection)
 
     def _note(self, who: Principal, action: str, job_id: int, details: Mapping[str, Any], connection: Any) -> None:
         """The line of the audit log, and that of the process."""

@@ -51,8 +51,8 @@ select id, row_no
 select id, outcome from duly_item where job_id = :job_id and id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))
 
 -- name: failed_rows
--- The items of those of these rows that are in error.
-select id, row_no
+-- The items of those of these rows that are in error, with what came in.
+select id, row_no, input
   from duly_item
  where job_id = :job_id and status = 'ERROR'
    and row_no in (select e.value::bigint from json_array_elements_text(:numbers::json) as e(value))

@@ -45,8 +45,8 @@ select id, row_no
 select id, outcome from duly_item where job_id = :job_id and id in (select e.value from json_each(:ids) as e)
 
 -- name: failed_rows
--- The items of those of these rows that are in error.
-select id, row_no
+-- The items of those of these rows that are in error, with what came in.
+select id, row_no, input
   from duly_item
  where job_id = :job_id and status = 'ERROR'
    and row_no in (select value from json_each(:numbers))
