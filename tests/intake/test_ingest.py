@@ -10,6 +10,7 @@ import pytest
 
 from duly import Duly, GiveUp
 from duly.core.errors import ItemNotFound, StoreUnavailable, WrongState
+from duly.core.model import Job
 from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
 from duly.intake.ingest import Ingest, ingest
@@ -251,6 +252,24 @@ def test_under_a_key_a_file_is_one_job(app: Duly, world: World) -> None:
     assert (first.id, len(kept(app))) == (again.id, 1)
     world.run()
     assert look(app, first).total == 2
+
+
+def test_a_job_that_was_made_with_its_answer_lost_has_its_file(
+    app: Duly, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = app.verbs.jobs.create
+
+    def forgetful(*given: Any, **more: Any) -> Job:
+        create(*given, **more)
+        raise StoreUnavailable("the line went dead")
+
+    monkeypatch.setattr(app.verbs.jobs, "create", forgetful)
+    with pytest.raises(StoreUnavailable):
+        send(app, TABLE, key="march")
+    monkeypatch.undo()
+    job = send(app, TABLE, key="march")
+    world.run()
+    assert (look(app, job).done, len(kept(app))) == (2, 1)
 
 
 def test_an_unknown_type_is_refused_and_nothing_kept(app: Duly) -> None:

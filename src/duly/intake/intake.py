@@ -18,7 +18,7 @@ from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
 from duly.bulk.read import Kind, Options, Row, Shape, open_rows
 from duly.bulk.s3 import S3Settings
-from duly.core.errors import ConfigError, InputError
+from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
 from duly.intake.scan import Scanner
@@ -33,6 +33,9 @@ SAMPLE = 20
 UPLOADS = "uploads"
 # Seconds after which a file that belongs to no job is removed, because whoever kept it has died by then.
 LEFT_FOR = 86_400.0
+# Errors after which no job was made for sure. After any other one the commit may have gone through with its answer
+# lost, so the file stays, and `sweep` removes it if no job has it.
+REFUSALS = (InputError, WrongState, ItemNotFound, ConfigError)
 # Bytes of a file that are read at a time.
 PORTION = 1024 * 1024
 
@@ -152,7 +155,7 @@ class Intake:
         """What `make` makes of a file that was received, and whether that is a job of this file, which is kept then."""
         try:
             job = make()
-        except BaseException:
+        except REFUSALS:
             self.files.delete(kept.key)
             raise
         is_ours = job is not None and job.file_id is not None and self.verbs.files.of(job).place == kept.key
