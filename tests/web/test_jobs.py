@@ -138,6 +138,39 @@ def test_the_same_key_again_is_the_same_job(house: House) -> None:
     assert house.bob.post("/api/jobs", files={"file": ("a.csv", TABLE)}, headers=headers).json()["jobId"] != first
 
 
+def test_a_key_stands_for_one_request(house: House, tmp_path: Path) -> None:
+    headers = {"Idempotency-Key": "april"}
+    first = made(house, headers=headers)
+    before = files()
+    used = "Idempotency-Key: was used for another request"
+    for answer in (
+        send(house, "text\nother\n", headers=headers), send(house, headers=headers, params={"jobType": "image"})
+    ):  # fmt: skip
+        assert (answer.status_code, answer.json()["field"]) == (422, "Idempotency-Key"), answer.text
+        assert answer.json()["detail"] == used
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(TABLE)
+    settings = house.app.intake.settings
+    object.__setattr__(settings, "inbox", str(tmp_path))
+    try:
+        ordered: dict[str, Any] = {"json": {"source": "file:a.csv"}, "headers": {"Idempotency-Key": "may"}}
+        job = house.ana.post("/api/jobs", **ordered).json()["jobId"]
+        for state in ("ordered", "read"):
+            assert house.ana.post("/api/jobs", **ordered).json() == {"jobId": job}, state
+            other = {**ordered, "json": {"source": "file:b.csv"}}
+            assert house.ana.post("/api/jobs", **other).json()["detail"] == used, state
+            assert send(house, headers=ordered["headers"]).json()["detail"] == used, state
+            house.world.run()
+    finally:
+        object.__setattr__(settings, "inbox", "")
+    assert files() == before + 1
+    house.ana.delete(f"/api/jobs/{first}")
+    answer = send(house, headers=headers)
+    assert (answer.status_code, files()) == (409, before + 1), answer.text
+    house.world.run()
+    assert made(house, headers=headers) != first
+
+
 def test_a_file_may_be_named_by_its_address(house: House, tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text(TABLE)
     answer = house.ana.post("/api/jobs", json={"source": "file:texts.csv"})

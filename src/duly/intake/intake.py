@@ -140,12 +140,15 @@ class Intake:
         key: str | None = None,
         ip_address: str | None = None,
     ) -> Job:
-        """Make a job of a file that was received; if that cannot be, or was done before, the file is not kept."""
+        """Make a job of a file that was received; if that cannot be, or was done before, the file is not kept.
+
+        A key stands for one request: with it, the same file for the same type of jobs is the same job.
+        """
 
         def make() -> Job:
             return self.verbs.jobs.create(
                 who, self.type_named(job_type).task, new_file(kept, name, who.owner), job_type=job_type, key=key,
-                options={"said": said or Said()}, ip_address=ip_address,
+                options={"said": said or Said()}, ip_address=ip_address, among=self._tasks,
             )  # fmt: skip
 
         job, _ = self.made(kept, make)
@@ -181,8 +184,12 @@ class Intake:
         checked(source, self.settings)
         return self.verbs.jobs.create(
             who, chosen.task, None, job_type=job_type, key=key, options={"said": said or Said(), "source": source},
-            ip_address=ip_address,
+            ip_address=ip_address, among=self._tasks,
         )  # fmt: skip
+
+    @property
+    def _tasks(self) -> list[str]:
+        return [each.task.name for each in self._types.values()]
 
     def fetch(self, job: Job, source: str) -> Job:
         """Keep the file that lies there as that of this job. A file of the inbox is done with by that."""

@@ -36,6 +36,12 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0)::
 -- Who makes jobs of one owner takes turns, until the end of the transaction.
 select pg_advisory_xact_lock(hashtextextended('duly jobs of ' || coalesce(:owner::text, ''), 0))
 
+-- name: jobs_under_key
+-- The jobs that an owner has under a key, of these tasks.
+select {job}
+  from duly_job
+ where task in (select e.value from json_array_elements_text(:tasks::json) as e(value)) and coalesce(owner, '') = coalesce(:owner::text, '') and key = :key
+
 -- name: job_row_ids
 -- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
 -- be read.

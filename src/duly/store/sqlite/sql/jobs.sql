@@ -30,6 +30,12 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0) a
 -- Who makes jobs of one owner takes turns: as all writers do here.
 select :owner
 
+-- name: jobs_under_key
+-- The jobs that an owner has under a key, of these tasks.
+select {job}
+  from duly_job
+ where task in (select e.value from json_each(:tasks) as e) and coalesce(owner, '') = coalesce(:owner, '') and key = :key
+
 -- name: job_row_ids
 -- Rows of a job in their order, of these statuses, unchanged since then, not tried anew too often, and such as could
 -- be read.
