@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from duly import Duly, GiveUp
 from duly.core.errors import ItemNotFound, StoreUnavailable, WrongState
@@ -14,7 +15,7 @@ from duly.core.model import Job
 from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
 from duly.intake.ingest import Ingest, ingest
-from duly.intake.intake import Said, shown_name, type_of
+from duly.intake.intake import Said, new_file, shown_name, type_of
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.bulk.read.test_images import painted
@@ -391,6 +392,39 @@ def test_a_file_of_the_inbox_is_taken_once(open_app: Open, tmp_path: Path) -> No
     with pytest.raises(GiveUp, match=r"no file 'products\.csv' in the inbox"):
         ingest(app.intake, again.id, lambda _: None)
     assert app.verbs.jobs.show(LOCAL, again.id).queue_state == "FAILED"
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_file_that_comes_too_late_for_its_job_is_not_kept(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_removed: bool
+) -> None:
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    app = open_app(inbox=str(inbox))
+    app.migrate()
+    (inbox / "products.csv").write_text(TABLE)
+    job = app.intake.order(LOCAL, "file:products.csv", job_type="csv")
+    keep = app.intake.keep
+
+    def slow(portions: Any) -> Any:
+        made = keep(portions)
+        if is_removed:
+            app.verbs.jobs.remove(LOCAL, job.id)
+        else:
+            file = new_file(made, "products.csv", None)
+            with app.store.transaction() as connection:
+                app.verbs.files.attach(job, replace(file, place="uploads/first"), connection)
+        return made
+
+    monkeypatch.setattr(app.intake, "keep", slow)
+    if is_removed:
+        assert ingest(app.intake, job.id, lambda _: None) == {"rows": 0}
+    else:
+        with pytest.raises(WrongState, match="has a file by now"):
+            ingest(app.intake, job.id, lambda _: None)
+    assert kept(app) == []
+    assert query(app.store, "select count(*) from duly_file") == [(0 if is_removed else 1,)]
+    assert (inbox / "products.csv").exists()
 
 
 def test_a_file_that_could_not_be_kept_is_put_back(open_app: Open, tmp_path: Path) -> None:

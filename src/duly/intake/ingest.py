@@ -75,7 +75,7 @@ class Ingest:
         """Write down what the job does not have yet; how many rows it has in the end."""
         intake, job = self._intake, self._job
         if job.file_id is None:
-            job = intake.fetch(job, codec.decode(job.options)["source"])
+            job = self._fetched(codec.decode(job.options)["source"])
         options = codec.decode(job.options)
         file, said = intake.verbs.files.of(job), said_of(options)
         with intake.files.open(file.place) as handle:
@@ -91,6 +91,13 @@ class Ingest:
                 self._take(reading, Columns(mapping), duplicates)
                 intake.verbs.files.tell_duplicates(job, sum(1 for _ in duplicates.found()))
         return self._written
+
+    def _fetched(self, source: str) -> Job:
+        try:
+            return self._intake.fetch(self._job, source)
+        except WrongState:
+            self._has_grown(0)  # of a job that was removed, nothing is to be read any more
+            raise
 
     def _take(self, rows: Reading, mapping: Columns, duplicates: Duplicates) -> None:
         size, most = 0, self._intake.settings.job_most_rows

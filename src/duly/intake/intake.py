@@ -192,10 +192,15 @@ class Intake:
         return [each.task.name for each in self._types.values()]
 
     def fetch(self, job: Job, source: str) -> Job:
-        """Keep the file that lies there as that of this job. A file of the inbox is done with by that."""
+        """Keep the file that lies there as that of this job. A file of the inbox is done with by that.
+
+        WrongState when the job was removed meanwhile or has a file by now; nothing is kept then.
+        """
         with opened(source, self.settings) as (seen, portions):
             kept = self.keep(portions)
-            return self.verbs.scans.fetched(seen, job, new_file(kept, seen.name, job.owner))
+            file = new_file(kept, seen.name, job.owner)
+            fetched, _ = self.made(kept, lambda: self.verbs.scans.fetched(seen, job, file))
+            return fetched
 
     def keep(self, portions: Iterable[bytes]) -> Kept:
         """Keep a file that is read from elsewhere."""
