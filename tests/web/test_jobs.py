@@ -323,6 +323,18 @@ def test_admins_have_dropped_files_made_jobs_of(house: House, tmp_path: Path) ->
 # -- on a real socket
 
 
+def test_a_file_that_is_too_large_is_told_of_through_the_client(house: House) -> None:
+    settings = house.app.intake.settings
+    object.__setattr__(settings, "upload_max_bytes", 10)
+    try:
+        with Service(house.app, "127.0.0.1", 0) as service, Client(service.url) as client:
+            with pytest.raises(ServiceError, match="more than 10 bytes") as caught:
+                client.create_job(io.BytesIO(bytes(50_000_000)), "large.csv")
+            assert caught.value.status == 413
+    finally:
+        object.__setattr__(settings, "upload_max_bytes", 4 * 1024**3)
+
+
 def test_a_large_file_is_streamed_through_the_client_and_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "BODY_LIMIT", 1_000)
     monkeypatch.setattr(uploads, "PORTION", 10_000)
