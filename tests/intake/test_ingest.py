@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
@@ -346,7 +347,7 @@ def test_duplicates_are_counted_and_worked_off_all_the_same(app: Duly, world: Wo
 
 def test_a_preview_tells_what_would_be_refused_and_keeps_nothing(app: Duly, tmp_path: Path) -> None:
     path = tmp_path / "seen.csv"
-    path.write_text("Name,Colour of it,Preis\ncup,red,2\npot,blue,many\n")
+    path.write_text("Name,Shelf,Preis\ncup,red,2\npot,blue,many\n")
     with path.open("rb") as file:
         seen = app.intake.preview(LOCAL, file, "seen.csv", job_type="csv")
     assert (seen.kind, seen.mapping["title"], seen.mapping["price"], seen.refused) == ("csv", "Name", "Preis", 1)
@@ -356,6 +357,16 @@ def test_a_preview_tells_what_would_be_refused_and_keeps_nothing(app: Duly, tmp_
     assert [row.values["Name"] for row in plain.rows] == ["cup"]
     assert (plain.mapping, plain.unused, plain.refused) == ({}, (), 0)
     assert app.verbs.jobs.page(LOCAL) == []
+
+
+def test_a_preview_tells_what_the_task_would_refuse(app: Duly) -> None:
+    file = io.BytesIO(b'{"n": 1}\n{"n": "one"}\n')
+    seen = app.intake.preview(LOCAL, file, "rows.jsonl", job_type="typed")
+    assert ([row.problems for row in seen.rows], seen.refused) == ([(), ("n: expected `int`, got `str`",)], 1)
+    mapped = app.intake.preview(LOCAL, io.BytesIO(b"Name,Colour of it\ncup,red\n"), "a.csv", job_type="csv")
+    assert ["color" in problem for row in mapped.rows for problem in row.problems] == [True], "it has no such argument"
+    picture = app.intake.preview(LOCAL, io.BytesIO(painted("PNG")), "cat.png", job_type="image")
+    assert [row.problems for row in picture.rows] == [()]
 
 
 @pytest.mark.parametrize(

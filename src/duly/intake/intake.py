@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from duly.bulk.files import FileStore, Kept, LocalFiles, S3Files, Writer
 from duly.bulk.mapping import Mapping as Columns
@@ -217,13 +218,15 @@ class Intake:
         """What would become of the first rows of a file; nothing is kept."""
         chosen, said = self.type_named(job_type), said or Said()
         shape, mapping = self.look(file, name, chosen, said, who.owner)
+        unused: tuple[str, ...]
         with open_rows(file, name, options=said.options(shape.kind)) as reading:
-            if chosen.fields is None:
-                rows = tuple(map(_as_it_is, islice(reading, count)))
-                unused: tuple[str, ...] = ()
-            else:
-                seen = preview(reading, shape.columns, Columns(mapping), chosen.fields, count)
-                rows, unused = seen.rows, seen.unused
+            first = list(islice(reading, count))
+        if chosen.fields is None:
+            seen, unused = tuple(map(_as_it_is, first)), ()
+        else:
+            found = preview(first, shape.columns, Columns(mapping), chosen.fields, count)
+            seen, unused = found.rows, found.unused
+        rows = tuple(_checked(shown, row, chosen) for shown, row in zip(seen, first, strict=True))
         return Glimpse(
             kind=shape.kind, columns=shape.columns, has_header=shape.has_header, mapping=mapping, unused=unused,
             rows=rows, refused=sum(bool(row.problems) for row in rows),
@@ -280,3 +283,15 @@ def type_of(name: str) -> str:
 
 def _as_it_is(row: Row) -> PreviewRow:
     return PreviewRow(row.number, row.line, row.values, {}, (row.fault,) if row.fault else ())
+
+
+def _checked(shown: PreviewRow, row: Row, chosen: JobType) -> PreviewRow:
+    """The row with what its task would say against it, as it does when the file is read."""
+    if shown.problems:
+        return shown
+    values = row.values if chosen.fields is None else shown.normal
+    try:
+        chosen.task.checked_args(values if row.thumbnail is None else {**values, "thumbnail": ""})
+    except InputError as error:
+        return replace(shown, problems=(str(error),))
+    return shown
