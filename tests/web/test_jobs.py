@@ -129,6 +129,25 @@ def test_a_form_that_is_none(house: House, content: bytes, status: int) -> None:
     assert house.ana.post("/api/jobs", content=content, headers=headers).status_code == 415
 
 
+def test_a_boundary_that_is_too_long_is_refused(house: House) -> None:
+    before = files()
+    headers = {"Content-Type": f"multipart/form-data; boundary={'x' * 257}"}
+    assert house.ana.post("/api/jobs", content=b"", headers=headers).status_code == 400
+    assert files() == before
+
+
+@pytest.mark.parametrize(("name", "value", "field"), [(b"sheet", b"\xff", "sheet"), (b"\xff", b"x", "a field")])
+def test_fields_are_utf8(house: House, name: bytes, value: bytes, field: str) -> None:
+    before = files()
+    said = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name, value)
+    file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\ntext\nhi\n\r\n--x--\r\n'
+    answer = house.ana.post(
+        "/api/jobs", content=said + file, headers={"Content-Type": "multipart/form-data; boundary=x"}
+    )
+    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+    assert files() == before
+
+
 def test_the_same_key_again_is_the_same_job(house: House) -> None:
     headers = {"Idempotency-Key": "march"}
     first = made(house, headers=headers)
