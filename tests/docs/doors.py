@@ -92,6 +92,7 @@ DOORS: dict[str, Doors] = {
     "job_rows.pending": Doors("app.verbs.job_rows.pending", "GET /api/pending", "pending", "jobs pending"),
     "job_rows.each": Doors("app.exports.whole", "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
     "job_rows.result_names": inner("the columns of an export"),
+    "job_rows.argument_names": inner("the columns of an export"),
     "searches.page": Doors("app.verbs.searches.page", "GET /api/jobs/{job_id}/events", APPS, "lookups"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
     "schedules.write": inner("what create and schedules that code declares end with"),

@@ -51,6 +51,19 @@ def test_a_job_without_a_file_is_exported_by_its_arguments(app: Duly, world: Wor
     assert table(app.exports.whole(LOCAL, app.job("keep", []).id, "csv")) == []
 
 
+def test_an_export_has_all_arguments_and_results_of_whatever_kind(app: Duly, world: World) -> None:
+    job = app.job("say", [{"what": {"b": 1}, "z": 1}, {"what": "plain", "a": 2}, {"what": None}])
+    world.run()
+    rows = table(app.exports.whole(LOCAL, job.id, "csv"))
+    assert list(rows[0]) == ["row", "status", "what", "z", "a", "b", "result", "attempts", "error"]
+    assert [(row["z"], row["a"], row["b"], row["result"]) for row in rows] == [
+        ("1", "", "1", ""), ("", "2", "", "plain"), ("", "", "", "")
+    ]  # fmt: skip
+    own = app.job("say", [{"what": {"result": "mine"}}, {"what": [1]}])
+    world.run()
+    assert [row["result"] for row in table(app.exports.whole(LOCAL, own.id, "csv"))] == ["mine", "[1]"]
+
+
 def test_rejects_are_mended_and_join_their_job_row_by_row(app: Duly, world: World) -> None:
     job = send(app, TABLE)
     world.run()

@@ -128,10 +128,21 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
  limit :most
 
 -- name: result_names
--- The fields of all results of a job.
-select distinct k.name
+-- The fields of all results of a job; `result` stands for those that are no object.
+select k.name
   from duly_item i
  cross join lateral json_object_keys(case when json_typeof(i.result) = 'object' then i.result end) as k(name)
+ where i.job_id = :job_id
+ union
+select 'result'
+ where exists (select from duly_item where job_id = :job_id and json_typeof(result) not in ('object', 'null'))
+ order by name
+
+-- name: argument_names
+-- The arguments of all rows of a job.
+select distinct k.name
+  from duly_item i
+ cross join lateral json_object_keys(i.args) as k(name)
  where i.job_id = :job_id
  order by k.name
 

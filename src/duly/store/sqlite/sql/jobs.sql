@@ -122,9 +122,19 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
  limit :most
 
 -- name: result_names
--- The fields of all results of a job.
-select distinct k.key as name
+-- The fields of all results of a job; `result` stands for those that are no object.
+select k.key as name
   from duly_item i, json_each(case when json_type(i.result) = 'object' then i.result end) k
+ where i.job_id = :job_id
+ union
+select 'result' as name
+ where exists (select 1 from duly_item where job_id = :job_id and json_type(result) not in ('object', 'null'))
+ order by name
+
+-- name: argument_names
+-- The arguments of all rows of a job.
+select distinct k.key as name
+  from duly_item i, json_each(i.args) k
  where i.job_id = :job_id
  order by name
 
