@@ -431,15 +431,29 @@ class Client:
 
     def _download(self, path: str, query: Mapping[str, Any], out: BinaryIO) -> None:
         """Write what is at this path to a file, as it comes."""
+        target = self._target(path, query)
         try:
-            response = self._asked("GET", self._target(path, query), None, {})
+            response, first = self._begun(target)
             if response.status >= 400:
                 raise _refused(response.status, _decoded(response))
+            out.write(first)
             while portion := response.read(PORTION):
                 out.write(portion)
         except (OSError, HTTPException) as error:
             self.close()
             raise ServiceError(f"cannot reach {self._parts.hostname}: {error}") from error
+
+    def _begun(self, target: str) -> tuple[HTTPResponse, bytes]:
+        """The answer with the first portion of its file, which is empty of a refusal."""
+        is_kept = self._connection is not None
+        try:
+            response = self._asked("GET", target, None, {})
+            return response, b"" if response.status >= 400 else response.read(PORTION)
+        except (OSError, HTTPException):
+            self.close()
+            if not is_kept:
+                raise
+        return self._begun(target)  # the service may have closed a connection that was not in use for a while
 
     def _target(self, path: str, query: Mapping[str, Any] | None) -> str:
         given = {name: value for name, value in (query or {}).items() if value is not None}
@@ -470,8 +484,28 @@ class Client:
             kind = HTTPSConnection if self._parts.scheme == "https" else HTTPConnection
             self._connection = kind(self._parts.hostname or "", self._parts.port, timeout=self._timeout)
         known = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        self._connection.request(method, target, body, {"User-Agent": "duly-client", **headers, **known})
+        try:
+            self._connection.request(method, target, body, {"User-Agent": "duly-client", **headers, **known})
+        except ConnectionError as error:
+            return self._refusal(self._connection, error)
         return self._connection.getresponse()
+
+    def _refusal(self, connection: HTTPConnection, error: ConnectionError) -> HTTPResponse:
+        """What a service said that would not take a request to its end; the error when it refused nothing."""
+        if connection.sock is None:  # there was nobody to answer
+            raise error
+        try:
+            response = connection.getresponse()
+        except (OSError, HTTPException):
+            raise error from None
+        if not 400 <= response.status < 500:
+            raise error
+        # What was not sent is missing, so nothing else can go over this connection; the answer is still read from it.
+        if connection.sock is not None:
+            connection.sock.close()
+            connection.sock = None
+        self._connection = None
+        return response
 
 
 def _form(boundary: str, name: str, fields: Mapping[str, Any]) -> bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -44,6 +45,7 @@ class Server:
                 connection, _ = self._listening.accept()
             except OSError:
                 return
+            self._connection = connection
             with connection, connection.makefile("rb") as stream:
                 while self._answer(connection, stream):
                     pass
@@ -66,6 +68,10 @@ class Server:
             return False
         connection.sendall(text)
         return b"Connection: close" not in text
+
+    def hang_up(self) -> None:
+        """Close the connection in the middle of an answer."""
+        self._connection.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._listening.close()
@@ -225,6 +231,64 @@ def test_nobody_there_is_told_after_some_tries(monkeypatch: pytest.MonkeyPatch) 
         port = free.getsockname()[1]
     with Client(f"http://127.0.0.1:{port}") as client, pytest.raises(ServiceError, match="cannot reach"):
         client.me()
+
+
+def test_a_download_is_begun_anew_when_an_idle_connection_was_closed(server: Server, client: Client) -> None:
+    server.answers = [says(200, {}), drops, says(200, "table")]
+    client.me()
+    out = io.BytesIO()
+    client.export_job(1, out)
+    assert (out.getvalue(), len(server.requests)) == (b'"table"', 3)
+
+
+def test_a_download_is_not_begun_anew_once_something_of_it_is_written(
+    server: Server, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PORTION", 2)
+    server.answers = [drops]
+    with pytest.raises(ServiceError, match="cannot reach"):
+        client.export_job(1, io.BytesIO())
+    text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nrow\r\n"
+    server.answers = [says(200, {}), lambda _: text, drops]
+    client.me()
+    out = io.BytesIO()
+    threading.Timer(0.2, server.hang_up).start()
+    with pytest.raises(ServiceError, match="cannot reach"):
+        client.export_job(1, out)
+    assert (out.getvalue(), len(server.requests)) == (b"ro", 3)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told", "asked"),
+    [
+        (problem(413, "file: has more than 10 bytes", "file"), "more than 10 bytes", 1),
+        (problem(500, "oh"), "cannot reach", module.TRIES),
+        (lambda _: b"", "cannot reach", module.TRIES),
+    ],
+)
+def test_a_file_that_is_refused_before_its_end_is_told_of_as_such(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer, told: str, asked: int
+) -> None:
+    monkeypatch.setattr(module, "PAUSE", 0.001)
+    connections = 0
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse() -> None:
+            nonlocal connections
+            for _ in range(asked):
+                connection, _ = listening.accept()
+                connections += 1
+                connection.recv(1000)
+                connection.sendall(answer(cast(Request, None)) or b"")
+                connection.close()  # with bytes that nobody read, so that the sender is told off
+
+        thread = threading.Thread(target=refuse, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with Client(url, timeout=5) as client, pytest.raises(ServiceError, match=told):
+            client.create_job(io.BytesIO(bytes(50_000_000)), "large.csv")
+        thread.join(5)
+    assert connections == asked
 
 
 def test_pausing_a_queue_tells_what_the_service_notes(server: Server, client: Client) -> None:

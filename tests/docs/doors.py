@@ -83,6 +83,7 @@ DOORS: dict[str, Doors] = {
     "jobs.kickoff": Doors("job.kickoff", "POST /api/jobs/{job_id}/kickoff", "kick_off_job", "jobs kickoff"),
     "jobs.remove": Doors("job.remove", "DELETE /api/jobs/{job_id}", "remove_job", "jobs remove"),
     "jobs.mend": Doors("app.verbs.jobs.mend", "POST /api/jobs/{job_id}/mend", "mend_job", "jobs mend"),
+    "jobs.inputs_in_error": inner("what mending puts in place of masks"),
     "scans.begin": Doors("app.intake.scanner.scan", "POST /api/ingestion/scan", "scan", "jobs scan"),
     "job_rows.page": Doors("app.verbs.job_rows.page", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"),
     "job_rows.by_number": Doors(
@@ -91,6 +92,7 @@ DOORS: dict[str, Doors] = {
     "job_rows.pending": Doors("app.verbs.job_rows.pending", "GET /api/pending", "pending", "jobs pending"),
     "job_rows.each": Doors("app.exports.whole", "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
     "job_rows.result_names": inner("the columns of an export"),
+    "job_rows.argument_names": inner("the columns of an export"),
     "searches.page": Doors("app.verbs.searches.page", "GET /api/jobs/{job_id}/events", APPS, "lookups"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
     "schedules.write": inner("what create and schedules that code declares end with"),

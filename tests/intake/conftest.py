@@ -49,7 +49,17 @@ def open_app(database_url: str, tmp_path: Path) -> Iterator[Open]:
         @app.task
         def count(n: int) -> None: ...
 
+        @app.task
+        def say(what: Any, **more: Any) -> Any:
+            return what
+
+        @app.task
+        def refuse_one(n: str, token: str = "", note: str = "", late: str = "") -> None:
+            if n == "1":
+                raise GiveUp("no")
+
         app.job_type("csv", look_up, PRODUCT)
+        app.job_type("counted", refuse_one)
         app.job_type("typed", count)
         app.job_type("plain", keep)
         app.job_type("image", see, images=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from duly import Duly, GiveUp
 from duly.core.errors import ItemNotFound, StoreUnavailable, WrongState
+from duly.core.model import Job
 from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
 from duly.intake.ingest import Ingest, ingest
-from duly.intake.intake import Said, shown_name, type_of
+from duly.intake.intake import Said, new_file, shown_name, type_of
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.bulk.read.test_images import painted
@@ -253,9 +256,27 @@ def test_under_a_key_a_file_is_one_job(app: Duly, world: World) -> None:
     assert look(app, first).total == 2
 
 
+def test_a_job_that_was_made_with_its_answer_lost_has_its_file(
+    app: Duly, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = app.verbs.jobs.create
+
+    def forgetful(*given: Any, **more: Any) -> Job:
+        create(*given, **more)
+        raise StoreUnavailable("the line went dead")
+
+    monkeypatch.setattr(app.verbs.jobs, "create", forgetful)
+    with pytest.raises(StoreUnavailable):
+        send(app, TABLE, key="march")
+    monkeypatch.undo()
+    job = send(app, TABLE, key="march")
+    world.run()
+    assert (look(app, job).done, len(kept(app))) == (2, 1)
+
+
 def test_an_unknown_type_is_refused_and_nothing_kept(app: Duly) -> None:
     with pytest.raises(
-        InputError, match="jobType: there is no type of jobs 'stock' here; known: csv, image, plain, typed"
+        InputError, match="jobType: there is no type of jobs 'stock' here; known: counted, csv, image, plain, typed"
     ):
         send(app, TABLE, job_type="stock")
     assert kept(app) == []
@@ -326,7 +347,7 @@ def test_duplicates_are_counted_and_worked_off_all_the_same(app: Duly, world: Wo
 
 def test_a_preview_tells_what_would_be_refused_and_keeps_nothing(app: Duly, tmp_path: Path) -> None:
     path = tmp_path / "seen.csv"
-    path.write_text("Name,Colour of it,Preis\ncup,red,2\npot,blue,many\n")
+    path.write_text("Name,Shelf,Preis\ncup,red,2\npot,blue,many\n")
     with path.open("rb") as file:
         seen = app.intake.preview(LOCAL, file, "seen.csv", job_type="csv")
     assert (seen.kind, seen.mapping["title"], seen.mapping["price"], seen.refused) == ("csv", "Name", "Preis", 1)
@@ -336,6 +357,16 @@ def test_a_preview_tells_what_would_be_refused_and_keeps_nothing(app: Duly, tmp_
     assert [row.values["Name"] for row in plain.rows] == ["cup"]
     assert (plain.mapping, plain.unused, plain.refused) == ({}, (), 0)
     assert app.verbs.jobs.page(LOCAL) == []
+
+
+def test_a_preview_tells_what_the_task_would_refuse(app: Duly) -> None:
+    file = io.BytesIO(b'{"n": 1}\n{"n": "one"}\n')
+    seen = app.intake.preview(LOCAL, file, "rows.jsonl", job_type="typed")
+    assert ([row.problems for row in seen.rows], seen.refused) == ([(), ("n: expected `int`, got `str`",)], 1)
+    mapped = app.intake.preview(LOCAL, io.BytesIO(b"Name,Colour of it\ncup,red\n"), "a.csv", job_type="csv")
+    assert ["color" in problem for row in mapped.rows for problem in row.problems] == [True], "it has no such argument"
+    picture = app.intake.preview(LOCAL, io.BytesIO(painted("PNG")), "cat.png", job_type="image")
+    assert [row.problems for row in picture.rows] == [()]
 
 
 @pytest.mark.parametrize(
@@ -372,6 +403,39 @@ def test_a_file_of_the_inbox_is_taken_once(open_app: Open, tmp_path: Path) -> No
     with pytest.raises(GiveUp, match=r"no file 'products\.csv' in the inbox"):
         ingest(app.intake, again.id, lambda _: None)
     assert app.verbs.jobs.show(LOCAL, again.id).queue_state == "FAILED"
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+def test_a_file_that_comes_too_late_for_its_job_is_not_kept(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_removed: bool
+) -> None:
+    inbox = tmp_path / "inbox"
+    inbox.mkdir()
+    app = open_app(inbox=str(inbox))
+    app.migrate()
+    (inbox / "products.csv").write_text(TABLE)
+    job = app.intake.order(LOCAL, "file:products.csv", job_type="csv")
+    keep = app.intake.keep
+
+    def slow(portions: Any) -> Any:
+        made = keep(portions)
+        if is_removed:
+            app.verbs.jobs.remove(LOCAL, job.id)
+        else:
+            file = new_file(made, "products.csv", None)
+            with app.store.transaction() as connection:
+                app.verbs.files.attach(job, replace(file, place="uploads/first"), connection)
+        return made
+
+    monkeypatch.setattr(app.intake, "keep", slow)
+    if is_removed:
+        assert ingest(app.intake, job.id, lambda _: None) == {"rows": 0}
+    else:
+        with pytest.raises(WrongState, match="has a file by now"):
+            ingest(app.intake, job.id, lambda _: None)
+    assert kept(app) == []
+    assert query(app.store, "select count(*) from duly_file") == [(0 if is_removed else 1,)]
+    assert (inbox / "products.csv").exists()
 
 
 def test_a_file_that_could_not_be_kept_is_put_back(open_app: Open, tmp_path: Path) -> None:

@@ -51,6 +51,19 @@ def test_a_job_without_a_file_is_exported_by_its_arguments(app: Duly, world: Wor
     assert table(app.exports.whole(LOCAL, app.job("keep", []).id, "csv")) == []
 
 
+def test_an_export_has_all_arguments_and_results_of_whatever_kind(app: Duly, world: World) -> None:
+    job = app.job("say", [{"what": {"b": 1}, "z": 1}, {"what": "plain", "a": 2}, {"what": None}])
+    world.run()
+    rows = table(app.exports.whole(LOCAL, job.id, "csv"))
+    assert list(rows[0]) == ["row", "status", "what", "z", "a", "b", "result", "attempts", "error"]
+    assert [(row["z"], row["a"], row["b"], row["result"]) for row in rows] == [
+        ("1", "", "1", ""), ("", "2", "", "plain"), ("", "", "", "")
+    ]  # fmt: skip
+    own = app.job("say", [{"what": {"result": "mine"}}, {"what": [1]}])
+    world.run()
+    assert [row["result"] for row in table(app.exports.whole(LOCAL, own.id, "csv"))] == ["mine", "[1]"]
+
+
 def test_rejects_are_mended_and_join_their_job_row_by_row(app: Duly, world: World) -> None:
     job = send(app, TABLE)
     world.run()
@@ -69,6 +82,34 @@ def test_rejects_are_mended_and_join_their_job_row_by_row(app: Duly, world: Worl
     rows = list(app.verbs.job_rows.each(LOCAL, job.id))
     assert (rows[1].result["found"], rows[1].input["title"], rows[2].args["price"]) == ("Acme =mug", "=mug", "4")
     assert table(app.exports.rejects(LOCAL, job.id, "csv")) == []
+
+
+def test_what_rejects_mask_or_leave_out_stays_as_it_came(app: Duly, world: World) -> None:
+    job = send(
+        app, b'{"n": "1", "token": "s3cret", "note": "x"}\n' * 20 + b'{"n": "1", "late": "y"}\n{"n"\n', "rows.jsonl",
+        job_type="counted",
+    )  # fmt: skip
+    world.run()
+    assert look(app, job).failed == 22
+    rejects = table(app.exports.rejects(LOCAL, job.id, "csv"))
+    assert (rejects[0]["token"], "late" in rejects[0]) == ("***", False)
+    text = "duly row,n,token\n1,2,***\n2,2,other\n21,2,\n22,2,\n"
+    assert mend(app.intake, LOCAL, job.id, io.BytesIO(text.encode()), "mended.csv").mended == 4
+    rows = {row.row_no: row for row in app.verbs.job_rows.each(LOCAL, job.id)}
+    assert rows[1].input == {"n": "2", "token": "s3cret", "note": "x"}
+    assert rows[1].args["token"] == "s3cret"
+    assert rows[2].input == {"n": "2", "token": "other", "note": "x"}
+    assert rows[21].input == {"n": "2", "token": "", "late": "y"}
+    assert rows[22].input == {"n": "2", "token": ""}, "the broken line is no column"
+
+
+def test_a_row_with_too_many_cells_is_mended_without_those(app: Duly, world: World) -> None:
+    job = send(app, "n,token\n1,a,more\n", job_type="counted")
+    world.run()
+    mended = mend(app.intake, LOCAL, job.id, io.BytesIO(b"duly row,n\n1,2\n"), "mended.csv")
+    assert mended.mended == 1
+    (row,) = app.verbs.job_rows.each(LOCAL, job.id)
+    assert row.input == {"n": "2", "token": "a"}
 
 
 def test_rejects_of_a_workbook_come_back_too(app: Duly, world: World) -> None:

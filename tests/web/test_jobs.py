@@ -129,6 +129,25 @@ def test_a_form_that_is_none(house: House, content: bytes, status: int) -> None:
     assert house.ana.post("/api/jobs", content=content, headers=headers).status_code == 415
 
 
+def test_a_boundary_that_is_too_long_is_refused(house: House) -> None:
+    before = files()
+    headers = {"Content-Type": f"multipart/form-data; boundary={'x' * 257}"}
+    assert house.ana.post("/api/jobs", content=b"", headers=headers).status_code == 400
+    assert files() == before
+
+
+@pytest.mark.parametrize(("name", "value", "field"), [(b"sheet", b"\xff", "sheet"), (b"\xff", b"x", "a field")])
+def test_fields_are_utf8(house: House, name: bytes, value: bytes, field: str) -> None:
+    before = files()
+    said = b'--x\r\nContent-Disposition: form-data; name="%s"\r\n\r\n%s\r\n' % (name, value)
+    file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.csv"\r\n\r\ntext\nhi\n\r\n--x--\r\n'
+    answer = house.ana.post(
+        "/api/jobs", content=said + file, headers={"Content-Type": "multipart/form-data; boundary=x"}
+    )
+    assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
+    assert files() == before
+
+
 def test_the_same_key_again_is_the_same_job(house: House) -> None:
     headers = {"Idempotency-Key": "march"}
     first = made(house, headers=headers)
@@ -136,6 +155,39 @@ def test_the_same_key_again_is_the_same_job(house: House) -> None:
     assert made(house, headers=headers) == first
     assert files() == before
     assert house.bob.post("/api/jobs", files={"file": ("a.csv", TABLE)}, headers=headers).json()["jobId"] != first
+
+
+def test_a_key_stands_for_one_request(house: House, tmp_path: Path) -> None:
+    headers = {"Idempotency-Key": "april"}
+    first = made(house, headers=headers)
+    before = files()
+    used = "Idempotency-Key: was used for another request"
+    for answer in (
+        send(house, "text\nother\n", headers=headers), send(house, headers=headers, params={"jobType": "image"})
+    ):  # fmt: skip
+        assert (answer.status_code, answer.json()["field"]) == (422, "Idempotency-Key"), answer.text
+        assert answer.json()["detail"] == used
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(TABLE)
+    settings = house.app.intake.settings
+    object.__setattr__(settings, "inbox", str(tmp_path))
+    try:
+        ordered: dict[str, Any] = {"json": {"source": "file:a.csv"}, "headers": {"Idempotency-Key": "may"}}
+        job = house.ana.post("/api/jobs", **ordered).json()["jobId"]
+        for state in ("ordered", "read"):
+            assert house.ana.post("/api/jobs", **ordered).json() == {"jobId": job}, state
+            other = {**ordered, "json": {"source": "file:b.csv"}}
+            assert house.ana.post("/api/jobs", **other).json()["detail"] == used, state
+            assert send(house, headers=ordered["headers"]).json()["detail"] == used, state
+            house.world.run()
+    finally:
+        object.__setattr__(settings, "inbox", "")
+    assert files() == before + 1
+    house.ana.delete(f"/api/jobs/{first}")
+    answer = send(house, headers=headers)
+    assert (answer.status_code, files()) == (409, before + 1), answer.text
+    house.world.run()
+    assert made(house, headers=headers) != first
 
 
 def test_a_file_may_be_named_by_its_address(house: House, tmp_path: Path) -> None:
@@ -288,6 +340,18 @@ def test_admins_have_dropped_files_made_jobs_of(house: House, tmp_path: Path) ->
 
 
 # -- on a real socket
+
+
+def test_a_file_that_is_too_large_is_told_of_through_the_client(house: House) -> None:
+    settings = house.app.intake.settings
+    object.__setattr__(settings, "upload_max_bytes", 10)
+    try:
+        with Service(house.app, "127.0.0.1", 0) as service, Client(service.url) as client:
+            with pytest.raises(ServiceError, match="more than 10 bytes") as caught:
+                client.create_job(io.BytesIO(bytes(50_000_000)), "large.csv")
+            assert caught.value.status == 413
+    finally:
+        object.__setattr__(settings, "upload_max_bytes", 4 * 1024**3)
 
 
 def test_a_large_file_is_streamed_through_the_client_and_back(house: House, monkeypatch: pytest.MonkeyPatch) -> None:

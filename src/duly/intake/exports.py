@@ -64,11 +64,12 @@ class Exports:
         return canonical(self._inputs(who, job_id), results)
 
     def _inputs(self, who: Principal, job_id: int) -> list[str]:
-        """The columns of its file; of a job that came without one, the arguments of its first row."""
+        """The columns of its file; of a job that came without one, the arguments of its rows, as the first has them."""
         options = codec.decode(self._verbs.jobs.get(who, job_id).options)
         if "columns" in options:
             return list(options["columns"])
-        return [name for row in islice(self._verbs.job_rows.each(who, job_id), 1) for name in row.args]
+        first = [name for row in islice(self._verbs.job_rows.each(who, job_id), 1) for name in row.args]
+        return list(dict.fromkeys((*first, *self._verbs.job_rows.argument_names(who, job_id))))
 
     def _records(self, rows: Iterable[ExportRow]) -> Iterator[dict[str, Any]]:
         masks = self._verbs.ground.masks

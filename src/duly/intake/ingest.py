@@ -75,20 +75,29 @@ class Ingest:
         """Write down what the job does not have yet; how many rows it has in the end."""
         intake, job = self._intake, self._job
         if job.file_id is None:
-            job = intake.fetch(job, codec.decode(job.options)["source"])
-        file, said = intake.verbs.files.of(job), said_of(codec.decode(job.options))
+            job = self._fetched(codec.decode(job.options)["source"])
+        options = codec.decode(job.options)
+        file, said = intake.verbs.files.of(job), said_of(options)
         with intake.files.open(file.place) as handle:
             shape, mapping = intake.look(handle, file.name, self._type, said, job.owner)
-            found = {"said": said, "kind": shape.kind, "columns": shape.columns, "mapping": mapping}
+            found: dict[str, Any] = {"said": said, "kind": shape.kind, "columns": shape.columns, "mapping": mapping}
+            if "source" in options:
+                found["source"] = options["source"]
             intake.verbs.files.begin(job, found)
             if said.mapping is not None:
                 intake.remember(self._type, shape, mapping, job.owner)
             log.info("job %d: reading %s, %d bytes, from row %d on", job.id, file.name, file.size, job.total + 1)
-            options = said.options(shape.kind)
-            with open_rows(handle, file.name, options=options) as reading, Duplicates() as duplicates:
+            with open_rows(handle, file.name, options=said.options(shape.kind)) as reading, Duplicates() as duplicates:
                 self._take(reading, Columns(mapping), duplicates)
                 intake.verbs.files.tell_duplicates(job, sum(1 for _ in duplicates.found()))
         return self._written
+
+    def _fetched(self, source: str) -> Job:
+        try:
+            return self._intake.fetch(self._job, source)
+        except WrongState:
+            self._has_grown(0)  # of a job that was removed, nothing is to be read any more
+            raise
 
     def _take(self, rows: Reading, mapping: Columns, duplicates: Duplicates) -> None:
         size, most = 0, self._intake.settings.job_most_rows

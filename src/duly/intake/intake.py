@@ -12,13 +12,14 @@ from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from duly.bulk.files import FileStore, Kept, LocalFiles, S3Files, Writer
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
 from duly.bulk.read import Kind, Options, Row, Shape, open_rows
 from duly.bulk.s3 import S3Settings
-from duly.core.errors import ConfigError, InputError
+from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
 from duly.intake.scan import Scanner
@@ -33,6 +34,9 @@ SAMPLE = 20
 UPLOADS = "uploads"
 # Seconds after which a file that belongs to no job is removed, because whoever kept it has died by then.
 LEFT_FOR = 86_400.0
+# Errors after which no job was made for sure. After any other one the commit may have gone through with its answer
+# lost, so the file stays, and `sweep` removes it if no job has it.
+REFUSALS = (InputError, WrongState, ItemNotFound, ConfigError)
 # Bytes of a file that are read at a time.
 PORTION = 1024 * 1024
 
@@ -137,12 +141,15 @@ class Intake:
         key: str | None = None,
         ip_address: str | None = None,
     ) -> Job:
-        """Make a job of a file that was received; if that cannot be, or was done before, the file is not kept."""
+        """Make a job of a file that was received; if that cannot be, or was done before, the file is not kept.
+
+        A key stands for one request: with it, the same file for the same type of jobs is the same job.
+        """
 
         def make() -> Job:
             return self.verbs.jobs.create(
                 who, self.type_named(job_type).task, new_file(kept, name, who.owner), job_type=job_type, key=key,
-                options={"said": said or Said()}, ip_address=ip_address,
+                options={"said": said or Said()}, ip_address=ip_address, among=self._tasks,
             )  # fmt: skip
 
         job, _ = self.made(kept, make)
@@ -152,7 +159,7 @@ class Intake:
         """What `make` makes of a file that was received, and whether that is a job of this file, which is kept then."""
         try:
             job = make()
-        except BaseException:
+        except REFUSALS:
             self.files.delete(kept.key)
             raise
         is_ours = job is not None and job.file_id is not None and self.verbs.files.of(job).place == kept.key
@@ -178,14 +185,23 @@ class Intake:
         checked(source, self.settings)
         return self.verbs.jobs.create(
             who, chosen.task, None, job_type=job_type, key=key, options={"said": said or Said(), "source": source},
-            ip_address=ip_address,
+            ip_address=ip_address, among=self._tasks,
         )  # fmt: skip
 
+    @property
+    def _tasks(self) -> list[str]:
+        return [each.task.name for each in self._types.values()]
+
     def fetch(self, job: Job, source: str) -> Job:
-        """Keep the file that lies there as that of this job. A file of the inbox is done with by that."""
+        """Keep the file that lies there as that of this job. A file of the inbox is done with by that.
+
+        WrongState when the job was removed meanwhile or has a file by now; nothing is kept then.
+        """
         with opened(source, self.settings) as (seen, portions):
             kept = self.keep(portions)
-            return self.verbs.scans.fetched(seen, job, new_file(kept, seen.name, job.owner))
+            file = new_file(kept, seen.name, job.owner)
+            fetched, _ = self.made(kept, lambda: self.verbs.scans.fetched(seen, job, file))
+            return fetched
 
     def keep(self, portions: Iterable[bytes]) -> Kept:
         """Keep a file that is read from elsewhere."""
@@ -202,13 +218,15 @@ class Intake:
         """What would become of the first rows of a file; nothing is kept."""
         chosen, said = self.type_named(job_type), said or Said()
         shape, mapping = self.look(file, name, chosen, said, who.owner)
+        unused: tuple[str, ...]
         with open_rows(file, name, options=said.options(shape.kind)) as reading:
-            if chosen.fields is None:
-                rows = tuple(map(_as_it_is, islice(reading, count)))
-                unused: tuple[str, ...] = ()
-            else:
-                seen = preview(reading, shape.columns, Columns(mapping), chosen.fields, count)
-                rows, unused = seen.rows, seen.unused
+            first = list(islice(reading, count))
+        if chosen.fields is None:
+            seen, unused = tuple(map(_as_it_is, first)), ()
+        else:
+            found = preview(first, shape.columns, Columns(mapping), chosen.fields, count)
+            seen, unused = found.rows, found.unused
+        rows = tuple(_checked(shown, row, chosen) for shown, row in zip(seen, first, strict=True))
         return Glimpse(
             kind=shape.kind, columns=shape.columns, has_header=shape.has_header, mapping=mapping, unused=unused,
             rows=rows, refused=sum(bool(row.problems) for row in rows),
@@ -265,3 +283,15 @@ def type_of(name: str) -> str:
 
 def _as_it_is(row: Row) -> PreviewRow:
     return PreviewRow(row.number, row.line, row.values, {}, (row.fault,) if row.fault else ())
+
+
+def _checked(shown: PreviewRow, row: Row, chosen: JobType) -> PreviewRow:
+    """The row with what its task would say against it, as it does when the file is read."""
+    if shown.problems:
+        return shown
+    values = row.values if chosen.fields is None else shown.normal
+    try:
+        chosen.task.checked_args(values if row.thumbnail is None else {**values, "thumbnail": ""})
+    except InputError as error:
+        return replace(shown, problems=(str(error),))
+    return shown

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -48,14 +49,20 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
         if NUMBER not in reading.shape.columns:
             raise InputError("file", f"has no column {NUMBER!r}, by which rows are known again; download the rejects")
         is_guarded = reading.shape.kind == "csv"
+        masks = intake.verbs.ground.masks
         walk = iter(reading)
         while portion := list(islice(walk, PORTION)):
+            numbers = [number for row in portion if (number := _number(row)) is not None]
+            came = intake.verbs.jobs.inputs_in_error(who, job_id, numbers)
             good: dict[int, tuple[bytes, bytes]] = {}
             lines: dict[int, int] = {}
             bad: list[Refusal] = []
             for row in portion:
                 try:
-                    number, made = _made(row, mapping, chosen, is_guarded)
+                    number = _told_number(row)
+                    known = _readable(came.get(number, {}), options)
+                    values = {**known, **masks.unmasked(_values(row, is_guarded), known)}
+                    made = _made(Row(row.number, row.line, values, row.fault), mapping, chosen)
                 except InputError as error:
                     bad.append(Refusal(row.line, error.problem))
                 else:
@@ -68,17 +75,40 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
     return Mended(rows, mended, refused, tuple(refusals))
 
 
-def _made(row: Row, mapping: Columns, chosen: JobType, is_guarded: bool) -> tuple[int, tuple[bytes, bytes]]:
-    """The number of a row, its arguments, and what came; InputError when it is still bad."""
-    values: dict[str, Any] = {
+def _number(row: Row) -> int | None:
+    """The number that a row says it has in its job."""
+    said = str(row.values.get(NUMBER, "")).removesuffix(".0")
+    return int(said) if said.isdecimal() and len(said) <= 15 else None
+
+
+def _told_number(row: Row) -> int:
+    if (number := _number(row)) is None:
+        raise InputError(NUMBER, f"{str(row.values.get(NUMBER, ''))!r:.50} is not the number of a row")
+    return number
+
+
+def _values(row: Row, is_guarded: bool) -> dict[str, Any]:
+    return {
         column: unguarded(value) if is_guarded and isinstance(value, str) else value
         for column, value in row.values.items()
         if column not in (NUMBER, ERROR)
     }
-    said = str(row.values.get(NUMBER, "")).removesuffix(".0")
-    if not said.isdecimal() or len(said) > 15:
-        raise InputError(NUMBER, f"{said!r:.50} is not the number of a row")
-    args, problems = values_of(Row(row.number, row.line, values, row.fault), mapping, chosen)
+
+
+def _readable(came: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What came in without that under which ingestion keeps the rest of a row that could not be taken apart.
+
+    The rest has names that are no columns. Rows of JSON may have fields of their own, which the first rows lack.
+    """
+    columns = options.get("columns", ())
+    if options.get("kind") == "jsonl" and came.keys() != {"text"}:
+        return dict(came)
+    return {name: value for name, value in came.items() if name in columns}
+
+
+def _made(row: Row, mapping: Columns, chosen: JobType) -> tuple[bytes, bytes]:
+    """The arguments of a row, and what came; InputError when it is still bad."""
+    args, problems = values_of(row, mapping, chosen)
     if problems:
         raise InputError("row", problems)
-    return int(said), (chosen.task.checked_args(args), codec.encode(values))
+    return chosen.task.checked_args(args), codec.encode(row.values)

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from duly.core import codec
-from duly.core.errors import ItemNotFound
+from duly.core.errors import ItemNotFound, WrongState
 from duly.core.model import File, Job, NewFile
 from duly.verbs.ground import Ground
 
@@ -32,10 +32,14 @@ class Files:
         return [place for place in places if place not in in_use]
 
     def attach(self, job: Job, file: NewFile, connection: Any) -> Job:
-        """This is the file of a job that was made without one; the job with its file."""
+        """This is the file of a job that was made without one; the job with its file.
+
+        WrongState when the job was removed meanwhile or has a file by now.
+        """
         store = self._ground.store
         file_id: int = store.run(connection, "add_file", {**asdict(file), "now": self._ground.now()})[0][0]
-        store.run(connection, "attach_file", {"id": job.id, "file_id": file_id})
+        if not store.run(connection, "attach_file", {"id": job.id, "file_id": file_id}):
+            raise WrongState(f"job {job.id} was removed, or has a file by now")
         return replace(job, file_id=file_id)
 
     def begin(self, job: Job, options: Mapping[str, Any]) -> None:

@@ -94,9 +94,14 @@ class JobRows:
             after = rows[-1].row_no
 
     def result_names(self, who: Principal, job_id: int) -> list[str]:
-        """The fields of all results of a job, in the order of the alphabet."""
+        """The fields of all results of a job, in the order of the alphabet; `result` for those that are no object."""
         self._jobs.get(who, job_id)
         return [row[0] for row in self._ground.store.read("result_names", {"job_id": job_id})]
+
+    def argument_names(self, who: Principal, job_id: int) -> list[str]:
+        """The arguments of all rows of a job, in the order of the alphabet."""
+        self._jobs.get(who, job_id)
+        return [row[0] for row in self._ground.store.read("argument_names", {"job_id": job_id})]
 
     def _merged(
         self, section: str, given: dict[str, Any], statuses: Sequence[Status], after: Place, most: int

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from duly.core import codec
 from duly.core.decide import decide
 from duly.core.errors import InputError, ItemNotFound, WrongState
-from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status
+from duly.core.model import File, Job, NewFile, NewItem, NewJob, NewRow, Revived, Status
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
 from duly.tasks.task import Task
@@ -92,13 +92,16 @@ class Jobs:
         key: str | None = None,
         options: Mapping[str, Any] | None = None,
         ip_address: str | None = None,
+        among: Sequence[str] = (),
         whose: str | None = None,
         connection: Any = None,
     ) -> Job:
         """A job of the rows of a file that is kept already: the file, the job and who reads it commit together.
 
-        Without a file, the options say where whoever reads it gets it. Under a key that a job has already, it is that
-        job, whose file is another one then. Code may say `whose` it is; everybody else makes jobs of their own.
+        Without a file, the options say the `source` where whoever reads it gets it. Under a key that a job has already,
+        it is that job, whose file is another one then. Where jobs `among` these tasks have the key, they must be of the
+        same type and content: InputError else, and WrongState when such a job was removed. Code may say `whose` it is;
+        everybody else makes jobs of their own.
         """
         _refuse_keyed(task)
         owner = who.owner or whose
@@ -112,6 +115,9 @@ class Jobs:
                 job_type=job_type, file_id=file_id, ip_address=ip_address,
             )  # fmt: skip
             job = self._opened(new, connection, now)
+            if key is not None and among:
+                content = str((options or {}).get("source")) if file is None else file.sha256
+                self._refuse_others(new, content, among, connection)
             if job.created_at != now or job.file_id != file_id:
                 if file_id is not None:
                     store.run(connection, "remove_file", {"id": file_id})
@@ -122,6 +128,22 @@ class Jobs:
             details = {"task": job.task} if file is None else {"task": job.task, "file": file.name, "size": file.size}
             self._note(who, "job.created", job.id, details, connection)
         return job
+
+    def _refuse_others(self, new: NewJob, content: str, among: Sequence[str], connection: Any) -> None:
+        """A key stands for one request: the jobs that have it must be what is asked for now."""
+        asked = {"owner": new.owner, "key": new.key, "tasks": codec.encode(sorted(set(among))).decode()}
+        for job in (Job(*row) for row in self._ground.store.read("jobs_under_key", asked, connection)):
+            if job.is_removed:
+                raise WrongState(f"job {job.id}, which has this key, was removed; take another key")
+            if job.job_type != new.job_type or self._content(job, connection) != content:
+                raise InputError("key", "was used for another request")
+
+    def _content(self, job: Job, connection: Any) -> str | None:
+        """What the file of a job is known by: the address that it was ordered from, or what is in it."""
+        source: str | None = codec.decode(job.options).get("source")
+        if source is not None or job.file_id is None:
+            return source
+        return File(*self._ground.store.read("file", {"id": job.file_id}, connection)[0]).sha256
 
     def _kept(self, file: NewFile, connection: Any) -> int:
         now = self._ground.now()
@@ -315,8 +337,7 @@ class Jobs:
         """
         job, store, now = self.get(who, job_id, connection), self._ground.store, self._ground.now()
         with self._ground.joining(connection) as connection:
-            asked = {"job_id": job_id, "numbers": codec.encode(list(rows)).decode()}
-            numbers = dict(store.read("failed_rows", asked, connection))
+            numbers = {item_id: number for item_id, number, _ in self._in_error(job_id, list(rows), connection)}
             items = [item for item in store.fetch(list(numbers)) if item.status == "ERROR"]
             for item in items:
                 args, raw = rows[numbers[item.id]]
@@ -331,6 +352,15 @@ class Jobs:
                 store.resume(job.rows_queue, connection)
                 self._note(who, "job.mended", job_id, {"rows": len(mended)}, connection)
         return mended
+
+    def inputs_in_error(self, who: Principal, job_id: int, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
+        """Those of these rows that are in error as they came, by their numbers, with nothing masked."""
+        self.get(who, job_id)
+        return {number: codec.decode(came) for _, number, came in self._in_error(job_id, numbers, None)}
+
+    def _in_error(self, job_id: int, numbers: Sequence[int], connection: Any) -> Sequence[Any]:
+        asked = {"job_id": job_id, "numbers": codec.encode(numbers).decode()}
+        return self._ground.store.read("failed_rows", asked, connection)
 
     def _note(self, who: Principal, action: str, job_id: int, details: Mapping[str, Any], connection: Any) -> None:
         """The line of the audit log, and that of the process."""

@@ -39,15 +39,18 @@ class Form:
         self._name = ""
         self._is_file = False
         self._value: list[bytes] = []
-        self._parser = MultipartParser(
-            options[b"boundary"],
-            {
-                "on_part_begin": self._begin, "on_header_field": self._on_header_field,
-                "on_header_value": self._on_header_value, "on_header_end": self._end_header,
-                "on_headers_finished": self._begin_data, "on_part_data": self._on_data, "on_part_end": self._end,
-                "on_end": self._finish,
-            },
-        )  # fmt: skip
+        try:
+            self._parser = MultipartParser(
+                options[b"boundary"],
+                {
+                    "on_part_begin": self._begin, "on_header_field": self._on_header_field,
+                    "on_header_value": self._on_header_value, "on_header_end": self._end_header,
+                    "on_headers_finished": self._begin_data, "on_part_data": self._on_data, "on_part_end": self._end,
+                    "on_end": self._finish,
+                },
+            )  # fmt: skip
+        except FormParserError as error:
+            raise Problem(400, f"the form cannot be read: {error}") from None
 
     def feed(self, data: bytes) -> None:
         try:
@@ -73,7 +76,7 @@ class Form:
 
     def _begin_data(self) -> None:
         _, options = parse_options_header(self._disposition)
-        self._name = options.get(b"name", b"").decode("utf8", "replace")
+        self._name = _text(options.get(b"name", b""), "a field")
         self._is_file = self._name == "file"
         if self._is_file and self.filename is not None:
             raise Problem(422, "file: there are two of them; send one", "file")
@@ -93,10 +96,17 @@ class Form:
 
     def _end(self) -> None:
         if not self._is_file:
-            self.fields[self._name] = b"".join(self._value).decode("utf8", "replace")
+            self.fields[self._name] = _text(b"".join(self._value), self._name[:50])
 
     def _finish(self) -> None:
         self.is_whole = True
+
+
+def _text(data: bytes, what: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise Problem(422, f"{what}: is not UTF-8", what) from None
 
 
 async def receive(request: Request, sink: Sink) -> Form:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from itertools import chain
 from typing import Annotated, Any, BinaryIO, Literal, cast
 
@@ -56,16 +56,17 @@ async def create_job(
     """A job of the rows of a file: sent as the field `file` of a form, or named by its address.
 
     The file is kept as it comes, and read by a worker; this answers as soon as it is kept. The same Idempotency-Key
-    again is the same job.
+    again, with the same file or address and the same type, is the same job.
     """
     app = desk.app
     key = None if idempotency_key is None else f"upload:{idempotency_key}"  # as nobody's code calls its jobs
     origin = {"key": key, "ip_address": request.client.host if request.client else None}
     if not _is_form(request):
         asked = _checked(JobIn, {**_given(job_type), **await _json(request)})
-        job = await run_in_threadpool(
-            app.intake.order, principal, asked.source, job_type=asked.job_type, said=_said(asked), **origin
-        )
+        with _key_named():
+            job = await run_in_threadpool(
+                app.intake.order, principal, asked.source, job_type=asked.job_type, said=_said(asked), **origin
+            )
         return {"job_id": job.id}
     writer = await run_in_threadpool(app.intake.receive)
     form = await _received(request, writer, writer)
@@ -74,10 +75,11 @@ async def create_job(
     except Exception:
         await run_in_threadpool(app.intake.files.delete, kept_by(writer).key)
         raise
-    job = await run_in_threadpool(
-        app.intake.create, principal, kept_by(writer), form.filename or "", job_type=said.job_type, said=_said(said),
-        **origin,
-    )  # fmt: skip
+    with _key_named():
+        job = await run_in_threadpool(
+            app.intake.create, principal, kept_by(writer), form.filename or "", job_type=said.job_type,
+            said=_said(said), **origin,
+        )  # fmt: skip
     return {"job_id": job.id}
 
 
@@ -127,6 +129,17 @@ def scan_sources(desk: At, principal: Admin, asked: ScanIn | None = None) -> Any
 
 
 # -- what comes in
+
+
+@contextmanager
+def _key_named() -> Iterator[None]:
+    """What is wrong with a key is told of the header that it came in."""
+    try:
+        yield
+    except InputError as error:
+        if error.field != "key":
+            raise
+        raise Problem(422, f"Idempotency-Key: {error.problem}", "Idempotency-Key") from None
 
 
 def _is_form(request: Request) -> bool:

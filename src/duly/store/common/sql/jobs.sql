@@ -94,7 +94,8 @@ select {export_row}
 insert into duly_file ({new_file}, created_at) values ({values new_file}, :now) returning id
 
 -- name: attach_file
-update duly_job set file_id = :file_id where id = :id
+-- Nothing when the job was removed meanwhile, or has a file.
+update duly_job set file_id = :file_id where id = :id and not is_removed and file_id is null returning id
 
 -- name: file
 select {file} from duly_file where id = :id

@@ -36,13 +36,19 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0)::
 -- Who makes jobs of one owner takes turns, until the end of the transaction.
 select pg_advisory_xact_lock(hashtextextended('duly jobs of ' || coalesce(:owner::text, ''), 0))
 
+-- name: jobs_under_key
+-- The jobs that an owner has under a key, of these tasks.
+select {job}
+  from duly_job
+ where task in (select e.value from json_array_elements_text(:tasks::json) as e(value)) and coalesce(owner, '') = coalesce(:owner::text, '') and key = :key
+
 -- name: job_rows_named
 -- Those of these rows that are of this job.
 select id, outcome from duly_item where job_id = :job_id and id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))
 
 -- name: failed_rows
--- The items of those of these rows that are in error.
-select id, row_no
+-- The items of those of these rows that are in error, with what came in.
+select id, row_no, input
   from duly_item
  where job_id = :job_id and status = 'ERROR'
    and row_no in (select e.value::bigint from json_array_elements_text(:numbers::json) as e(value))
@@ -112,10 +118,21 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
  limit :most
 
 -- name: result_names
--- The fields of all results of a job.
-select distinct k.name
+-- The fields of all results of a job; `result` stands for those that are no object.
+select k.name
   from duly_item i
  cross join lateral json_object_keys(case when json_typeof(i.result) = 'object' then i.result end) as k(name)
+ where i.job_id = :job_id
+ union
+select 'result'
+ where exists (select from duly_item where job_id = :job_id and json_typeof(result) not in ('object', 'null'))
+ order by name
+
+-- name: argument_names
+-- The arguments of all rows of a job.
+select distinct k.name
+  from duly_item i
+ cross join lateral json_object_keys(i.args) as k(name)
  where i.job_id = :job_id
  order by k.name
 

@@ -30,13 +30,19 @@ select count(*), coalesce(sum(total - done - not_found - failed - skipped), 0) a
 -- Who makes jobs of one owner takes turns: as all writers do here.
 select :owner
 
+-- name: jobs_under_key
+-- The jobs that an owner has under a key, of these tasks.
+select {job}
+  from duly_job
+ where task in (select e.value from json_each(:tasks) as e) and coalesce(owner, '') = coalesce(:owner, '') and key = :key
+
 -- name: job_rows_named
 -- Those of these rows that are of this job.
 select id, outcome from duly_item where job_id = :job_id and id in (select e.value from json_each(:ids) as e)
 
 -- name: failed_rows
--- The items of those of these rows that are in error.
-select id, row_no
+-- The items of those of these rows that are in error, with what came in.
+select id, row_no, input
   from duly_item
  where job_id = :job_id and status = 'ERROR'
    and row_no in (select value from json_each(:numbers))
@@ -106,9 +112,19 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
  limit :most
 
 -- name: result_names
--- The fields of all results of a job.
-select distinct k.key as name
+-- The fields of all results of a job; `result` stands for those that are no object.
+select k.key as name
   from duly_item i, json_each(case when json_type(i.result) = 'object' then i.result end) k
+ where i.job_id = :job_id
+ union
+select 'result' as name
+ where exists (select 1 from duly_item where job_id = :job_id and json_type(result) not in ('object', 'null'))
+ order by name
+
+-- name: argument_names
+-- The arguments of all rows of a job.
+select distinct k.key as name
+  from duly_item i, json_each(i.args) k
  where i.job_id = :job_id
  order by name
 
