@@ -14,6 +14,7 @@ from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
 from duly.intake.ingest import Ingest, ingest
 from duly.intake.intake import Said, shown_name, type_of
+from duly.intake.sources import checked
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.bulk.read.test_images import painted
@@ -404,6 +405,16 @@ def test_only_places_that_are_allowed_are_asked(open_app: Open, source: str) -> 
     app = open_app(sources_allowed="s3://drop/incoming, ftp://files.example/")
     with pytest.raises(InputError, match="source: "):
         app.intake.order(LOCAL, source, job_type="csv")
+
+
+def test_the_user_of_a_server_is_the_one_that_is_allowed(open_app: Open) -> None:
+    settings = open_app(sources_allowed="ftp://ana@files.example/in, ftp://open.example").intake.settings
+    for source in ("ftp://files.example/in/a.csv", "ftp://ana@files.example/in/a.csv"):
+        assert checked(source, settings).user == "ana"
+    assert checked("ftp://open.example/a.csv", settings).user is None
+    for source in ("ftp://root@files.example/in/a.csv", "ftp://root@open.example/a.csv"):
+        with pytest.raises(InputError, match=r"ftp://root@\w+\.example is not among sources_allowed"):
+            checked(source, settings)
 
 
 def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(

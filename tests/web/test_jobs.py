@@ -140,18 +140,38 @@ def test_the_same_key_again_is_the_same_job(house: House) -> None:
 
 def test_a_file_may_be_named_by_its_address(house: House, tmp_path: Path) -> None:
     (tmp_path / "texts.csv").write_text(TABLE)
-    answer = house.ana.post("/api/jobs", json={"source": "file:texts.csv"})
+    answer = house.root.post("/api/jobs", json={"source": "file:texts.csv"})
     assert (answer.status_code, answer.json()["field"]) == (422, "source")
     settings = house.app.intake.settings
     object.__setattr__(settings, "inbox", str(tmp_path))
     try:
-        answer = house.ana.post("/api/jobs", json={"source": "file:texts.csv", "jobType": "csv"})
+        answer = house.root.post("/api/jobs", json={"source": "file:texts.csv", "jobType": "csv"})
     finally:
         object.__setattr__(settings, "inbox", "")
     assert answer.status_code == 201, answer.text
     for source in ("s3://bucket/key.csv", "ftp://host/a.csv", "http://host/a.csv", "file:../a.csv"):
-        assert house.ana.post("/api/jobs", json={"source": source}).json()["field"] == "source"
-    assert house.ana.post("/api/jobs", json={"source": 7}).json()["field"] == "source"
+        assert house.root.post("/api/jobs", json={"source": source}).json()["field"] == "source"
+    assert house.root.post("/api/jobs", json={"source": 7}).json()["field"] == "source"
+
+
+def test_only_admins_and_the_owner_of_scans_take_files_from_where_they_are_dropped(
+    house: House, tmp_path: Path
+) -> None:
+    (tmp_path / "texts.csv").write_text(TABLE)
+    settings, asked = house.app.intake.settings, {"source": "file:texts.csv"}
+    object.__setattr__(settings, "inbox", str(tmp_path))
+    object.__setattr__(settings, "scan_owner", "bob")
+    try:
+        refused = house.ana.post("/api/jobs", json=asked)
+        assert (refused.status_code, house.bob.post("/api/jobs", json=asked).status_code) == (403, 201)
+        narrow = house.key("root", "read", "write")
+        assert narrow.post("/api/jobs", json=asked).status_code == 403
+        assert house.local().post("/api/jobs", json=asked).status_code == 201
+    finally:
+        object.__setattr__(settings, "inbox", "")
+        object.__setattr__(settings, "scan_owner", "")
+    assert "only admins, and the user whom scan_owner names" in refused.json()["detail"]
+    assert (tmp_path / "texts.csv").exists()
 
 
 def test_a_preview_keeps_nothing(house: House) -> None:

@@ -18,7 +18,7 @@ from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
 from duly.bulk.read import Kind, Options, Row, Shape, open_rows
 from duly.bulk.s3 import S3Settings
-from duly.core.errors import ConfigError, InputError
+from duly.core.errors import ConfigError, InputError, NotAllowed
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
 from duly.intake.scan import Scanner
@@ -171,9 +171,15 @@ class Intake:
     ) -> Job:  # fmt: skip
         """Make a job of a file that lies elsewhere, where that is allowed; whoever reads it gets it first.
 
-        An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`.
+        An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`. What lies there belongs to nobody
+        until it is taken, so only those may name it to whom all of it is shown or given by a scan.
         """
         self.refuse_if_off()
+        if not who.is_admin and who.user_id != self.settings.scan_owner:
+            raise NotAllowed(
+                "source: only admins, and the user whom scan_owner names, may take files from where they are dropped; "
+                "send the file itself"
+            )
         chosen = self.type_named(job_type)
         checked(source, self.settings)
         return self.verbs.jobs.create(

@@ -28,10 +28,10 @@ INBOX = "file:"
 def checked(source: str, settings: JobSettings) -> Address:
     """The address that this is, if the settings allow to ask there."""
     address = parse(source)
-    if address.kind == "file" and not settings.inbox:
+    if address.kind != "file":
+        return _allowed(address, settings)
+    if not settings.inbox:
         raise InputError("source", "there is no inbox here; the setting inbox names the folder")
-    if address.kind != "file" and not _is_allowed(address, settings):
-        raise InputError("source", f"{address.kind}://{address.host} is not among sources_allowed")
     return address
 
 
@@ -82,13 +82,18 @@ def _place(address: Address, settings: JobSettings) -> S3Source | FtpSource:
     )  # fmt: skip
 
 
-def _is_allowed(address: Address, settings: JobSettings) -> bool:
-    """Whether an entry of the list is the same server or bucket, and a folder that the file is below."""
-    for allowed in _entries(settings):
-        is_same = (allowed.scheme, allowed.hostname, allowed.port) == (address.kind, address.host, address.port)
-        if is_same and address.path.removeprefix("/").startswith(_folder(allowed)):
-            return True
-    return False
+def _allowed(address: Address, settings: JobSettings) -> Address:
+    """The address with the user of the entry that allows it, whose password the settings have.
+
+    An entry allows what is on the same server or in the same bucket, for the same user, and below its folder.
+    """
+    for entry in _entries(settings):
+        is_same = (entry.scheme, entry.hostname, entry.port) == (address.kind, address.host, address.port)
+        is_ours = address.user in (None, entry.username)
+        if is_same and is_ours and address.path.removeprefix("/").startswith(_folder(entry)):
+            return replace(address, user=entry.username)
+    whose = f"{address.user}@" if address.user else ""
+    raise InputError("source", f"{address.kind}://{whose}{address.host} is not among sources_allowed")
 
 
 def _entries(settings: JobSettings) -> list[SplitResult]:

@@ -56,7 +56,7 @@ async def create_job(
     """A job of the rows of a file: sent as the field `file` of a form, or named by its address.
 
     The file is kept as it comes, and read by a worker; this answers as soon as it is kept. The same Idempotency-Key
-    again is the same job.
+    again is the same job. An address may be named by admins, and by the user whose the jobs of scanned files are.
     """
     app = desk.app
     key = None if idempotency_key is None else f"upload:{idempotency_key}"  # as nobody's code calls its jobs
