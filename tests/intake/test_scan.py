@@ -216,7 +216,35 @@ def test_pictures_are_jobs_of_another_type_and_a_type_may_be_said(open_app: Open
     assert app.verbs.jobs.page(LOCAL)[0].job_type == "plain"
     nowhere = open_app(inbox=str(inbox), scan_settle_seconds=0, scan_type="stock")
     (inbox / "c.csv").write_text("colour\nblue\n")
-    assert "no type of jobs 'stock'" in str(scan(nowhere).refusals[0].reason)
+    assert "no type of jobs stock here" in str(scan(nowhere).held)
+    assert (inbox / "c.csv").exists()
+
+
+def test_a_process_without_types_of_jobs_leaves_files_to_a_worker_that_has_them(
+    dropped: Duly, inbox: Path, database_url: str
+) -> None:
+    (inbox / "a.csv").write_text(TABLE)
+    (inbox / "cat.png").write_bytes(painted("PNG"))
+    settings = {"inbox": str(inbox), "scan_settle_seconds": 0, "files_url": dropped.intake.settings.files_url}
+    bare, half = (Duly(database_url, clock=dropped.clock, **settings) for _ in range(2))
+    half.job_type("csv", half.task(name="look_up")(lambda **row: None))
+    try:
+        told = scan(bare)
+        assert (told.took, told.refused, "no type of jobs at all" in str(told.held)) == (0, 0, True)
+        (waiting,) = dropped.read.page(task="duly.scan")
+        assert names(inbox) == ["a.csv", "cat.png"]
+        told = scan(half)
+        assert (told.took, told.refused, told.left, told.held) == (1, 0, 1, None)
+        assert "is left to a worker that has the type of jobs image" in str(told.passed[0].reason)
+        run(half)
+        assert (half.read.item(waiting.id).state, names(inbox / "failed")) == ("waiting", [])
+        assert len(kept(dropped)) == 1, "what is left is not kept"
+    finally:
+        bare.close()
+        half.close()
+    with asyncio.Runner() as runner:
+        World(dropped, dropped.clock, runner).advance(minutes=1)  # type: ignore[arg-type]
+    assert [name for name, _ in jobs(dropped)] == ["a.csv", "cat.png"]
 
 
 def test_of_many_scanners_at_the_same_moment_one_takes_a_file(open_app: Open, inbox: Path) -> None:

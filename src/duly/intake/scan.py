@@ -66,7 +66,8 @@ class Scanned(Struct, kw_only=True):
     unsettled: int = 0  # of those that were passed over: they may still be written
     held: str | None = None  # why no more is taken for now
     taken: list[Told] = []
-    passed: list[Told] = []  # without those that an earlier scan took, which are only counted
+    # Those that were passed over, without those that an earlier scan took, and those that were left for a reason.
+    passed: list[Told] = []
     refusals: list[Told] = []
 
     @property
@@ -81,9 +82,17 @@ class Scanned(Struct, kw_only=True):
         self.passed_over += 1
         _tell(self.passed, Told(source, job_id, reason))
 
+    def leave(self, source: str, reason: str) -> None:
+        self.left += 1
+        _tell(self.passed, Told(source, None, reason))
+
     def refuse(self, source: str, reason: str) -> None:
         self.refused += 1
         _tell(self.refusals, Told(source, None, reason))
+
+
+class _Elsewhere(Exception):
+    """The file would be a job of a type that only workers elsewhere may know."""
 
 
 class View:
@@ -127,6 +136,14 @@ class Scanner:
     def has_places(self) -> bool:
         return has_places(self._intake.settings)
 
+    @property
+    def hindrance(self) -> str | None:
+        """Why files must be left to a worker elsewhere: this process does not know the jobs that they would be."""
+        wanted = self._intake.settings.scan_type
+        if self._intake.has_types and (not wanted or self._intake.knows(wanted)):
+            return None
+        return f"there is no type of jobs {wanted or 'at all'} here; a worker that has it takes the files"
+
     def scan(self, who: Principal, is_again: bool = False) -> Scanned:
         """Look through all places once, for whoever asks; a worker goes on with what is left.
 
@@ -134,8 +151,8 @@ class Scanner:
         """
         self._intake.refuse_if_off()
         self._intake.verbs.scans.begin(who, is_again)
-        told = self.portion()
-        if not told.is_complete:
+        told = self.portion() if self.hindrance is None else Scanned(held=self.hindrance)
+        if told.held or not told.is_complete:
             self._intake.verbs.scans.go_on()
         return told
 
@@ -226,6 +243,9 @@ class Scanner:
         except WrongState as error:
             told.held = str(error)
             told.left += 1
+        except _Elsewhere as error:
+            log.info("sources: %s: %s", address, error)
+            told.leave(address, str(error))
         except PASSING as error:
             log.warning("sources: %s: %s", address, error)
             told.pass_over(address, str(error))
@@ -264,7 +284,10 @@ class Scanner:
             with intake.files.open(kept.key) as file:
                 with open_rows(file, name) as reading:
                     kind = reading.shape.kind
-                chosen = intake.type_named(intake.settings.scan_type or ("image" if kind in IMAGES else "csv"))
+                wanted = intake.settings.scan_type or ("image" if kind in IMAGES else "csv")
+                if not intake.knows(wanted):
+                    raise _Elsewhere(f"is left to a worker that has the type of jobs {wanted}, which is not known here")
+                chosen = intake.type_named(wanted)
                 intake.look(file, name, chosen, Said(), owner)
                 return chosen
         except BaseException:

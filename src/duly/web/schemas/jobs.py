@@ -148,5 +148,7 @@ class ScannedOut(Out):
     left: int = Field(description="Files that are taken by a worker who goes on.")
     held: str | None = Field(description="Why no more are taken for now.")
     taken: list[ScannedFileOut] = Field(description="The first of them.")
-    passed: list[ScannedFileOut] = Field(description="The first of them, but for those of earlier scans.")
+    passed: list[ScannedFileOut] = Field(
+        description="The first of them, but for those of earlier scans; and those left for a reason."
+    )
     refusals: list[ScannedFileOut] = Field(description="The first of them.")
