@@ -284,11 +284,30 @@ def test_images_have_thumbnails_which_go_with_their_job(app: Duly, world: World)
     job = send(app, painted("PNG"), "cat.png", job_type="image")
     world.run()
     (row,) = rows(app, job)
-    assert (row.status, row.args["name"], row.args["thumbnail"]) == ("DONE", "cat.png", f"thumbnails/{job.id}/1.webp")
+    small = f"{app.intake.thumbnails(job)}/1.webp"
+    assert (row.status, row.args["name"], row.args["thumbnail"]) == ("DONE", "cat.png", small)
     assert len(kept(app)) == 2
     app.verbs.jobs.remove(LOCAL, job.id)
     world.run()
     assert kept(app) == []
+
+
+def test_databases_that_share_a_place_for_files_have_thumbnails_of_their_own(
+    app: Duly, world: World, tmp_path: Path
+) -> None:
+    other = Duly(f"sqlite:///{tmp_path}/other.db", files_url=app.intake.settings.files_url)
+    other.job_type("image", other.task(name="see")(lambda **row: None), images=True)
+    other.migrate()
+    job = send(app, painted("PNG"), "cat.png", job_type="image")
+    theirs = send(other, painted("PNG"), "dog.png", job_type="image")
+    world.run()
+    ingest(other.intake, theirs.id, lambda _: None)
+    assert other.intake.thumbnails(job) != app.intake.thumbnails(job), "numbers of jobs are the same in many databases"
+    assert len(kept(app)) == 4
+    app.verbs.jobs.remove(LOCAL, job.id)
+    world.run()
+    assert len(kept(app)) == 2
+    other.close()
 
 
 # -- columns

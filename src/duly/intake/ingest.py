@@ -130,7 +130,7 @@ class Ingest:
         )  # fmt: skip
 
     def _kept_thumbnail(self, number: int, picture: bytes) -> str:
-        key = thumbnail_key(self._job.id, number)
+        key = f"{self._intake.thumbnails(self._job)}/{number}.webp"
         with self._intake.files.writer(key) as writer:
             writer.write(picture)
         return key
@@ -201,8 +201,3 @@ def bounds_of(settings: JobSettings) -> BatchBounds:
         min_rows=settings.ingest_min_rows, max_rows=settings.ingest_max_rows, max_bytes=settings.ingest_max_batch_bytes,
         p50=settings.db_p50_ms / 1000, p95=settings.db_p95_ms / 1000,
     )  # fmt: skip
-
-
-def thumbnail_key(job_id: int, number: int) -> str:
-    """Where the small picture of this row is kept."""
-    return f"thumbnails/{job_id}/{number}.webp"

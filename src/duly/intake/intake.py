@@ -31,6 +31,7 @@ J = TypeVar("J", Job, Job | None)
 # Rows by which the columns of a file without a header are told apart.
 SAMPLE = 20
 UPLOADS = "uploads"
+THUMBNAILS = "thumbnails"
 # Seconds after which a file that belongs to no job is removed, because whoever kept it has died by then.
 LEFT_FOR = 86_400.0
 # Bytes of a file that are read at a time.
@@ -108,6 +109,10 @@ class Intake:
     def _ours(self) -> str:
         """What the names of our files begin with, because several databases may keep theirs in the same place."""
         return f"{sha256(self.verbs.service.secret('files').encode()).hexdigest()[:12]}-"
+
+    def thumbnails(self, job: Job) -> str:
+        """Where the small pictures of the rows of this job are kept."""
+        return f"{THUMBNAILS}/{self._ours}{job.id}"
 
     @property
     def _has_files(self) -> bool:

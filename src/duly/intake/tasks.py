@@ -115,12 +115,10 @@ def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
 
 def _remove_files(intake: Intake, job: Job) -> None:
     """Before its rows, for as long as those are there it is known which files it has."""
-    from duly.intake.ingest import thumbnail_key
     from duly.intake.types import IMAGES
 
     if job.file_id is None:
         return
     if codec.decode(job.options).get("kind") in IMAGES:
-        for number in range(1, job.total + 1):
-            intake.files.delete(thumbnail_key(job.id, number))
+        intake.files.delete_below(intake.thumbnails(job))
     intake.files.delete(intake.verbs.files.of(job).place)
