@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
 from duly import Duly, GiveUp
+from duly.bulk.s3 import S3Error
+from duly.bulk.sources import Changed, SourceError
+from duly.bulk.sources.ftp import FtpSource
 from duly.core.errors import ItemNotFound, StoreUnavailable, WrongState
 from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
@@ -460,6 +464,28 @@ def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
             job = app.intake.order(LOCAL, source, job_type="csv")
             with pytest.raises(GiveUp, match="source: there is no"):
                 ingest(app.intake, job.id, lambda _: None)
+
+
+def test_a_place_that_is_away_for_a_while_does_not_fail_a_job(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ftp").mkdir()
+    (tmp_path / "ftp" / "products.csv").write_text(TABLE)
+    with ftp_server(tmp_path / "ftp") as ftp:
+        server = f"ftp://{ftp.user}@{ftp.host}:{ftp.port}"
+        app = open_app(ftp_password=ftp.password, sources_allowed=server)
+        app.migrate()
+        job = app.intake.order(LOCAL, f"{server}/products.csv", job_type="csv")
+        for act, error in (("find", SourceError), ("portions", Changed), ("find", S3Error)):
+            with monkeypatch.context() as patch:
+                patch.setattr(FtpSource, act, MagicMock(side_effect=error("hiccup")))
+                with pytest.raises(error, match="hiccup"):
+                    ingest(app.intake, job.id, lambda _: None)
+            assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
+        missing = app.intake.order(LOCAL, f"{server}/no/such/folder.csv", job_type="csv")
+        with pytest.raises(GiveUp, match=r"source: .*550"):
+            ingest(app.intake, missing.id, lambda _: None)
+        assert ingest(app.intake, job.id, lambda _: None) == {"rows": 2}
 
 
 def test_a_place_for_files_is_a_folder_or_a_bucket(open_app: Open) -> None:

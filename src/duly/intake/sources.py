@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from msgspec.structs import replace
 
-from duly.bulk.s3 import S3Error, S3Settings
-from duly.bulk.sources import Found, SourceError
+from duly.bulk.s3 import S3Settings
+from duly.bulk.sources import Found, NotThere
 from duly.bulk.sources.address import Address, parse
 from duly.bulk.sources.folder import Folder
 from duly.bulk.sources.ftp import FtpSettings, FtpSource
@@ -40,19 +40,20 @@ def opened(source: str, settings: JobSettings) -> Iterator[tuple[Seen, Iterator[
     """The file that this address means, and its bytes.
 
     A file of the inbox is taken while it is read, so that nobody else takes it, and is among those that are done once
-    the block has ended well; else it is put back.
+    the block has ended well; else it is put back. InputError when there is no such file; a place that is away, or a
+    file that changes meanwhile, is another error, after which asking again may help.
     """
     address = checked(source, settings)
     if address.kind == "file":
         with _taken(address, settings) as file:
             yield file
         return
+    place = _place(address, settings)
     try:
-        place = _place(address, settings)
         found = place.find(address.path)
-        yield Seen(_written(address), found.version, shown_name(found.name)), place.portions(found)
-    except (SourceError, S3Error) as error:
+    except NotThere as error:
         raise InputError("source", str(error)) from None
+    yield Seen(_written(address), found.version, shown_name(found.name)), place.portions(found)
 
 
 @contextmanager
