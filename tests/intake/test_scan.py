@@ -6,7 +6,10 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import socket
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import pytest
 from duly import Duly, GiveUp
 from duly.errors import ConfigError, InputError
 from duly.intake import scan as room
+from duly.intake import sources
 from duly.intake.ingest import ingest
 from duly.intake.scan import Scanned, Scanner
 from duly.testing import World
@@ -426,6 +430,50 @@ def test_wherever_a_scanner_is_killed_each_file_becomes_one_job(
     assert query(app.store, "select count(distinct sha256), count(*) from duly_file") == [(drops, drops)]
     assert names(inbox / ".taken") == []
     app.close()
+
+
+def test_a_place_that_does_not_answer_is_away_soon(
+    open_app: Open, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "PATIENCE", 0.2)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    (inbox / "a.csv").write_text(TABLE)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        app = open_app(
+            inbox=str(inbox), scan_settle_seconds=0, sources_allowed=f"ftp://127.0.0.1:{port}/,s3://drop/",
+            s3_endpoint=f"http://127.0.0.1:{port}",
+        )  # fmt: skip
+        app.migrate()
+        begun = time.monotonic()
+        told = scan(app)
+    assert time.monotonic() - begun < 5
+    assert (told.took, [each.source for each in told.refusals]) == (1, [f"ftp://127.0.0.1:{port}/", "s3://drop/"])
+
+
+def test_places_that_there_is_no_time_for_are_left_to_a_worker(
+    open_app: Open, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "WHOLE", 10.3)
+    (inbox / "a.csv").write_text(TABLE)
+    hung = threading.Event()
+    app = open_app(
+        inbox=str(inbox), scan_settle_seconds=60, sources_allowed="ftp://127.0.0.1:1/,ftp://127.0.0.1:2/"
+    )  # fmt: skip
+    app.migrate()
+    with monkeypatch.context() as patch:
+        patch.setattr(sources.Remote, "look", lambda _: hung.wait(30) and [])
+        begun = time.monotonic()
+        told = scan(app)
+        hung.set()
+    assert time.monotonic() - begun < 5
+    assert (told.took, told.unsettled, told.left) == (0, 1, 2)
+    assert [(each.source, each.reason) for each in told.passed[:2]] == [
+        ("ftp://127.0.0.1:1/", room.LATE), ("ftp://127.0.0.1:2/", room.LATE)
+    ]  # fmt: skip
+    (waiting,) = app.read.page(task="duly.scan")
+    assert waiting.state == "waiting"
 
 
 def test_uploads_are_not_mixed_up_with_scans(dropped: Duly, inbox: Path) -> None:

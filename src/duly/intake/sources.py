@@ -23,6 +23,8 @@ from duly.verbs.scans import Seen
 
 # The source of whatever is in the inbox: its files keep their versions when they are renamed.
 INBOX = "file:"
+# Seconds without an answer after which a place that is looked through counts as away.
+PATIENCE = 5.0
 
 
 def checked(source: str, settings: JobSettings) -> Address:
@@ -72,15 +74,15 @@ def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Seen, Iter
     taken.done()
 
 
-def _place(address: Address, settings: JobSettings) -> S3Source | FtpSource:
+def _place(address: Address, settings: JobSettings, patience: float | None = None) -> S3Source | FtpSource:
+    """The place of this address. `patience`: seconds without an answer after which it counts as away."""
     if address.kind == "s3":
-        return S3Source(S3Settings(bucket=address.host, endpoint=settings.s3_endpoint or None))
-    return FtpSource(
-        FtpSettings(
-            host=address.host, port=address.port or 21, user=address.user or "anonymous",
-            password=settings.ftp_password, uses_tls=address.kind == "ftps",
-        )
+        return S3Source(S3Settings(bucket=address.host, endpoint=settings.s3_endpoint or None, patience=patience))
+    ftp = FtpSettings(
+        host=address.host, port=address.port or 21, user=address.user or "anonymous",
+        password=settings.ftp_password, uses_tls=address.kind == "ftps",
     )  # fmt: skip
+    return FtpSource(ftp if patience is None else replace(ftp, timeout=patience))
 
 
 def _allowed(address: Address, settings: JobSettings) -> Address:
@@ -154,12 +156,13 @@ class Remote:
         folder = _folder(entry)
         self._address = parse(entry._replace(path=f"/{folder}any").geturl())
         self._source = _place(self._address, settings)
+        self._listed = _place(self._address, settings, PATIENCE)
         self.is_settling = self._address.kind != "s3"
         self._look_in = folder if self._address.kind == "s3" else f"/{folder}".rstrip("/") or "/"
         self._own = f"{settings.files_url.rstrip('/')}/"  # files that are kept are never found anew
 
     def look(self) -> list[Found]:
-        found = self._source.scan(self._look_in)
+        found = self._listed.scan(self._look_in)
         return [each for each in found if not self.address(each).startswith(self._own)]
 
     def strange(self) -> list[str]:
