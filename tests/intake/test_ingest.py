@@ -205,7 +205,7 @@ def test_a_file_of_another_kind_than_the_jobs_is_refused(app: Duly, world: World
 def test_a_file_that_is_gone_fails_its_job(app: Duly, world: World) -> None:
     job = send(app, TABLE)
     app.intake.files.delete(app.verbs.files.of(job).place)
-    world.run()
+    world.advance(hours=1)  # as long as another machine may have it
     assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "FAILED"
 
 
@@ -312,6 +312,29 @@ def test_databases_that_share_a_place_for_files_have_thumbnails_of_their_own(
     world.run()
     assert len(kept(app)) == 2
     other.close()
+
+
+def test_a_file_that_another_machine_may_have_is_tried_again_for_a_while(
+    app: Duly, world: World, tmp_path: Path
+) -> None:
+    job = send(app, TABLE)
+    files, aside = Path(app.intake.settings.files_url), tmp_path / "aside"
+    files.rename(aside)
+    files.mkdir()
+    world.run()
+    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
+    (item,) = app.read.page(task="duly.ingest")
+    assert "all servers and workers must share that place" in str(item.last_error)
+    files.rmdir()
+    aside.rename(files)
+    world.advance(minutes=1)
+    assert (look(app, job).total, app.verbs.jobs.show(LOCAL, job.id).queue_state) == (2, "DONE")
+
+    lost = send(app, TABLE + "pan,9\n")
+    files.rename(aside)
+    world.advance(hours=1)
+    shown = app.verbs.jobs.show(LOCAL, lost.id)
+    assert (shown.queue_state, f"in files_url ({files})" in str(shown.last_error)) == ("FAILED", True)
 
 
 # -- columns

@@ -36,7 +36,7 @@ def ingest_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., An
     def read_file(job_id: int, attempt: Attempt) -> dict[str, int]:
         from duly.intake.ingest import ingest
 
-        return ingest(open_intake(), job_id, attempt.progress)
+        return ingest(open_intake(), job_id, attempt.progress, attempt.item.failures)
 
     # A file that takes its reader down must not do so over and over: this task is not trusted.
     rules = Rules(retry=RULES.retry)
