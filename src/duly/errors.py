@@ -7,6 +7,7 @@ DulyError
 │   └── KeyConflict       the key is live on an item with other content
 ├── ItemNotFound          there is no such item (also a LookupError)
 ├── WrongState            the item is in a state that does not allow this
+├── NotAllowed            whoever asks may not do this; says who may
 ├── ItemFailed            an item that was waited for failed for good, or was cancelled
 ├── LeaseLost             the item is no longer this attempt's to settle; its effects were rolled back
 └── StoreError            the database said no
@@ -23,6 +24,7 @@ from duly.core.errors import (
     ItemNotFound,
     KeyConflict,
     LeaseLost,
+    NotAllowed,
     NotMigrated,
     StoreBusy,
     StoreError,
@@ -39,6 +41,7 @@ __all__ = [
     "ItemNotFound",
     "KeyConflict",
     "LeaseLost",
+    "NotAllowed",
     "NotMigrated",
     "StoreBusy",
     "StoreError",

@@ -81,6 +81,17 @@ def test_a_file_is_replaced_as_a_whole_and_may_be_deleted_twice(store: FileStore
         pass
 
 
+def test_all_files_below_a_folder_go_and_no_others(store: FileStore) -> None:
+    for key in ("small/1/a", "small/1/deep/b", "small/10/c"):
+        put(store, key, iter([b"x"]))
+    for _ in range(2):
+        store.delete_below("small/1")
+    for key in ("small/1/a", "small/1/deep/b"):
+        with pytest.raises(FileGone):
+            list(store.portions(key))
+    assert list(store.portions("small/10/c")) == [b"x"]
+
+
 def test_too_much_is_refused_while_it_comes(store: FileStore) -> None:
     taken = 0
 

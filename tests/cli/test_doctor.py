@@ -16,7 +16,9 @@ from duly import Duly as App
 from duly.cli import checkup as surgery
 from duly.core.errors import StoreUnavailable
 from duly.core.model import NewItem
+from duly.intake.intake import kept_by
 from duly.store.migrate import current
+from duly.verbs import LOCAL
 from tests.cli.conftest import Duly, call
 from tests.support import new, opened, share
 
@@ -44,6 +46,19 @@ def test_a_healthy_database_has_nothing_to_complain_of(duly: Duly, database_url:
     assert result.exit_code == 0
     assert max(map(len, result.stdout.splitlines())) <= 80
     assert "up to date at" in result.stdout
+
+
+def test_files_that_only_one_machine_has_are_told(duly: Duly, database_url: str, tmp_path: Path) -> None:
+    app = App(database_url, files_url=str(tmp_path / "files"))
+    app.job_type("csv", app.task(name="keep")(lambda **row: None))
+    with app.intake.receive() as writer:
+        writer.write(b"title\ncup\n")
+    app.intake.create(LOCAL, kept_by(writer), "a.csv", job_type="csv")
+    app.close()
+    level = "ok" if database_url.startswith("sqlite") else "warn"
+    assert findings(duly)["files"]["level"] == level
+    for where in (str(tmp_path), "s3://bucket/files"):
+        assert findings(duly, DULY_FILES_URL=where)["files"]["level"] == "ok"
 
 
 def test_an_unmigrated_database_is_told_and_left_alone(blank_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -112,6 +113,19 @@ def test_a_job_is_paused_resumed_and_cancelled(run: Run) -> None:
     assert run("jobs", "pending").stdout == "there are no such rows\n"
     assert number in run("jobs").stdout
     assert run("jobs", "--type", "image").stdout == "there are no jobs\n"
+
+
+def test_an_installed_app_that_is_on_by_its_settings_need_not_be_said(
+    app: Duly, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(**env: str) -> Result:
+        monkeypatch.delitem(sys.modules, "duly.apps.builtin", raising=False)  # as in a process of its own
+        return call("jobs", "create", "products.csv", "--json", DULY_DATABASE_URL=database_url, **env)
+
+    said = create()
+    assert (said.exit_code, "Say --app MODULE:APP" in said.stderr) == (2, True)
+    made = told(create(DULY_ENRICHMENT_BASE_URL="http://127.0.0.1:9/nobody"))
+    assert (made["job_type"], made["queue_state"]) == ("csv", "QUEUED")
 
 
 def test_a_kickoff_works_rows_off_without_a_worker(run: Run, app: Duly) -> None:

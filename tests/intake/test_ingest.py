@@ -6,17 +6,22 @@ import io
 import os
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from msgspec.structs import replace
 
 from duly import Duly, GiveUp
+from duly.bulk.s3 import S3Error
+from duly.bulk.sources import Changed, SourceError
+from duly.bulk.sources.ftp import FtpSource
 from duly.core.errors import ItemNotFound, StoreUnavailable, WrongState
 from duly.core.model import Job
 from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
 from duly.intake.ingest import Ingest, ingest
 from duly.intake.intake import Said, new_file, shown_name, type_of
+from duly.intake.sources import checked
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.bulk.read.test_images import painted
@@ -203,7 +208,7 @@ def test_a_file_of_another_kind_than_the_jobs_is_refused(app: Duly, world: World
 def test_a_file_that_is_gone_fails_its_job(app: Duly, world: World) -> None:
     job = send(app, TABLE)
     app.intake.files.delete(app.verbs.files.of(job).place)
-    world.run()
+    world.advance(hours=1)  # as long as another machine may have it
     assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "FAILED"
 
 
@@ -304,11 +309,53 @@ def test_images_have_thumbnails_which_go_with_their_job(app: Duly, world: World)
     job = send(app, painted("PNG"), "cat.png", job_type="image")
     world.run()
     (row,) = rows(app, job)
-    assert (row.status, row.args["name"], row.args["thumbnail"]) == ("DONE", "cat.png", f"thumbnails/{job.id}/1.webp")
+    small = f"{app.intake.thumbnails(job)}/1.webp"
+    assert (row.status, row.args["name"], row.args["thumbnail"]) == ("DONE", "cat.png", small)
     assert len(kept(app)) == 2
     app.verbs.jobs.remove(LOCAL, job.id)
     world.run()
     assert kept(app) == []
+
+
+def test_databases_that_share_a_place_for_files_have_thumbnails_of_their_own(
+    app: Duly, world: World, tmp_path: Path
+) -> None:
+    other = Duly(f"sqlite:///{tmp_path}/other.db", files_url=app.intake.settings.files_url)
+    other.job_type("image", other.task(name="see")(lambda **row: None), images=True)
+    other.migrate()
+    job = send(app, painted("PNG"), "cat.png", job_type="image")
+    theirs = send(other, painted("PNG"), "dog.png", job_type="image")
+    world.run()
+    ingest(other.intake, theirs.id, lambda _: None)
+    assert other.intake.thumbnails(job) != app.intake.thumbnails(job), "numbers of jobs are the same in many databases"
+    assert len(kept(app)) == 4
+    app.verbs.jobs.remove(LOCAL, job.id)
+    world.run()
+    assert len(kept(app)) == 2
+    other.close()
+
+
+def test_a_file_that_another_machine_may_have_is_tried_again_for_a_while(
+    app: Duly, world: World, tmp_path: Path
+) -> None:
+    job = send(app, TABLE)
+    files, aside = Path(app.intake.settings.files_url), tmp_path / "aside"
+    files.rename(aside)
+    files.mkdir()
+    world.run()
+    assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
+    (item,) = app.read.page(task="duly.ingest")
+    assert "all servers and workers must share that place" in str(item.last_error)
+    files.rmdir()
+    aside.rename(files)
+    world.advance(minutes=1)
+    assert (look(app, job).total, app.verbs.jobs.show(LOCAL, job.id).queue_state) == (2, "DONE")
+
+    lost = send(app, TABLE + "pan,9\n")
+    files.rename(aside)
+    world.advance(hours=1)
+    shown = app.verbs.jobs.show(LOCAL, lost.id)
+    assert (shown.queue_state, f"in files_url ({files})" in str(shown.last_error)) == ("FAILED", True)
 
 
 # -- columns
@@ -470,6 +517,16 @@ def test_only_places_that_are_allowed_are_asked(open_app: Open, source: str) -> 
         app.intake.order(LOCAL, source, job_type="csv")
 
 
+def test_the_user_of_a_server_is_the_one_that_is_allowed(open_app: Open) -> None:
+    settings = open_app(sources_allowed="ftp://ana@files.example/in, ftp://open.example").intake.settings
+    for source in ("ftp://files.example/in/a.csv", "ftp://ana@files.example/in/a.csv"):
+        assert checked(source, settings).user == "ana"
+    assert checked("ftp://open.example/a.csv", settings).user is None
+    for source in ("ftp://root@files.example/in/a.csv", "ftp://root@open.example/a.csv"):
+        with pytest.raises(InputError, match=r"ftp://root@\w+\.example is not among sources_allowed"):
+            checked(source, settings)
+
+
 def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
     open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -494,6 +551,28 @@ def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(
             job = app.intake.order(LOCAL, source, job_type="csv")
             with pytest.raises(GiveUp, match="source: there is no"):
                 ingest(app.intake, job.id, lambda _: None)
+
+
+def test_a_place_that_is_away_for_a_while_does_not_fail_a_job(
+    open_app: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ftp").mkdir()
+    (tmp_path / "ftp" / "products.csv").write_text(TABLE)
+    with ftp_server(tmp_path / "ftp") as ftp:
+        server = f"ftp://{ftp.user}@{ftp.host}:{ftp.port}"
+        app = open_app(ftp_password=ftp.password, sources_allowed=server)
+        app.migrate()
+        job = app.intake.order(LOCAL, f"{server}/products.csv", job_type="csv")
+        for act, error in (("find", SourceError), ("portions", Changed), ("find", S3Error)):
+            with monkeypatch.context() as patch:
+                patch.setattr(FtpSource, act, MagicMock(side_effect=error("hiccup")))
+                with pytest.raises(error, match="hiccup"):
+                    ingest(app.intake, job.id, lambda _: None)
+            assert app.verbs.jobs.show(LOCAL, job.id).queue_state == "QUEUED"
+        missing = app.intake.order(LOCAL, f"{server}/no/such/folder.csv", job_type="csv")
+        with pytest.raises(GiveUp, match=r"source: .*550"):
+            ingest(app.intake, missing.id, lambda _: None)
+        assert ingest(app.intake, job.id, lambda _: None) == {"rows": 2}
 
 
 def test_a_place_for_files_is_a_folder_or_a_bucket(open_app: Open) -> None:

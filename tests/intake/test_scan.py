@@ -6,7 +6,10 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import socket
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ import pytest
 from duly import Duly, GiveUp
 from duly.errors import ConfigError, InputError
 from duly.intake import scan as room
+from duly.intake import sources
 from duly.intake.ingest import ingest
 from duly.intake.scan import Scanned, Scanner
 from duly.testing import World
@@ -214,7 +218,35 @@ def test_pictures_are_jobs_of_another_type_and_a_type_may_be_said(open_app: Open
     assert app.verbs.jobs.page(LOCAL)[0].job_type == "plain"
     nowhere = open_app(inbox=str(inbox), scan_settle_seconds=0, scan_type="stock")
     (inbox / "c.csv").write_text("colour\nblue\n")
-    assert "no type of jobs 'stock'" in str(scan(nowhere).refusals[0].reason)
+    assert "no type of jobs stock here" in str(scan(nowhere).held)
+    assert (inbox / "c.csv").exists()
+
+
+def test_a_process_without_types_of_jobs_leaves_files_to_a_worker_that_has_them(
+    dropped: Duly, inbox: Path, database_url: str
+) -> None:
+    (inbox / "a.csv").write_text(TABLE)
+    (inbox / "cat.png").write_bytes(painted("PNG"))
+    settings = {"inbox": str(inbox), "scan_settle_seconds": 0, "files_url": dropped.intake.settings.files_url}
+    bare, half = (Duly(database_url, clock=dropped.clock, **settings) for _ in range(2))
+    half.job_type("csv", half.task(name="look_up")(lambda **row: None))
+    try:
+        told = scan(bare)
+        assert (told.took, told.refused, "no type of jobs at all" in str(told.held)) == (0, 0, True)
+        (waiting,) = dropped.read.page(task="duly.scan")
+        assert names(inbox) == ["a.csv", "cat.png"]
+        told = scan(half)
+        assert (told.took, told.refused, told.left, told.held) == (1, 0, 1, None)
+        assert "is left to a worker that has the type of jobs image" in str(told.passed[0].reason)
+        run(half)
+        assert (half.read.item(waiting.id).state, names(inbox / "failed")) == ("waiting", [])
+        assert len(kept(dropped)) == 1, "what is left is not kept"
+    finally:
+        bare.close()
+        half.close()
+    with asyncio.Runner() as runner:
+        World(dropped, dropped.clock, runner).advance(minutes=1)  # type: ignore[arg-type]
+    assert [name for name, _ in jobs(dropped)] == ["a.csv", "cat.png"]
 
 
 def test_of_many_scanners_at_the_same_moment_one_takes_a_file(open_app: Open, inbox: Path) -> None:
@@ -396,6 +428,50 @@ def test_wherever_a_scanner_is_killed_each_file_becomes_one_job(
     assert query(app.store, "select count(distinct sha256), count(*) from duly_file") == [(drops, drops)]
     assert names(inbox / ".taken") == []
     app.close()
+
+
+def test_a_place_that_does_not_answer_is_away_soon(
+    open_app: Open, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "PATIENCE", 0.2)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "any")
+    (inbox / "a.csv").write_text(TABLE)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        app = open_app(
+            inbox=str(inbox), scan_settle_seconds=0, sources_allowed=f"ftp://127.0.0.1:{port}/,s3://drop/",
+            s3_endpoint=f"http://127.0.0.1:{port}",
+        )  # fmt: skip
+        app.migrate()
+        begun = time.monotonic()
+        told = scan(app)
+    assert time.monotonic() - begun < 5
+    assert (told.took, [each.source for each in told.refusals]) == (1, [f"ftp://127.0.0.1:{port}/", "s3://drop/"])
+
+
+def test_places_that_there_is_no_time_for_are_left_to_a_worker(
+    open_app: Open, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "WHOLE", 10.3)
+    (inbox / "a.csv").write_text(TABLE)
+    hung = threading.Event()
+    app = open_app(
+        inbox=str(inbox), scan_settle_seconds=60, sources_allowed="ftp://127.0.0.1:1/,ftp://127.0.0.1:2/"
+    )  # fmt: skip
+    app.migrate()
+    with monkeypatch.context() as patch:
+        patch.setattr(sources.Remote, "look", lambda _: hung.wait(30) and [])
+        begun = time.monotonic()
+        told = scan(app)
+        hung.set()
+    assert time.monotonic() - begun < 5
+    assert (told.took, told.unsettled, told.left) == (0, 1, 2)
+    assert [(each.source, each.reason) for each in told.passed[:2]] == [
+        ("ftp://127.0.0.1:1/", room.LATE), ("ftp://127.0.0.1:2/", room.LATE)
+    ]  # fmt: skip
+    (waiting,) = app.read.page(task="duly.scan")
+    assert waiting.state == "waiting"
 
 
 def test_uploads_are_not_mixed_up_with_scans(dropped: Duly, inbox: Path) -> None:

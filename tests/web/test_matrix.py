@@ -171,6 +171,7 @@ RECIPES: dict[str, Recipe] = {
     "retry_item": Recipe(path(item_id=failed)),
     "discard_item": Recipe(path(item_id=failed)),
     # jobs
+    # With a file of one's own; one that was dropped somewhere may be named by admins only (tests/web/test_jobs.py).
     "create_job": Recipe(sent, **for_all(201)),
     "preview_job": Recipe(sent, **for_all(200), is_quiet=True),
     "mend_job": Recipe(mended),

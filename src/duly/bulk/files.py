@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -101,6 +102,10 @@ class FileStore(Protocol):
         """Nothing happens when there is none."""
         ...
 
+    def delete_below(self, folder: str) -> None:
+        """Remove all files in this folder and in those below it; nothing happens when there is none."""
+        ...
+
     def aged(self, folder: str, seconds: float) -> Iterator[str]:
         """The keys in this folder, but not in those below it, of files that were written longer ago than this."""
         ...
@@ -148,6 +153,10 @@ class LocalFiles:
 
     def delete(self, key: str) -> None:
         (self._root / checked_key(key)).unlink(missing_ok=True)
+
+    def delete_below(self, folder: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self._root / checked_key(folder))
 
     def aged(self, folder: str, seconds: float) -> Iterator[str]:
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root / checked_key(folder)) as entries:
@@ -240,6 +249,14 @@ class S3Files:
 
         with told(f"deleting {key}"), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._store, self._prefix + checked_key(key))
+
+    def delete_below(self, folder: str) -> None:
+        import obstore
+
+        with told(f"deleting {folder}"):
+            for portion in obstore.list(self._store, f"{self._prefix}{checked_key(folder)}/", chunk_size=1000):
+                with contextlib.suppress(FileNotFoundError):  # someone else was faster
+                    obstore.delete(self._store, [entry["path"] for entry in portion])
 
     def aged(self, folder: str, seconds: float) -> Iterator[str]:
         import obstore

@@ -12,7 +12,7 @@ from msgspec import Struct
 from duly.core.errors import DulyError
 
 if TYPE_CHECKING:
-    from obstore.store import S3Config, S3Store
+    from obstore.store import ClientConfig, RetryConfig, S3Config, S3Store
 
 PORTION = 1024 * 1024
 
@@ -25,6 +25,7 @@ class S3Settings(Struct, frozen=True, kw_only=True):
     region: str | None = None
     access_key_id: str | None = None
     secret_access_key: str | None = None
+    patience: float | None = None  # seconds without an answer after which a look gives up; None: as for large files
 
     def __repr__(self) -> str:
         return f"S3Settings(bucket={self.bucket!r}, endpoint={self.endpoint!r})"  # no secrets in logs
@@ -48,13 +49,14 @@ def connect(settings: S3Settings) -> S3Store:
     if settings.secret_access_key:
         config["secret_access_key"] = settings.secret_access_key
     is_plain = (settings.endpoint or "").startswith("http://")
-    return S3Store(
-        settings.bucket,
-        config=config,
-        # A large file may take as long as it likes, as long as something comes.
-        client_options={"allow_http": is_plain, "timeout": "24h", "read_timeout": "60s", "connect_timeout": "10s"},
-        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=60)},
-    )
+    # A large file may take as long as it likes, as long as something comes.
+    options: ClientConfig = {"allow_http": is_plain, "timeout": "24h", "read_timeout": "60s", "connect_timeout": "10s"}
+    retries: RetryConfig = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+    if settings.patience is not None:
+        seconds = timedelta(seconds=settings.patience)
+        options = {**options, "read_timeout": seconds, "connect_timeout": seconds}
+        retries = {"max_retries": 1, "retry_timeout": seconds}
+    return S3Store(settings.bucket, config=config, client_options=options, retry_config=retries)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, cast
 from duly.config import load, section, sources
 from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
-from duly.core.settings import Settings
+from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth
 from duly.plugin import Finding, Plugin, chosen, plugins
 from duly.store import Store, open_store
@@ -211,6 +211,25 @@ def _work(store: Store, settings: Settings) -> Iterator[Finding]:
     depths = Read(store, clock).depths()
     yield from _queues(depths, clock.now())
     yield from _apps(settings, depths)
+    yield from _files(store)
+
+
+def _files(store: Store) -> Iterator[Finding]:
+    """Several machines may work on a server's database, and all of them need the files of jobs."""
+    with store.transaction() as connection:
+        has_files = connection.execute("select 1 from duly_file limit 1").fetchone() is not None
+    if not has_files:
+        return
+    where = section(JobSettings).files_url
+    is_own = not where.startswith("s3://") and not Path(where).is_absolute()
+    if is_own and not store.url.startswith("sqlite"):
+        yield warn(
+            "files",
+            f"files_url is {where}, a folder below wherever a process was started: others do not find its files",
+            "set DULY_FILES_URL to a folder that all servers and workers share, by its whole path, or to s3://…",
+        )
+    else:
+        yield ok("files", f"jobs have their files in {where}")
 
 
 def _leases(store: Store, now: datetime, lease: timedelta) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from msgspec import convert
 
 from duly.cli import options
+from duly.cli.serve import BUILT_IN
 from duly.cli.sides import translating
 from duly.cli.there import snake
 from duly.core.model import Status
@@ -180,7 +181,10 @@ class JobsThere:
 
 @contextmanager
 def jobs_side(spec: str | None = None, *, with_types: bool = False) -> Iterator[JobsHere | JobsThere]:
-    """The side that the command line chose. `with_types`: here, an app that knows its types of jobs is needed."""
+    """The side that the command line chose.
+
+    `with_types`: here, an app that knows its types of jobs is needed; if none is said, the installed ones are it.
+    """
     client = options.remote()
     if client is not None:
         with client, translating():
@@ -188,8 +192,10 @@ def jobs_side(spec: str | None = None, *, with_types: bool = False) -> Iterator[
     elif with_types:
         from duly.facade.loading import load_app
 
-        app = load_app(options.app_spec(spec))
+        app = load_app(spec or BUILT_IN)
         try:
+            if not app.job_types:
+                options.app_spec(spec)  # no app that is installed has any, so one has to be said
             yield JobsHere(app)
         finally:
             app.close()

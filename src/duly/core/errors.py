@@ -36,6 +36,10 @@ class WrongState(DulyError):
     pass
 
 
+class NotAllowed(DulyError):
+    pass
+
+
 class ItemFailed(DulyError):
     """An item that was waited for has ended otherwise than well: `state` is failed or cancelled."""
 
@@ -75,6 +79,7 @@ for _error in (
     KeyConflict,
     ItemNotFound,
     WrongState,
+    NotAllowed,
     LeaseLost,
     StoreError,
     StoreUnavailable,

@@ -1,4 +1,4 @@
-"""Ask the database something and wait only so long: health probes and scrapes must answer even while it does not."""
+"""Ask something that may hang, as the database, and wait only so long: probes and scrapes must answer all the same."""
 
 from __future__ import annotations
 

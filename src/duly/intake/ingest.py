@@ -30,14 +30,19 @@ log = logging.getLogger("duly.jobs")
 
 # Seconds after which a worker that does not know the type of a job looks whether another one took it.
 ELSEWHERE = 30.0
+# Tries after which a file that is not where files are kept is given up: until then, another machine may have it.
+GONE_TRIES = 6
 
 
 class _Stopped(Exception):
     """The job takes no more rows: it was cancelled or removed."""
 
 
-def ingest(intake: Intake, job_id: int, tell: Callable[[int], None]) -> dict[str, int]:
-    """Read the file of this job and seal it; `tell` is told how many rows it has, now and then."""
+def ingest(intake: Intake, job_id: int, tell: Callable[[int], None], failures: int = 0) -> dict[str, int]:
+    """Read the file of this job and seal it; `tell` is told how many rows it has, now and then.
+
+    `failures`: how many tries have failed before.
+    """
     job = find_job(intake.verbs.ground, job_id)
     if job is None or job.is_sealed:
         return {"rows": 0 if job is None else job.total}
@@ -49,9 +54,15 @@ def ingest(intake: Intake, job_id: int, tell: Callable[[int], None]) -> dict[str
     except _Stopped:
         return {"rows": job.total}
     except (InputError, FileGone, ItemNotFound) as error:
-        intake.verbs.files.give_up(job, str(error))
-        log.warning("job %d: its file cannot be read: %s", job.id, error)
-        raise GiveUp(str(error)) from None
+        reason = str(error)
+        if isinstance(error, FileGone):
+            where = intake.settings.files_url
+            reason += f" in files_url ({where}) as this machine sees it; all servers and workers must share that place"
+            if failures + 1 < GONE_TRIES:
+                raise FileGone(reason) from None
+        intake.verbs.files.give_up(job, reason)
+        log.warning("job %d: its file cannot be read: %s", job.id, reason)
+        raise GiveUp(reason) from None
     intake.verbs.ground.store.seal_job(job.id, intake.verbs.ground.now())
     measured("file", str(job.job_type), time.monotonic() - begun)
     log.info("job %d: its file is read, %d rows", job.id, rows)
@@ -139,7 +150,7 @@ class Ingest:
         )  # fmt: skip
 
     def _kept_thumbnail(self, number: int, picture: bytes) -> str:
-        key = thumbnail_key(self._job.id, number)
+        key = f"{self._intake.thumbnails(self._job)}/{number}.webp"
         with self._intake.files.writer(key) as writer:
             writer.write(picture)
         return key
@@ -210,8 +221,3 @@ def bounds_of(settings: JobSettings) -> BatchBounds:
         min_rows=settings.ingest_min_rows, max_rows=settings.ingest_max_rows, max_bytes=settings.ingest_max_batch_bytes,
         p50=settings.db_p50_ms / 1000, p95=settings.db_p95_ms / 1000,
     )  # fmt: skip
-
-
-def thumbnail_key(job_id: int, number: int) -> str:
-    """Where the small picture of this row is kept."""
-    return f"thumbnails/{job_id}/{number}.webp"

@@ -19,7 +19,7 @@ from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
 from duly.bulk.read import Kind, Options, Row, Shape, open_rows
 from duly.bulk.s3 import S3Settings
-from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
+from duly.core.errors import ConfigError, InputError, ItemNotFound, NotAllowed, WrongState
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
 from duly.intake.scan import Scanner
@@ -32,6 +32,7 @@ J = TypeVar("J", Job, Job | None)
 # Rows by which the columns of a file without a header are told apart.
 SAMPLE = 20
 UPLOADS = "uploads"
+THUMBNAILS = "thumbnails"
 # Seconds after which a file that belongs to no job is removed, because whoever kept it has died by then.
 LEFT_FOR = 86_400.0
 # Errors after which no job was made for sure. After any other one the commit may have gone through with its answer
@@ -113,6 +114,10 @@ class Intake:
         """What the names of our files begin with, because several databases may keep theirs in the same place."""
         return f"{sha256(self.verbs.service.secret('files').encode()).hexdigest()[:12]}-"
 
+    def thumbnails(self, job: Job) -> str:
+        """Where the small pictures of the rows of this job are kept."""
+        return f"{THUMBNAILS}/{self._ours}{job.id}"
+
     @property
     def _has_files(self) -> bool:
         """Whether there is a place for files at all: an app whose jobs come from code has none."""
@@ -178,9 +183,15 @@ class Intake:
     ) -> Job:  # fmt: skip
         """Make a job of a file that lies elsewhere, where that is allowed; whoever reads it gets it first.
 
-        An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`.
+        An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`. What lies there belongs to nobody
+        until it is taken, so only those may name it to whom all of it is shown or given by a scan.
         """
         self.refuse_if_off()
+        if not who.is_admin and who.user_id != self.settings.scan_owner:
+            raise NotAllowed(
+                "source: only admins, and the user whom scan_owner names, may take files from where they are dropped; "
+                "send the file itself"
+            )
         chosen = self.type_named(job_type)
         checked(source, self.settings)
         return self.verbs.jobs.create(

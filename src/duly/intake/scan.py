@@ -15,6 +15,7 @@ however many files there are; a worker goes on with the rest.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -27,6 +28,7 @@ from duly.bulk.read import open_rows
 from duly.bulk.s3 import S3Error
 from duly.bulk.sources import Found, SourceError, Steady, is_unfinished
 from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.patience import Patient
 from duly.intake.sources import Inbox, Remote, has_places, places
 from duly.intake.types import IMAGES, JobType
 from duly.verbs import Principal
@@ -40,6 +42,10 @@ log = logging.getLogger("duly.jobs")
 # Files that one portion takes, and seconds after which it begins with no further one.
 PORTION = 100
 SECONDS = 10.0
+# Seconds after which a scan that someone waits for does nothing more, well before their request is given up. Looking
+# must leave so many of them for taking files as a portion has.
+WHOLE = 20.0
+LATE = "there was no time to look here; a worker goes on"
 # Files that are told of one by one, of each kind.
 TOLD = 100
 UNSETTLED = "may still be written"
@@ -62,11 +68,12 @@ class Scanned(Struct, kw_only=True):
     took: int = 0
     passed_over: int = 0
     refused: int = 0
-    left: int = 0  # files that nothing speaks against, and that a worker takes who goes on
+    left: int = 0  # files that nothing speaks against, and places, that a worker takes who goes on
     unsettled: int = 0  # of those that were passed over: they may still be written
     held: str | None = None  # why no more is taken for now
     taken: list[Told] = []
-    passed: list[Told] = []  # without those that an earlier scan took, which are only counted
+    # Those that were passed over, without those that an earlier scan took, and those that were left for a reason.
+    passed: list[Told] = []
     refusals: list[Told] = []
 
     @property
@@ -81,23 +88,44 @@ class Scanned(Struct, kw_only=True):
         self.passed_over += 1
         _tell(self.passed, Told(source, job_id, reason))
 
+    def leave(self, source: str, reason: str) -> None:
+        self.left += 1
+        _tell(self.passed, Told(source, None, reason))
+
     def refuse(self, source: str, reason: str) -> None:
         self.refused += 1
         _tell(self.refusals, Told(source, None, reason))
 
 
+class _Elsewhere(Exception):
+    """The file would be a job of a type that only workers elsewhere may know."""
+
+
+class _Late(Exception):
+    """A place has not told what it has in the time that there is."""
+
+
+class _Look(Patient[list[Found]]):
+    """A look at a place, for which someone waits only so long."""
+
+    def _late(self) -> list[Found]:
+        raise _Late
+
+
 class View:
     """What one place has."""
 
-    def __init__(self, intake: Intake, place: Inbox | Remote, steady: Steady) -> None:
+    def __init__(self, intake: Intake, place: Inbox | Remote, steady: Steady, end: float) -> None:
         self.place = place
         self.steady = steady
         self._intake = intake
-        self.look()
+        self.look(end)
 
-    def look(self) -> None:
+    def look(self, end: float) -> None:
+        """See what is there, until `end` at most."""
         self.now = time.monotonic()
-        self.found = [each for each in self.place.look() if not is_unfinished(each.name)]
+        look = self.place.look if end == math.inf else _Look(self.place.look, end - self.now)
+        self.found = [each for each in look() if not is_unfinished(each.name)]
         self.steady = self.steady.after(self.found, self.now)
         self._fates = self._intake.verbs.scans.fates([self.place.seen(each) for each in self.found])
 
@@ -127,6 +155,14 @@ class Scanner:
     def has_places(self) -> bool:
         return has_places(self._intake.settings)
 
+    @property
+    def hindrance(self) -> str | None:
+        """Why files must be left to a worker elsewhere: this process does not know the jobs that they would be."""
+        wanted = self._intake.settings.scan_type
+        if self._intake.has_types and (not wanted or self._intake.knows(wanted)):
+            return None
+        return f"there is no type of jobs {wanted or 'at all'} here; a worker that has it takes the files"
+
     def scan(self, who: Principal, is_again: bool = False) -> Scanned:
         """Look through all places once, for whoever asks; a worker goes on with what is left.
 
@@ -134,24 +170,28 @@ class Scanner:
         """
         self._intake.refuse_if_off()
         self._intake.verbs.scans.begin(who, is_again)
-        told = self.portion()
-        if not told.is_complete:
+        told = self.portion(time.monotonic() + WHOLE) if self.hindrance is None else Scanned(held=self.hindrance)
+        if told.held or not told.is_complete:
             self._intake.verbs.scans.go_on()
         return told
 
-    def portion(self) -> Scanned:
-        """Take as many files as one look takes. It waits once for new files that may still be written."""
+    def portion(self, end: float = math.inf) -> Scanned:
+        """Take as many files as one look takes. It waits once for new files that may still be written.
+
+        What does not fit before `end` is left.
+        """
         self._intake.refuse_if_off()
-        told = Scanned()
+        told, settings = Scanned(), self._intake.settings
         views = {
-            name: view for name, opener in places(self._intake.settings) if (view := self._view(name, opener, told))
+            name: view for name, opener in places(settings) if (view := self._view(name, opener, told, end - SECONDS))
         }
-        if restless := {name: view for name, view in views.items() if not view.is_settled}:
-            self._sleep(self._intake.settings.scan_settle_seconds)
+        restless = {name: view for name, view in views.items() if not view.is_settled}
+        if restless and time.monotonic() + settings.scan_settle_seconds < end:
+            self._sleep(settings.scan_settle_seconds)
             for name, view in restless.items():
-                if not self._is_tried(name, view.look, told):
+                if not self._is_tried(name, partial(view.look, end), told):
                     del views[name]
-        end = time.monotonic() + SECONDS
+        end = min(end, time.monotonic() + SECONDS)
         for name, view in views.items():
             self._steady[name] = view.steady
             self._is_tried(name, partial(self._go_through, view, told, end), told)
@@ -162,13 +202,15 @@ class Scanner:
         )  # fmt: skip
         return told
 
-    def _view(self, name: str, opener: Callable[[], Inbox | Remote], told: Scanned) -> View | None:
+    def _view(self, name: str, opener: Callable[[], Inbox | Remote], told: Scanned, end: float) -> View | None:
         views: list[View] = []
 
         def look() -> None:
+            if time.monotonic() > end:
+                raise _Late
             place = opener()
             settle = self._intake.settings.scan_settle_seconds if place.is_settling else 0.0
-            views.append(View(self._intake, place, self._steady.get(name, Steady(settle))))
+            views.append(View(self._intake, place, self._steady.get(name, Steady(settle)), end))
 
         return views[0] if self._is_tried(name, look, told) else None
 
@@ -176,6 +218,10 @@ class Scanner:
         """Whether this could be done; what is wrong with one place must not keep us from the others."""
         try:
             act()
+        except _Late:
+            log.warning("sources: %s: %s", name, LATE)
+            told.leave(name, LATE)
+            return False
         except (InputError, *PASSING) as error:
             log.warning("sources: %s: %s", name, error)
             told.refuse(name, str(error))
@@ -226,6 +272,9 @@ class Scanner:
         except WrongState as error:
             told.held = str(error)
             told.left += 1
+        except _Elsewhere as error:
+            log.info("sources: %s: %s", address, error)
+            told.leave(address, str(error))
         except PASSING as error:
             log.warning("sources: %s: %s", address, error)
             told.pass_over(address, str(error))
@@ -264,7 +313,10 @@ class Scanner:
             with intake.files.open(kept.key) as file:
                 with open_rows(file, name) as reading:
                     kind = reading.shape.kind
-                chosen = intake.type_named(intake.settings.scan_type or ("image" if kind in IMAGES else "csv"))
+                wanted = intake.settings.scan_type or ("image" if kind in IMAGES else "csv")
+                if not intake.knows(wanted):
+                    raise _Elsewhere(f"is left to a worker that has the type of jobs {wanted}, which is not known here")
+                chosen = intake.type_named(wanted)
                 intake.look(file, name, chosen, Said(), owner)
                 return chosen
         except BaseException:

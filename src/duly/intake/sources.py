@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from msgspec.structs import replace
 
-from duly.bulk.s3 import S3Error, S3Settings
-from duly.bulk.sources import Found, SourceError
+from duly.bulk.s3 import S3Settings
+from duly.bulk.sources import Found, NotThere
 from duly.bulk.sources.address import Address, parse
 from duly.bulk.sources.folder import Folder
 from duly.bulk.sources.ftp import FtpSettings, FtpSource
@@ -23,15 +23,17 @@ from duly.verbs.scans import Seen
 
 # The source of whatever is in the inbox: its files keep their versions when they are renamed.
 INBOX = "file:"
+# Seconds without an answer after which a place that is looked through counts as away.
+PATIENCE = 5.0
 
 
 def checked(source: str, settings: JobSettings) -> Address:
     """The address that this is, if the settings allow to ask there."""
     address = parse(source)
-    if address.kind == "file" and not settings.inbox:
+    if address.kind != "file":
+        return _allowed(address, settings)
+    if not settings.inbox:
         raise InputError("source", "there is no inbox here; the setting inbox names the folder")
-    if address.kind != "file" and not _is_allowed(address, settings):
-        raise InputError("source", f"{address.kind}://{address.host} is not among sources_allowed")
     return address
 
 
@@ -40,19 +42,20 @@ def opened(source: str, settings: JobSettings) -> Iterator[tuple[Seen, Iterator[
     """The file that this address means, and its bytes.
 
     A file of the inbox is taken while it is read, so that nobody else takes it, and is among those that are done once
-    the block has ended well; else it is put back.
+    the block has ended well; else it is put back. InputError when there is no such file; a place that is away, or a
+    file that changes meanwhile, is another error, after which asking again may help.
     """
     address = checked(source, settings)
     if address.kind == "file":
         with _taken(address, settings) as file:
             yield file
         return
+    place = _place(address, settings)
     try:
-        place = _place(address, settings)
         found = place.find(address.path)
-        yield Seen(_written(address), found.version, shown_name(found.name)), place.portions(found)
-    except (SourceError, S3Error) as error:
+    except NotThere as error:
         raise InputError("source", str(error)) from None
+    yield Seen(_written(address), found.version, shown_name(found.name)), place.portions(found)
 
 
 @contextmanager
@@ -71,24 +74,29 @@ def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Seen, Iter
     taken.done()
 
 
-def _place(address: Address, settings: JobSettings) -> S3Source | FtpSource:
+def _place(address: Address, settings: JobSettings, patience: float | None = None) -> S3Source | FtpSource:
+    """The place of this address. `patience`: seconds without an answer after which it counts as away."""
     if address.kind == "s3":
-        return S3Source(S3Settings(bucket=address.host, endpoint=settings.s3_endpoint or None))
-    return FtpSource(
-        FtpSettings(
-            host=address.host, port=address.port or 21, user=address.user or "anonymous",
-            password=settings.ftp_password, uses_tls=address.kind == "ftps",
-        )
+        return S3Source(S3Settings(bucket=address.host, endpoint=settings.s3_endpoint or None, patience=patience))
+    ftp = FtpSettings(
+        host=address.host, port=address.port or 21, user=address.user or "anonymous",
+        password=settings.ftp_password, uses_tls=address.kind == "ftps",
     )  # fmt: skip
+    return FtpSource(ftp if patience is None else replace(ftp, timeout=patience))
 
 
-def _is_allowed(address: Address, settings: JobSettings) -> bool:
-    """Whether an entry of the list is the same server or bucket, and a folder that the file is below."""
-    for allowed in _entries(settings):
-        is_same = (allowed.scheme, allowed.hostname, allowed.port) == (address.kind, address.host, address.port)
-        if is_same and address.path.removeprefix("/").startswith(_folder(allowed)):
-            return True
-    return False
+def _allowed(address: Address, settings: JobSettings) -> Address:
+    """The address with the user of the entry that allows it, whose password the settings have.
+
+    An entry allows what is on the same server or in the same bucket, for the same user, and below its folder.
+    """
+    for entry in _entries(settings):
+        is_same = (entry.scheme, entry.hostname, entry.port) == (address.kind, address.host, address.port)
+        is_ours = address.user in (None, entry.username)
+        if is_same and is_ours and address.path.removeprefix("/").startswith(_folder(entry)):
+            return replace(address, user=entry.username)
+    whose = f"{address.user}@" if address.user else ""
+    raise InputError("source", f"{address.kind}://{whose}{address.host} is not among sources_allowed")
 
 
 def _entries(settings: JobSettings) -> list[SplitResult]:
@@ -148,12 +156,13 @@ class Remote:
         folder = _folder(entry)
         self._address = parse(entry._replace(path=f"/{folder}any").geturl())
         self._source = _place(self._address, settings)
+        self._listed = _place(self._address, settings, PATIENCE)
         self.is_settling = self._address.kind != "s3"
         self._look_in = folder if self._address.kind == "s3" else f"/{folder}".rstrip("/") or "/"
         self._own = f"{settings.files_url.rstrip('/')}/"  # files that are kept are never found anew
 
     def look(self) -> list[Found]:
-        found = self._source.scan(self._look_in)
+        found = self._listed.scan(self._look_in)
         return [each for each in found if not self.address(each).startswith(self._own)]
 
     def strange(self) -> list[str]:

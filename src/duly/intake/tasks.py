@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RULES = Rules(retry=Backoff(base=10, tries=100), is_trusted=True)
 DEADLINE = 6 * 3600.0
 # Seconds after which a scan goes on that had to stop: its owner has too many jobs, files may still be written, or this
-# worker knows no places or no types of jobs, as another one may.
+# worker knows no places or not the types of jobs, as another one may.
 SCAN_LATER = 30.0
 # Jobs that are looked up at a time to be removed.
 EXPIRED = 100
@@ -36,7 +36,7 @@ def ingest_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., An
     def read_file(job_id: int, attempt: Attempt) -> dict[str, int]:
         from duly.intake.ingest import ingest
 
-        return ingest(open_intake(), job_id, attempt.progress)
+        return ingest(open_intake(), job_id, attempt.progress, attempt.item.failures)
 
     # A file that takes its reader down must not do so over and over: this task is not trusted.
     rules = Rules(retry=RULES.retry)
@@ -78,7 +78,7 @@ def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
         intake, took = open_intake(), 0
         if not intake.settings.db_ingest_enabled:
             return {"taken": took}
-        if not intake.scanner.has_places or not intake.has_types:
+        if not intake.scanner.has_places or intake.scanner.hindrance:
             raise Snooze(SCAN_LATER)
         while True:
             told = intake.scanner.portion()
@@ -86,7 +86,7 @@ def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
             attempt.progress(took, took + told.left)
             if told.is_complete:
                 return {"taken": took}
-            if told.held or not told.left:
+            if told.held or not told.left or not told.took:
                 raise Snooze(SCAN_LATER)
 
     # A file that takes its reader down must not do so over and over: this task is not trusted.
@@ -115,12 +115,10 @@ def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
 
 def _remove_files(intake: Intake, job: Job) -> None:
     """Before its rows, for as long as those are there it is known which files it has."""
-    from duly.intake.ingest import thumbnail_key
     from duly.intake.types import IMAGES
 
     if job.file_id is None:
         return
     if codec.decode(job.options).get("kind") in IMAGES:
-        for number in range(1, job.total + 1):
-            intake.files.delete(thumbnail_key(job.id, number))
+        intake.files.delete_below(intake.thumbnails(job))
     intake.files.delete(intake.verbs.files.of(job).place)

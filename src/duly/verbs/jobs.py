@@ -133,8 +133,6 @@ class Jobs:
         """A key stands for one request: the jobs that have it must be what is asked for now."""
         asked = {"owner": new.owner, "key": new.key, "tasks": codec.encode(sorted(set(among))).decode()}
         for job in (Job(*row) for row in self._ground.store.read("jobs_under_key", asked, connection)):
-            if job.is_removed:
-                raise WrongState(f"job {job.id}, which has this key, was removed; take another key")
             if job.job_type != new.job_type or self._content(job, connection) != content:
                 raise InputError("key", "was used for another request")
 

@@ -16,6 +16,7 @@ from duly.core.errors import (
     InputError,
     ItemNotFound,
     KeyConflict,
+    NotAllowed,
     NotMigrated,
     StoreUnavailable,
     UnknownTask,
@@ -28,6 +29,7 @@ MEDIA_TYPE = "application/problem+json"
 
 STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (ItemNotFound, 404, "Not found"),
+    (NotAllowed, 403, "Not allowed"),
     (UnknownTask, 422, "Unknown task"),
     (KeyConflict, 409, "Conflict"),
     (WrongState, 409, "Not in this state"),

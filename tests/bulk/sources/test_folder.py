@@ -47,6 +47,33 @@ def test_a_file_that_failed_has_a_note_beside_it(tmp_path: Path) -> None:
     assert (tmp_path / "failed" / "a.csv.reason.txt").read_text() == "has no rows\n"
 
 
+@pytest.mark.parametrize("name", [".taken", "done", "failed"])
+def test_a_link_in_place_of_a_folder_of_ours_leads_nowhere(tmp_path: Path, name: str) -> None:
+    inbox, outside = tmp_path / "inbox", tmp_path / "outside"
+    inbox.mkdir()
+    outside.mkdir()
+    for target in (outside, tmp_path / "nowhere"):
+        (inbox / name).symlink_to(target)
+        with pytest.raises(SourceError, match=f"{name} in the inbox is no folder"):
+            Folder(inbox)
+        (inbox / name).unlink()
+    (inbox / name).touch()
+    with pytest.raises(SourceError, match="has to be removed"):
+        Folder(inbox)
+
+
+def test_a_note_does_not_follow_or_change_what_has_its_name(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    notes = tmp_path / "failed" / "a.csv.reason.txt", tmp_path / "failed" / "b.csv.reason.txt"
+    notes[0].symlink_to(tmp_path / "outside")
+    notes[1].write_text("mine")
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_bytes(b"x")
+        assert take(folder, name).failed("has no rows").exists()
+    assert not (tmp_path / "outside").exists()
+    assert notes[1].read_text() == "mine"
+
+
 def test_links_folders_pipes_hidden_and_unfinished_files_are_left_alone(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()

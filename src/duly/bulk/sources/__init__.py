@@ -12,6 +12,6 @@ Which versions have been taken before is for the caller to remember. A file that
 
 from __future__ import annotations
 
-from duly.bulk.sources.found import Changed, Found, SourceError, Steady, is_unfinished
+from duly.bulk.sources.found import Changed, Found, NotThere, SourceError, Steady, is_unfinished
 
-__all__ = ["Changed", "Found", "SourceError", "Steady", "is_unfinished"]
+__all__ = ["Changed", "Found", "NotThere", "SourceError", "Steady", "is_unfinished"]

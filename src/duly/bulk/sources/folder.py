@@ -13,6 +13,7 @@ file stays the same wherever it is moved, so a file that is put back is known ag
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -34,7 +35,7 @@ class Folder:
             raise InputError("folder", f"{root} is not a folder")
         self._root = root.resolve()
         for name in (TAKEN, DONE, FAILED):
-            (self._root / name).mkdir(exist_ok=True)
+            _made(self._root / name)
 
     def scan(self) -> list[Found]:
         """The files that are there, by name, without hidden and unfinished ones and whatever is no plain file."""
@@ -136,7 +137,7 @@ class Taken:
     def failed(self, reason: str) -> Path:
         """Move it to the files that could not be read, with a note that says why."""
         place = self._moved(self._root / FAILED)
-        place.with_name(f"{place.name}.reason.txt").write_text(f"{reason}\n", encoding="utf-8")
+        _note(place.with_name(f"{place.name}.reason.txt"), f"{reason}\n")
         return place
 
     def release(self) -> Path:
@@ -150,6 +151,24 @@ class Taken:
             raise SourceError(f"{self.found.name} could not be moved to {folder.name}: {error.strerror}") from None
         finally:
             self._file.close()
+
+
+def _made(folder: Path) -> None:
+    """Make this folder if it is not there. A link in its place would lead files to where its writer wants them."""
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir()
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise SourceError(f"{folder.name} in the inbox is no folder but a link or a file; it has to be removed")
+
+
+def _note(path: Path, text: str) -> None:
+    """Write a new file. One that has this name already is somebody else's, and is neither followed nor changed."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
 
 
 def _opened(path: Path) -> int:

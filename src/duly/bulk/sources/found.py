@@ -16,6 +16,10 @@ class SourceError(DulyError):
     """The source said no, or cannot be reached; asking again may help."""
 
 
+class NotThere(SourceError):
+    """The source answers, and does not have this file or folder."""
+
+
 class Changed(SourceError):
     """The file became another one while it was read: what was read of it must not be used."""
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from duly.bulk.sources.found import Changed, Found, SourceError
+from duly.bulk.sources.found import Changed, Found, NotThere, SourceError
 from duly.core.errors import InputError
 
 PORTION = 256 * 1024
@@ -50,12 +50,12 @@ class FtpSource:
             return sorted(self._listed(ftp, _checked(folder)), key=lambda found: found.name)
 
     def find(self, path: str) -> Found:
-        """One file by its path; SourceError when there is none."""
+        """One file by its path; NotThere when there is none."""
         folder, _, name = _checked(path).rpartition("/")
         for found in self.scan(folder or "/"):
             if found.name == name:
                 return found
-        raise SourceError(f"there is no file {path} on {self._settings.host}")
+        raise NotThere(f"there is no file {path} on {self._settings.host}")
 
     def portions(self, found: Found) -> Iterator[bytes]:
         """The bytes of this file; Changed at the end when they are not as many as were listed."""
@@ -120,7 +120,8 @@ class FtpSource:
         except InputError:
             raise
         except _ERRORS as error:
-            raise SourceError(f"{settings.host}:{settings.port}: {error or type(error).__name__}"[:300]) from None
+            kind = NotThere if str(error).startswith("550") else SourceError
+            raise kind(f"{settings.host}:{settings.port}: {error or type(error).__name__}"[:300]) from None
         finally:
             ftp.close()  # who stops in the middle says no goodbye: the answer would be about what was interrupted
 

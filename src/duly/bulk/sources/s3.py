@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from duly.bulk.s3 import PORTION, S3Settings, connect, told
-from duly.bulk.sources.found import Changed, Found, SourceError
+from duly.bulk.sources.found import Changed, Found, NotThere, SourceError
 
 MOST = 100_000  # objects that one look lists
 
@@ -30,14 +30,14 @@ class S3Source:
                         yield Found(path.rpartition("/")[2], path, entry["size"], _version(entry["e_tag"]))
 
     def find(self, path: str) -> Found:
-        """One object by its key; SourceError when there is none."""
+        """One object by its key; NotThere when there is none."""
         import obstore
 
         with told(f"looking for {path}"):
             try:
                 entry = obstore.head(self._store, path)
             except FileNotFoundError:
-                raise SourceError(f"there is no object {path}") from None
+                raise NotThere(f"there is no object {path}") from None
         return Found(path.rpartition("/")[2], path, entry["size"], _version(entry["e_tag"]))
 
     def portions(self, found: Found) -> Iterator[bytes]:

@@ -57,6 +57,7 @@ async def create_job(
 
     The file is kept as it comes, and read by a worker; this answers as soon as it is kept. The same Idempotency-Key
     again, with the same file or address and the same type, is the same job.
+    An address may be named by admins, and by the user whose the jobs of scanned files are.
     """
     app = desk.app
     key = None if idempotency_key is None else f"upload:{idempotency_key}"  # as nobody's code calls its jobs

@@ -145,8 +145,10 @@ class ScannedOut(Out):
     passed_over: int = Field(description="Files that were taken before, are taken by others, or may still be written.")
     unsettled: int = Field(description="Of these, those that may still be written.")
     refused: int = Field(description="Files that no type of jobs takes, and places that cannot be looked into.")
-    left: int = Field(description="Files that are taken by a worker who goes on.")
+    left: int = Field(description="Files, and places there was no time for, that are taken by a worker who goes on.")
     held: str | None = Field(description="Why no more are taken for now.")
     taken: list[ScannedFileOut] = Field(description="The first of them.")
-    passed: list[ScannedFileOut] = Field(description="The first of them, but for those of earlier scans.")
+    passed: list[ScannedFileOut] = Field(
+        description="The first of them, but for those of earlier scans; and those left for a reason."
+    )
     refusals: list[ScannedFileOut] = Field(description="The first of them.")
