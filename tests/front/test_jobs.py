@@ -15,7 +15,7 @@ from duly.core.clock import ManualClock
 from duly.core.errors import ItemNotFound, WrongState
 from duly.core.model import Failed
 from duly.testing import World
-from duly.verbs import LOCAL, Principal
+from duly.verbs import LOCAL, Principal, job_rows
 from duly.verbs.job_acts import cancel_rows
 from duly.verbs.jobs import row_of
 from tests.support import claim, decided, query, share
@@ -332,3 +332,13 @@ def test_a_row_that_could_not_be_read_is_tried_at_no_door(app: Duly) -> None:
     with pytest.raises(WrongState, match="could not be read"):
         app.retry(item[0])
     assert app.verbs.jobs.mend(LOCAL, job.id, {1: (b'{"n": 2}', b'{"n": "2"}')}) == [1]
+
+
+def test_the_names_of_many_rows_are_asked_for_a_stretch_at_a_time(
+    app: Duly, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_rows, "STRETCH", 2)
+    job = app.job("ring", [{"n": 1}, {"n": 2}, {"n": 3}, {"n": 4}, {"n": 5, "how": "badly"}])
+    world.run()
+    assert app.verbs.job_rows.argument_names(LOCAL, job.id) == ["how", "n"]
+    assert app.verbs.job_rows.result_names(LOCAL, job.id) == ["n"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from duly.core import codec
 from duly.core.clock import EPOCH
-from duly.core.model import Status
+from duly.core.model import Job, Status
 from duly.core.shown import ExportRow, JobItem
 from duly.store.records import Record, reader
 from duly.verbs.ground import Ground
@@ -28,6 +28,8 @@ STATUSES: tuple[Status, ...] = ("PENDING", "PROCESSING", "DONE", "ERROR", "NOT_F
 LIVE: tuple[Status, ...] = ("PENDING", "PROCESSING")
 # Rows that an export reads at a time.
 PORTION = 1_000
+# Rows whose names are asked for at a time.
+STRETCH = 50_000
 # Seconds from which on a page is slow enough to be told of.
 SLOW = 0.25
 
@@ -95,13 +97,19 @@ class JobRows:
 
     def result_names(self, who: Principal, job_id: int) -> list[str]:
         """The fields of all results of a job, in the order of the alphabet; `result` for those that are no object."""
-        self._jobs.get(who, job_id)
-        return [row[0] for row in self._ground.store.read("result_names", {"job_id": job_id})]
+        return self._names("result_names", self._jobs.get(who, job_id))
 
     def argument_names(self, who: Principal, job_id: int) -> list[str]:
         """The arguments of all rows of a job, in the order of the alphabet."""
-        self._jobs.get(who, job_id)
-        return [row[0] for row in self._ground.store.read("argument_names", {"job_id": job_id})]
+        return self._names("argument_names", self._jobs.get(who, job_id))
+
+    def _names(self, section: str, job: Job) -> list[str]:
+        """Asked for a stretch of rows at a time, for a statement over all of them could take longer than one may."""
+        names: set[str] = set()
+        for after in range(0, job.total, STRETCH):
+            given = {"job_id": job.id, "after": after, "until": after + STRETCH}
+            names.update(row[0] for row in self._ground.store.read(section, given))
+        return sorted(names)
 
     def _merged(
         self, section: str, given: dict[str, Any], statuses: Sequence[Status], after: Place, most: int

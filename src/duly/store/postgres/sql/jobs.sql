@@ -118,22 +118,22 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
  limit :most
 
 -- name: result_names
--- The fields of all results of a job; `result` stands for those that are no object.
+-- The fields of the results of some rows of a job; `result` stands for those that are no object.
 select k.name
   from duly_item i
  cross join lateral json_object_keys(case when json_typeof(i.result) = 'object' then i.result end) as k(name)
- where i.job_id = :job_id
+ where i.job_id = :job_id and i.row_no > :after and i.row_no <= :until
  union
 select 'result'
- where exists (select from duly_item where job_id = :job_id and json_typeof(result) not in ('object', 'null'))
+ where exists (select from duly_item where job_id = :job_id and row_no > :after and row_no <= :until and json_typeof(result) not in ('object', 'null'))
  order by name
 
 -- name: argument_names
--- The arguments of all rows of a job.
+-- The arguments of some rows of a job.
 select distinct k.name
   from duly_item i
  cross join lateral json_object_keys(i.args) as k(name)
- where i.job_id = :job_id
+ where i.job_id = :job_id and i.row_no > :after and i.row_no <= :until
  order by k.name
 
 -- name: places_in_use

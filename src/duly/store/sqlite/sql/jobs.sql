@@ -112,20 +112,20 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
  limit :most
 
 -- name: result_names
--- The fields of all results of a job; `result` stands for those that are no object.
+-- The fields of the results of some rows of a job; `result` stands for those that are no object.
 select k.key as name
   from duly_item i, json_each(case when json_type(i.result) = 'object' then i.result end) k
- where i.job_id = :job_id
+ where i.job_id = :job_id and i.row_no > :after and i.row_no <= :until
  union
 select 'result' as name
- where exists (select 1 from duly_item where job_id = :job_id and json_type(result) not in ('object', 'null'))
+ where exists (select 1 from duly_item where job_id = :job_id and row_no > :after and row_no <= :until and json_type(result) not in ('object', 'null'))
  order by name
 
 -- name: argument_names
--- The arguments of all rows of a job.
+-- The arguments of some rows of a job.
 select distinct k.key as name
   from duly_item i, json_each(i.args) k
- where i.job_id = :job_id
+ where i.job_id = :job_id and i.row_no > :after and i.row_no <= :until
  order by name
 
 -- name: places_in_use
