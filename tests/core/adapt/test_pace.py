@@ -30,7 +30,7 @@ def test_a_provider_with_a_limit_that_slows_down_at_noon(seed: int) -> None:
         decreases = sum(phase_start <= at < phase_end for at in policy.decreases)
         assert decreases <= 2.5 * (phase_end - phase_start) / MINUTE
     assert told.error_share(start, end) < 0.02
-    assert told.rate(NOON + MINUTE, NOON + 2 * MINUTE) > 0.5 * best, "a slower provider gets more calls at a time soon"
+    assert told.rate(NOON + MINUTE, NOON + 2 * MINUTE) > 0.8 * best, "a slower provider gets more calls at a time soon"
 
 
 def test_a_provider_that_breaks_down_under_load_is_kept_at_what_it_can_do() -> None:

@@ -97,8 +97,9 @@ class Pacing(Struct, frozen=True, kw_only=True):
     recovery: float = 1.0  # seconds until `top` is reached again
     used: float = 0.0  # the most calls under way since then
     not_before: float = 0.0  # the provider is to be left alone until then
+    rate: float = 0.0  # calls a second at the last 429; 0 where the last trouble was another one
     answers: tuple[float, ...] = ()  # when the last good ones came
-    latency: Average = Average(30.0)
+    latency: Average = Average(100.0)
     throttled: Average = Average(200.0)  # share of calls that ended in trouble: `api_throttle_rate`
 
     @classmethod
@@ -108,7 +109,9 @@ class Pacing(Struct, frozen=True, kw_only=True):
 
     def level(self, now: float, bounds: Pace) -> float:
         passed = max(now - self.since, 0.0) / self.recovery - 1.0
-        wanted = self.top * (1.0 + (1.0 - self.kept) * passed**3)
+        # A 429 is about calls a second: where answers take longer by now, more calls at a time are as many a second.
+        top = self.rate * self._latency() if self.rate else self.top
+        wanted = top * (1.0 + (1.0 - self.kept) * passed**3)
         least = max(self._latency() / bounds.longest_gap, 1e-6)
         return min(max(least, min(wanted, 1.0 + 1.5 * self.used)), bounds.most)
 
@@ -138,7 +141,8 @@ class Pacing(Struct, frozen=True, kw_only=True):
         level = self._bearable(self.level(call.ended, bounds), call.ended)
         kept = bounds.keep_after_timeout if call.trouble == "timeout" else bounds.keep
         recovery = max(bounds.recovery, min(bounds.patience * took, bounds.longest_recovery))
-        return structs.replace(seen, top=level, since=call.ended, kept=kept, recovery=recovery, used=level)
+        rate = level / self._latency() if call.trouble == "throttled" and self._latency() else 0.0
+        return structs.replace(seen, top=level, since=call.ended, kept=kept, recovery=recovery, used=level, rate=rate)
 
     def _bearable(self, level: float, now: float) -> float:
         """What the provider bears by the good answers of the last second; at least half of the level that it met."""
