@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duly import NEVER, Backoff, Duly, GiveUp, InputError, NotFound, Snooze
-from duly.core.errors import ItemNotFound, WrongState
+from duly.core.errors import ConfigError, ItemNotFound, WrongState
 from duly.core.model import Job
 from duly.facade import kickoff
 from duly.facade.jobs import RunningJob
@@ -157,3 +157,17 @@ def test_it_is_found_behind_any_number_of_other_lines(app: Duly) -> None:
     jobs = [app.job("look_up", [{"n": n}]) for n in range(30)]
     assert jobs[17].kickoff(LONG).processed == 1
     assert sum(job.counts().done for job in jobs) == 1
+
+
+def test_a_task_that_cannot_run_here_is_told_so_each_time(database_url: str) -> None:
+    app = Duly(database_url)
+
+    @app.task(cpu=True)
+    def crunch(n: int) -> None: ...
+
+    app.migrate()
+    job = app.job("crunch", [{"n": 1}])
+    for _ in range(2):  # the second time too, and not that the first one is under way
+        with pytest.raises(ConfigError, match="cpu tasks"):
+            job.kickoff(1.0)
+    app.close()

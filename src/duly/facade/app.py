@@ -384,7 +384,6 @@ class Duly:
         """A worker for these tasks, or for all by default; it is not started yet."""
         from duly.engine.worker import Worker
 
-        self.spec = self.spec or find_spec(self)
         asked = {name: self.task_named(name) for name in tasks} if tasks is not None else dict(self.tasks)
         if not asked:
             raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
@@ -399,6 +398,7 @@ class Duly:
         companions: Sequence[Companion] = (),
         reconcile: Callable[[], None] = lambda: None,
     ) -> Equipment:
+        self.spec = self.spec or find_spec(self)
         return Equipment(
             settings=self.settings,
             clock=self.clock,

@@ -50,7 +50,11 @@ class Kickoffs:
         equipment = self._equip(job)
         if not self._turn.acquire(blocking=False):
             raise WrongState("a kickoff is under way in this process; wait for it, or start a worker")
-        worker = Worker(replace(equipment, settings=_patient(equipment, job), only=_line(job)))
+        try:
+            worker = Worker(replace(equipment, settings=_patient(equipment, job), only=_line(job)))
+        except BaseException:
+            self._turn.release()
+            raise
         # Handlers that have begun keep their leases until they end, for a thread cannot be stopped; the next kickoff
         # waits for that.
         ending = threading.Thread(target=self._end, args=(worker,), name="duly-kickoff", daemon=True)
