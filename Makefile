@@ -1,7 +1,7 @@
 # Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
 PYTHON ?= python3
 VENV := .venv/bin
-SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/test
+SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/test tools/vendor
 
 .PHONY: help setup postgres rabbitmq run check test lint bench chaos fuzz clean
 
@@ -24,7 +24,7 @@ check: setup postgres  ## set up, then lint, types and the fast suites: for ever
 	@$(PYTHON) tools/check
 
 test: setup postgres rabbitmq  ## set up, then run the whole suite on a private PostgreSQL and RabbitMQ, under coverage
-	@$(PYTHON) tools/test
+	@$(PYTHON) tools/test tools/vendor
 
 lint: setup  ## check style, format and types
 	$(VENV)/ruff check src tests tools bench $(SCRIPTS)

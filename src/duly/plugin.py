@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
 from duly.core.errors import ConfigError, ItemNotFound
 from duly.core.section import Section, setting
+from duly.core.shown import Scope
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.registry import Collector, CollectorRegistry
 
-__all__ = ["Finding", "Plugin", "Section", "Simulated", "chosen", "plugins", "setting"]
+__all__ = ["Finding", "Plugin", "Screen", "Section", "Simulated", "chosen", "plugins", "setting"]
 
 GROUP = "duly.apps"
 
@@ -57,6 +59,16 @@ class Host(Protocol):
     def registry(self) -> CollectorRegistry: ...
 
     def section(self, kind: type[K]) -> K: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """A screen that a plug-in adds to the dashboard."""
+
+    path: str  # the first part of its address, such as `catalog`; addresses below it are its own too
+    title: str  # what the navigation calls it
+    script: str  # an ES module in the plug-in's static files, whose default export is a component
+    scope: Scope = "read"  # who may use it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +108,10 @@ class Plugin(Generic[S, T]):
     views: tuple[str, ...] = ()
     # How `duly simulate NAME` makes a world of it.
     simulation: Simulated[T] | None = None
+    # Its screens on the dashboard.
+    screens: tuple[Screen, ...] = ()
+    # The folder with its static files: the modules of its screens, and what they load.
+    static: Path | None = None
     # Whether it is on where the setting `apps` names none.
     is_default: Callable[[], bool] = lambda: True
 

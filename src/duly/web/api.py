@@ -23,6 +23,7 @@ from duly import Duly, __version__
 from duly.core.errors import ConfigError
 from duly.plugin import Plugin
 from duly.store.contract import WAIT_UNTIL
+from duly.web import dashboard
 from duly.web.auth import Gate
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
@@ -88,6 +89,7 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
 
 def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
     """The routes of the core and of these plug-ins, with what is around them, not yet connected to an app."""
+    plugins = tuple(plugins)
     api = FastAPI(
         title="duly",
         version=__version__,
@@ -101,10 +103,11 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
     )
     core = (
         items.router, files.router, jobs.router, schedules.router, queues.router, review.router, users.router,
-        live.router,
+        live.router, dashboard.router,
     )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
+    dashboard.add_dashboard(api, plugins)
     handle_on(api)
     _describe(api)
     api.add_middleware(RequestGuard, is_local=is_local)
@@ -148,9 +151,11 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        if f"{scope['path']}/".startswith(f"{ACTS_BEFORE}/"):
-            scope = {**scope, "path": ACTS + scope["path"].removeprefix(ACTS_BEFORE)}
-        path, read, is_begun = scope["path"], 0, False
+        root, path = scope.get("root_path", ""), _path_of(scope)
+        if f"{path}/".startswith(f"{ACTS_BEFORE}/"):
+            path = ACTS + path.removeprefix(ACTS_BEFORE)
+            scope = {**scope, "path": root + path}
+        read, is_begun = 0, False
         is_upload = _is_upload(Request(scope))
         is_file = is_upload or DOWNLOAD.fullmatch(path) is not None
 
@@ -211,8 +216,14 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
 
 def _is_upload(request: Request) -> bool:
     """Whether this brings a file, which is bounded by the route that takes it."""
-    is_place = request.method == "POST" and UPLOAD.fullmatch(request.url.path) is not None
+    is_place = request.method == "POST" and UPLOAD.fullmatch(_path_of(request.scope)) is not None
     return is_place and _kind_of(request) == UPLOADED
+
+
+def _path_of(scope: Scope) -> str:
+    """The path below the prefix that this service is mounted at."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
 
 
 def _kind_of(request: Request) -> str:

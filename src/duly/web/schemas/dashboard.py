@@ -1,0 +1,20 @@
+"""What the dashboard's pages have to know first."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from duly.web.schemas import Out
+
+
+class ScreenOut(Out):
+    app: str
+    path: str
+    title: str
+    script: str = Field(description="Its module, below the static files.")
+
+
+class DashboardOut(Out):
+    version: str
+    screens: list[ScreenOut] = Field(description="Those of plug-ins, as far as you may use them.")
+    pending: bool = Field(description="Whether there is a list of pending rows of all jobs.")

@@ -1,0 +1,65 @@
+// Reads that stay fresh: asked for again while the page is seen, and told at once from what was known before.
+import { get, reach } from "./api.js";
+import { isLive } from "./prefs.js";
+import { useEffect, useRef, useState } from "./ui.js";
+
+const known = new Map();
+const KNOWN = 60;
+
+const keep = (name, data) => {
+  known.delete(name);
+  known.set(name, data);
+  if (known.size > KNOWN) known.delete(known.keys().next().value);
+};
+
+/** Forget what was read, after something was changed. */
+export const forget = () => known.clear();
+
+/**
+ * What `path` answers. `every`: seconds between two looks, 0 for once. A null path asks nothing.
+ * Gives {data, error, isLoading, reload}; data of the same address stays while it is asked for again.
+ */
+export function useLive(path, query = {}, { every = 2 } = {}) {
+  const name = path === null ? null : `${path}?${JSON.stringify(query)}`;
+  const [state, setState] = useState({ name, data: known.get(name), error: null });
+  const reloader = useRef(() => {});
+  useEffect(() => {
+    if (name === null) return undefined;
+    const stop = new AbortController();
+    let timer = null;
+    let isOver = false;
+    const look = async (isFresh) => {
+      clearTimeout(timer);
+      try {
+        const age = every && !isFresh ? Math.min(Math.ceil(every), 5) : 0;
+        const data = await get(path, query, { age, signal: stop.signal });
+        if (isOver) return;
+        keep(name, data);
+        setState({ name, data, error: null });
+      } catch (error) {
+        if (isOver || error.name === "AbortError") return;
+        setState((before) => ({ name, data: before.name === name ? before.data : undefined, error }));
+      }
+      if (every && !isOver) timer = setTimeout(tick, (reach.value === false ? Math.max(every, 3) : every) * 1000);
+    };
+    const tick = () => {
+      if (document.hidden || !isLive.value) timer = setTimeout(tick, 1000);
+      else look(false);
+    };
+    reloader.current = () => look(true);
+    setState({ name, data: known.get(name), error: null });
+    look(false);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, [name, every]);
+  const isCurrent = state.name === name;
+  return {
+    data: isCurrent ? state.data : known.get(name),
+    error: isCurrent ? state.error : null,
+    isLoading: name !== null && !(isCurrent && (state.data !== undefined || state.error)),
+    reload: () => reloader.current(),
+  };
+}

@@ -1,0 +1,97 @@
+// Begins: finds out who looks and what is here, then shows the screen that the address names.
+import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./lib/ui.js";
+import { get, me } from "./lib/api.js";
+import { path, place, restoreScroll } from "./lib/router.js";
+import { Shell, Title, screens, service } from "./parts/shell.js";
+import { Empty, Trouble } from "./parts/marks.js";
+
+// By the first parts of the path: the module, whether something follows it or not.
+const SCREENS = [
+  [/^\/$/, () => import("./screens/now.js")],
+  [/^\/items$/, () => import("./screens/items.js")],
+  [/^\/items\/(?<id>\d+)$/, () => import("./screens/item.js")],
+  [/^\/pending$/, () => import("./screens/pending.js")],
+  [/^\/jobs$/, () => import("./screens/jobs.js")],
+  [/^\/jobs\/(?<id>\d+)$/, () => import("./screens/job.js")],
+  [/^\/schedules$/, () => import("./screens/schedules.js")],
+  [/^\/schedules\/(?<id>\d+)$/, () => import("./screens/schedule.js")],
+  [/^\/review$/, () => import("./screens/review.js")],
+  [/^\/review\/(?<id>[0-9a-f]+)$/, () => import("./screens/group.js")],
+  [/^\/(queues|workers)$/, () => import("./screens/queues.js")],
+  [/^\/simulate$/, () => import("./screens/simulate.js")],
+  [/^\/users$/, () => import("./screens/users.js")],
+  [/^\/keys$/, () => import("./screens/keys.js")],
+  [/^\/audit$/, () => import("./screens/audit.js")],
+  [/^\/api\/docs$/, () => import("./screens/api_docs.js")],
+];
+
+const files = new URL("..", import.meta.url);
+const loaded = new Map();
+
+/** The component of the screen at this path, and what its path says. */
+function found(at) {
+  for (const [shape, load] of SCREENS) {
+    const match = shape.exec(at);
+    if (match) return { load, values: match.groups ?? {}, name: String(shape) };
+  }
+  const own = screens().find((screen) => screen.script && `${at}/`.startsWith(`${screen.path}/`));
+  if (!own) return null;
+  return { load: () => import(new URL(own.script, files).href), values: { rest: at.slice(own.path.length + 1) }, name: own.script };
+}
+
+function Screen() {
+  const at = path.value;
+  const target = found(at);
+  const [state, setState] = useState({ name: null });
+  const [broken, mend] = useErrorBoundary();
+  useEffect(() => {
+    if (!target) return;
+    mend();
+    const ready = loaded.get(target.name);
+    if (ready) { setState({ name: target.name, component: ready }); return; }
+    target.load().then((module) => {
+      loaded.set(target.name, module.default);
+      setState({ name: target.name, component: module.default });
+    }, (error) => setState({ name: target.name, error }));
+  }, [target?.name]);
+  // A new page begins with its heading, for those who listen to it.
+  const before = useRef(null);
+  useEffect(() => {
+    if (before.current !== null && before.current !== at) document.querySelector("main h1")?.focus({ preventScroll: true });
+    before.current = at;
+  }, [at, state.name]);
+  useEffect(restoreScroll, [place.value.key, state.name]);
+  if (!target) return html`<${Title}>Not found</${Title}><${Empty} title="There is no such screen."><p>The navigation shows those that this service has, as far as you may use them.</p></${Empty}>`;
+  if (broken) return html`<${Title}>Something broke</${Title}><${Trouble} error=${broken} retry=${() => location.reload()} />`;
+  if (state.name !== target.name) return html`<p class="loading" role="status">Loading…</p>`;
+  if (state.error) return html`<${Title}>Load the page anew</${Title}><${Trouble} error=${new Error("This screen's files cannot be read. The service may have been updated since this page was loaded.")} retry=${() => location.reload()} />`;
+  return html`<${state.component} key=${at} ...${target.values} />`;
+}
+
+function App() {
+  const [error, setError] = useState(null);
+  const [SignIn, setSignIn] = useState(null);
+  const begin = async () => {
+    setError(null);
+    try {
+      const who = await get("/api/me");
+      service.value = await get("/api/dashboard");
+      me.value = who;
+    } catch (wrong) {
+      if (wrong.status === 401) me.value = false;
+      else setError(wrong);
+    }
+  };
+  useEffect(() => { begin(); }, []);
+  useEffect(() => {
+    if (me.value === false && !SignIn) import("./screens/sign_in.js").then((module) => setSignIn(() => module.default));
+  }, [me.value]);
+  if (error) return html`<main class="alone"><h1>duly</h1><${Trouble} error=${error} retry=${begin} /></main>`;
+  if (me.value === false) return SignIn && html`<${SignIn} onDone=${begin} />`;
+  if (!me.value) return html`<p class="boot">Loading…</p>`;
+  return html`<${Shell}><${Screen} /></${Shell}>`;
+}
+
+const target = document.getElementById("app");
+target.replaceChildren();
+render(html`<${App} />`, target);

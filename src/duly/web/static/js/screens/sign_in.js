@@ -1,0 +1,32 @@
+// Signing in.
+import { html, useState, useEffect, useRef } from "../lib/ui.js";
+import { post } from "../lib/api.js";
+import { Field } from "../parts/dialogs.js";
+import { Command } from "../parts/marks.js";
+
+export default function SignIn({ onDone }) {
+  const [error, setError] = useState(null);
+  const [isBusy, setBusy] = useState(false);
+  const form = useRef(null);
+  useEffect(() => { document.title = "Sign in · duly"; form.current?.elements.userId.focus(); }, []);
+  const send = async (event) => {
+    event.preventDefault();
+    const said = Object.fromEntries(new FormData(event.target));
+    setBusy(true);
+    try {
+      await post("/api/session", said);
+      await onDone();
+    } catch (wrong) {
+      setError(wrong);
+    }
+    setBusy(false);
+  };
+  return html`<main class="alone" id="main"><h1>Sign in to duly</h1>
+    <form ref=${form} class="card" onSubmit=${send}>
+      <${Field} name="userId" label="User" autocomplete="username" required />
+      <${Field} name="password" label="Password" type="password" autocomplete="current-password" required />
+      ${error && html`<p class="wrong" role="alert">${error.message}</p>`}
+      <button type="submit" class="main" disabled=${isBusy}>Sign in</button>
+    </form>
+    <details><summary>No user yet?</summary><p>On the machine that runs duly:</p><${Command}>duly users add NAME --admin</${Command}></details></main>`;
+}
