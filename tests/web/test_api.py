@@ -19,7 +19,8 @@ from duly.verbs.audit import Audit
 from duly.verbs.tail import Tail
 from duly.web import api as rooms
 from duly.web import auth, desk
-from duly.web.api import create_api, is_loopback
+from duly.web.api import create_api
+from duly.web.auth import is_loopback
 from duly.web.problems import Problem
 from duly.web.routes import live
 from tests.support import claim, query, share

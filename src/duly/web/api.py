@@ -7,7 +7,6 @@ any other address it does not start before there is a user with a password or a 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -24,7 +23,7 @@ from duly.core.errors import ConfigError
 from duly.plugin import Plugin
 from duly.store.contract import WAIT_UNTIL
 from duly.web import dashboard
-from duly.web.auth import Gate
+from duly.web.auth import Gate, is_loopback
 from duly.web.desk import Desk
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
 from duly.web.routes import files, items, jobs, live, queues, review, schedules, users
@@ -125,15 +124,6 @@ def _describe(api: FastAPI) -> None:
         return document
 
     api.openapi = openapi  # type: ignore[method-assign]
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _operation_id(route: APIRoute) -> str:
