@@ -4,6 +4,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState, classes } from "../
 import { Virtualizer, elementScroll, observeElementOffset, observeElementRect } from "../../vendor/virtual/index.js";
 import { go, place, query, setQuery, changed, Link } from "../lib/router.js";
 import { isLive } from "../lib/prefs.js";
+import { useWaiting } from "../lib/live.js";
 import { useKeys } from "../lib/keys.js";
 import { count } from "../lib/time.js";
 import { Trouble } from "./marks.js";
@@ -130,6 +131,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   }
   const { pages } = list.current;
   pages.load = load;
+  useWaiting(!pages.pages.length && !error);
 
   const more = async () => {
     if (isPaged && pages.pages.length) return;
