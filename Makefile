@@ -1,11 +1,8 @@
 # Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
 PYTHON ?= python3
 VENV := .venv/bin
-<<<<<<< HEAD
-SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/test tools/vendor
-=======
-SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/screenshots tools/test
->>>>>>> 1ab2cc32798e480bd14910f7d81038dd368a949e
+SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/screenshots \
+	tools/test tools/vendor
 
 .PHONY: help setup postgres rabbitmq run check test lint bench chaos fuzz screenshots clean
 
