@@ -5,7 +5,9 @@ A request from a browser that changes something must come from our own pages, wh
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
+import json
 import threading
 import time
 from collections import OrderedDict, deque
@@ -29,6 +31,7 @@ SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # so many tries per user and address in so many seconds
 REMEMBERED = 10_000  # how many users and addresses are remembered
+PRINCIPAL = "duly.principal"  # where a request has its principal that was found before it came to its route
 
 
 class Gate:
@@ -106,6 +109,13 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def credentials(request: Request) -> str:
+    """What a principal is found by, as a hash: requests that only read and have the same one are by the same."""
+    is_forwarded = any(name in request.headers for name in FORWARDED)
+    given = [request.headers.get("authorization"), session_of(request), is_forwarded]
+    return hashlib.sha256(json.dumps(given).encode()).hexdigest()
+
+
 def check_origin(request: Request) -> None:
     """Refuse requests that a page of another site makes the browser of a signed-in user send."""
     if request.method in SAFE:
@@ -140,7 +150,8 @@ def _principal(
     request: Request, _: Annotated[object, Depends(_BEARER)], __: Annotated[object, Depends(_SESSION)]
 ) -> Principal:
     gate: Gate = request.app.state.gate
-    return gate.who(request)
+    known: Principal | None = request.scope.get(PRINCIPAL)
+    return gate.who(request) if known is None else known
 
 
 def _needs(scope: Scope) -> object:
