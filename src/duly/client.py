@@ -204,11 +204,11 @@ class Client:
 
     def export_job(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         """Write all rows of a job, with what came in and went out, to this file."""
-        self._download(f"/api/jobs/{job_id}/export", {"format": format}, out)
+        self.download(f"/api/jobs/{job_id}/export", {"format": format}, out)
 
     def job_rejects(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         """Write the rows in error, to be mended and sent again, to this file."""
-        self._download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
+        self.download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
 
     def mend_job(self, job_id: int, file: BinaryIO, name: str) -> dict[str, Any]:
         """Have mended rejects tried in place of the rows in error that have the same numbers."""
@@ -429,7 +429,7 @@ class Client:
 
         return self._insist("POST", self._target(path, None), whole, headers)
 
-    def _download(self, path: str, query: Mapping[str, Any], out: BinaryIO) -> None:
+    def download(self, path: str, query: Mapping[str, Any], out: BinaryIO) -> None:
         """Write what is at this path to a file, as it comes."""
         target = self._target(path, query)
         try:

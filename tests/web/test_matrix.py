@@ -14,9 +14,12 @@ from typing import Any, NamedTuple
 import pytest
 from fastapi.routing import APIRoute
 
+from duly.core.decide import Rules
+from duly.core.model import Failed
 from duly.verbs import LOCAL
 from duly.web.api import create_api
 from duly.web.dashboard import SCREENS
+from tests.support import claim, decided, share
 from tests.web.conftest import LATER, House, TestClient, build
 
 MARK = "zz-marker-7f3a"  # in everything that Ana has: nobody else may read it
@@ -84,6 +87,24 @@ def message(house: House) -> int:
 def product(house: House) -> str:
     house.ana.post("/api/products", json={"sku": "box/1"})
     return "box/1"
+
+
+def broken(house: House) -> str:
+    """A product of Ana's that was deactivated after failures in a row."""
+    sku = f"broken/{next(NUMBERS)}"
+    made, now = house.ana.post("/api/products", json={"sku": sku}).json()["id"], house.clock.now()
+    house.app.schedules.run_now(made)
+    (item,) = claim(house.app.store, share("catalog", task="catalog.sync", owner="ana"), now=now)
+    failed = Failed(f"Refused: {MARK}", ("Refused",))
+    assert house.app.store.settle([decided(item, failed, now, Rules(breaker=1))]) == []
+    return sku
+
+
+def all_broken(house: House) -> Ask:
+    """One product of Ana's that is deactivated, and no more."""
+    if not house.app.schedules.causes("ana", "catalog.sync"):
+        broken(house)
+    return Ask(body={"cause": "Refused"})
 
 
 PERSON = {"id": "friend", "firstName": MARK, "lastName": "Horvat", "birthday": "03-15", "zone": "Europe/Zagreb"}
@@ -223,14 +244,21 @@ RECIPES: dict[str, Recipe] = {
     "schedule_reminder": Recipe(body({"phone": "+385 1 234", "message": MARK, "at": LATER}), **for_all(201)),
     "list_reminders": Recipe(everything, **LIST),
     "show_reminder": Recipe(path(reminder_id=reminder)),
+    "edit_reminder": Recipe(body({"message": "later"}, reminder_id=reminder)),
+    "cancel_reminder": Recipe(body({"reason": "no more"}, reminder_id=reminder)),
     "list_job_events": Recipe(path(job_id=job)),
     "list_messages": Recipe(everything, **LIST),
     "show_message": Recipe(path(item_id=message), owner=404),
     "edit_message": Recipe(body({"queue": "repair"}, item_id=message), owner=404),
     "send_message": Recipe(body({"payloadText": MARK}, item_id=message), owner=404),
+    "download_payload": Recipe(path(item_id=message), owner=404),
+    "show_drift": Recipe(everything, **LIST),
     "list_products": Recipe(everything, **LIST),
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
+    "reactivate_product": Recipe(body({"syncNow": False}, sku=broken), whose={"userId": "ana"}),
+    "reactivate_products": Recipe(all_broken, **LIST),
+    "show_catalog_day": Recipe(everything, **LIST),
     "add_person": Recipe(body(PERSON), **for_all(201)),
     "list_people": Recipe(everything, **LIST),
     "show_person": Recipe(path(person=person), whose={"userId": "ana"}),

@@ -95,6 +95,15 @@ class LateItem(Struct, frozen=True):
     lateness_seconds: float
 
 
+class Drift(Struct, frozen=True):
+    """How late items were done in a stretch of time, which begins at this second since 1970."""
+
+    at: int
+    mean_seconds: float
+    most_seconds: float
+    items: int
+
+
 class StuckItem(Struct, frozen=True):
     """An item that is long past its time and not done."""
 

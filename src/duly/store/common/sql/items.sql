@@ -31,6 +31,18 @@ select {owned_row}
  order by id desc
  limit :most
 
+-- name: owned_planned
+-- A page of a task's items by when they are planned, newest first; `is_again`: whether they wait to be tried again.
+select {owned_row}
+  from duly_item
+ where id < :before and task = :task
+   and {given owner, state}
+   and (:since::timestamptz is null or planned_at >= :since::timestamptz)
+   and (:until::timestamptz is null or planned_at < :until::timestamptz)
+   and (:is_again::boolean is null or (lane = 'retry' or coalesce(outcome, '') = 'throttled') = :is_again::boolean)
+ order by id desc
+ limit :most
+
 -- name: owned_failed
 -- The same for review only, by its own index.
 select {owned_row}
