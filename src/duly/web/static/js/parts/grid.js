@@ -216,7 +216,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   };
   const toggle = (index, isRange) => {
     const row = pages.row(index);
-    if (!row) return;
+    if (!row) return false;
     const next = new Set(selected);
     if (isRange && anchor.current !== null) {
       const [from, until] = [Math.min(anchor.current, index), Math.max(anchor.current, index)];
@@ -228,6 +228,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     else next.add(keyOf(row));
     anchor.current = index;
     choose(next);
+    return next.has(keyOf(row));
   };
   const move = (index) => {
     const target = Math.min(Math.max(index, list.current.base), list.current.base + Math.max(length - 1, 0));
@@ -261,6 +262,9 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   };
 
   const tracks = `${bar ? "34px " : ""}${shown.map((column) => column.width || "minmax(90px, 1fr)").join(" ")}`;
+  // All rows are as wide as their columns need at least, whatever is in them, so that columns stand below each other.
+  const least = shown.reduce((sum, column) => sum + Number(/\d+/.exec(column.width || "90")[0]), bar ? 34 : 0);
+  const across = { gridTemplateColumns: tracks, minWidth: `${least}px` };
   const chosen = [];
   if (bar && selected.size) {
     for (const page of pages.pages) for (const row of page.rows ?? []) if (selected.has(keyOf(row))) chosen.push(row);
@@ -287,7 +291,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     ${error && html`<${Trouble} error=${error} retry=${more} />`}
     <div ref=${box} class=${classes("grid", isPaged && "is-paged")} role="grid" tabindex="0" aria-label=${label} aria-multiselectable=${bar ? "true" : null} aria-busy=${Boolean(!pages.pages.length && !error)}
       aria-rowcount=${total !== null ? total + 1 : pages.isEnd ? pages.length + 1 : -1} aria-colcount=${shown.length + (bar ? 1 : 0)} aria-activedescendant=${pages.length ? cell(here, 1) : null} onKeyDown=${onKeyDown}>
-      <div class="grid-head" role="row" aria-rowindex="1" style=${{ gridTemplateColumns: tracks }}>
+      <div class="grid-head" role="row" aria-rowindex="1" style=${across}>
         ${bar && html`<div role="columnheader" aria-colindex="1"><span class="sr">Selected</span></div>`}
         ${shown.map((column, at) => html`<div role="columnheader" aria-colindex=${at + (bar ? 2 : 1)} class=${column.isNumber && "number"}>${column.title}</div>`)}
       </div>
@@ -297,10 +301,10 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     const row = pages.row(index);
     const isChosen = row && selected.has(keyOf(row));
     return html`<div key=${index} role="row" aria-rowindex=${index + 2} aria-selected=${bar ? String(Boolean(isChosen)) : null}
-            class=${classes("grid-row", index === here && "is-here", isChosen && "is-chosen", row?.isGone && "is-gone")} style=${{ gridTemplateColumns: tracks, transform: `translateY(${item.start}px)` }}
+            class=${classes("grid-row", index === here && "is-here", isChosen && "is-chosen", row?.isGone && "is-gone")} style=${{ ...across, transform: `translateY(${item.start}px)` }}
             onClick=${(event) => { if (!event.target.closest("a,button,input,label")) { setHere(index); box.current.focus({ preventScroll: true }); if (bar && event.shiftKey) toggle(index, true); } }}
             onDblClick=${() => row && to && go(to(row))}>
-            ${bar && html`<div role="gridcell" aria-colindex="1"><input type="checkbox" tabindex="-1" aria-label=${row ? `Select ${keyOf(row)}` : "Select"} checked=${Boolean(isChosen)} onClick=${(event) => { event.preventDefault(); setHere(index); toggle(index, event.shiftKey); }} /></div>`}
+            ${bar && html`<div role="gridcell" aria-colindex="1"><input type="checkbox" tabindex="-1" aria-label=${row ? `Select ${keyOf(row)}` : "Select"} checked=${Boolean(isChosen)} onClick=${(event) => { setHere(index); event.target.checked = toggle(index, event.shiftKey); }} /></div>`}
             ${row ? shown.map((column, at) => html`<div role="gridcell" id=${cell(index, at + 1)} aria-colindex=${at + (bar ? 2 : 1)} class=${classes(column.isNumber && "number")}>${column.cell(row)}</div>`) : html`<div role="gridcell" class="none">…</div>`}
           </div>`;
   })}
