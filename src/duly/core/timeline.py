@@ -32,14 +32,14 @@ class Happening(Struct, frozen=True):
 
 
 def timeline(item: Row, tries: Sequence[Tried], lines: Sequence[AuditLine] = ()) -> list[Happening]:
-    """All of it, oldest first; what people did is told as far as `lines` of the audit log are given."""
+    """All of it, oldest first; what people did is told as far as `lines` of the audit log are given, newest first."""
     put = next((line for line in lines if line.action in _TOLD), None)
-    acts = [line for line in lines if line.action not in _TOLD]
+    cancel = next((line for line in lines if line.action == "item.cancelled" and item.state == "cancelled"), None)
+    acts = [line for line in lines if line.action not in _TOLD and line is not cancel]
     told = [_tried(each) for each in tries]
     told += [Happening(line.at, "act", line.action.replace(".", " ", 1), actor=line.actor) for line in acts]
-    end = _end(item, is_cancel_told=any(line.action == "item.cancelled" for line in acts))
     first = Happening(item.created_at, "put", "put", actor=None if put is None else put.actor)
-    return [first, *sorted(told, key=lambda each: each.at), *([] if end is None else [end])]
+    return [first, *sorted(told, key=lambda each: each.at), _end(item, None if cancel is None else cancel.actor)]
 
 
 def _tried(tried: Tried) -> Happening:
@@ -51,7 +51,7 @@ def _tried(tried: Tried) -> Happening:
     )  # fmt: skip
 
 
-def _end(item: Row, is_cancel_told: bool) -> Happening | None:
+def _end(item: Row, cancelled_by: str | None) -> Happening:
     """How it stands: how it has ended, that it runs, or when it is due."""
     if item.state == "running":
         at = item.started_at or item.due_at
@@ -61,6 +61,6 @@ def _end(item: Row, is_cancel_told: bool) -> Happening | None:
     if item.state == "failed":
         return Happening(item.finished_at, "review", "given up: in review")
     if item.state == "cancelled":
-        reason = item.last_error or None
-        return None if is_cancel_told else Happening(item.finished_at, "cancelled", "cancelled", error=reason)
+        text = f"cancelled {item.last_error or ''}".rstrip()
+        return Happening(item.finished_at, "cancelled", text, actor=cancelled_by)
     return Happening(item.finished_at, "done", f"try {item.attempt} {item.outcome}", item.attempt, item.claimed_by)

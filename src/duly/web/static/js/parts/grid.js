@@ -25,6 +25,7 @@ class Pages {
     this.isEnd = false;
     this.busy = null;
     this.search = null;
+    this.isHeld = false;
   }
 
   get length() {
@@ -48,7 +49,7 @@ class Pages {
     return page?.rows?.[index - page.start] ?? null;
   }
 
-  /** Read one more page; a search may have looked long without finding a row, and then goes on by itself. */
+  /** Read one more page. A search may have looked long and found little; then it goes on only when it is told to. */
   async more(size, stop) {
     if (this.isEnd || this.busy) return this.busy;
     const after = this.next;
@@ -58,7 +59,8 @@ class Pages {
       }
       this.next = answer.next;
       this.isEnd = !answer.next;
-      this.search = answer.search ?? null;
+      this.isHeld = Boolean(answer.next && answer.search && !answer.search.isIndexed && answer.items.length < size);
+      this.search = answer.search && { ...answer.search, scanned: answer.search.scanned + (this.search?.scanned ?? 0) };
     }).finally(() => { this.busy = null; });
     return this.busy;
   }
@@ -183,7 +185,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
         pages.again(number, stop.current.signal, size).then(draw, () => {}).finally(() => { pages.pages[number].isBusy = false; });
       }
     }
-    if (!isPaged && !pages.isEnd && !error && !isChapterEnd && last >= pages.length - 40) more();
+    if (!isPaged && !pages.isEnd && !pages.isHeld && !error && !isChapterEnd && last >= pages.length - 40) more();
   });
 
   // Rows that are seen are kept fresh where they stand; new ones are only counted.
@@ -282,7 +284,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   return html`<div class="grid-frame">
     <div class="grid-bar">
       <span class="number" role="status">${total !== null ? `${count(total)} rows` : pages.isEnd ? `${count(pages.length)} ${pages.length === 1 ? "row" : "rows"}` : pages.pages.length ? `${count(pages.length)} rows read, more below` : "Reading…"}</span>
-      ${pages.search && !pages.search.isIndexed && html`<span class="note">No index answers this search: ${count(pages.search.scanned)} rows were looked through${pages.search.isDone ? "" : " so far"}.${!pages.search.isDone && html` <button type="button" class="mini" onClick=${more}>Look further</button>`}</span>`}
+      ${pages.search && !pages.search.isIndexed && html`<span class="note">No index answers this search: ${count(pages.search.scanned)} rows were looked through${pages.search.isDone ? "" : " so far"}.${pages.isHeld && html` <button type="button" class="mini" onClick=${more}>Look further</button>`}</span>`}
       ${fresh > 0 && html`<button type="button" class="fresh" onClick=${again}>${fresh >= size ? `${size}+` : fresh} new</button>`}
       <span class="push"></span>
       ${bar && html`<div class="selection">${bar({ selected, rows: chosen, clear: () => choose(new Set()), reload: again })}</div>`}
