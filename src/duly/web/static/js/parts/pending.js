@@ -26,7 +26,7 @@ const COLUMNS = [
   { title: "Row", width: "80px", isNumber: true, isMinor: true, cell: (row) => count(row.row) },
   { title: "Title and brand", width: "minmax(120px, 2fr)", cell: (row) => html`<span class="clip" title=${row.inputSummary.sku}>${titled(row)}</span>` },
   { title: "Status", width: "125px", cell: (row) => html`<${State} of=${row.status} />` },
-  { title: "Attempts", width: "80px", isNumber: true, isMinor: true, cell: (row) => row.attempts },
+  { title: "Attempts", width: "90px", isNumber: true, isMinor: true, cell: (row) => row.attempts },
   { title: "Locked by", width: "minmax(80px, 1fr)", isMinor: true, cell: (row) => row.lockedBy && html`<code class="clip">${row.lockedBy}</code>` },
   { title: "Updated", width: "170px", isMinor: true, cell: (row) => html`<${Time} at=${row.updatedAt} />` },
   { title: "Job type", width: "110px", isMinor: true, isGlobal: true, cell: (row) => row.jobType && html`<span class="pill">${row.jobType}</span>` },

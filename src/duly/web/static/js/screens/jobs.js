@@ -83,8 +83,9 @@ function Sending({ file, types, onGone }) {
     ${wrong && html`<${Trouble} error=${wrong} />`}
     ${!glimpse && !wrong && html`<p class="loading" role="status">Looking at the first rows…</p>`}
     ${glimpse && html`
-      ${type.fields && html`<h3>Which column is which field</h3><div class="form mapping">${type.fields.map((field) => html`<${Field} key=${field.name} name=${`map-${file.name}-${field.name}`} label=${`${field.name}${field.isNeeded ? " (one of these is needed)" : ""}`}
+      ${type.fields && html`<h3>Which column is which field</h3><div class="form mapping">${type.fields.map((field) => html`<${Field} key=${field.name} name=${`map-${file.name}-${field.name}`} label=${field.name}
         type="select" value=${mapping[field.name] ?? ""} options=${[["", "not in this file"], ...glimpse.columns]} onChange=${map(field.name)} />`)}</div>
+        ${type.fields.some((field) => field.isNeeded) && html`<p class="note">A row needs at least one of ${type.fields.filter((field) => field.isNeeded).map((field) => field.name).join(", ")}.</p>`}
         ${glimpse.unused.length > 0 && html`<p class="note">Not used: ${glimpse.unused.join(", ")}.</p>`}`}
       <h3>The first ${count(glimpse.rows.length)} rows <small>${glimpse.kind}, ${glimpse.refused ? `${glimpse.refused} would be refused; the others are worked off all the same, and refused ones can be fixed later` : "all of them fit"}</small></h3>
       <${Table} label=${`First rows of ${file.name}`} columns=${columns} rows=${glimpse.rows} keyOf=${(row) => String(row.number)} empty="The file has no rows." />`}
