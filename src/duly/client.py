@@ -215,6 +215,18 @@ class Client:
         told: dict[str, Any] = self._upload(f"/api/jobs/{job_id}/mend", file, name, {}, None)
         return told
 
+    def refused_row(self, job_id: int, row: int) -> dict[str, Any]:
+        """A row in error as it came, by its number in the file."""
+        return self._told("GET", f"/api/jobs/{job_id}/rows/{row}")
+
+    def mend_row(self, job_id: int, row: int, **values: Any) -> None:
+        """Have a row in error tried with these values, by column, in place of those that came."""
+        self._told("POST", f"/api/jobs/{job_id}/rows/{row}/mend", {"values": values})
+
+    def job_types(self) -> Iterator[dict[str, Any]]:
+        """Which types of jobs the service knows."""
+        return self.pages("/api/jobs/types", {})
+
     def scan(self, again: bool = False) -> dict[str, Any]:
         """Have a job made of every file that was dropped where the service looks; `again`: also what was refused."""
         return self._told("POST", "/api/ingestion/scan", {"again": again})

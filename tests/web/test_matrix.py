@@ -141,6 +141,15 @@ def mended(house: House) -> Ask:
     return Ask({"job_id": made}, files={"file": ("mended.csv", "duly row,text\n1,hello\n")})
 
 
+def refused_row(house: House) -> Ask:
+    """A job of Ana's with a row in error."""
+    return Ask({**mended(house).path, "row": 1})
+
+
+def mended_row(house: House) -> Ask:
+    return Ask(refused_row(house).path, {"values": {"text": f"hello {MARK}"}})
+
+
 def key(house: House) -> str:
     return str(house.ana.post("/api/keys", json={"name": MARK}).json()["id"])
 
@@ -197,6 +206,9 @@ RECIPES: dict[str, Recipe] = {
     "create_job": Recipe(sent, **for_all(201)),
     "preview_job": Recipe(sent, **for_all(200), is_quiet=True),
     "mend_job": Recipe(mended),
+    "list_job_types": Recipe(path(), **LIST),
+    "show_refused_row": Recipe(refused_row),
+    "mend_row_of_job": Recipe(mended_row),
     "scan_sources": Recipe(path(), **ADMINS),
     "list_jobs": Recipe(everything, **LIST),
     "show_job": Recipe(path(job_id=job)),

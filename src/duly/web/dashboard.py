@@ -124,6 +124,7 @@ def dashboard(desk: At, principal: Reader) -> Any:
     return {
         "version": __version__,
         "screens": screens,
+        "trace_url": desk.app.settings.trace_url or None,
         "pending": desk.app.verbs.ground.job_settings.pending_enabled,
     }
 
