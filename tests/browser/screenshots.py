@@ -12,7 +12,7 @@ import io
 import itertools
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -109,14 +109,14 @@ def small(screen: Screen, picture: bytes) -> bytes:
 
 
 @contextmanager
-def staged() -> Iterator[Site]:
-    """A filled world on SQLite, with a worker, behind the service."""
+def staged(*, is_working: bool = True) -> Iterator[Site]:
+    """A filled world on SQLite behind the service, with a worker or without."""
     with tempfile.TemporaryDirectory(prefix="duly-screenshots-") as name:
         folder = Path(name)
         with World(f"sqlite:///{folder / 'duly.db'}", folder) as world:
             world.app.migrate()
             world.fill()
-            with world.working(), sites.local(world) as site:
+            with world.working() if is_working else nullcontext(), sites.local(world) as site:
                 yield site
 
 
