@@ -25,7 +25,9 @@ def test_the_story_of_an_item_has_its_tries_with_their_tracebacks(show: Page, sh
     story.get_by_text("Traceback").first.click()
     expect(story.get_by_text("raise OSError").first).to_be_visible()
     expect(show.get_by_role("group", name="Arguments")).to_contain_text("P-00")
-    expect(show.get_by_role("link", name="failures like this")).to_have_attribute("href", re.compile("^/review/[0-9a-f]+$"))
+    expect(show.get_by_role("link", name="failures like this")).to_have_attribute(
+        "href", re.compile("^/review/[0-9a-f]+$")
+    )
     show.get_by_role("button", name="Copy the execution key").click()
     expect(show.get_by_role("button", name="Copy the execution key")).to_contain_text("Copied")
     barriers(show)
@@ -36,7 +38,9 @@ def test_an_item_leads_to_its_schedule_and_its_job(showroom: Site, visit: Visits
     app = showroom.world.app
     made = next(row for row in app.read.owned(None) if row.schedule_id and row.task == "echo")
     page.goto(f"/items/{made.id}")
-    expect(settled(page).get_by_role("link", name="heartbeat")).to_have_attribute("href", f"/schedules/{made.schedule_id}")
+    expect(settled(page).get_by_role("link", name="heartbeat")).to_have_attribute(
+        "href", f"/schedules/{made.schedule_id}"
+    )
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the phone"
     barriers(page)
     row = app.verbs.job_rows.by_number(LOCAL, 1)[0]
@@ -72,7 +76,7 @@ def test_an_item_is_edited_with_a_difference_and_run_at_another_time(page: Page,
     told(page, "is changed")
     row = world.app.read.item(item)
     assert (row.args["text"], row.args["password"], row.rank) == ("letter", "hidden words", -3)
-    expect(page.get_by_role("region", name="Timeline")).to_contain_text("item edited by local")
+    expect(page.get_by_role("region", name="Timeline")).to_contain_text("edited by local")
     page.get_by_role("button", name="Run at…").click()
     question = page.get_by_role("dialog", name="Try it at a time")
     question.get_by_label("At").fill("2031-07-01T12:00:00")

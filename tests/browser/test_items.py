@@ -29,7 +29,11 @@ def test_items_are_found_by_state_name_value_and_time(show: Page) -> None:
     expect(show).to_have_url(re.compile(r"state=failed"))
     expect(grid.get_by_role("row").nth(1)).to_contain_text("in review")
     search = show.get_by_role("searchbox", name="Search and filter")
-    for text, chip in (("task:echo", "Task: echo"), ("error:PRINTER", "Error: PRINTER"), ("text=broken: the printer is out of paper", "Value: text=")):
+    for text, chip in (
+        ("task:echo", "Task: echo"),
+        ("error:PRINTER", "Error: PRINTER"),
+        ("text=broken: the printer is out of paper", "Value: text="),
+    ):
         search.fill(text)
         search.press("Enter")
         expect(show.get_by_role("list", name="Filters in force")).to_contain_text(chip)
