@@ -100,8 +100,9 @@ const isNarrow = matchMedia("(max-width: 720px)");
  * `name` says what list this is: another name is another list. `load(after, size, stop)` gives {items, next, search?}.
  * `columns`: [{title, width, cell, isNumber, isMinor}]; minor ones are left out on a phone. `to(row)`: where Enter leads.
  * `bar({selected, rows, clear})` draws what can be done with a selection. `total`: rows in all, if that is known.
+ * Another number of `changes` reads the list anew; another one of `looks` reads the rows that are seen, where they stand.
  */
-export function Grid({ name, label, columns, load, keyOf = (row) => String(row.id), to = null, bar = null, total = null, every = 3, empty = null, changes = 0 }) {
+export function Grid({ name, label, columns, load, keyOf = (row) => String(row.id), to = null, bar = null, total = null, every = 3, empty = null, changes = 0, looks = 0 }) {
   const isPaged = query.value.get("view") === "paged";
   const size = isPaged ? Math.min(Math.max(Number(query.value.get("size")) || PAGED, 10), 500) : SIZE;
   const start = isPaged ? query.value.get("after") : null;
@@ -208,6 +209,11 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     timer = setTimeout(look, every * 1000);
     return () => { isOver = true; clearTimeout(timer); };
   }, [whole, every]);
+
+  useEffect(() => {
+    if (!looks || !pages.pages.length) return;
+    pages.again(pages.at((rows.current.getVirtualItems()[0]?.index ?? 0) + list.current.base), stop.current.signal, size).then(draw, () => {});
+  }, [looks]);
 
   const choose = (next) => {
     setSelected(next);
