@@ -299,7 +299,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
       <${Link} class="mini" to=${changed({ view: isPaged ? null : "paged", after: null })}>${isPaged ? "Scroll" : "Pages"}</${Link}>
     </div>
     ${error && html`<${Trouble} error=${error} retry=${more} />`}
-    <div ref=${box} class=${classes("grid", isPaged && "is-paged")} role="grid" tabindex="0" aria-label=${label} aria-multiselectable=${bar ? "true" : null} aria-busy=${Boolean(!pages.pages.length && !error)}
+    <div class="grid-stack"><div ref=${box} class=${classes("grid", isPaged && "is-paged")} role="grid" tabindex="0" aria-label=${label} aria-multiselectable=${bar ? "true" : null} aria-busy=${Boolean(!pages.pages.length && !error)}
       aria-rowcount=${total !== null ? total + 1 : pages.isEnd ? pages.length + 1 : -1} aria-colcount=${shown.length + (bar ? 1 : 0)} aria-activedescendant=${pages.length ? cell(here, 1) : null} onKeyDown=${onKeyDown}>
       <div class="grid-head" role="row" aria-rowindex="1" style=${across}>
         ${bar && html`<div role="columnheader" aria-colindex="1"><span class="sr">Selected</span></div>`}
@@ -319,7 +319,8 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
           </div>`;
   })}
       </div>
-      ${isNothing && (empty || html`<p class="none">Nothing fits.</p>`)}
+    </div>
+    ${isNothing && html`<div class="grid-empty">${empty || html`<p class="none">Nothing fits.</p>`}</div>`}
     </div>
     ${isChapterEnd && html`<p><button type="button" onClick=${() => { list.current.base += CHAPTER; box.current.scrollTop = 0; draw(); }}>Go on from row ${count(list.current.base + CHAPTER + 1)}</button></p>`}
     ${list.current.base > 0 && html`<p><button type="button" onClick=${() => { list.current.base -= CHAPTER; box.current.scrollTop = 0; draw(); }}>Back to row ${count(list.current.base - CHAPTER + 1)}</button></p>`}

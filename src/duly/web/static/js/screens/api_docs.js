@@ -45,6 +45,9 @@ function exampleOf(document, schema, depth = 0) {
   return { string: of.format === "date-time" ? "2026-12-01T09:00:00Z" : "text", integer: of.minimum ?? 1, number: of.minimum ?? 1, boolean: true, object: {} }[of.type] ?? null;
 }
 
+/** Text in which what is between backticks is code. */
+const prose = (text) => (text ?? "").split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
+
 function Shape({ document, schema }) {
   const of = resolve(document, schema);
   if (!of.properties) return html`<p><code>${words(document, schema)}</code></p>`;
@@ -52,7 +55,7 @@ function Shape({ document, schema }) {
   return html`<${Table} label=${`Fields of ${schema.$ref?.split("/").at(-1) ?? "the body"}`} rows=${Object.entries(of.properties).map(([id, each]) => ({ id, each }))} columns=${[
     { title: "Field", cell: (row) => html`<code>${row.id}</code>${needed.has(row.id) && html` <small>required</small>`}` },
     { title: "Type", cell: (row) => html`<span class="wide-type">${words(document, row.each)}</span>` },
-    { title: "Meaning", isWide: true, cell: (row) => row.each.description ?? (row.each.default !== undefined && row.each.default !== null ? `Default: ${stringify(row.each.default)}.` : "") },
+    { title: "Meaning", cell: (row) => (row.each.description ? prose(row.each.description) : row.each.default !== undefined && row.each.default !== null ? `Default: ${stringify(row.each.default)}.` : "") },
   ]} />`;
 }
 
@@ -97,10 +100,10 @@ function Operation({ document, operation }) {
   const good = Object.entries(operation.responses ?? {}).filter(([status]) => !SHARED.has(status));
   const curl = curlOf(document, operation);
   return html`<article class="card operation" id=${operation.id} aria-label=${operation.title}><header><code class=${classes("method", `is-${TONES[operation.method]}`)}>${operation.method.toUpperCase()}</code> <code class="wrap">${operation.path}</code><${Copy} text=${curl} label=${`Copy curl for ${operation.title}`} /></header>
-    <p class="wrap">${operation.description}</p>
+    <p class="wrap">${prose(operation.description)}</p>
     ${operation.parameters?.length > 0 && html`<h3>Parameters</h3><${Table} label=${`Parameters of ${operation.title}`} rows=${operation.parameters.map((each) => ({ ...each, id: each.name }))} columns=${[
     { title: "Name", cell: (row) => html`<code>${row.name}</code>${row.required && html` <small>required</small>`}` }, { title: "In", cell: (row) => row.in },
-    { title: "Type", cell: (row) => html`<span class="wide-type">${words(document, row.schema)}</span>` }, { title: "Meaning", isWide: true, cell: (row) => row.description ?? "" }]} />`}
+    { title: "Type", cell: (row) => html`<span class="wide-type">${words(document, row.schema)}</span>` }, { title: "Meaning", cell: (row) => prose(row.description) }]} />`}
     ${body && html`<h3>Body <small>${body[0]}</small></h3><${Shape} document=${document} schema=${body[1].schema} /><p>For example:</p><pre tabindex="0">${stringify(exampleOf(document, body[1].schema), 2)}</pre>`}
     <h3>Answers</h3>${good.map(([status, answer]) => {
     const [kind, content] = Object.entries(answer.content ?? {})[0] ?? [];

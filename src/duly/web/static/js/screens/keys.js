@@ -45,13 +45,13 @@ export default function Keys() {
   const columns = [
     { title: "Name", width: "minmax(130px, 1.5fr)", cell: (row) => html`<strong>${row.name}</strong>` },
     { title: "State", width: "100px", cell: (row) => { const [tone, word] = stateOf(row); return html`<${State} of=${tone} label=${word} />`; } },
-    { title: "May", width: "140px", cell: (row) => row.scopes.join(", ") },
-    { title: "Begins with", width: "150px", isMinor: true, cell: (row) => html`<code>duly_${row.id}</code>` },
-    ...(may("admin") ? [{ title: "Owner", width: "110px", isMinor: true, cell: (row) => row.userId }] : []),
-    { title: "Last used", width: "180px", cell: (row) => (row.lastUsedAt ? html`<${Time} at=${row.lastUsedAt} />` : html`<span class="none">never</span>`) },
-    { title: "Expires", width: "180px", isMinor: true, cell: (row) => (row.expiresAt ? html`<${Time} at=${row.expiresAt} />` : html`<span class="none">when revoked</span>`) },
-    { title: "Made", width: "180px", isMinor: true, cell: (row) => html`<${Time} at=${row.createdAt} />` },
-    { title: "", width: "90px", cell: (row) => !row.revokedAt && may("write") && html`<button type="button" class="mini" aria-label=${`Revoke ${row.name}`} onClick=${() => revoke(row)}>Revoke</button>` },
+    { title: "May", width: "120px", cell: (row) => row.scopes.join(", ") },
+    { title: "Begins with", width: "140px", isMinor: true, cell: (row) => html`<code>duly_${row.id}</code>` },
+    ...(may("admin") ? [{ title: "Owner", width: "90px", isMinor: true, cell: (row) => row.userId }] : []),
+    { title: "Last used", width: "165px", cell: (row) => (row.lastUsedAt ? html`<${Time} at=${row.lastUsedAt} />` : html`<span class="none">never</span>`) },
+    { title: "Expires", width: "165px", isMinor: true, cell: (row) => (row.expiresAt ? html`<${Time} at=${row.expiresAt} />` : html`<span class="none">when revoked</span>`) },
+    { title: "Made", width: "165px", isMinor: true, cell: (row) => html`<${Time} at=${row.createdAt} />` },
+    { title: "Act", width: "84px", cell: (row) => !row.revokedAt && may("write") && html`<button type="button" class="mini" aria-label=${`Revoke ${row.name}`} onClick=${() => revoke(row)}>Revoke</button>` },
   ];
   return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${make}>New key</button>`}>API keys</${Title}>
     ${may("admin") && html`<${Filters} fields=${OWNER} free=${(text, add) => { add("userId", text); }} placeholder="an owner: me, all, or a user" />`}

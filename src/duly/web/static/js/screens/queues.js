@@ -61,18 +61,18 @@ function Queues({ summary }) {
     ? act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look })
     : act(() => hold(row.queue, "pause"), { text: `${row.queue} is paused: nothing more of it starts.`, undo: () => act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look }), seconds: 12 }, { after: look }));
   const columns = [
-    { title: "Queue", width: "minmax(150px, 1.5fr)", cell: (row) => html`<${Link} to=${`/items?queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${row.queue}</${Link}>` },
-    { title: "State", width: "110px", cell: (row) => html`<${State} of=${row.paused ? "paused" : row.due > 0 && row.running === 0 ? "late" : "ok"} label=${row.paused ? "paused" : row.running ? "running" : row.due ? "due" : "idle"} />` },
-    { title: "Waiting", width: "95px", isNumber: true, cell: (row) => count(row.waiting) },
-    { title: "Due", width: "85px", isNumber: true, cell: (row) => count(row.due) },
-    { title: "Oldest due", width: "115px", isNumber: true, cell: (row) => html`<${Duration} seconds=${row.oldestDueSeconds} />` },
-    { title: "Retrying", width: "85px", isNumber: true, isMinor: true, cell: (row) => count(row.retrying) },
-    { title: "Running", width: "85px", isNumber: true, cell: (row) => count(row.running) },
-    { title: "At once", width: "85px", isNumber: true, isMinor: true, cell: (row) => { const busy = lately.busy(row.queue); return busy === null ? "–" : busy.toFixed(busy < 10 ? 2 : 0); } },
-    { title: "Review", width: "80px", isNumber: true, isMinor: true, cell: (row) => (row.failed ? html`<${Link} to=${`/items?state=failed&queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${count(row.failed)}</${Link}>` : "0") },
-    { title: "Per minute", width: "95px", isNumber: true, isMinor: true, cell: (row) => { const rate = known.get(row.queue)?.perMinute; return rate === undefined || rate === null ? "–" : count(Math.round(rate * 10) / 10); } },
+    { title: "Queue", width: "minmax(140px, 1.5fr)", cell: (row) => html`<${Link} to=${`/items?queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${row.queue}</${Link}>` },
+    { title: "State", width: "100px", cell: (row) => html`<${State} of=${row.paused ? "paused" : row.due > 0 && row.running === 0 ? "late" : "ok"} label=${row.paused ? "paused" : row.running ? "running" : row.due ? "due" : "idle"} />` },
+    { title: "Waiting", width: "80px", isNumber: true, cell: (row) => count(row.waiting) },
+    { title: "Due", width: "65px", isNumber: true, cell: (row) => count(row.due) },
+    { title: "Oldest due", width: "110px", isNumber: true, cell: (row) => html`<${Duration} seconds=${row.oldestDueSeconds} />` },
+    { title: "Retrying", width: "78px", isNumber: true, isMinor: true, cell: (row) => count(row.retrying) },
+    { title: "Running", width: "78px", isNumber: true, cell: (row) => count(row.running) },
+    { title: "At once", width: "74px", isNumber: true, isMinor: true, cell: (row) => { const busy = lately.busy(row.queue); return busy === null ? "–" : busy.toFixed(busy < 10 ? 2 : 0); } },
+    { title: "Review", width: "72px", isNumber: true, isMinor: true, cell: (row) => (row.failed ? html`<${Link} to=${`/items?state=failed&queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${count(row.failed)}</${Link}>` : "0") },
+    { title: "Per minute", width: "88px", isNumber: true, isMinor: true, cell: (row) => { const rate = known.get(row.queue)?.perMinute; return rate === undefined || rate === null ? "–" : count(Math.round(rate * 10) / 10); } },
     { title: "Done, last hour", width: "125px", isMinor: true, cell: (row) => { const line = lately.line(row.queue); return line && html`<${Spark} values=${line} tone="done" label=${`Done in the last hour: ${count(line.reduce((sum, each) => sum + each, 0))}`} />`; } },
-    { title: "", width: "90px", cell: (row) => may("admin") && html`<button type="button" class="mini" tabindex="-1" aria-label=${`${row.paused ? "Resume" : "Pause"} ${row.queue}`} onClick=${() => turn(row)}>${row.paused ? "Resume" : "Pause"}</button>` },
+    { title: "Act", width: "84px", cell: (row) => may("admin") && html`<button type="button" class="mini" tabindex="-1" aria-label=${`${row.paused ? "Resume" : "Pause"} ${row.queue}`} onClick=${() => turn(row)}>${row.paused ? "Resume" : "Pause"}</button>` },
   ];
   const all = (names, word, done) => async () => { for (const name of names) await hold(name, word); return `${count(names.length)} ${names.length === 1 ? "queue" : "queues"} ${done}.`; };
   const bar = ({ selected, clear }) => {
@@ -124,10 +124,10 @@ function Limits({ summary }) {
     { title: "Allowed", width: "minmax(120px, 1fr)", cell: (row) => allowed(row) ?? allowed(known.get(row.name) ?? {}) ?? html`<span class="none">as the code says</span>` },
     { title: "Set by hand", width: "100px", isMinor: true, cell: (row) => (row.most === null ? html`<span class="none">no</span>` : html`<${State} of="paused" label="yes" />`) },
     { title: "Used", width: "80px", isNumber: true, cell: (row) => count(known.get(row.name)?.used ?? row.granted) },
-    { title: "Fill", width: "150px", cell: (row) => { const fill = known.get(row.name)?.fill; return fill === undefined || fill === null ? html`<span class="none">–</span>` : html`<${Bar} value=${fill} label=${`Fill of ${row.name}`} tone=${fill >= 1 ? "failed" : fill > 0.8 ? "retrying" : "running"} />`; } },
+    { title: "Fill", width: "120px", cell: (row) => { const fill = known.get(row.name)?.fill; return fill === undefined || fill === null ? html`<span class="none">–</span>` : html`<${Bar} value=${fill} label=${`Fill of ${row.name}`} tone=${fill >= 1 ? "failed" : fill > 0.8 ? "retrying" : "running"} />`; } },
     { title: "Free", width: "180px", isMinor: true, cell: (row) => { const free = known.get(row.name)?.freeAt; return free && new Date(free) > now.value ? html`<${Time} at=${free} />` : "now"; } },
     { title: "Last call", width: "180px", isMinor: true, cell: (row) => html`<${Time} at=${row.last} />` },
-    { title: "", width: "150px", cell: (row) => may("admin") && html`<button type="button" class="mini" tabindex="-1" aria-label=${`Change ${row.name}`} onClick=${() => change(row)}>Change</button> ${row.most !== null && html`<button type="button" class="mini" tabindex="-1" aria-label=${`Clear ${row.name}`} onClick=${() => clear(row)}>Clear</button>`}` },
+    { title: "Act", width: "140px", cell: (row) => may("admin") && html`<button type="button" class="mini" tabindex="-1" aria-label=${`Change ${row.name}`} onClick=${() => change(row)}>Change</button> ${row.most !== null && html`<button type="button" class="mini" tabindex="-1" aria-label=${`Clear ${row.name}`} onClick=${() => clear(row)}>Clear</button>`}` },
   ];
   const bar = ({ rows, selected, clear: unselect }) => (selected.size === 1 && rows[0] ? html`<button type="button" class="mini" onClick=${() => change(rows[0])}>Change the limit</button>${rows[0].most !== null && html`<button type="button" class="mini" onClick=${() => clear(rows[0])}>Clear the limit</button>`}<button type="button" class="mini" onClick=${unselect}>Unselect</button>` : null);
   return html`<${Title} text="Limits" actions=${may("admin") && html`<button type="button" onClick=${() => change(null)}>Set a limit</button>`}>Limits</${Title}><${Views} at="limits" />
