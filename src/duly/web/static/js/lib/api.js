@@ -48,9 +48,13 @@ async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
   return (answer.headers.get("content-type") || "").includes("json") ? parse(text) : text;
 }
 
-/** Read something. `age`: an answer so many seconds old will do, so that many who look cost what one does. */
-export const get = (path, query, { age = 0, signal: stop } = {}) =>
-  ask("GET", address(path, query), { headers: age ? { "Cache-Control": `max-age=${age}` } : {}, signal: stop });
+let actedAt = 0;
+
+/** Read something. `age`: an answer so many seconds old will do, so that many who look cost what one does; but none from before an act. */
+export function get(path, query, { age = 0, signal: stop } = {}) {
+  const most = Math.min(age, Math.floor((Date.now() - actedAt) / 1000));
+  return ask("GET", address(path, query), { headers: most > 0 ? { "Cache-Control": `max-age=${most}` } : {}, signal: stop });
+}
 
 const once = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -61,7 +65,7 @@ const send = (method) => (path, body, { query, key } = {}) =>
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       ...(method === "POST" ? { "Idempotency-Key": key || once() } : {}),
     },
-  });
+  }).finally(() => { actedAt = Date.now(); });
 
 export const post = send("POST");
 export const put = send("PUT");
