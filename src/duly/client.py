@@ -204,16 +204,28 @@ class Client:
 
     def export_job(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         """Write all rows of a job, with what came in and went out, to this file."""
-        self._download(f"/api/jobs/{job_id}/export", {"format": format}, out)
+        self.download(f"/api/jobs/{job_id}/export", {"format": format}, out)
 
     def job_rejects(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
         """Write the rows in error, to be mended and sent again, to this file."""
-        self._download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
+        self.download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
 
     def mend_job(self, job_id: int, file: BinaryIO, name: str) -> dict[str, Any]:
         """Have mended rejects tried in place of the rows in error that have the same numbers."""
         told: dict[str, Any] = self._upload(f"/api/jobs/{job_id}/mend", file, name, {}, None)
         return told
+
+    def refused_row(self, job_id: int, row: int) -> dict[str, Any]:
+        """A row in error as it came, by its number in the file."""
+        return self._told("GET", f"/api/jobs/{job_id}/rows/{row}")
+
+    def mend_row(self, job_id: int, row: int, **values: Any) -> None:
+        """Have a row in error tried with these values, by column, in place of those that came."""
+        self._told("POST", f"/api/jobs/{job_id}/rows/{row}/mend", {"values": values})
+
+    def job_types(self) -> Iterator[dict[str, Any]]:
+        """Which types of jobs the service knows."""
+        return self.pages("/api/jobs/types", {})
 
     def scan(self, again: bool = False) -> dict[str, Any]:
         """Have a job made of every file that was dropped where the service looks; `again`: also what was refused."""
@@ -429,7 +441,7 @@ class Client:
 
         return self._insist("POST", self._target(path, None), whole, headers)
 
-    def _download(self, path: str, query: Mapping[str, Any], out: BinaryIO) -> None:
+    def download(self, path: str, query: Mapping[str, Any], out: BinaryIO) -> None:
         """Write what is at this path to a file, as it comes."""
         target = self._target(path, query)
         try:

@@ -12,6 +12,9 @@ import pytest
 
 from duly import Duly, InputError
 from duly.apps.catalog import Catalog, CatalogSettings, Product, catalog_on
+from duly.apps.catalog.day import Budget, CauseCount, SlotDay, StatusCounts
+from duly.apps.catalog.products import Reactivated
+from duly.apps.catalog.supplier import Offer
 from duly.core.clock import ManualClock
 from duly.core.errors import ConfigError, ItemNotFound, WrongState
 from duly.testing import World
@@ -457,6 +460,101 @@ def test_a_failed_neighbour_does_not_blame_what_was_synced_already(shop: Open) -
     at.until("2024-01-16T21:00")
     assert (at.product("S").sync_status, at.product("S").consecutive_failures) == ("success", 0)
     assert (at.product("T").sync_status, at.product("T").consecutive_failures) == ("failed", 1)
+
+
+def test_reactivating_takes_the_failure_out_of_review_and_may_sync_at_once(shop: Open) -> None:
+    at = shop()
+    at.fill(10, "S", "T")
+    at.until("2024-01-15T10:01")
+    at.api.missing = {"S", "T"}
+    at.until("2024-01-16T22:31")
+    assert {row.args["sku"] for row in at.world.items(state="failed")} == {"S", "T"}
+    at.api.missing = set()
+    later = at.catalog.reactivate("u", "T")
+    assert (later.sync_status, at.product("T").is_active) == ("pending", True)
+    since = len(at.api.requests)
+    now = at.catalog.reactivate("u", "S", sync_now=True)
+    assert (now.sync_status, now.is_active) == ("pending", True)
+    at.world.run()
+    assert at.api.asked(since) == ["S"]
+    assert at.product("S").sync_status == "success"
+    assert at.world.items(state="failed") == []
+    at.until("2024-01-17T10:01")
+    assert sorted(at.api.asked(since)) == ["S", "S", "T"]
+
+
+def test_while_a_product_is_synced_reactivating_it_does_not_sync_it_twice(shop: Open) -> None:
+    at = shop()
+    at.fill(10, "S")
+    at.api.missing = {"S"}
+    at.until("2024-01-15T22:31")
+    (failed,) = at.world.items(state="failed")
+    at.api.missing = set()
+    at.app.retry(failed.id)  # a person has it tried again before the product is reactivated
+    since = len(at.api.requests)
+    ask = at.catalog.ask
+    at.catalog.ask = lambda skus: (at.catalog.reactivate("u", "S", sync_now=True), ask(skus))[1]
+    at.world.run()
+    assert at.api.asked(since) == ["S"]
+    assert at.product("S").is_active
+
+
+def test_what_one_cause_deactivated_is_reactivated_together(shop: Open) -> None:
+    at = shop()
+    at.fill(10, "S", "T")
+    at.fill(11, "V")
+    at.api.missing = {"S", "T", "V"}
+    at.until("2024-01-15T10:59")
+    at.catalog.ask = lambda skus: {sku: TimeoutError("no answer") for sku in skus}
+    at.until("2024-01-16T10:59")
+    assert at.catalog.day().causes == (CauseCount(cause="TimeoutError", products=3),)
+    at.api.missing = set()
+    assert at.catalog.reactivate_all("ValueError") == Reactivated(0, False)
+    assert at.app.schedules.reactivate_all("catalog.sync", cause="TimeoutError", most=2) == (2, True)
+    assert at.catalog.reactivate_all("TimeoutError", sync_now=True, who=local("maja")) == Reactivated(1, False)
+    assert at.catalog.day().causes == ()
+    at.catalog.ask = lambda skus: {sku: Offer(sku, 1, 1, True) for sku in skus}
+    at.world.run()
+    assert [p.sync_status for p in at.catalog.products()] == ["pending", "pending", "success"]
+    assert at.world.items(state="failed") == []
+
+
+def test_the_day_is_told_slot_by_slot_and_window_by_window(shop: Open) -> None:
+    at = shop(start=utc("2024-01-15T00:00:01"), settings=CatalogSettings(retry_limit=3, batch_size=2))
+    at.fill(10, *(f"S{n}" for n in range(6)))
+    at.fill(11, "T")
+    at.api.missing = {f"S{n}" for n in range(1, 6)}
+    at.until("2024-01-15T10:29")
+    day = at.catalog.day()
+    assert (day.zone, day.day, len(day.slots)) == ("UTC", date(2024, 1, 15), 24)
+    assert day.slots[10] == SlotDay(slot=10, hour="10:00", planned=6, done=1, failed=5, running=0, waiting=0)
+    assert day.slots[11] == SlotDay(slot=11, hour="11:00", planned=1, done=0, failed=0, running=0, waiting=0)
+    assert day.statuses == StatusCounts(pending=1, syncing=0, success=1, failed=5, deactivated=0)
+    assert day.budget == Budget(per_minute=2, used_today=3, most_per_day=2_880, batch=2)
+    used = [(f"{window.at:%H:%M}", window.used, window.waiting, window.cap) for window in day.windows]
+    assert used == [("02:30", 0, 0, 3), ("06:30", 0, 0, 3), ("10:30", 0, 5, 3), ("14:30", 0, 0, 3),
+                    ("18:30", 0, 0, 3), ("22:30", 0, 0, 3)]  # fmt: skip
+    at.until("2024-01-15T10:59")
+    told = {f"{window.at:%H:%M}": (window.used, window.waiting) for window in at.catalog.day().windows}
+    assert (told["10:30"], told["14:30"]) == ((3, 0), (0, 5))
+    assert at.catalog.day().budget.used_today == 5
+    at.app.set_limit("boeing", "60/1h")
+    assert at.catalog.day().budget.per_minute == 1
+    at.until("2024-01-16T02:00")
+    assert at.catalog.day().slots[10].failed == 0  # today's sync of this slot is yet to come
+
+
+def test_products_are_found_by_a_part_of_their_sku_whatever_characters_it_has(shop: Open) -> None:
+    at = shop()
+    for sku in ("ab_1", "abx1", "AB%2", "c!d"):
+        at.catalog.publish("Maja", sku)
+    found = {text: [p.sku for p in at.catalog.products(text=text)] for text in ("b_1", "%", "!", "aB", "maja", "x_")}
+    assert found == {
+        "b_1": ["ab_1"], "%": ["AB%2"], "!": ["c!d"], "aB": ["ab_1", "abx1", "AB%2"],
+        "maja": ["ab_1", "abx1", "AB%2", "c!d"], "x_": [],
+    }  # fmt: skip
+    with pytest.raises(InputError, match="sync_status"):
+        at.catalog.products(sync_status="lost")  # type: ignore[arg-type]
 
 
 # -- the seed's walk-through

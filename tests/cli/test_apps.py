@@ -13,8 +13,11 @@ from duly import Duly
 from duly.apps.birthdays import birthdays_on
 from duly.apps.catalog import catalog_on
 from duly.apps.reminders import reminders_on
+from duly.core.decide import Rules
+from duly.core.model import Failed
 from duly.web.server import Service
 from tests.cli.conftest import call
+from tests.support import claim, decided, share
 
 Run = Callable[..., Result]
 
@@ -67,6 +70,11 @@ def test_a_reminder_is_added_moved_cancelled_and_hurried(run: Run, app: Duly) ->
     assert [each["id"] for each in told(run("reminders", "--json"))] == [made["id"]]
     assert f"reminder {number}" in said(run("reminders"))
     assert actions(app) == ["item.put", "item.edited", "item.cancelled", "item.retried"]
+    window = ("--from", "2030-01-02T00:00Z", "--to", "2030-01-03T00:00+01:00")
+    assert [each["id"] for each in told(run("reminders", "--status", "scheduled", *window, "--json"))] == [made["id"]]
+    assert told(run("reminders", "--to", "2030-01-01T00:00Z", "--json")) == []
+    assert told(run("reminders", "--status", "failed", "--json")) == []
+    assert run("reminders", "--from", "soon").exit_code == 2
     assert run("reminders", "edit", number).exit_code == 2
     assert run("reminders", "show", "999").exit_code == 1
 
@@ -84,6 +92,30 @@ def test_a_product_is_published_once_and_withdrawn(run: Run, app: Duly) -> None:
     assert said(run("products", "withdraw", "box/1", "--user", "ana")) == "box/1 is withdrawn\n"
     assert told(run("products", "--json")) == []
     assert actions(app) == ["product.published", "schedule.removed"]
+
+
+def test_products_are_found_and_those_that_were_deactivated_reactivated(run: Run, app: Duly) -> None:
+    for sku in ("box-1", "box-2", "bag"):
+        catalog = said(run("products", "publish", sku, "--user", "ana"))
+        assert catalog
+    for product in told(run("products", "--search", "BOX", "--json")):
+        app.schedules.run_now(product["id"])
+    now = app.clock.now()
+    items = claim(app.store, share("catalog", task="catalog.sync"), now=now)
+    app.store.settle([decided(item, Failed("no", ("Refused",)), now, Rules(breaker=1)) for item in items])
+    assert [each["sku"] for each in told(run("products", "--inactive", "--json"))] == ["box-1", "box-2"]
+    assert [each["sku"] for each in told(run("products", "--active", "--status", "pending", "--json"))] == ["bag"]
+    (slot,) = [each["hour_bucket"] for each in told(run("products", "--search", "bag", "--json"))]
+    assert [each["sku"] for each in told(run("products", "--slot", str(slot), "--json"))] == ["bag"]
+    day = told(run("products", "day", "--json"))
+    assert (day["causes"], day["statuses"]["deactivated"]) == ([{"cause": "Refused", "products": 2}], 2)
+    words = said(run("products", "day"))
+    assert "deactivated by Refused: 2" in words
+    assert "retry window 02:30: 0 of 50 used, 0 wait" in words
+    assert said(run("products", "reactivate", "box-1", "--user", "ana", "--now")) == "box-1 is reactivated\n"
+    assert said(run("products", "reactivate-all", "--cause", "Other")) == "0 products are reactivated\n"
+    assert said(run("products", "reactivate-all", "--cause", "Refused")) == "1 products are reactivated\n"
+    assert len(told(run("products", "--active", "--json"))) == 3
 
 
 def test_a_person_is_added_changed_and_removed(run: Run, app: Duly) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,7 +21,7 @@ from duly.bridge.consumer import Delivery
 from duly.bridge.properties import Properties
 from duly.bridge.retry_message_pb2 import DESCRIPTOR, RetryMessage
 from duly.core.errors import WrongState
-from duly.core.model import GiveUp
+from duly.core.model import Done, GiveUp
 from duly.verbs.audit import Audit
 from duly.web.server import Service
 from tests.bridge.support import retry_message
@@ -106,6 +107,26 @@ def test_a_message_in_review_is_sent_elsewhere_and_changed(run: Run, service: Me
     shown = told(run("messages", "show", item_id, "--json"))
     assert shown["payload"]["hex"].startswith("01 6d")
     assert shown["properties"]["headers"]["by"] == "ana"
+
+
+def test_a_message_is_published_again_and_its_bytes_are_downloaded(
+    run: Run, service: MessageRetry, tmp_path: Path
+) -> None:
+    mails, _ = (row.id for row in service.app.read.page())
+    later = service.app.clock.now() + timedelta(minutes=1)
+    (item,) = claim(service.app.store, share("message_retry/mails", task="message_retry"), now=later)
+    settle(service.app.store, item, Done(), later)
+    assert run("messages", "payload", str(mails)).stdout_bytes == b"\x00\xff"
+    said(run("messages", "payload", str(mails), "--out", str(tmp_path / "mail.bin")))
+    assert (tmp_path / "mail.bin").read_bytes() == b"\x00\xff"
+    line = said(run("messages", "send", str(mails)))
+    assert re.fullmatch(rf"message {mails} is on its way again, as message \d+\n", line)
+    (again,) = told(run("messages", "list", "--queue", "mails", "--state", "waiting", "--json"))
+    assert again["replay_of"] == mails
+    assert again["message_id"]
+    (point,) = told(run("messages", "drift", "--json"))
+    assert (point["items"], point["mean_seconds"] > 50) == (1, True)
+    assert "1 messages" in said(run("messages", "drift"))
 
 
 def test_a_waiting_message_is_edited_hurried_and_cancelled(run: Run, service: MessageRetry, tmp_path: Path) -> None:

@@ -107,6 +107,10 @@ DOORS: dict[str, Doors] = {
     "schedules.resume": Doors("app.schedules.resume", ACT, "act_on_schedule", "schedules resume"),
     "schedules.run_now": Doors("app.schedules.run_now", ACT, "act_on_schedule", "schedules run-now"),
     "schedules.reactivate": Doors("app.schedules.reactivate", ACT, "act_on_schedule", "schedules reactivate"),
+    "schedules.reactivate_all": Doors(
+        "app.schedules.reactivate_all", No("schedules of one task belong to an app, which has a path for it"),
+        No("schedules of one task belong to an app, which has a path for it"), "products reactivate-all",
+    ),
     "schedules.remove": Doors(
         "app.schedules.remove", "DELETE /api/schedules/{schedule_id}", "remove_schedule", "schedules remove"
     ),
@@ -136,13 +140,21 @@ DOORS: dict[str, Doors] = {
     "reminders.schedule": Doors("reminders.schedule", "POST /api/reminders", APPS, "reminders add"),
     "reminders.list": Doors("reminders.list", "GET /api/reminders", APPS, "reminders"),
     "reminders.get": Doors("reminders.get", "GET /api/reminders/{reminder_id}", APPS, "reminders show"),
-    "reminders.edit": Doors("reminders.edit", "PATCH /api/items/{item_id}", "edit", "reminders edit"),
-    "reminders.cancel": Doors("reminders.cancel", "POST /api/items/{item_id}/cancel", "cancel", "reminders cancel"),
+    "reminders.edit": Doors("reminders.edit", "PATCH /api/reminders/{reminder_id}", APPS, "reminders edit"),
+    "reminders.cancel": Doors(
+        "reminders.cancel", "POST /api/reminders/{reminder_id}/cancel", APPS, "reminders cancel"
+    ),
     "reminders.retry": Doors("reminders.retry", "POST /api/items/{item_id}/retry", "retry", "reminders retry"),
     "catalog.publish": Doors("catalog.publish", "POST /api/products", APPS, "products publish"),
     "catalog.products": Doors("catalog.products", "GET /api/products", APPS, "products"),
     "catalog.withdraw": Doors("catalog.withdraw", "DELETE /api/products/{sku}", APPS, "products withdraw"),
-    "catalog.reactivate": Doors("catalog.reactivate", ACT, "act_on_schedule", "products reactivate"),
+    "catalog.reactivate": Doors(
+        "catalog.reactivate", "POST /api/products/{sku}/reactivate", APPS, "products reactivate"
+    ),
+    "catalog.reactivate_all": Doors(
+        "catalog.reactivate_all", "POST /api/products/reactivate", APPS, "products reactivate-all"
+    ),
+    "catalog.day": Doors("catalog.day", "GET /api/catalog/day", APPS, "products day"),
     "birthdays.add": Doors("birthdays.add", "POST /api/people", APPS, "people add"),
     "birthdays.list": Doors("birthdays.list", "GET /api/people", APPS, "people"),
     "birthdays.get": Doors("birthdays.get", "GET /api/people/{person}", APPS, "people show"),

@@ -77,6 +77,20 @@ class TestVerdicts:
         assert (row.state, row.attempt) == ("failed", 3)
         assert "no luck in try 3" in (row.last_error or "")
 
+    def test_a_failed_try_is_logged_with_its_exception(self, app: Duly, caplog: pytest.LogCaptureFixture) -> None:
+        """Sentry and its like see an error only if the log line carries the exception, with its traceback."""
+        with caplog.at_level(logging.WARNING, "duly.item"):
+            ended(app, app.put("flaky", fails=1).id)
+            ended(app, app.put("mute", tries=1).id)
+            ended(app, app.put("odd", kind="surrogate", tries=1).id)
+        told = [record.exc_info for record in caplog.records if "failed" in record.message]
+        kinds = [exc[0].__name__ for exc in told if exc is not None and exc[0] is not None]
+        assert kinds == ["ConnectionError", "TryFailed", "TryFailed"]  # without words, and in a child process
+        assert told[0] is not None
+        assert told[0][2] is not None
+        assert "ValueError" in str(told[2] and told[2][1])
+        assert not app.telemetry._caught
+
     @pytest.mark.parametrize("raised", [True, False])
     @pytest.mark.parametrize(
         ("kind", "state", "outcome"),

@@ -10,9 +10,9 @@ import openpyxl
 import pytest
 
 from duly import Duly
-from duly.core.errors import ItemNotFound
+from duly.core.errors import ItemNotFound, WrongState
 from duly.errors import InputError
-from duly.intake.mending import mend
+from duly.intake.mending import mend, mend_row, refused
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.intake.conftest import look, send, someone
@@ -101,6 +101,31 @@ def test_what_rejects_mask_or_leave_out_stays_as_it_came(app: Duly, world: World
     assert rows[2].input == {"n": "2", "token": "other", "note": "x"}
     assert rows[21].input == {"n": "2", "token": "", "late": "y"}
     assert rows[22].input == {"n": "2", "token": ""}, "the broken line is no column"
+
+
+def test_one_row_is_mended_in_place(app: Duly, world: World) -> None:
+    job = send(app, TABLE)
+    world.run()
+    came = refused(app.intake, LOCAL, job.id, 3)
+    assert (came.columns, came.values["title"], came.values["price"]) == (("title", "brand", "price"), "pot", "many")
+    for values, problem in (({"price": "much"}, "'much' is not a number"), ({"prize": "4"}, "'prize' is no column")):
+        with pytest.raises(InputError, match=problem):
+            mend_row(app.intake, LOCAL, job.id, 3, values)
+    mend_row(app.intake, LOCAL, job.id, 3, {"price": "4"})
+    world.run()
+    rows = {row.row_no: row for row in app.verbs.job_rows.each(LOCAL, job.id)}
+    assert (rows[3].status, rows[3].args["price"], rows[3].input["title"]) == ("DONE", "4", "pot")
+    for act in (lambda: refused(app.intake, LOCAL, job.id, 3), lambda: mend_row(app.intake, LOCAL, job.id, 9, {})):
+        with pytest.raises(WrongState, match="is not in error"):
+            act()
+
+
+def test_a_row_that_is_mended_keeps_what_is_masked(app: Duly, world: World) -> None:
+    job = send(app, b'{"n": "1", "token": "s3cret"}\n', "rows.jsonl", job_type="counted")
+    world.run()
+    mend_row(app.intake, LOCAL, job.id, 1, {"n": "2", "token": "***", "late": "y"})
+    (row,) = app.verbs.job_rows.each(LOCAL, job.id)
+    assert row.input == {"n": "2", "token": "s3cret", "late": "y"}
 
 
 def test_a_row_with_too_many_cells_is_mended_without_those(app: Duly, world: World) -> None:

@@ -28,6 +28,7 @@ from duly.core.clock import ManualClock
 from duly.testing import World
 from duly.verbs import LOCAL
 from duly.web import api as rooms
+from duly.web.auth import is_loopback
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have another httpx
@@ -70,7 +71,7 @@ routes = cache(rooms.build)
 
 def api_on(app: Duly, host: str = "127.0.0.1") -> FastAPI:
     """The API over this app; the one before it over the same kind of address speaks of this app from here on."""
-    is_local = rooms.is_loopback(host)
+    is_local = is_loopback(host)
     return rooms.furnish(routes(is_local, tuple(app.plugins.values())), app, is_local)
 
 

@@ -16,10 +16,11 @@ from duly import Duly
 from duly.core.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
 from duly.verbs import LOCAL, local
 from duly.verbs.audit import Audit
-from duly.verbs.tail import Tail
 from duly.web import api as rooms
 from duly.web import auth, desk
-from duly.web.api import create_api, is_loopback
+from duly.web.api import create_api
+from duly.web.auth import is_loopback
+from duly.web.feed import Listener
 from duly.web.problems import Problem
 from duly.web.routes import live
 from tests.support import claim, query, share
@@ -1060,14 +1061,15 @@ class Ears:
     def __init__(self, house: House, name: str, after: int) -> None:
         headers = [(b"authorization", f"Bearer {house.secrets[name]}".encode())]
         self._request = rooms.Request({"type": "http", "method": "GET", "app": house.api, "headers": headers})
-        self._desk = house.api.state.desk
         self._principal = house.api.state.gate.who(self._request)
-        self._tail = Tail(house.app.store, None if name == "root" else name, after)
+        self._listener = Listener(
+            house.api.state.feeds.of(house.api.state.desk), None if name == "root" else name, after
+        )
 
     def hear(self, most: int, then: Any = None) -> list[dict[str, str]]:
         async def listen() -> list[dict[str, str]]:
             heard: list[dict[str, str]] = []
-            async for text in live._stream(self._request, self._desk, self._principal, self._tail):
+            async for text in live._stream(self._request, self._principal, self._listener):
                 heard.append(dict(line.split(": ", 1) for line in text.strip().split("\n")))
                 if then is not None:
                     await asyncio.to_thread(then, len(heard))

@@ -14,8 +14,12 @@ from typing import Any, NamedTuple
 import pytest
 from fastapi.routing import APIRoute
 
+from duly.core.decide import Rules
+from duly.core.model import Failed
 from duly.verbs import LOCAL
 from duly.web.api import create_api
+from duly.web.dashboard import SCREENS
+from tests.support import claim, decided, share
 from tests.web.conftest import LATER, House, TestClient, build
 
 MARK = "zz-marker-7f3a"  # in everything that Ana has: nobody else may read it
@@ -85,6 +89,24 @@ def product(house: House) -> str:
     return "box/1"
 
 
+def broken(house: House) -> str:
+    """A product of Ana's that was deactivated after failures in a row."""
+    sku = f"broken/{next(NUMBERS)}"
+    made, now = house.ana.post("/api/products", json={"sku": sku}).json()["id"], house.clock.now()
+    house.app.schedules.run_now(made)
+    (item,) = claim(house.app.store, share("catalog", task="catalog.sync", owner="ana"), now=now)
+    failed = Failed(f"Refused: {MARK}", ("Refused",))
+    assert house.app.store.settle([decided(item, failed, now, Rules(breaker=1))]) == []
+    return sku
+
+
+def all_broken(house: House) -> Ask:
+    """One product of Ana's that is deactivated, and no more."""
+    if not house.app.schedules.causes("ana", "catalog.sync"):
+        broken(house)
+    return Ask(body={"cause": "Refused"})
+
+
 PERSON = {"id": "friend", "firstName": MARK, "lastName": "Horvat", "birthday": "03-15", "zone": "Europe/Zagreb"}
 
 
@@ -117,6 +139,15 @@ def mended(house: House) -> Ask:
     made = house.ana.post("/api/jobs", files={"file": ("texts.csv", "text\nbroken\n")}).json()["jobId"]
     house.world.run()
     return Ask({"job_id": made}, files={"file": ("mended.csv", "duly row,text\n1,hello\n")})
+
+
+def refused_row(house: House) -> Ask:
+    """A job of Ana's with a row in error."""
+    return Ask({**mended(house).path, "row": 1})
+
+
+def mended_row(house: House) -> Ask:
+    return Ask(refused_row(house).path, {"values": {"text": f"hello {MARK}"}})
 
 
 def key(house: House) -> str:
@@ -175,6 +206,9 @@ RECIPES: dict[str, Recipe] = {
     "create_job": Recipe(sent, **for_all(201)),
     "preview_job": Recipe(sent, **for_all(200), is_quiet=True),
     "mend_job": Recipe(mended),
+    "list_job_types": Recipe(path(), **LIST),
+    "show_refused_row": Recipe(refused_row),
+    "mend_row_of_job": Recipe(mended_row),
     "scan_sources": Recipe(path(), **ADMINS),
     "list_jobs": Recipe(everything, **LIST),
     "show_job": Recipe(path(job_id=job)),
@@ -222,14 +256,21 @@ RECIPES: dict[str, Recipe] = {
     "schedule_reminder": Recipe(body({"phone": "+385 1 234", "message": MARK, "at": LATER}), **for_all(201)),
     "list_reminders": Recipe(everything, **LIST),
     "show_reminder": Recipe(path(reminder_id=reminder)),
+    "edit_reminder": Recipe(body({"message": "later"}, reminder_id=reminder)),
+    "cancel_reminder": Recipe(body({"reason": "no more"}, reminder_id=reminder)),
     "list_job_events": Recipe(path(job_id=job)),
     "list_messages": Recipe(everything, **LIST),
     "show_message": Recipe(path(item_id=message), owner=404),
     "edit_message": Recipe(body({"queue": "repair"}, item_id=message), owner=404),
     "send_message": Recipe(body({"payloadText": MARK}, item_id=message), owner=404),
+    "download_payload": Recipe(path(item_id=message), owner=404),
+    "show_drift": Recipe(everything, **LIST),
     "list_products": Recipe(everything, **LIST),
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
+    "reactivate_product": Recipe(body({"syncNow": False}, sku=broken), whose={"userId": "ana"}),
+    "reactivate_products": Recipe(all_broken, **LIST),
+    "show_catalog_day": Recipe(everything, **LIST),
     "add_person": Recipe(body(PERSON), **for_all(201)),
     "list_people": Recipe(everything, **LIST),
     "show_person": Recipe(path(person=person), whose={"userId": "ana"}),
@@ -237,6 +278,7 @@ RECIPES: dict[str, Recipe] = {
     "remove_person": Recipe(path(person=person), owner=204, admin=204, whose={"userId": "ana"}),
     # people
     "who_am_i": Recipe(everything, **LIST),
+    "dashboard": Recipe(everything, **LIST),
     "sign_in": Recipe(body({"userId": "ana", "password": "wrong horse"}), **for_all(401), is_quiet=True),
     "sign_out": Recipe(path(), **for_all(204), anonymous=204, is_quiet=True),
     "list_keys": Recipe(everything, **LIST),
@@ -292,7 +334,9 @@ def test_every_route_is_in_the_openapi_document() -> None:
 
     routes = list(inside(create_api(build("sqlite:///never-opened.db")).routes))
     described = [route for route in routes if isinstance(route, APIRoute) and route.include_in_schema]
-    assert [route.path for route in routes if route not in described] == ["/api/openapi.json"]
+    pages = {f"/{path}" for path in SCREENS} | {f"/{path}/{{rest:path}}" for path in SCREENS if path}
+    others = {route.path for route in routes if route not in described and route.path not in pages}
+    assert others == {"/api/openapi.json", "/static/{digest}/{path:path}"}
     assert len(described) == len(RECIPES)
 
 

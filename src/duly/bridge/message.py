@@ -45,6 +45,7 @@ class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tr
     is_sent_back: bool = False  # a person wants it to be published, whatever its count
     # It came while its row was running: either delivered twice, or failed again already. The row's end will tell.
     is_undecided: bool = False
+    replay_of: int | None = None  # the row of the same message that was published before, and again by this one
 
     @property
     def body(self) -> bytes:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from duly.core.decide import UNKNOWN, decide
 from duly.core.errors import WrongState
-from duly.core.model import Cancel, Item, NewAuditLine, Revision, Schedule, Superseded
+from duly.core.model import Cancel, Discarded, Item, NewAuditLine, Revision, Schedule, Superseded
 from duly.core.policy.recur import Every, Rule, Slot, Yearly, between, latest, parse, zone_named
 
 log = logging.getLogger("duly.engine")
@@ -170,14 +170,29 @@ def resumed(schedule: Schedule, now: datetime, actor: str) -> Revision:
     return Revision(replace(moved, next_at=_next(moved, now)), notes=(note(schedule, "schedule.resumed", actor),))
 
 
-def reactivated(schedule: Schedule, now: datetime, actor: str) -> Revision:
+def reactivated(
+    schedule: Schedule,
+    now: datetime,
+    actor: str,
+    live: Sequence[Item] = (),
+    failed: Sequence[Item] = (),
+    is_run: bool = False,
+) -> Revision:
+    """Go on after too many failures in a row, and with `is_run` also at once, unless an item of it is running.
+
+    `failed` are items of it that stand in review. A person has looked at what they tell of, so they are discarded.
+    """
     if schedule.broken_at is None:
         raise WrongState(f"schedule {schedule.id} is active")
     moved = replace(schedule, broken_at=None, failures=0)
     details = {"failures": schedule.failures, "error": (schedule.last_error or "").partition("\n")[0]}
-    return Revision(
-        replace(moved, next_at=_next(moved, now)), notes=(note(schedule, "schedule.reactivated", actor, details),)
-    )
+    changes = [decide(item, Discarded(), now, UNKNOWN) for item in failed]
+    is_run = is_run and not any(item.state == "running" for item in live)
+    if is_run and schedule.overlap != "allow":
+        changes += [decide(item, Superseded(), now, UNKNOWN) for item in _waiting(live)]
+    told = note(schedule, "schedule.reactivated", actor, {**details, "isRun": True} if is_run else details)
+    moved = replace(moved, next_at=_next(moved, now))
+    return Revision(moved, (now,) if is_run else (), tuple(changes), (told,))
 
 
 def run_now(schedule: Schedule, now: datetime, actor: str, live: Sequence[Item] = ()) -> Revision:

@@ -72,6 +72,7 @@ class Story(Struct, frozen=True):
     item: Row
     lease_until: datetime | None
     tries: list[Tried]
+    trace: str | None = None  # the W3C traceparent of whoever put it
 
 
 class Signs(Struct, frozen=True):
@@ -93,6 +94,15 @@ class LateItem(Struct, frozen=True):
     finished_at: datetime
     state: State
     lateness_seconds: float
+
+
+class Drift(Struct, frozen=True):
+    """How late items were done in a stretch of time, which begins at this second since 1970."""
+
+    at: int
+    mean_seconds: float
+    most_seconds: float
+    items: int
 
 
 class StuckItem(Struct, frozen=True):

@@ -66,7 +66,7 @@ class Caller:
         try:
             return self.judge(task, items, await self.begin(task, items))
         except Exception as error:
-            return [failure(error)] * len(items)
+            return self.failed(items, error)
 
     def begin(self, task: Task[..., Any], items: list[Item]) -> Coroutine[Any, Any, Any]:
         """The coroutine of an async handler, ready to be awaited."""
@@ -92,11 +92,22 @@ class Caller:
             for attempt in attempts:
                 _roll_back(attempt, error)
             if not isinstance(error, Exception):
+                self.caught(items, error)
                 raise
-            return [failure(error)] * len(items)
+            return self.failed(items, error)
         if len(attempts) == 1 and attempts[0].transaction is not None:
             return [self._settle_inside(task, attempts[0], verdicts[0])]
         return verdicts
+
+    def failed(self, items: list[Item], error: Exception) -> Verdicts:
+        """The verdicts on these items after an exception, which the log line of the failed try will show."""
+        self.caught(items, error)
+        return [failure(error)] * len(items)
+
+    def caught(self, items: list[Item], error: BaseException) -> None:
+        """Have this exception in the log lines of the tries that it ended."""
+        for item in items:
+            self._observer.caught(item, error)
 
     def _attempts(self, task: Task[..., Any], items: list[Item]) -> list[Attempt]:
         return [self.attempt(task, item) for item in items] if task.wants_attempt else []
@@ -117,7 +128,10 @@ class Caller:
         if not isinstance(value, list | tuple) or len(value) != len(items):
             got = len(value) if isinstance(value, list | tuple) else type(value).__name__
             raise InputError("return", f"a batch handler answers one outcome per item: {len(items)} wanted, got {got}")
-        return [self._verdict(each) if not _is_error(each) else failure(each) for each in value]
+        return [
+            self.failed([item], each)[0] if _is_error(each) else self._verdict(each)
+            for item, each in zip(items, value, strict=True)
+        ]
 
     def _verdict(self, value: Any) -> Outcome:
         if value is None:
@@ -161,7 +175,7 @@ class Caller:
                 if self._store.settle([change], connection=connection):
                     raise LeaseLost(f"item {attempt.id} was given to another worker; its effects are rolled back")
         except Exception as error:
-            return failure(error)
+            return self.failed([attempt.item], error)[0]
         return SETTLED
 
 

@@ -11,7 +11,7 @@ from collections.abc import Coroutine, Generator, Mapping
 from typing import Any
 
 from duly.core.model import Failed, Item
-from duly.engine.calls import Caller, breakdown, failure
+from duly.engine.calls import Caller, breakdown
 from duly.engine.pools import GRACE, TURN, HandlerPool, Ties
 from duly.engine.work import Work
 from duly.tasks.task import Task
@@ -152,10 +152,11 @@ class AsyncPool(HandlerPool):
                 value = await _Apart(self._caller.begin(work.task, work.items))
                 verdicts = self._caller.judge(work.task, work.items, value)
             except Exception as error:
-                verdicts = [failure(error)] * len(work.items)
+                verdicts = self._caller.failed(work.items, error)
             except asyncio.CancelledError:
                 verdicts = [Failed("the handler was cancelled", ("asyncio.CancelledError",))] * len(work.items)
             except BaseException as error:
+                self._caller.caught(work.items, error)
                 verdicts = [breakdown(error)] * len(work.items)
             while me.cancelling():  # also if the handler swallowed it, so that the next work is not cancelled
                 me.uncancel()

@@ -34,6 +34,10 @@ class Observer(Protocol):
         """A context around one call of a handler."""
         ...
 
+    def caught(self, item: Item, error: BaseException) -> None:
+        """What ended the running try of this item."""
+        ...
+
     def ran(self, durations: list[tuple[str, float]]) -> None:
         """How long handlers of these tasks took, in seconds."""
         ...

@@ -1,4 +1,4 @@
-"""Rows in error that somebody mended: a file of them comes back, and joins its job row by row."""
+"""Rows in error that somebody mended: one by one, or as a file of them, which joins its job row by row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from duly.bulk.export import ERROR, NUMBER, unguarded
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.read import Row, open_rows
 from duly.core import codec
-from duly.core.errors import InputError
+from duly.core.errors import InputError, WrongState
 from duly.intake.ingest import values_of
 from duly.intake.intake import Intake
 from duly.intake.types import JobType
@@ -36,20 +36,73 @@ class Mended(Struct, frozen=True):
     refusals: tuple[Refusal, ...]  # the first of them
 
 
-def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str) -> Mended:
-    """Have the rows of this file tried in place of those of the job that have the same numbers and are in error."""
+class Refused(Struct, frozen=True):
+    """A row in error as it came, and the columns that its file has."""
+
+    row: int
+    columns: tuple[str, ...]
+    values: dict[str, Any]  # what could be read of it, with nothing masked
+
+
+class _Place(Struct, frozen=True):
+    """What a mended row has to fit."""
+
+    chosen: JobType
+    mapping: Columns
+    options: dict[str, Any]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(self.options.get("columns", ()))
+
+
+def refused(intake: Intake, who: Principal, job_id: int, number: int) -> Refused:
+    """The row of this number as it came; WrongState if it is not in error."""
+    place = _place(intake, who, job_id)
+    known = _readable(_came(intake, who, job_id, number), place.options)
+    return Refused(number, tuple(dict.fromkeys((*place.columns, *known))), known)
+
+
+def mend_row(
+    intake: Intake, who: Principal, job_id: int, number: int, values: Mapping[str, Any], connection: Any = None
+) -> None:
+    """Have this row tried with other values in place of those that came; columns that are not named stay as they are.
+
+    InputError when it is still bad, and WrongState when it is not in error.
+    """
+    place = _place(intake, who, job_id)
+    came = _came(intake, who, job_id, number)
+    if place.options.get("kind") != "jsonl" and (strange := sorted(values.keys() - set(place.columns))):
+        raise InputError("values", f"{strange[0]!r:.50} is no column of this file")
+    made = _remade(intake, Row(number, 0, dict(values)), came, place)
+    if not intake.verbs.jobs.mend(who, job_id, {number: made}, connection):
+        raise WrongState(f"row {number} of job {job_id} is not in error any more")
+
+
+def _came(intake: Intake, who: Principal, job_id: int, number: int) -> dict[str, Any]:
+    came = intake.verbs.jobs.inputs_in_error(who, job_id, [number])
+    if number not in came:
+        raise WrongState(f"row {number} of job {job_id} is not in error")
+    return came[number]
+
+
+def _place(intake: Intake, who: Principal, job_id: int) -> _Place:
     job = intake.verbs.jobs.get(who, job_id)
     if not intake.knows(job.job_type):
         raise InputError("file", f"job {job_id} did not come from a file of a type that is known here")
-    chosen, options = intake.type_named(str(job.job_type)), codec.decode(job.options)
-    mapping = Columns(options.get("mapping", {}))
+    options = codec.decode(job.options)
+    return _Place(intake.type_named(str(job.job_type)), Columns(options.get("mapping", {})), options)
+
+
+def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str) -> Mended:
+    """Have the rows of this file tried in place of those of the job that have the same numbers and are in error."""
+    place = _place(intake, who, job_id)
     rows = mended = refused = 0
     refusals: list[Refusal] = []
     with open_rows(file, name) as reading:
         if NUMBER not in reading.shape.columns:
             raise InputError("file", f"has no column {NUMBER!r}, by which rows are known again; download the rejects")
         is_guarded = reading.shape.kind == "csv"
-        masks = intake.verbs.ground.masks
         walk = iter(reading)
         while portion := list(islice(walk, PORTION)):
             numbers = [number for row in portion if (number := _number(row)) is not None]
@@ -60,9 +113,8 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
             for row in portion:
                 try:
                     number = _told_number(row)
-                    known = _readable(came.get(number, {}), options)
-                    values = {**known, **masks.unmasked(_values(row, is_guarded), known)}
-                    made = _made(Row(row.number, row.line, values, row.fault), mapping, chosen)
+                    said = Row(row.number, row.line, _values(row, is_guarded), row.fault)
+                    made = _remade(intake, said, came.get(number, {}), place)
                 except InputError as error:
                     bad.append(Refusal(row.line, error.problem))
                 else:
@@ -106,9 +158,14 @@ def _readable(came: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
     return {name: value for name, value in came.items() if name in columns}
 
 
-def _made(row: Row, mapping: Columns, chosen: JobType) -> tuple[bytes, bytes]:
-    """The arguments of a row, and what came; InputError when it is still bad."""
-    args, problems = values_of(row, mapping, chosen)
+def _remade(intake: Intake, said: Row, came: Mapping[str, Any], place: _Place) -> tuple[bytes, bytes]:
+    """The arguments of a row and what came, with what is said now; InputError when it is still bad.
+
+    What is masked stays as it came, and so does what is not said.
+    """
+    known = _readable(came, place.options)
+    values = {**known, **intake.verbs.ground.masks.unmasked(said.values, known)}
+    args, problems = values_of(Row(said.number, said.line, values, said.fault), place.mapping, place.chosen)
     if problems:
         raise InputError("row", problems)
-    return chosen.task.checked_args(args), codec.encode(row.values)
+    return place.chosen.task.checked_args(args), codec.encode(values)

@@ -19,6 +19,7 @@ Two more fragments are about conditions:
 
     {given owner, task}                       each column is what its parameter says, or its parameter says nothing
     {is_waiting}  {in_review}                 how this dialect asks for that
+    {standing}                                how a schedule s stands, by the last item i that it made
 """
 
 from __future__ import annotations
@@ -29,6 +30,19 @@ from importlib.resources import files
 
 from duly.store.dialects import Dialect, named
 from duly.store.records import KINDS, RECORDS, Kind
+
+# What is asked in several sections, in the same words everywhere.
+SHARED = {
+    "standing": """case
+        when i.state = 'running' then 'running'
+        when i.state = 'waiting' and i.lane = 'main' then 'waiting'
+        when i.state = 'done' then 'done'
+        when s.failures > 0 then 'failing'
+        when i.state = 'failed' or i.outcome = 'discarded' then 'waiting'
+        when s.last_success_at is not null then 'done'
+        else 'waiting'
+    end""",
+}
 
 COMMON = files("duly.store") / "common" / "sql"
 
@@ -70,7 +84,7 @@ def _given(columns: list[str], dialect: Dialect) -> str:
 
 
 def _written(found: re.Match[str], dialect: Dialect) -> str:
-    if condition := dialect.conditions.get(found["record"]):
+    if condition := dialect.conditions.get(found["record"]) or SHARED.get(found["record"]):
         return condition
     but = frozenset(re.findall(r"\w+", found["but"] or ""))
     fields = RECORDS[found["record"]].fields

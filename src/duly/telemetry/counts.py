@@ -24,7 +24,22 @@ from duly.telemetry.logs import iso
 log = logging.getLogger("duly.item")
 
 LATENESS = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 3_600.0, 21_600.0, 86_400.0)
+# Exceptions that are kept until the ends of their tries are written; those of tries that were stopped are left over.
+CAUGHT = 4_000
 DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0)
+
+
+class TryFailed(Exception):
+    """Stands in log lines for an exception of which only the text is left, such as one of another process."""
+
+
+def _has_words(error: BaseException | None) -> bool:
+    """Whether an exception has a text that any log can take: it exists, and it is valid Unicode."""
+    try:
+        str(error).encode()
+    except Exception:
+        return False
+    return error is not None
 
 
 class Counts:
@@ -45,6 +60,8 @@ class Counts:
         self._told: dict[str, float] = {}
         self._lateness = Histogram(LATENESS)
         self._duration = Histogram(DURATION)
+        # What ended tries whose ends are not written yet, by item and fence.
+        self._caught: dict[tuple[int, int], BaseException] = {}
         self.jobs = JobCounts()
 
     def claimed(self, shares: Sequence[Share], items: list[Item]) -> None:
@@ -82,7 +99,16 @@ class Counts:
             },
         )
 
+    def caught(self, item: Item, error: BaseException) -> None:
+        """Keep what ended this try, for the log line that tells of its end; called from any thread."""
+        if len(self._caught) >= CAUGHT:
+            self._caught.clear()
+        self._caught[item.id, item.fence] = error
+
     def settled(self, changes: Sequence[Change], refused: Sequence[int]) -> None:
+        causes: dict[int, BaseException | None] = {}
+        if self._caught:
+            causes = {change.id: self._caught.pop((change.id, change.fence), None) for change in changes}
         if refused:
             stale = set(refused)
             self._refused.update(change.task for change in changes if change.id in stale)
@@ -95,7 +121,7 @@ class Counts:
         self.jobs.settled(changes)
         for change in changes:
             if change.tried is not None:
-                self._log_failure(change)
+                self._log_failure(change, causes.get(change.id))
 
     def took(self, step: str, seconds: float) -> None:
         self._steps.observe_all([(step, seconds)])
@@ -128,7 +154,8 @@ class Counts:
         """How long handlers of these tasks took, in seconds."""
         self._duration.observe_all(durations)
 
-    def _log_failure(self, change: Change) -> None:
+    def _log_failure(self, change: Change, cause: BaseException | None) -> None:
+        """Log a failed try with its exception, or with the text of it if that is all that there is."""
         assert change.tried is not None
         label = self._label(change.task)
         fields = {
@@ -139,13 +166,15 @@ class Counts:
             "errorClass": change.error_class,
             "worker": change.tried.worker,
         }
+        told = cause if _has_words(cause) else TryFailed(change.error or change.tried.outcome)
         if change.state == "failed":
-            log.error("%s %s permanently failed", label, change.id, extra=fields)
+            log.error("%s %s permanently failed", label, change.id, extra=fields, exc_info=told)
         else:
             self._retried[change.task] += 1
             log.warning(
-                "%s %s failed, scheduling retry", label, change.id, extra={**fields, "nextRetryAt": iso(change.due_at)}
-            )
+                "%s %s failed, scheduling retry", label, change.id,
+                extra={**fields, "nextRetryAt": iso(change.due_at)}, exc_info=told,
+            )  # fmt: skip
 
     def _label(self, task: str) -> str:
         known = self._tasks.get(task)

@@ -15,6 +15,7 @@ from duly.core.model import State
 from duly.core.shown import (
     Alert,
     Depth,
+    Drift,
     Ending,
     Group,
     LateItem,
@@ -32,6 +33,7 @@ from duly.store.lines import are_open
 from duly.store.records import TRIED, Kind, Record, reader
 
 PAGE_MOST = 1_000
+LOOKED_AT = 100_000  # rows that a look over the newest ones reads at most
 ALL = 2**31 - 1  # no bound, for lists that are short
 
 
@@ -53,6 +55,11 @@ _late = reader(Record(LateItem), SEEN)
 _stuck = reader(Record(StuckItem), SEEN)
 _alert = reader(Record(Alert), SEEN)
 _worker = reader(Record(WorkerLife), SEEN)
+
+
+def _limit(row: tuple[Any, ...]) -> LimitUse:
+    name, most, per, hits = row
+    return LimitUse(name, most, per, len(hits), _utc(hits[-1]) if hits else None)
 
 
 class Read:
@@ -86,6 +93,10 @@ class Read:
         """How those of these items ended that have."""
         return [_ending(row) for row in self._store.read("endings", {"ids": codec.encode(list(ids)).decode()})]
 
+    def rows(self, ids: Sequence[int]) -> list[Row]:
+        """The items with these ids, as far as they exist."""
+        return [_row(row) for row in self._store.read("rows", {"ids": codec.encode(list(ids)).decode()})]
+
     def item(self, item_id: int) -> Row:
         return self.story(item_id).item
 
@@ -94,8 +105,8 @@ class Read:
         if not rows:
             raise ItemNotFound(f"there is no item {item_id}")
         tries = [_try(row) for row in self._store.read("attempts", {"id": item_id})]
-        *row, lease_until = rows[0]
-        return Story(_row(row), None if lease_until is None else _utc(lease_until), tries)
+        *row, lease_until, trace = rows[0]
+        return Story(_row(row), None if lease_until is None else _utc(lease_until), tries, trace)
 
     def pending(self) -> dict[str, int]:
         """How many rows have not ended, by the type of their job; by its task, if it has no type."""
@@ -136,6 +147,31 @@ class Read:
             return [_owned_row(row) for row in self._store.read("owned_failed", given)]
         return [_owned_row(row) for row in self._store.read("owned_items", {**given, "state": state})]
 
+    def owned_planned(
+        self,
+        owner: str | None,
+        task: str,
+        *,
+        state: str | None = None,
+        is_again: bool | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: int | None = None,
+        most: int = 50,
+    ) -> list[OwnedRow]:
+        """A page of a task's items that are planned from `since` to before `until`, newest first.
+
+        `is_again`: those that wait to be tried again, or those that do not.
+        """
+        filters = {"owner": owner, "task": task, "state": state, "is_again": is_again, "since": since, "until": until}
+        given = {**filters, "before": 2**63 - 1 if before is None else before, "most": max(1, min(most, PAGE_MOST))}
+        return [_owned_row(row) for row in self._store.read("owned_planned", given)]
+
+    def drift(self, owner: str | None, task: str, since: datetime, step: int) -> list[Drift]:
+        """How late a task's items were done since then, in steps of so many seconds; of its newest rows only."""
+        given = {"owner": owner, "task": task, "since": since, "step": step, "rows": LOOKED_AT}
+        return [Drift(int(at), mean, most, items) for at, mean, most, items in self._store.read("drift", given)]
+
     def owned_item(self, item_id: int, owner: str | None, connection: Any = None) -> OwnedRow | None:
         """This item, if it belongs to this owner; None means any owner."""
         rows = self._store.read("owned_item", {"id": item_id, "owner": owner}, connection)
@@ -175,10 +211,12 @@ class Read:
 
     def limits(self, after: str = "", most: int = ALL) -> list[LimitUse]:
         """A page of limits, by name."""
-        rows = self._store.read("all_meters", {"after": after, "most": most})
-        return [
-            LimitUse(name, most, per, len(hits), _utc(hits[-1]) if hits else None) for name, most, per, hits in rows
-        ]
+        return [_limit(row) for row in self._store.read("all_meters", {"after": after, "most": most})]
+
+    def limit(self, name: str) -> LimitUse | None:
+        """The limit of this name; None when nothing has been counted under it, nor has a person set it."""
+        rows = self._store.read("one_meter", {"name": name})
+        return _limit(rows[0]) if rows else None
 
     def workers(self, after: str = "", most: int = ALL) -> list[WorkerLife]:
         """Workers that gave a sign of life within a day and did not sign off, by name."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from duly.core import advance
+from duly.core import advance, codec
 from duly.core.errors import InputError, ItemNotFound, KeyConflict
 from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
@@ -186,9 +186,44 @@ class Schedules(Timetable):
         """Go on from now; what was missed during the pause is not made up for."""
         self._revise(who, ids, _plainly(advance.resumed), connection)
 
-    def reactivate(self, who: Principal, *ids: int, connection: Any = None) -> None:
-        """Let a schedule go on that was deactivated after too many failures in a row."""
-        self._revise(who, ids, _plainly(advance.reactivated), connection)
+    def reactivate(self, who: Principal, *ids: int, run_now: bool = False, connection: Any = None) -> None:
+        """Let schedules go on that were deactivated after too many failures in a row; with `run_now`, also at once.
+
+        Their items in review are discarded: whoever reactivates has looked at what they tell of.
+        """
+        store = self._ground.store
+        with self._ground.joining(connection) as connection:
+            in_review = store.read("failed_of", {"ids": codec.encode(list(ids)).decode()}, connection)
+            failed: dict[int, list[Item]] = {}
+            for item in store.fetch([item_id for (item_id,) in in_review]):
+                failed.setdefault(item.schedule_id or 0, []).append(item)
+
+            def act(each: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
+                return advance.reactivated(each, now, actor, live, failed.get(each.id, ()), run_now)
+
+            self._revise(who, ids, act, connection)
+
+    def reactivate_all(
+        self,
+        who: Principal,
+        task: str,
+        *,
+        cause: str | None = None,
+        whose: str | None = None,
+        run_now: bool = False,
+        most: int = PORTION,
+        connection: Any = None,
+    ) -> tuple[int, bool]:
+        """Reactivate the schedules of a task that were deactivated, all or those of one cause, so many at most.
+
+        A cause is a class of errors as `causes` tells it. Returns how many were reactivated, and whether more are left.
+        """
+        given = {"task": task, "owner": who.among(whose), "error_class": cause, "most": most + 1}
+        with self._ground.joining(connection) as connection:
+            ids = [each for (each,) in self._ground.store.read("broken_ids", given, connection)]
+            if ids:
+                self.reactivate(who, *ids[:most], run_now=run_now, connection=connection)
+        return min(len(ids), most), len(ids) > most
 
     def run_now(self, who: Principal, *ids: int, connection: Any = None) -> None:
         """Make one more item now; WrongState if items must not overlap and one is still live."""

@@ -38,6 +38,11 @@ class Tail:
         """An id to go on from later: nothing is missed then, though some lines may come twice."""
         return min(self._gaps) - 1 if self._gaps else self._top
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether lines below one that was given may still come."""
+        return bool(self._gaps)
+
     def look(self) -> list[tuple[int, AuditLine]]:
         """The lines since the last look, each with the id to go on from after it."""
         lines: list[AuditLine] = []

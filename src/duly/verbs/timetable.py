@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -18,14 +19,44 @@ from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 
 PORTION = 1_000
+DAY = timedelta(days=1)
 
 Status = Literal["active", "paused", "broken"]
+# How a schedule stands by the last item that it made: that waits or runs, is done, or has failed and waits for a retry
+# or in review. A schedule without an item stands by what it remembers.
+Standing = Literal["waiting", "running", "done", "failing"]
+CAUSES = 100
 
 
 class SlotLoad(Struct, frozen=True):
     ring: str
     slot: int
     members: int
+
+
+class Cause(Struct, frozen=True):
+    """How many schedules were deactivated after errors of this class; '' where nobody knows any more."""
+
+    cause: str
+    members: int
+
+
+class Standings(Struct, frozen=True):
+    """How many schedules stand how: of one slot, active or not, by an item that was planned since then or before."""
+
+    slot: int | None
+    standing: Standing
+    is_active: bool
+    is_new: bool
+    members: int
+
+
+class Begun(Struct, frozen=True):
+    """So many tries began at the same moment: the first ones of their items, or later ones."""
+
+    at: datetime
+    is_retry: bool
+    tries: int
 
 
 class Move(Struct, frozen=True):
@@ -115,6 +146,48 @@ class Timetable:
             return advance.rule_of(schedule.rule).describe(zone_named(schedule.zone))
         except ValueError:
             return f"{schedule.rule} ({schedule.zone})"
+
+    def standing(
+        self,
+        owner: str | None,
+        task: str,
+        *,
+        standing: Standing | None = None,
+        slot: int | None = None,
+        is_active: bool | None = None,
+        text: str | None = None,
+        after: int = 0,
+        most: int = 100,
+    ) -> list[Schedule]:
+        """A page of a task's schedules, by id: those that stand so, and that have this text in their key.
+
+        None as owner means those of all owners. Capital and small letters of ASCII are the same.
+        """
+        like = None if text is None else "%" + re.sub(r"([!%_])", r"!\1", text) + "%"
+        filters = {"owner": owner, "task": task, "standing": standing, "slot": slot, "is_active": is_active}
+        given = {**filters, "text": like, "after": after, "most": max(1, min(most, PORTION))}
+        return [Schedule(*row) for row in self._ground.store.read("schedules_standing", given)]
+
+    def standings(self, owner: str | None, task: str, since: datetime) -> list[Standings]:
+        """How many of a task's schedules stand how, by slot."""
+        rows = self._ground.store.read("standings", {"owner": owner, "task": task, "since": since})
+        return [Standings(slot, standing, bool(active), bool(new), n) for slot, standing, active, new, n in rows]
+
+    def causes(self, owner: str | None, task: str) -> list[Cause]:
+        """The classes of errors that deactivated schedules of this task, those with most schedules first."""
+        rows = self._ground.store.read("broken_by", {"owner": owner, "task": task, "most": CAUSES})
+        return [Cause(error_class or "", members) for error_class, members in rows]
+
+    def begun(self, owner: str | None, task: str, since: datetime) -> list[Begun]:
+        """When tries of items that this task's schedules made began since then; items of a day before count too."""
+        given = {"owner": owner, "task": task, "since": since, "planned_since": since - DAY}
+        rows = self._ground.store.read("tries_of_schedules", given)
+        return [Begun(_utc(at), bool(is_retry), tries) for at, is_retry, tries in rows]
+
+    def retries(self, owner: str | None, task: str) -> list[tuple[datetime, int]]:
+        """When items that this task's schedules made are to be retried, and how many then."""
+        rows = self._ground.store.read("retries_due", {"owner": owner, "task": task})
+        return [(_utc(due_at), items) for due_at, items in rows]
 
     def slots(self, ring: str | None = None) -> list[SlotLoad]:
         """How many active members each slot has."""

@@ -7,7 +7,6 @@ any other address it does not start before there is a user with a password or a 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 import time
 from collections.abc import Callable, Iterable
@@ -24,12 +23,14 @@ from duly.core.errors import ConfigError
 from duly.plugin import Plugin
 from duly.store.contract import WAIT_UNTIL
 from duly.web import dashboard
-from duly.web.auth import Gate
+from duly.web.auth import Gate, is_loopback
 from duly.web.desk import Desk
+from duly.web.feed import Feeds
 from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
 from duly.web.routes import files, items, jobs, live, queues, review, schedules, users
 from duly.web.schemas import ProblemOut
 from duly.web.schemas.jobs import JobIn
+from duly.web.shared import SharedReads, ShareReads
 from duly.web.uploads import UPLOADED
 
 BODY_LIMIT = 2 * 1024 * 1024
@@ -82,6 +83,8 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
     """Connect these routes to this app."""
     api.state.desk = Desk(app)
     api.state.gate = Gate(app.verbs.users, is_local)
+    api.state.shared = SharedReads(api.state.gate)
+    api.state.feeds = Feeds()
     api.state.ailing = ailing
     api.state.streams = 0
     api.state.closing = asyncio.Event()
@@ -116,6 +119,7 @@ def build(
     dashboard.add_dashboard(api, (*plugins, *offered))
     handle_on(api)
     _describe(api)
+    api.add_middleware(ShareReads)  # inside the guard, which is added after it
     api.add_middleware(RequestGuard, is_local=is_local)
     return api
 
@@ -131,15 +135,6 @@ def _describe(api: FastAPI) -> None:
         return document
 
     api.openapi = openapi  # type: ignore[method-assign]
-
-
-def is_loopback(host: str) -> bool:
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _operation_id(route: APIRoute) -> str:

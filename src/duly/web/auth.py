@@ -5,6 +5,9 @@ A request from a browser that changes something must come from our own pages, wh
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
+import json
 import threading
 import time
 from collections import OrderedDict, deque
@@ -22,10 +25,13 @@ from duly.web.problems import Problem
 from duly.web.schemas import clean
 
 COOKIE = "__Host-duly"
+# The name of the same cookie where a browser would not keep the other: on plain HTTP, between machines.
+PLAIN_COOKIE = "duly"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
 SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # so many tries per user and address in so many seconds
 REMEMBERED = 10_000  # how many users and addresses are remembered
+PRINCIPAL = "duly.principal"  # where a request has its principal that was found before it came to its route
 
 
 class Gate:
@@ -46,7 +52,7 @@ class Gate:
             if found is None:
                 raise _unknown("this API key opens nothing")
             return found
-        if token := request.cookies.get(COOKIE):
+        if token := session_of(request):
             found = self.users.by_session(token)
             if found is not None:
                 check_origin(request)
@@ -79,6 +85,35 @@ class Gate:
             for name in names:
                 if tries := self._tries.get(name):
                     tries.pop()
+
+
+def session_of(request: Request) -> str | None:
+    """The token of the browser's session, if it has one."""
+    return request.cookies.get(COOKIE) or request.cookies.get(PLAIN_COOKIE)
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the browser keeps cookies that are only for safe connections."""
+    said = (request.headers.get("origin", ""), request.headers.get("x-forwarded-proto", ""), request.url.scheme)
+    if any(each.lower().startswith("https") for each in said):
+        return True
+    return is_loopback(request.url.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def credentials(request: Request) -> str:
+    """What a principal is found by, as a hash: requests that only read and have the same one are by the same."""
+    is_forwarded = any(name in request.headers for name in FORWARDED)
+    given = [request.headers.get("authorization"), session_of(request), is_forwarded]
+    return hashlib.sha256(json.dumps(given).encode()).hexdigest()
 
 
 def check_origin(request: Request) -> None:
@@ -115,7 +150,8 @@ def _principal(
     request: Request, _: Annotated[object, Depends(_BEARER)], __: Annotated[object, Depends(_SESSION)]
 ) -> Principal:
     gate: Gate = request.app.state.gate
-    return gate.who(request)
+    known: Principal | None = request.scope.get(PRINCIPAL)
+    return gate.who(request) if known is None else known
 
 
 def _needs(scope: Scope) -> object:

@@ -20,12 +20,12 @@ from string import Template
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
-from starlette.exceptions import HTTPException
 
 from duly import __version__
 from duly.plugin import Plugin, Screen
 from duly.web.auth import Reader
 from duly.web.desk import At
+from duly.web.problems import Problem
 from duly.web.schemas.dashboard import DashboardOut
 
 FOLDER = Path(__file__).parent / "static"
@@ -95,7 +95,7 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
         found = statics.files.get(request.path_params["path"])
         # A page of another version has to be loaded anew, instead of going on with half of each.
         if found is None or request.path_params["digest"] != statics.digest:
-            raise HTTPException(404, "this version of the dashboard has no such file; load the page anew")
+            raise Problem(404, "this version of the dashboard has no such file; load the page anew")
         return _answer(request, found, FOREVER)
 
     for path in paths:
@@ -125,6 +125,7 @@ def dashboard(desk: At, principal: Reader) -> Any:
     return {
         "version": __version__,
         "screens": screens,
+        "trace_url": app.settings.trace_url or None,
         "pending": app.verbs.ground.job_settings.pending_enabled,
     }
 

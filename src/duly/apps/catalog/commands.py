@@ -10,9 +10,11 @@ from urllib.parse import quote
 import click
 
 from duly.apps.catalog import Product, catalog_on
+from duly.apps.catalog.day import Day
+from duly.apps.catalog.products import STANDINGS, Reactivated
 from duly.cli import options, words
-from duly.cli.sides import chosen, read_as
-from duly.core.errors import InputError, ItemNotFound
+from duly.cli.sides import chosen, read_as, snake
+from duly.core.errors import InputError
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -53,8 +55,8 @@ class _Here:
     def __init__(self, app: Duly) -> None:
         self._catalog = catalog_on(app)
 
-    def page(self, user: str | None, most: int) -> Iterable[Product]:
-        return self._catalog.products(user_id=user, most=most)
+    def page(self, user: str | None, most: int, filters: dict[str, Any]) -> Iterable[Product]:
+        return self._catalog.products(user_id=user, most=most, **filters)
 
     def publish(self, user: str | None, sku: str) -> Product:
         return self._catalog.publish(_named(user), sku, actor=options.who().user_id)
@@ -62,8 +64,14 @@ class _Here:
     def withdraw(self, user: str | None, sku: str) -> None:
         self._catalog.withdraw(_named(user), sku, actor=options.who().user_id)
 
-    def reactivate(self, user: str | None, sku: str) -> Product:
-        return self._catalog.reactivate(_named(user), sku, actor=options.who().user_id)
+    def reactivate(self, user: str | None, sku: str, is_now: bool) -> Product:
+        return self._catalog.reactivate(_named(user), sku, actor=options.who().user_id, sync_now=is_now)
+
+    def reactivate_all(self, cause: str | None, is_now: bool) -> Reactivated:
+        return self._catalog.reactivate_all(cause, sync_now=is_now, who=options.who())
+
+    def day(self) -> Day:
+        return self._catalog.day()
 
 
 class _There:
@@ -72,8 +80,10 @@ class _There:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def page(self, user: str | None, most: int) -> Iterable[Product]:
-        rows = self._client.pages("/api/products", {"page_size": min(most, 500)})
+    def page(self, user: str | None, most: int, filters: dict[str, Any]) -> Iterable[Product]:
+        named = {QUERY[name]: value for name, value in filters.items() if value is not None}
+        said = {name: str(value).lower() if isinstance(value, bool) else value for name, value in named.items()}
+        rows = self._client.pages("/api/products", {"page_size": min(most, 500), **said})
         found = (read_as(Product, each) for each in rows)
         return islice((each for each in found if user in (None, each.user_id)), most)
 
@@ -83,18 +93,27 @@ class _There:
     def withdraw(self, user: str | None, sku: str) -> None:
         self._client.request("DELETE", f"/api/products/{quote(sku, safe='')}", query={"userId": user})
 
-    def reactivate(self, user: str | None, sku: str) -> Product:
-        for each in self.page(user, 1_000_000):
-            if each.sku == sku:
-                self._client.act_on_schedule(each.id, "reactivate")
-                return each
-        raise ItemNotFound(f"there is no product {sku!r:.80}")
+    def reactivate(self, user: str | None, sku: str, is_now: bool) -> Product:
+        path = f"/api/products/{quote(sku, safe='')}/reactivate"
+        return read_as(Product, self._client.request("POST", path, {"syncNow": is_now}, query={"userId": user}))
+
+    def reactivate_all(self, cause: str | None, is_now: bool) -> Reactivated:
+        said = {"syncNow": is_now, **({} if cause is None else {"cause": cause})}
+        return read_as(Reactivated, self._client.request("POST", "/api/products/reactivate", said))
+
+    def day(self) -> Day:
+        told = self._client.request("GET", "/api/catalog/day")
+        return read_as(Day, {**told, "budget": snake(told["budget"])})
 
 
 def _named(user: str | None) -> str:
     if user is None:
         raise InputError("user", "say whose product it is: --user NAME")
     return user
+
+
+# What filters are called over HTTP.
+QUERY = {"sync_status": "status", "hour_bucket": "slot", "is_active": "active", "text": "q"}
 
 
 def _side() -> Any:
@@ -106,13 +125,17 @@ whose = click.option("--user", metavar="NAME", help="Whose product.")
 
 @options.listing(short_help="Products of the catalog: list, publish, withdraw.")
 @whose
+@click.option("--status", "sync_status", type=click.Choice([*STANDINGS]), help="How their last sync went.")
+@click.option("--slot", "hour_bucket", type=click.IntRange(0), metavar="N", help="The hour that they are synced at.")
+@click.option("--active/--inactive", "is_active", default=None, help="Those that are synced, or those that are not.")
+@click.option("--search", "text", metavar="TEXT", help="A part of a SKU, or of its user's name.")
 @options.most()
 @options.side
 @options.as_json
-def products(user: str | None, most: int, as_json: bool) -> None:
+def products(user: str | None, most: int, as_json: bool, **filters: Any) -> None:
     """List products with how their syncs went."""
     with _side() as place:
-        found: list[Product] = list(place.page(user, most))
+        found: list[Product] = list(place.page(user, most, filters))
     words.print_lines(found, as_json, "there are no products", _line)
 
 
@@ -136,11 +159,59 @@ def _act(name: str, doc: str, tell: Callable[[str, Product], str]) -> None:
 
 _act("publish", "Sync a product every day; publishing twice is publishing once.", lambda _, made: _line(made))
 _act("withdraw", "Sync it no more; what waits of it is cancelled.", lambda sku, _: f"{sku} is withdrawn")
-_act(
-    "reactivate",
-    "Try a product again that was deactivated after failures in a row.",
-    lambda sku, _: f"{sku} is reactivated",
-)
+
+now = click.option("--now", "is_now", is_flag=True, help="Sync at once too, not only from the next slot on.")
+
+
+@products.command(name="reactivate")
+@click.argument("sku")
+@whose
+@now
+@options.side
+def reactivate_product(sku: str, user: str | None, is_now: bool) -> None:
+    """Try a product again that was deactivated after failures in a row."""
+    with _side() as place:
+        place.reactivate(user, sku, is_now)
+    click.echo(f"{sku} is reactivated")
+
+
+@products.command(name="reactivate-all")
+@click.option("--cause", metavar="CLASS", help="Only what this class of errors deactivated; see `duly products day`.")
+@now
+@options.side
+def reactivate_products(cause: str | None, is_now: bool) -> None:
+    """Try all products again that were deactivated, or those that one cause did."""
+    count, is_more = 0, True
+    with _side() as place:
+        while is_more:
+            done: Reactivated = place.reactivate_all(cause, is_now)
+            count, is_more = count + done.products, done.is_more
+    click.echo(f"{count} products are reactivated")
+
+
+@products.command(name="day")
+@options.side
+@options.as_json
+def show_day(as_json: bool) -> None:
+    """Where this day stands, in UTC: slots, retry windows, calls, and what deactivated products."""
+    with _side() as place:
+        day: Day = place.day()
+    if as_json:
+        words.print_json(day)
+        return
+    click.echo(f"{day.day} {day.zone}")
+    columns: list[Any] = ["slot", *((name, "right") for name in ("planned", "done", "failed", "running", "waiting"))]
+    rows = [[each.hour, *map(str, (each.planned, each.done, each.failed, each.running, each.waiting))]
+            for each in day.slots]  # fmt: skip
+    words.console().print(words.table(*columns, rows=rows))
+    for window in day.windows:
+        click.echo(f"retry window {window.at:%H:%M}: {window.used} of {window.cap} used, {window.waiting} wait")
+    budget, statuses = day.budget, day.statuses
+    click.echo(f"calls: {budget.used_today:,} of {budget.most_per_day:,} today, {budget.per_minute:g} a minute")
+    counts = ", ".join(f"{getattr(statuses, name)} {name}" for name in statuses.__struct_fields__)
+    click.echo(f"products: {counts}")
+    for cause in day.causes:
+        click.echo(f"deactivated by {cause.cause or 'what is no longer known'}: {cause.products}")
 
 
 COMMANDS = (plan, products)

@@ -12,16 +12,18 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Windows
 from duly.apps.catalog.capacity import CatalogSettings
+from duly.apps.catalog.day import LIMIT, Day, day_of
 from duly.apps.catalog.settings import Settings
 from duly.apps.catalog.supplier import Found, Offer, ask
 from duly.core.codec import decode
-from duly.core.errors import ConfigError, ItemNotFound
-from duly.core.model import Item, Schedule, cut
+from duly.core.errors import ConfigError, InputError, ItemNotFound
+from duly.core.model import Schedule, cut
+from duly.core.shown import Row
 from duly.outbound.http import BadAnswer
 from duly.tasks.checks import checked_rows
 from duly.tasks.task import Task
-from duly.verbs import local
-from duly.verbs.timetable import SlotLoad
+from duly.verbs import LOCAL, Principal, local
+from duly.verbs.timetable import SlotLoad, Standing
 
 if TYPE_CHECKING:
     from duly.virtual.simulation import Simulation
@@ -30,6 +32,14 @@ ERROR_LIMIT = 500
 
 Text = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
 SyncStatus = Literal["pending", "syncing", "success", "failed"]
+
+STANDINGS: dict[SyncStatus, Standing] = {
+    "pending": "waiting",
+    "syncing": "running",
+    "success": "done",
+    "failed": "failing",
+}
+STATUSES: dict[Standing, SyncStatus] = {standing: status for status, standing in STANDINGS.items()}
 
 
 class Listing(Struct, frozen=True):
@@ -56,6 +66,13 @@ class Product(Struct, frozen=True, kw_only=True):
     last_price: float | None
     last_quantity: int | None
     created_at: datetime
+
+
+class Reactivated(Struct, frozen=True):
+    """How many products were reactivated at once, and whether more are left that could be."""
+
+    products: int
+    is_more: bool
 
 
 class Catalog:
@@ -90,10 +107,35 @@ class Catalog:
         """Sync it no more; what waits of it is cancelled, and its seat is free."""
         self.app.verbs.schedules.remove(local(actor), self._find(user_id, sku).id)
 
-    def reactivate(self, user_id: str, sku: str, actor: str = "local") -> Product:
-        """A person says that a product which failed too often may be tried again, from its next slot on."""
-        self.app.verbs.schedules.reactivate(local(actor), self._find(user_id, sku).id)
-        return self.product(user_id, sku)
+    def reactivate(
+        self, user_id: str, sku: str, actor: str = "local", *, sync_now: bool = False, connection: Any = None
+    ) -> Product:
+        """A person says that a product which failed too often may be tried again, from its next slot on, or now too.
+
+        What stood in review of it is discarded.
+        """
+        schedule = self._find(user_id, sku, connection)
+        self.app.verbs.schedules.reactivate(local(actor), schedule.id, run_now=sync_now, connection=connection)
+        return self.product(user_id, sku, connection)
+
+    def reactivate_all(
+        self,
+        cause: str | None = None,
+        *,
+        sync_now: bool = False,
+        owner: str | None = None,
+        who: Principal = LOCAL,
+        connection: Any = None,
+    ) -> Reactivated:
+        """Reactivate what was deactivated by one cause, which `day` names, or all of it: a thousand at a time."""
+        done, is_more = self.app.verbs.schedules.reactivate_all(
+            who, self.task.name, cause=cause, whose=owner, run_now=sync_now, connection=connection
+        )
+        return Reactivated(done, is_more)
+
+    def day(self, owner: str | None = None) -> Day:
+        """Where this day stands, in UTC: each slot, each retry window, and the calls that the API allows."""
+        return day_of(self.app, self.task, self.settings, owner)
 
     def product(self, user_id: str, sku: str, connection: Any = None) -> Product:
         return self.seen([self._find(user_id, sku, connection)])[0]
@@ -105,16 +147,17 @@ class Catalog:
         hour_bucket: int | None = None,
         sync_status: SyncStatus | None = None,
         is_active: bool | None = None,
+        text: str | None = None,
+        owner: str | None = None,
         after: int = 0,
         most: int = 100,
     ) -> tuple[Product, ...]:
-        """By id; `after` is the last id of the page before."""
-        wanted = {"user_id": user_id, "sync_status": sync_status}
-        found = (
-            product
-            for product in self._all(hour_bucket, is_active, after)
-            if all(value is None or getattr(product, name) == value for name, value in wanted.items())
-        )
+        """By id; `after` is the last id of the page before, and `text` a part of a user's id or of a SKU."""
+        if sync_status is not None and sync_status not in STANDINGS:
+            raise InputError("sync_status", f"must be one of {', '.join(STANDINGS)}, got {sync_status!r:.40}")
+        standing = STANDINGS[sync_status] if sync_status is not None else None
+        filters = {"standing": standing, "slot": hour_bucket, "is_active": is_active, "text": text}
+        found = (each for each in self._all(owner, filters, after) if user_id in (None, each.user_id))
         return tuple(islice(found, most))
 
     def slots(self) -> list[SlotLoad]:
@@ -133,16 +176,15 @@ class Catalog:
         except ItemNotFound:
             raise ItemNotFound(f"{user_id!r:.80} has no product {sku!r:.80}") from None
 
-    def _all(self, hour_bucket: int | None, is_active: bool | None, after: int) -> Iterator[Product]:
-        filters: dict[str, Any] = {"task": self.task.name, "slot": hour_bucket}
-        while page := self.app.schedules.page(**filters, after=after, most=1_000):
-            yield from self.seen([each for each in page if is_active in (None, each.is_active)])
+    def _all(self, owner: str | None, filters: dict[str, Any], after: int) -> Iterator[Product]:
+        while page := self.app.schedules.standing(owner, self.task.name, **filters, after=after, most=1_000):
+            yield from self.seen(page)
             after = page[-1].id
 
     def seen(self, schedules: Sequence[Schedule]) -> list[Product]:
         """The products that these schedules are."""
         last = [schedule.last_item for schedule in schedules if schedule.last_item is not None]
-        items = {item.id: item for item in self.app.store.fetch(last)}
+        items = {item.id: item for item in self.app.read.rows(last)}
         return [_product(schedule, items.get(schedule.last_item or 0)) for schedule in schedules]
 
 
@@ -155,7 +197,7 @@ def install(
         on_change.checked_args(_news(Listing("user", "sku"), Offer("sku", 1.0, 1, True)))
     try:
         windows = Windows(tuning.retry_windows, cap=tuning.retry_limit)
-        limit = Limit("boeing", tuning.calls_per_minute, per="1m")
+        limit = Limit(LIMIT, tuning.calls_per_minute, per="1m")
         Slots(tuning.hour_buckets)
     except ValueError as error:
         raise ConfigError(f"catalog: {error}") from None
@@ -234,7 +276,7 @@ def _success_on(schedule: Schedule) -> date | None:
     return date.fromisoformat(kept["success_on"]) if kept else None
 
 
-def _product(schedule: Schedule, item: Item | None) -> Product:
+def _product(schedule: Schedule, item: Row | None) -> Product:
     args = decode(schedule.args)
     kept = decode(schedule.keep) if schedule.keep else {}
     synced_at = (item.started_at if item else None) or schedule.last_success_at
@@ -256,7 +298,7 @@ def _product(schedule: Schedule, item: Item | None) -> Product:
     )
 
 
-def _status(schedule: Schedule, item: Item | None) -> SyncStatus:
+def _status(schedule: Schedule, item: Row | None) -> SyncStatus:
     """The seed's word for where a product stands, from its last item; if that is gone, from what its schedule knows."""
     match item.state if item else None:
         case "running":
@@ -267,7 +309,8 @@ def _status(schedule: Schedule, item: Item | None) -> SyncStatus:
             return "success"
     if schedule.failures:
         return "failed"
-    return "success" if schedule.last_success_at and not (item and item.state == "failed") else "pending"
+    is_given_up = item is not None and (item.state == "failed" or item.outcome == "discarded")
+    return "success" if schedule.last_success_at and not is_given_up else "pending"
 
 
 def simulated(catalog: Catalog, world: Simulation, products: int) -> None:

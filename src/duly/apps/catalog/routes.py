@@ -1,35 +1,52 @@
-"""Products over HTTP: publish them, see how their syncs went, withdraw them."""
+"""Products over HTTP: publish them, see how their syncs went and where the day stands, reactivate, withdraw."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from duly.apps.catalog import Catalog, Product, plugin
-from duly.apps.catalog.schemas import ProductIn, ProductOut
+from duly.apps.catalog.products import SyncStatus
+from duly.apps.catalog.schemas import DayOut, ProductIn, ProductOut, ReactivateAllIn, ReactivatedOut, ReactivateIn
 from duly.core.errors import ItemNotFound
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages, serving
 from duly.web.problems import Problem
-from duly.web.schemas import Name, Page
+from duly.web.schemas import Name, Page, Word
 
 router = APIRouter(tags=["apps"])
 
 Here = Annotated[Catalog, Depends(serving(plugin))]
 
 
+@router.get("/api/catalog/day", response_model=DayOut)
+def show_catalog_day(catalog: Here, principal: Reader, user_id: UserId = None) -> Any:
+    """Where this day stands, in UTC: each slot, each retry window, the calls that the API allows, and the products."""
+    return catalog.day(owner_for(principal, user_id))
+
+
 @router.get("/api/products", response_model=Page[ProductOut])
-def list_products(desk: At, catalog: Here, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
-    """The products that are yours, by id."""
+def list_products(
+    catalog: Here,
+    principal: Reader,
+    pages: Pages,
+    status: Annotated[SyncStatus | None, Query()] = None,
+    slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
+    active: Annotated[bool | None, Query(description="false: those that were deactivated or paused.")] = None,
+    q: Annotated[Word | None, Query(description="A part of a SKU, or of its user's id.")] = None,
+    user_id: UserId = None,
+) -> Any:
+    """The products that are yours and fit, by id."""
     owner = owner_for(principal, user_id)
+    filters: dict[str, Any] = {"sync_status": status, "hour_bucket": slot, "is_active": active, "text": q}
 
     def find(after: int | None, most: int) -> Sequence[Product]:
-        return catalog.seen(desk.app.schedules.owned(owner, task=catalog.task.name, after=after or 0, most=most))
+        return catalog.products(owner=owner, after=after or 0, most=most, **filters)
 
-    return pages.turn(["products", owner], find)
+    return pages.turn(["products", owner, filters], find)
 
 
 @router.post("/api/products", status_code=201, response_model=ProductOut)
@@ -44,6 +61,45 @@ def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, 
         return 201, ProductOut.model_validate(product)
 
     return once(principal, new, act)
+
+
+@router.post("/api/products/reactivate", response_model=ReactivatedOut)
+def reactivate_products(
+    catalog: Here, principal: Writer, once: Once, asked: ReactivateAllIn | None = None, user_id: UserId = None
+) -> Response:
+    """Reactivate the products that one cause deactivated, or all of them: a thousand at a time; `isMore`: ask again."""
+    said = asked or ReactivateAllIn()
+    owner = owner_for(principal, user_id)
+
+    def act(connection: Any) -> tuple[int, Any]:
+        done = catalog.reactivate_all(
+            said.cause, sync_now=said.sync_now, owner=owner, who=principal, connection=connection
+        )
+        return 200, ReactivatedOut.model_validate(done)
+
+    return once(principal, asked, act)
+
+
+@router.post("/api/products/{sku:path}/reactivate", response_model=ProductOut)
+def reactivate_product(
+    sku: Name,
+    desk: At,
+    catalog: Here,
+    principal: Writer,
+    once: Once,
+    asked: ReactivateIn | None = None,
+    user_id: UserId = None,
+) -> Response:
+    """Have a product synced again that was deactivated after failures in a row, with `syncNow` at once."""
+    owner = _whose(principal, user_id)
+
+    def act(connection: Any) -> tuple[int, Any]:
+        _check_owner(desk, principal, catalog.product(owner, sku, connection).id, sku, connection)
+        is_now = asked is not None and asked.sync_now
+        product = catalog.reactivate(owner, sku, principal.user_id, sync_now=is_now, connection=connection)
+        return 200, ProductOut.model_validate(product)
+
+    return once(principal, asked, act)
 
 
 @router.delete("/api/products/{sku:path}", status_code=204)

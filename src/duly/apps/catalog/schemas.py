@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
 
-from duly.apps.catalog.products import Product
-from duly.web.schemas import Model, Out, Word, example, fields_of
+from pydantic import AfterValidator, Field, StringConstraints
+
+from duly.apps.catalog.day import Budget, CauseCount, Day, SlotDay, StatusCounts, WindowDay
+from duly.apps.catalog.products import Product, Reactivated
+from duly.web.schemas import Model, Out, Word, clean, example, fields_of
 
 
 class ProductIn(Model):
@@ -17,3 +20,52 @@ class ProductIn(Model):
 
 class ProductOut(Out):
     __annotations__ = fields_of(Product)
+
+
+class ReactivateIn(Model):
+    model_config = example(syncNow=True)
+
+    sync_now: bool = Field(default=False, description="Sync it now too, not only from its next slot on.")
+
+
+class ReactivateAllIn(ReactivateIn):
+    model_config = example(cause="duly.outbound.http.TimedOut", syncNow=True)
+
+    cause: Annotated[str, StringConstraints(max_length=200), AfterValidator(clean)] | None = Field(
+        default=None, description="Only what this deactivated, as the day names it; without it, all."
+    )
+
+
+class ReactivatedOut(Out):
+    __annotations__ = fields_of(Reactivated)
+
+
+class SlotDayOut(Out):
+    __annotations__ = fields_of(SlotDay)
+
+
+class WindowDayOut(Out):
+    __annotations__ = fields_of(WindowDay)
+
+
+class BudgetOut(Out):
+    __annotations__ = fields_of(Budget)
+
+
+class StatusCountsOut(Out):
+    __annotations__ = fields_of(StatusCounts)
+
+
+class CauseCountOut(Out):
+    __annotations__ = fields_of(CauseCount)
+
+
+class DayOut(Out):
+    __annotations__ = {
+        **fields_of(Day),
+        "slots": list[SlotDayOut],
+        "windows": list[WindowDayOut],
+        "budget": BudgetOut,
+        "statuses": StatusCountsOut,
+        "causes": list[CauseCountOut],
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -14,6 +14,7 @@ from duly.apps.messages.sides import side
 from duly.cli import options, words
 from duly.core.errors import InputError
 from duly.core.model import STATES
+from duly.core.shown import Drift
 
 
 @click.group()
@@ -93,17 +94,43 @@ def _changing(name: str, doc: str, done: str, is_sent: bool) -> None:
     @options.side
     def change(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
         with side() as place:
-            place.change(item_id, is_sent, _changes(queue, path, pairs))
-        click.echo(f"message {item_id} {done}")
+            changed = place.change(item_id, is_sent, _changes(queue, path, pairs))
+        click.echo(f"message {item_id} {done}{'' if changed == item_id else f' again, as message {changed}'}")
 
 
 _changing(
     "send",
-    "Publish a message now, whatever its count: to its queue or another, as it is or changed.",
+    "Publish a message now, whatever its count, also again: to its queue or another, as it is or changed.",
     "is on its way",
     is_sent=True,
 )
 _changing("edit", "Change a message that waits or is in review.", "is changed", is_sent=False)
+
+
+@messages.command("payload")
+@item
+@click.option("--out", type=click.File("wb"), default="-", metavar="FILE", help="Where to; without it, to the output.")
+@options.side
+def download_payload(item_id: int, out: BinaryIO) -> None:
+    """Write all bytes of a message to a file."""
+    with side() as place:
+        place.payload(item_id, out)
+
+
+@messages.command("drift")
+@click.option("--minutes", type=click.IntRange(1, 1_440), default=60, show_default=True, metavar="N")
+@options.told
+def show_drift(minutes: int, as_json: bool, in_utc: bool) -> None:
+    """How late messages were published again in the last minutes."""
+    with side() as place:
+        found = place.drift(minutes)
+    now = datetime.now(UTC)
+
+    def line(each: Drift) -> str:
+        when = words.short(datetime.fromtimestamp(each.at, UTC), now, in_utc)
+        return f"{when} {each.items} messages, {each.mean_seconds:.2f} s late, {each.most_seconds:.2f} s at most"
+
+    words.print_lines(found, as_json, "nothing was published", line)
 
 
 def _acting(name: Act, doc: str, done: str) -> None:

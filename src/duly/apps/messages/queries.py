@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -14,8 +14,12 @@ from duly.apps.messages.settings import Settings
 from duly.bridge.decode import Decoder
 from duly.bridge.message import Message, preview
 from duly.bridge.properties import BadProperties
+from duly.core.errors import WrongState
 from duly.core.model import State
-from duly.core.shown import OwnedRow
+from duly.core.shown import Drift, OwnedRow
+
+# In how many steps a stretch of time is told of, none of them shorter than so many seconds.
+DRIFT_STEPS, DRIFT_LEAST = 120, 10
 
 
 class Queries:
@@ -46,6 +50,19 @@ class Queries:
         found = [row for row in rows if row is not None and state in (None, row.state)]
         return [row for row in found if queue in (None, row.args["queue"])][:most]
 
+    def payload(self, row: OwnedRow) -> bytes:
+        """All bytes of a message."""
+        message = msgspec.convert(row.args, Message)
+        if message.is_in_review:
+            raise WrongState(f"message {row.id} was too large to be kept: take it from the review queue")
+        return message.body
+
+    def drift(self, owner: str | None, minutes: int) -> list[Drift]:
+        """How late messages were published in the last so many minutes, in some hundred steps; of the newest rows."""
+        step = max(minutes * 60 // DRIFT_STEPS, DRIFT_LEAST)
+        since = self._app.clock.now() - timedelta(minutes=minutes)
+        return self._app.read.drift(owner, TASK, since, step)
+
     def shown(self, row: OwnedRow, is_brief: bool = False) -> dict[str, Any]:
         """A message for people to read; in lists without what costs time."""
         message = msgspec.convert(row.args, Message)
@@ -64,6 +81,7 @@ class Queries:
             "max_retries": message.max_retries,
             "reason": message.reason or message.problem or "",
             "error": row.last_error,
+            "replay_of": message.replay_of,
             "first_failed_at": message.story[0].at if message.story else None,
             "story": [msgspec.to_builtins(each, builtin_types=(datetime,)) for each in message.story],
             "properties": properties,

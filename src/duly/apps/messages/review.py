@@ -36,16 +36,28 @@ class Review:
         self._settings = settings
         self._rows = rows
 
-    def find(self, who: Principal, item_id: int) -> OwnedRow:
+    def find(self, who: Principal, item_id: int, connection: Any = None) -> OwnedRow:
         """The item of a message, if they reach it."""
-        row = self._items.find(who, item_id)
+        row = self._items.find(who, item_id, connection)
         if row.task != TASK:
             raise ItemNotFound(f"there is no message {item_id}")
         return row
 
-    def resend(self, item_id: int, *, who: Principal = LOCAL, connection: Any = None, **other: Unpack[Other]) -> None:
-        """Publish this message now, whatever its count: to its queue or another, as it is or changed."""
+    def resend(self, item_id: int, *, who: Principal = LOCAL, connection: Any = None, **other: Unpack[Other]) -> int:
+        """Publish this message now, whatever its count: to its queue or another, as it is or changed.
+
+        One that was published or cancelled already is published again by a row of its own, whose id is returned.
+        """
+        row = self.find(who, item_id, connection)
+        if row.state in ("done", "cancelled"):
+            return self._replay(who, row, other, connection)
         self._change(who, item_id, other, is_sent=True, connection=connection)
+        return item_id
+
+    def _replay(self, who: Principal, row: OwnedRow, other: Other, connection: Any) -> int:
+        known = msgspec.convert(row.args, Message)
+        message = replace(self._changed(known, other, is_sent=True), is_undecided=False, replay_of=row.id)
+        return self._items.put(who, self._rows.replay(message), connection).id
 
     def edit(self, item_id: int, *, who: Principal = LOCAL, connection: Any = None, **other: Unpack[Other]) -> None:
         """Change a message that waits or is in review."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from duly.apps.messages import plugin
-from duly.apps.messages.schemas import MessageEdit, MessageOut, MessageStoryOut
+from duly.apps.messages.schemas import DriftOut, MessageEdit, MessageOut, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
 from duly.core.errors import InputError
 from duly.core.shown import OwnedRow
@@ -19,6 +19,8 @@ from duly.web.schemas import Id, Page, State, WordFilter
 from duly.web.schemas.items import Changed
 
 router = APIRouter(prefix="/api/messages", tags=["messages"])
+
+BYTES = "application/octet-stream"
 
 Here = Annotated[MessageRetry, Depends(serving(plugin))]
 
@@ -44,6 +46,21 @@ def list_messages(
     return pages.turn(bound, find, lambda row: desk.masked(queries.shown(row, True)))
 
 
+@router.get("/drift", response_model=DriftOut)
+def show_drift(messages: Here, principal: Reader, minutes: Annotated[int, Query(ge=1, le=1_440)] = 60) -> Any:
+    """How late messages were published again in the last minutes, against their time; of the newest rows only."""
+    found = messages.queries.drift(owner_for(principal, None), minutes)
+    return {"points": [(each.at, each.mean_seconds, each.most_seconds, each.items) for each in found]}
+
+
+@router.get("/{item_id}/payload", response_class=Response, responses={200: {"content": {BYTES: {}}}})
+def download_payload(item_id: Id, messages: Here, principal: Reader) -> Response:
+    """All bytes of a message, as a file."""
+    body = messages.queries.payload(messages.review.find(principal, item_id))
+    headers = {"Content-Disposition": f'attachment; filename="message-{item_id}.bin"'}
+    return Response(body, media_type=BYTES, headers=headers)
+
+
 @router.get("/{item_id}", response_model=MessageStoryOut)
 def show_message(item_id: Id, desk: At, messages: Here, principal: Reader) -> Any:
     """One message with its story, its properties and a look at its payload."""
@@ -62,12 +79,14 @@ def edit_message(item_id: Id, edit: MessageEdit, desk: At, messages: Here, princ
 def send_message(
     item_id: Id, messages: Here, principal: Writer, once: Once, edit: MessageEdit | None = None
 ) -> Response:
-    """Publish it now, whatever its count: to its queue or another, as it is or changed."""
+    """Publish it now, whatever its count: to its queue or another, as it is or changed.
+
+    What was published or cancelled already is published again as a message of its own, whose id is the answer.
+    """
 
     def act(connection: Any) -> tuple[int, Any]:
         changes = _changes(edit) if edit else {}
-        messages.review.resend(item_id, **changes, who=principal, connection=connection)
-        return 200, {"ids": [item_id]}
+        return 200, {"ids": [messages.review.resend(item_id, **changes, who=principal, connection=connection)]}
 
     return once(principal, edit, act)
 

@@ -46,6 +46,10 @@ class Rows:
         """The row of a message that cannot be retried: it goes to review, here and at the broker."""
         return NewItem(task=TASK, queue=QUEUE, args=codec.encode(message), due_at=now, rank=REVIEW_RANK)
 
+    def replay(self, message: Message) -> NewItem:
+        """A row that publishes a message again at once. The key stays with the row that had it before."""
+        return NewItem(task=TASK, queue=self.queue_for(message.queue), args=codec.encode(message), rank=TASK_RANK)
+
     def delay(self, retry_count: int) -> float:
         """Seconds until the next retry: doubling, capped, and up to a second of jitter."""
         return float(min(self.base * 2 ** min(retry_count, 64), self.cap)) + random.random()  # noqa: S311 - spreads load, hides nothing

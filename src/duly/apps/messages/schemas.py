@@ -46,8 +46,15 @@ class MessageOut(Out):
     max_retries: int
     reason: str
     error: str | None
+    replay_of: int | None = Field(description="The message that this one publishes again.")
     first_failed_at: datetime | None
     payload: PayloadOut
+
+
+class DriftOut(Out):
+    points: list[tuple[int, float, float, int]] = Field(
+        description="When (seconds since 1970), mean and most seconds from its time to the broker's confirm, how many."
+    )
 
 
 class MessageStoryOut(MessageOut):

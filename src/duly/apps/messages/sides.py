@@ -5,12 +5,13 @@ from __future__ import annotations
 from base64 import b64encode
 from contextlib import AbstractContextManager
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from duly.apps.messages import message_retry_on
 from duly.apps.messages.review import Act
 from duly.cli import options
 from duly.cli.sides import chosen, snake
+from duly.core.shown import Drift
 
 
 class Side(Protocol):
@@ -20,7 +21,11 @@ class Side(Protocol):
 
     def show(self, item_id: int) -> dict[str, Any]: ...
 
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None: ...
+    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> int: ...
+
+    def payload(self, item_id: int, out: BinaryIO) -> None: ...
+
+    def drift(self, minutes: int) -> list[Drift]: ...
 
     def act(self, act: Act, item_id: int) -> None: ...
 
@@ -40,9 +45,17 @@ class _Here:
     def show(self, item_id: int) -> dict[str, Any]:
         return self._messages.queries.shown(self._messages.review.find(options.who(), item_id))
 
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
-        act = self._messages.review.resend if is_sent else self._messages.review.edit
-        act(item_id, **changes, who=options.who())
+    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> int:
+        if is_sent:
+            return self._messages.review.resend(item_id, **changes, who=options.who())
+        self._messages.review.edit(item_id, **changes, who=options.who())
+        return item_id
+
+    def payload(self, item_id: int, out: BinaryIO) -> None:
+        out.write(self._messages.queries.payload(self._messages.review.find(options.who(), item_id)))
+
+    def drift(self, minutes: int) -> list[Drift]:
+        return self._messages.queries.drift(None, minutes)
 
     def act(self, act: Act, item_id: int) -> None:
         self._messages.review.act(options.who(), act, item_id)
@@ -61,14 +74,21 @@ class _There:
     def show(self, item_id: int) -> dict[str, Any]:
         return snake(self._client.request("GET", f"/api/messages/{item_id}"))
 
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> None:
+    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> int:
         payload = changes.pop("payload")
         text = None if payload is None else b64encode(payload).decode()
         body = {name: value for name, value in {**changes, "payloadBase64": text}.items() if value is not None}
         if is_sent:
-            self._client.request("POST", f"/api/messages/{item_id}/send", body)
-        else:
-            self._client.request("PATCH", f"/api/messages/{item_id}", body)
+            return int(self._client.request("POST", f"/api/messages/{item_id}/send", body)["ids"][0])
+        self._client.request("PATCH", f"/api/messages/{item_id}", body)
+        return item_id
+
+    def payload(self, item_id: int, out: BinaryIO) -> None:
+        self._client.download(f"/api/messages/{item_id}/payload", {}, out)
+
+    def drift(self, minutes: int) -> list[Drift]:
+        told = self._client.request("GET", "/api/messages/drift", query={"minutes": minutes})
+        return [Drift(*point) for point in told["points"]]
 
     def act(self, act: Act, item_id: int) -> None:
         self.show(item_id)

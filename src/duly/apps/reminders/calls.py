@@ -6,7 +6,6 @@ import logging
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from itertools import islice
 from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args
 
 from msgspec import Meta, Struct
@@ -15,7 +14,7 @@ from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, Settings
 from duly.core.errors import ItemNotFound
 from duly.core.model import NewItem, State, Tried
-from duly.core.shown import Row
+from duly.core.shown import OwnedRow, Row
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
@@ -40,6 +39,9 @@ STATES: dict[Status, State] = {
     "failed": "failed",
     "cancelled": "cancelled",
 }
+
+
+PAGE = 500
 
 
 class Reminder(Struct, frozen=True, kw_only=True):
@@ -110,12 +112,43 @@ class Reminders:
             raise ItemNotFound(f"there is no reminder {reminder_id}")
         return self.seen(story.item, story.tries)
 
-    def list(self, status: Status | None = None, most: int = 100) -> tuple[Reminder, ...]:
-        """Newest first, without their attempts."""
+    def list(
+        self,
+        status: Status | None = None,
+        most: int = 100,
+        *,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+    ) -> tuple[Reminder, ...]:
+        """Newest first, without their attempts: those with this status, to be called from `since` to before `until`."""
+        found: list[OwnedRow] = []
+        limits = {"since": moment("since", since), "until": moment("until", until)}
+        while len(found) < most:
+            before = found[-1].id if found else None
+            page = self.page(None, status, before=before, most=min(most - len(found), PAGE), **limits)
+            if not page:
+                break
+            found.extend(page)
+        return tuple(self.seen(row) for row in found)
+
+    def page(
+        self,
+        owner: str | None,
+        status: Status | None = None,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: int | None = None,
+        most: int = 100,
+    ) -> Sequence[OwnedRow]:
+        """A page of the items of this owner's reminders, newest first; None means those of all owners."""
         if status is not None and status not in STATES:
             raise InputError("status", f"must be one of {', '.join(get_args(Status))}, got {status!r:.40}")
-        rows = self.app.read.pages(task=self.task.name, state=STATES[status] if status else None)
-        return tuple(islice((self.seen(row) for row in rows if status in (None, status_of(row))), most))
+        is_again = status == "pending_retry" if status in ("scheduled", "pending_retry") else None
+        state = STATES[status] if status is not None else None
+        return self.app.read.owned_planned(
+            owner, self.task.name, state=state, is_again=is_again, since=since, until=until, before=before, most=most
+        )
 
     def edit(
         self,
@@ -134,9 +167,9 @@ class Reminders:
         self.app.verbs.items.edit(who, reminder_id, at=at, args=(lambda row: {**row.args, **said}) if said else None)
         return self.get(reminder_id)
 
-    def cancel(self, reminder_id: int, who: Principal = LOCAL) -> Reminder:
+    def cancel(self, reminder_id: int, who: Principal = LOCAL, *, reason: str = "") -> Reminder:
         """Call no more; also while it is being called."""
-        self.app.verbs.items.cancel(who, self.get(reminder_id).id)
+        self.app.verbs.items.cancel(who, self.get(reminder_id).id, reason=reason)
         return self.get(reminder_id)
 
     def retry(self, reminder_id: int, who: Principal = LOCAL) -> Reminder:
@@ -163,6 +196,17 @@ class Reminders:
             vapi_call_id=row.result["vapi_call_id"] if row.result else None,
             attempts=tuple(tries),
         )
+
+
+def moment(field: str, given: datetime | str | None) -> datetime | None:
+    """A time that was given with its zone, as text or as a value."""
+    try:
+        at = datetime.fromisoformat(given) if isinstance(given, str) else given
+    except ValueError:
+        raise InputError(field, f"must be a time such as 2026-12-01T09:00+01:00, got {given!r:.40}") from None
+    if at is not None and at.tzinfo is None:
+        raise InputError(field, "must say its zone, such as 2026-12-01T09:00+01:00")
+    return at
 
 
 def status_of(row: Row) -> Status:

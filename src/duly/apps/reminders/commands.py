@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from duly.apps.reminders import Reminder, reminders_on
+from duly.apps.reminders import Reminder, Status, reminders_on
 from duly.cli import options, words
 from duly.cli.sides import chosen, read_as, snake
 from duly.core.errors import InputError
@@ -27,8 +27,8 @@ class _Here:
         self._app = app
         self._reminders = reminders_on(app)
 
-    def page(self, most: int) -> list[Reminder]:
-        return list(self._reminders.list(most=most))
+    def page(self, most: int, filters: dict[str, Any]) -> list[Reminder]:
+        return list(self._reminders.list(most=most, **filters))
 
     def add(self, said: dict[str, Any]) -> Reminder:
         placed = self._app.verbs.items.put(options.who(), self._reminders.new(**said))
@@ -46,13 +46,14 @@ class _Here:
 
 
 class _There:
-    """Through a service. A reminder is an item, and is changed as such."""
+    """Through a service."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def page(self, most: int) -> list[Reminder]:
-        return [_read(each) for each in islice(self._client.pages("/api/reminders"), most)]
+    def page(self, most: int, filters: dict[str, Any]) -> list[Reminder]:
+        said = {"state": filters["status"], "from": filters["since"], "to": filters["until"]}
+        return [_read(each) for each in islice(self._client.pages("/api/reminders", said), most)]
 
     def add(self, said: dict[str, Any]) -> Reminder:
         given = {name: value for name, value in said.items() if value}
@@ -62,16 +63,14 @@ class _There:
         return _read(self._client.request("GET", f"/api/reminders/{reminder_id}"))
 
     def edit(self, reminder_id: int, said: dict[str, Any]) -> Reminder:
-        self.show(reminder_id)
-        fields = {"at": said.pop("at", None)}
-        if said:
-            fields["args"] = {**self._client.item(reminder_id).args, **said}
-        self._client.edit(reminder_id, **{name: value for name, value in fields.items() if value is not None})
-        return self.show(reminder_id)
+        return _read(self._client.request("PATCH", f"/api/reminders/{reminder_id}", said))
 
     def act(self, act: str, reminder_id: int) -> Reminder:
         self.show(reminder_id)
-        (self._client.cancel if act == "cancel" else self._client.retry)(reminder_id)
+        if act == "cancel":
+            self._client.request("POST", f"/api/reminders/{reminder_id}/cancel")
+        else:
+            self._client.retry(reminder_id)
         return self.show(reminder_id)
 
 
@@ -84,12 +83,15 @@ def _side() -> Any:
 
 
 @options.listing(short_help="Reminders that become phone calls.")
+@click.option("--status", type=click.Choice(get_args(Status)), help="How they stand.")
+@click.option("--from", "since", metavar="TIME", help="To be called then or later, such as 2026-12-01T09:00+01:00.")
+@click.option("--to", "until", metavar="TIME", help="To be called before then.")
 @options.most()
 @options.told
-def reminders(most: int, as_json: bool, in_utc: bool) -> None:
+def reminders(most: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
     """List reminders, newest first."""
     with _side() as place:
-        found: list[Reminder] = place.page(most)
+        found: list[Reminder] = place.page(most, filters)
     words.print_lines(found, as_json, "there are no reminders", lambda each: _line(each, in_utc))
 
 

@@ -1,19 +1,21 @@
-"""Reminders over HTTP: have a phone called, and see where that stands."""
+"""Reminders over HTTP: have a phone called, see where that stands, move it to another time, call it off."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Query, Response
 
-from duly.apps.reminders import Reminders, plugin
-from duly.apps.reminders.schemas import ReminderIn, ReminderOut
+from duly.apps.reminders import Reminders, Status, plugin
+from duly.apps.reminders.schemas import ReminderEdit, ReminderIn, ReminderOut
+from duly.core.errors import InputError
 from duly.core.shown import OwnedRow
+from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Once, Pages, serving, values
-from duly.web.schemas import Id, Page
-from duly.web.schemas.items import PlacedOut
+from duly.web.desk import At, Desk, Once, Pages, serving, values
+from duly.web.schemas import Id, Moment, Page
+from duly.web.schemas.items import Changed, PlacedOut, Reason
 
 router = APIRouter(tags=["apps"])
 
@@ -26,7 +28,7 @@ def schedule_reminder(new: ReminderIn, desk: At, reminders: Here, principal: Wri
 
     def act(connection: Any) -> tuple[int, Any]:
         key = principal.scoped(new.key) if new.key is not None else None
-        made = reminders.new(new.phone, new.message, new.at, key=key, owner=principal.owner)
+        made = reminders.new(new.phone, new.message, new.at, name=new.name, key=key, owner=principal.owner)
         placed = desk.app.verbs.items.put(principal, made, connection)
         return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
 
@@ -34,18 +36,58 @@ def schedule_reminder(new: ReminderIn, desk: At, reminders: Here, principal: Wri
 
 
 @router.get("/api/reminders", response_model=Page[ReminderOut])
-def list_reminders(desk: At, reminders: Here, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
-    """The reminders that are yours, newest first, without their tries."""
+def list_reminders(
+    desk: At,
+    reminders: Here,
+    principal: Reader,
+    pages: Pages,
+    state: Annotated[Status | None, Query(description="How they stand, in the words of reminders.")] = None,
+    since: Annotated[Moment | None, Query(alias="from", description="To be called then or later.")] = None,
+    until: Annotated[Moment | None, Query(alias="to", description="To be called before then.")] = None,
+    user_id: UserId = None,
+) -> Any:
+    """The reminders that are yours and fit, newest first, without their tries."""
     owner = owner_for(principal, user_id)
 
     def find(before: int | None, most: int) -> Sequence[OwnedRow]:
-        return desk.app.read.owned(owner, task=reminders.task.name, before=before, most=most)
+        return reminders.page(owner, state, since=since, until=until, before=before, most=most)
 
-    return pages.turn(["reminders", owner], find, lambda row: desk.masked(values(reminders.seen(row))))
+    bound = ["reminders", owner, state, str(since), str(until)]
+    return pages.turn(bound, find, lambda row: desk.masked(values(reminders.seen(row))))
 
 
 @router.get("/api/reminders/{reminder_id}", response_model=ReminderOut)
 def show_reminder(reminder_id: Id, desk: At, reminders: Here, principal: Reader) -> Any:
     """Where a reminder stands."""
+    return _shown(desk, reminders, principal, reminder_id)
+
+
+@router.patch("/api/reminders/{reminder_id}", response_model=ReminderOut)
+def edit_reminder(reminder_id: Id, edit: ReminderEdit, desk: At, reminders: Here, principal: Writer) -> Any:
+    """Another time, phone, message or name for a reminder that waits or has failed."""
+    said = {name: value for name in edit.model_fields_set if (value := getattr(edit, name)) is not None}
+    if not said:
+        raise InputError("body", "says nothing to change")
+    desk.app.verbs.items.find(principal, reminder_id)
+    reminders.edit(reminder_id, **said, who=principal)
+    return _shown(desk, reminders, principal, reminder_id)
+
+
+@router.post("/api/reminders/{reminder_id}/cancel", response_model=Changed)
+def cancel_reminder(
+    reminder_id: Id, desk: At, reminders: Here, principal: Writer, once: Once, reason: Reason | None = None
+) -> Response:
+    """Call no more; also while it is being called."""
+    desk.app.verbs.items.find(principal, reminder_id)
+    found = reminders.get(reminder_id)
+
+    def act(connection: Any) -> tuple[int, Any]:
+        said = reason.reason if reason else ""
+        return 200, {"ids": desk.app.verbs.items.cancel(principal, found.id, reason=said, connection=connection)}
+
+    return once(principal, reason, act)
+
+
+def _shown(desk: Desk, reminders: Reminders, principal: Principal, reminder_id: int) -> Any:
     desk.app.verbs.items.find(principal, reminder_id)
     return desk.masked(values(reminders.get(reminder_id)))

@@ -10,14 +10,27 @@ from pydantic import AfterValidator, Field, StringConstraints
 from duly.web.schemas import Key, Model, Moment, Out, clean, example
 from duly.web.schemas.items import TryOut
 
+PhoneText = Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
+MessageText = Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
+
 
 class ReminderIn(Model):
     model_config = example(phone="+385 1 234 567", message="Dentist at 9", at="2026-12-01T09:00:00+01:00")
 
-    phone: Annotated[str, StringConstraints(min_length=1, max_length=100), AfterValidator(clean)]
-    message: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
+    phone: PhoneText
+    message: MessageText
     at: Moment
+    name: Annotated[str, StringConstraints(max_length=200), AfterValidator(clean)] = ""
     key: Key | None = None
+
+
+class ReminderEdit(Model):
+    model_config = example(at="2026-12-01T10:00:00+01:00")
+
+    at: Moment | None = None
+    phone: PhoneText | None = None
+    message: MessageText | None = None
+    name: Annotated[str, StringConstraints(max_length=200), AfterValidator(clean)] | None = None
 
 
 class ReminderOut(Out):

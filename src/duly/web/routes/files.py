@@ -18,12 +18,26 @@ from duly.core import codec
 from duly.core.errors import InputError
 from duly.intake.exports import MEDIA
 from duly.intake.intake import Said, kept_by
-from duly.intake.mending import mend
+from duly.intake.mending import mend, mend_row, refused
+from duly.intake.types import JobType as Type
 from duly.web.auth import Admin, Reader, Writer
-from duly.web.desk import At, Desk, IdempotencyKey
+from duly.web.desk import At, Desk, IdempotencyKey, Once, Pages
 from duly.web.problems import Problem
-from duly.web.schemas import Id
-from duly.web.schemas.jobs import JobIn, JobMade, JobType, MendedOut, PreviewOut, SaidIn, ScanIn, ScannedOut
+from duly.web.schemas import Id, Page
+from duly.web.schemas.jobs import (
+    JobIn,
+    JobMade,
+    JobType,
+    JobTypeOut,
+    MendedOut,
+    PreviewOut,
+    RefusedOut,
+    RowMendIn,
+    RowMendOut,
+    SaidIn,
+    ScanIn,
+    ScannedOut,
+)
 from duly.web.uploads import UPLOADED, Form, Sink, receive
 
 router = APIRouter(tags=["jobs"])
@@ -94,6 +108,34 @@ async def preview_job(request: Request, desk: At, principal: Writer, job_type: J
         )
 
 
+@router.get("/api/jobs/types", response_model=Page[JobTypeOut])
+def list_job_types(desk: At, principal: Reader, pages: Pages) -> Any:
+    """Which types of jobs are known here, by name, and what they make of the columns of a file."""
+
+    def find(after: str | None, most: int) -> list[Type]:
+        return [each for name, each in sorted(desk.app.job_types.items()) if name > (after or "")][:most]
+
+    return pages.turn(["job types"], find, _type_out, lambda each: each.name)
+
+
+@router.get("/api/jobs/{job_id}/rows/{row}", response_model=RefusedOut)
+def show_refused_row(job_id: Id, row: Id, desk: At, principal: Reader) -> Any:
+    """One row in error as it came, to be mended."""
+    found = refused(desk.app.intake, principal, job_id, row)
+    return {"row": found.row, "columns": found.columns, "values": desk.masked(found.values)}
+
+
+@router.post("/api/jobs/{job_id}/rows/{row}/mend", response_model=RowMendOut)
+def mend_row_of_job(job_id: Id, row: Id, said: RowMendIn, desk: At, principal: Writer, once: Once) -> Response:
+    """Have one row in error tried with these values in place of those that came."""
+
+    def act(connection: Any) -> tuple[int, Any]:
+        mend_row(desk.app.intake, principal, job_id, row, said.values, connection)
+        return 200, {"row": row}
+
+    return once(principal, said, act)
+
+
 @router.post("/api/jobs/{job_id}/mend", response_model=MendedOut, openapi_extra=_SENT)
 async def mend_job(job_id: Id, request: Request, desk: At, principal: Writer) -> Any:
     """Have the rows of a file of mended rejects tried in place of those in error that have the same numbers."""
@@ -127,6 +169,14 @@ def scan_sources(desk: At, principal: Admin, asked: ScanIn | None = None) -> Any
     Repeating it is harmless. What is too much for one look is left to a worker, who goes on.
     """
     return desk.app.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
+
+
+def _type_out(each: Type) -> dict[str, Any]:
+    fields = None if each.fields is None else [
+        {"name": field.name, "kind": field.kind, "is_needed": field.name in each.fields.any_of}
+        for field in each.fields.fields
+    ]  # fmt: skip
+    return {"name": each.name, "task": each.task.name, "kinds": each.kinds, "fields": fields}
 
 
 # -- what comes in

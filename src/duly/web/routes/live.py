@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from fastapi.responses import PlainTextResponse, StreamingResponse
-from starlette.concurrency import run_in_threadpool
 
-from duly.core import codec
 from duly.core.errors import DulyError, NotMigrated, StoreUnavailable
 from duly.verbs import Principal
-from duly.verbs.tail import Tail
-from duly.web.auth import Gate, Reader, owner_for
+from duly.web.auth import Reader, owner_for
 from duly.web.desk import At, Desk
+from duly.web.feed import NO_DEPTHS, Listener, event, tick_of, until_next
 from duly.web.problems import Problem, problem
-from duly.web.routes.queues import note_out
 
 log = logging.getLogger("duly.web")
 
@@ -44,62 +39,45 @@ async def events(
     if state.streams >= STREAMS:
         raise Problem(429, "too many streams are open", headers={"Retry-After": "10"})
     after = int(last_event_id) if last_event_id else None
-    tail = await run_in_threadpool(Tail, desk.app.store, owner_for(principal, None), after)
+    listener = Listener(state.feeds.of(desk), owner_for(principal, None), after)
+    await listener.begin(tick_of(EVERY))
     return StreamingResponse(
-        _stream(request, desk, principal, tail),
+        _stream(request, principal, listener),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
     )
 
 
-async def _stream(request: Request, desk: Desk, principal: Principal, tail: Tail) -> AsyncIterator[str]:
+async def _stream(request: Request, principal: Principal, listener: Listener) -> AsyncIterator[str]:
     state = request.app.state
     state.streams += 1
-    seen, silent, unchecked = "", 0.0, 0.0
+    seen, silent, checked = "", 0.0, None
     try:
-        yield f"retry: 2000\nid: {tail.place}\n\n"
-        while not state.closing.is_set():
-            if unchecked >= CHECKED:
-                unchecked = 0.0
-                if await run_in_threadpool(_who, request) != principal:
+        with listener.feed.listening():
+            yield f"retry: 2000\nid: {listener.place}\n\n"
+            while not state.closing.is_set():
+                tick = tick_of(EVERY)
+                # All streams check at the same time, so that those of one user share the answer.
+                check = int(tick * EVERY / CHECKED)
+                if checked not in (None, check) and await state.shared.who(request) != principal:
                     return  # the user was disabled, or may see something else by now
-            notes, depths = await run_in_threadpool(_look, desk, principal, tail)
-            for place, note in notes:
-                yield _event("audit", note, place)
-            # The age of the oldest item always grows, which is not an event.
-            still = [{**queue, "oldest_due_seconds": None} for queue in depths]
-            text = json.dumps(still, default=str, sort_keys=True)
-            if (digest := hashlib.sha256(text.encode()).hexdigest()) != seen:
-                seen, silent = digest, 0.0
-                yield _event("queues", depths, tail.place)
-            elif silent >= QUIET:
-                silent = 0.0
-                yield ": alive\n\n"
-            silent += EVERY
-            unchecked += EVERY
-            try:
-                await asyncio.wait_for(state.closing.wait(), EVERY)
-            except TimeoutError:
-                continue
+                checked = check
+                for text in await listener.look(tick):
+                    yield text
+                depths = await listener.feed.depths(tick) if principal.is_admin else NO_DEPTHS
+                if depths.digest != seen:
+                    seen, silent = depths.digest, 0.0
+                    yield event("queues", depths.queues, listener.place)
+                elif silent >= QUIET:
+                    silent = 0.0
+                    yield ": alive\n\n"
+                silent += EVERY
+                try:
+                    await asyncio.wait_for(state.closing.wait(), until_next(EVERY))
+                except TimeoutError:
+                    continue
     finally:
         state.streams -= 1
-
-
-def _who(request: Request) -> Principal | None:
-    gate: Gate = request.app.state.gate
-    try:
-        return gate.who(request)
-    except Problem:
-        return None
-
-
-def _look(desk: Desk, principal: Principal, tail: Tail) -> tuple[list[tuple[int, Any]], list[Any]]:
-    notes = [(place, note_out(desk, note)) for place, note in tail.look()]
-    return notes, desk.app.read.queues(desk.app.telemetry.depths()) if principal.is_admin else []
-
-
-def _event(name: str, value: Any, place: int) -> str:
-    return f"event: {name}\nid: {place}\ndata: {codec.encode(value).decode()}\n\n"
 
 
 @router.get("/metrics", response_class=PlainTextResponse)

@@ -11,7 +11,19 @@ from pydantic import AfterValidator
 from duly.core.errors import InputError
 from duly.verbs import SCOPES
 from duly.verbs.users import SESSION
-from duly.web.auth import COOKIE, Admin, Gate, Reader, UserId, Writer, check_origin, owner_for
+from duly.web.auth import (
+    COOKIE,
+    PLAIN_COOKIE,
+    Admin,
+    Gate,
+    Reader,
+    UserId,
+    Writer,
+    check_origin,
+    is_secure,
+    owner_for,
+    session_of,
+)
 from duly.web.desk import At, Once, Pages
 from duly.web.problems import Problem
 from duly.web.schemas import Page, clean
@@ -51,18 +63,21 @@ def sign_in(said: SignIn, request: Request, desk: At, response: Response) -> Non
         log.warning("a sign-in as %r from %s was refused", said.user_id, address)
         raise Problem(401, "this is not a user with this password", headers={"WWW-Authenticate": "Bearer"})
     gate.forgive_sign_in(*names)
+    is_safe = is_secure(request)
     response.set_cookie(
-        COOKIE, token, max_age=int(SESSION.total_seconds()), path="/", secure=True, httponly=True, samesite="strict"
-    )
+        COOKIE if is_safe else PLAIN_COOKIE, token, max_age=int(SESSION.total_seconds()), path="/", secure=is_safe,
+        httponly=True, samesite="strict",
+    )  # fmt: skip
 
 
 @router.delete("/api/session", status_code=204)
 def sign_out(request: Request, desk: At, response: Response) -> None:
     """End this browser's session."""
     check_origin(request)
-    if token := request.cookies.get(COOKIE):
+    if token := session_of(request):
         desk.app.verbs.users.sign_out(token)
     response.delete_cookie(COOKIE, path="/", secure=True, httponly=True, samesite="strict")
+    response.delete_cookie(PLAIN_COOKIE, path="/", httponly=True, samesite="strict")
 
 
 @router.get("/api/keys", response_model=Page[KeyOut])

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.model import Status
 from duly.core.shown import JobRow
-from duly.web.schemas import BIG, Model, Out, Sentence, clean, example, fields_of
+from duly.web.schemas import BIG, Args, Model, Out, Sentence, clean, example, fields_of
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=50), AfterValidator(clean)]
 Cell = Annotated[str, StringConstraints(max_length=500), AfterValidator(clean)]
@@ -119,6 +119,39 @@ class MendedOut(Out):
     mended: int = Field(description="Rows that are tried now.")
     refused: int = Field(description="Rows that are still bad, or are not in error in this job.")
     refusals: list[RefusalOut] = Field(description="The first of these, with why.")
+
+
+class RefusedOut(Out):
+    """A row in error as it came."""
+
+    row: int
+    columns: tuple[str, ...]
+    values: dict[str, Any] = Field(description="What could be read of it, by its columns; secrets are masked.")
+
+
+class RowMendIn(Model):
+    model_config = example(values={"count": "12"})
+
+    values: Args = Field(
+        min_length=1, description="By column; what is not named, or is still masked, stays as it came."
+    )
+
+
+class RowMendOut(Out):
+    row: int
+
+
+class FieldOut(Out):
+    name: str
+    kind: str
+    is_needed: bool = Field(description="A row must have this one or another that is needed.")
+
+
+class JobTypeOut(Out):
+    name: str
+    task: str
+    kinds: tuple[str, ...] = Field(description="The kinds of files that it takes.")
+    fields: list[FieldOut] | None = Field(description="What columns are mapped to; null: columns are the arguments.")
 
 
 class CancelIn(Model):

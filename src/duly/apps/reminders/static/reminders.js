@@ -88,11 +88,11 @@ function Reminder({ id }) {
 // ---- all reminders
 
 const COLUMNS = [
-  { title: "When", width: "180px", cell: (row) => html`<${Link} to=${`/reminders/${row.id}`} tabindex="-1"><${Time} at=${row.dateTimeUtc} /></${Link}>` },
+  { title: "When", width: "165px", cell: (row) => html`<${Link} to=${`/reminders/${row.id}`} tabindex="-1"><${Time} at=${row.dateTimeUtc} /></${Link}>` },
+  { title: "Status", width: "160px", cell: (row) => html`<${Status} of=${row.status} />` },
   { title: "Phone", width: "150px", cell: (row) => row.phone },
   { title: "Name", width: "110px", isMinor: true, cell: (row) => row.name },
   { title: "Message", width: "minmax(160px, 2fr)", isMinor: true, cell: (row) => html`<span class="clip" title=${row.message}>${row.message}</span>` },
-  { title: "Status", width: "160px", cell: (row) => html`<${Status} of=${row.status} />` },
   { title: "Tries", width: "70px", isNumber: true, isMinor: true, cell: (row) => `${row.attemptCount}/${row.maxAttempts}` },
   { title: "Call id, or error", width: "minmax(150px, 2fr)", isMinor: true, cell: (row) => (row.vapiCallId ? html`<code>${row.vapiCallId}</code>` : html`<span class="clip" title=${row.lastError}>${row.lastError ?? ""}</span>`) },
 ];

@@ -10,7 +10,7 @@ select {row}
  limit :most
 
 -- name: show
-select {row of i}, l.lease_until
+select {row of i}, l.lease_until, i.trace
   from duly_item i
   left join duly_lease l on l.fence = i.fence and i.state = 'running'
  where i.id = :id
@@ -28,6 +28,18 @@ select {owned_row}
  where id < :before
    and {given owner, state, task, queue, error_group, schedule_id}
    and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
+ order by id desc
+ limit :most
+
+-- name: owned_planned
+-- A page of a task's items by when they are planned, newest first; `is_again`: whether they wait to be tried again.
+select {owned_row}
+  from duly_item
+ where id < :before and task = :task
+   and {given owner, state}
+   and (:since::timestamptz is null or planned_at >= :since::timestamptz)
+   and (:until::timestamptz is null or planned_at < :until::timestamptz)
+   and (:is_again::boolean is null or (lane = 'retry' or coalesce(outcome, '') = 'throttled') = :is_again::boolean)
  order by id desc
  limit :most
 

@@ -6,3 +6,6 @@ insert into duly_meter (name, most, per) values (:name, :most, :per)
 
 -- name: all_meters
 select {meter} from duly_meter where name > :after order by name limit :most
+
+-- name: one_meter
+select {meter} from duly_meter where name = :name

@@ -46,6 +46,76 @@ select {schedule}
  order by id
  limit :most
 
+-- name: schedules_standing
+-- A page of the schedules of a task, by id, also by how they stand and by a part of their key.
+select {schedule of s}
+  from duly_schedule s
+  left join duly_item i on i.id = s.last_item
+ where s.id > :after and s.task = :task
+   and (:owner::text is null or s.owner = :owner::text)
+   and (:slot::int is null or s.slot = :slot::int)
+   and (:is_active::boolean is null or (s.paused_at is null and s.broken_at is null) = :is_active::boolean)
+   and (:text::text is null or lower(s.key) like lower(:text::text) escape '!')
+   and (:standing::text is null or {standing} = :standing::text)
+ order by s.id
+ limit :most
+
+-- name: standings
+-- How many schedules of a task stand how, by slot, and whether they do so by an item that was planned since then.
+select s.slot, {standing} as standing, s.paused_at is null and s.broken_at is null as is_active,
+       coalesce(i.planned_at >= :since, false) as is_new, count(*) as members
+  from duly_schedule s
+  left join duly_item i on i.id = s.last_item
+ where s.task = :task and (:owner::text is null or s.owner = :owner::text)
+ group by 1, 2, 3, 4
+ order by 1, 2, 3, 4
+
+-- name: broken_by
+-- How many schedules of a task were deactivated, by the class of the error that their last item ended with.
+select i.error_class, count(*) as members
+  from duly_schedule s
+  left join duly_item i on i.id = s.last_item
+ where s.broken_at is not null and s.task = :task and (:owner::text is null or s.owner = :owner::text)
+ group by i.error_class
+ order by 2 desc, 1
+ limit :most
+
+-- name: broken_ids
+-- Those that were deactivated after errors of this class, or any; class '' is for those whose item is gone.
+select s.id
+  from duly_schedule s
+  left join duly_item i on i.id = s.last_item
+ where s.broken_at is not null and s.task = :task and (:owner::text is null or s.owner = :owner::text)
+   and (:error_class::text is null or coalesce(i.error_class, '') = :error_class::text)
+ order by s.id
+ limit :most
+
+-- name: tries_of_schedules
+-- When tries of a task's scheduled items began since then, first tries and later ones, and how many at a time.
+select started_at, is_retry, count(*) as tries
+  from (select a.started_at, a.number > 1 as is_retry
+          from duly_schedule s
+          join duly_item i on i.schedule_id = s.id and i.planned_at >= :planned_since
+          join duly_attempt a on a.item_id = i.id
+         where s.task = :task and (:owner::text is null or s.owner = :owner::text) and a.started_at >= :since
+        union all
+        select i.started_at, i.attempt > 1
+          from duly_schedule s
+          join duly_item i on i.schedule_id = s.id and i.planned_at >= :planned_since
+         where s.task = :task and (:owner::text is null or s.owner = :owner::text) and i.started_at >= :since
+           and i.state in ('done', 'running')) t
+ group by started_at, is_retry
+ order by started_at, is_retry
+
+-- name: retries_due
+-- How many items of a task's schedules wait in the retry lane, by when they are due.
+select i.due_at, count(*) as items
+  from duly_schedule s
+  join duly_item i on i.id = s.last_item
+ where s.task = :task and (:owner::text is null or s.owner = :owner::text) and i.state = 'waiting' and i.lane = 'retry'
+ group by i.due_at
+ order by i.due_at
+
 -- name: slots
 select ring, slot, members from duly_slot where {given ring} order by ring, slot
 

@@ -62,3 +62,21 @@ select id, state, result, last_error
   from duly_item
  where id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))
    and state in ('done', 'failed', 'cancelled')
+
+-- name: drift
+-- How many seconds after their time a task's items were done since then, in steps of so many seconds; among the newest
+-- rows only, so that it costs the same whatever else is kept. Who was tried again by a person is judged by that time.
+select floor(extract(epoch from finished_at) / :step)::bigint * :step as second,
+       avg(late)::float8 as mean_late, max(late)::float8 as most_late, count(*) as n
+  from (select finished_at,
+               greatest(extract(epoch from finished_at - case when attempt = 1 and revivals = 0
+                                                              then planned_at else due_at end), 0) as late
+          from duly_item
+         where id > (select coalesce(max(id), 0) - :rows from duly_item)
+           and task = :task and state = 'done' and finished_at >= :since and {given owner}) d
+ group by 1
+ order by 1
+
+-- name: rows
+-- These items, as people see them.
+select {row} from duly_item where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))

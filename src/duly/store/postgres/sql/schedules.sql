@@ -85,3 +85,7 @@ select {schedule}
   from duly_schedule
  where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
  order by id
+
+-- name: failed_of
+-- What stands in review of these schedules.
+select id from duly_item where schedule_id = any(array(select value::bigint from json_array_elements_text(:ids::json))) and {in_review}

@@ -62,3 +62,7 @@ select {schedule}
   from duly_schedule
  where id in (select value from json_each(:ids))
  order by id
+
+-- name: failed_of
+-- What stands in review of these schedules.
+select id from duly_item where schedule_id in (select value from json_each(:ids)) and {in_review}

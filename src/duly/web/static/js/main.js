@@ -1,6 +1,7 @@
 // Begins: finds out who looks and what is here, then shows the screen that the address names.
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./lib/ui.js";
 import { get, me } from "./lib/api.js";
+import { useWaiting } from "./lib/live.js";
 import { path, place, restoreScroll } from "./lib/router.js";
 import { Shell, Title, screens, service } from "./parts/shell.js";
 import { Empty, Trouble } from "./parts/marks.js";
@@ -60,6 +61,7 @@ function Screen() {
     if (before.current !== null && before.current !== at) document.querySelector("main h1")?.focus({ preventScroll: true });
     before.current = at;
   }, [at, state.name]);
+  useWaiting(Boolean(target) && state.name !== target?.name);
   useEffect(restoreScroll, [place.value.key, state.name]);
   if (!target) return html`<${Title}>Not found</${Title}><${Empty} title="There is no such screen."><p>The navigation shows those that this service has, as far as you may use them.</p></${Empty}>`;
   if (broken) return html`<${Title}>Something broke</${Title}><${Trouble} error=${broken} retry=${() => location.reload()} />`;

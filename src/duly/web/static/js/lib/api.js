@@ -27,8 +27,13 @@ export function address(path, query = {}) {
   return root + path + (text ? `?${text}` : "");
 }
 
+// When something was last changed from here. What is read soon after has to show it, so nothing older will do.
+let changedAt = 0;
+const SOON = 5_000;
+
 async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
   let answer;
+  if (method !== "GET") changedAt = Date.now();
   try {
     answer = await fetch(url, { method, body, headers, signal: stop, credentials: "same-origin" });
   } catch (error) {
@@ -48,13 +53,9 @@ async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
   return (answer.headers.get("content-type") || "").includes("json") ? parse(text) : text;
 }
 
-let actedAt = 0;
-
-/** Read something. `age`: an answer so many seconds old will do, so that many who look cost what one does; but none from before an act. */
-export function get(path, query, { age = 0, signal: stop } = {}) {
-  const most = Math.min(age, Math.floor((Date.now() - actedAt) / 1000));
-  return ask("GET", address(path, query), { headers: most > 0 ? { "Cache-Control": `max-age=${most}` } : {}, signal: stop });
-}
+/** Read something. `age`: an answer so many seconds old will do, so that many who look cost what one does. */
+export const get = (path, query, { age = 0, signal: stop } = {}) =>
+  ask("GET", address(path, query), { headers: age && Date.now() - changedAt > SOON ? { "Cache-Control": `max-age=${age}` } : {}, signal: stop });
 
 const once = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
@@ -65,7 +66,7 @@ const send = (method) => (path, body, { query, key } = {}) =>
       ...(body === undefined ? {} : { "Content-Type": "application/json" }),
       ...(method === "POST" ? { "Idempotency-Key": key || once() } : {}),
     },
-  }).finally(() => { actedAt = Date.now(); });
+  });
 
 export const post = send("POST");
 export const put = send("PUT");
@@ -80,6 +81,7 @@ export function upload(path, file, fields, onProgress) {
     request.setRequestHeader("Idempotency-Key", once());
     request.upload.onprogress = (event) => event.lengthComputable && onProgress?.(event.loaded / event.total);
     request.onload = () => {
+      changedAt = Date.now();
       let told = null;
       try { told = parse(request.responseText); } catch { told = { detail: request.responseText.slice(0, 300) }; }
       if (request.status < 300) resolve(told);

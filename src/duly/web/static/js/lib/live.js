@@ -1,7 +1,19 @@
 // Reads that stay fresh: asked for again while the page is seen, and told at once from what was known before.
 import { get, reach } from "./api.js";
 import { isLive } from "./prefs.js";
-import { useEffect, useRef, useState } from "./ui.js";
+import { signal, useEffect, useRef, useState } from "./ui.js";
+
+/** How many parts of the page wait for what they show first. */
+export const waiting = signal(0);
+
+/** Count as waiting while this is true. */
+export function useWaiting(isWaiting) {
+  useEffect(() => {
+    if (!isWaiting) return undefined;
+    waiting.value += 1;
+    return () => { waiting.value -= 1; };
+  }, [isWaiting]);
+}
 
 const known = new Map();
 const KNOWN = 60;
@@ -56,10 +68,12 @@ export function useLive(path, query = {}, { every = 2 } = {}) {
     };
   }, [name, every]);
   const isCurrent = state.name === name;
+  const isLoading = name !== null && !(isCurrent && (state.data !== undefined || state.error));
+  useWaiting(isLoading);
   return {
     data: isCurrent ? state.data : known.get(name),
     error: isCurrent ? state.error : null,
-    isLoading: name !== null && !(isCurrent && (state.data !== undefined || state.error)),
+    isLoading,
     reload: () => reloader.current(),
   };
 }

@@ -2,8 +2,12 @@
 import { root } from "./api.js";
 import { signal, computed, html } from "./ui.js";
 
+const decoded = (text) => {
+  try { return decodeURI(text); } catch { return text; }
+};
+
 const read = () => ({
-  path: decodeURI(location.pathname.slice(root.length)) || "/",
+  path: decoded(location.pathname.slice(root.length)) || "/",
   query: new URLSearchParams(location.search),
   key: history.state?.key ?? "first",
 });

@@ -4,6 +4,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState, classes } from "../
 import { Virtualizer, elementScroll, observeElementOffset, observeElementRect } from "../../vendor/virtual/index.js";
 import { go, place, query, setQuery, changed, Link } from "../lib/router.js";
 import { isLive } from "../lib/prefs.js";
+import { useWaiting } from "../lib/live.js";
 import { useKeys } from "../lib/keys.js";
 import { count } from "../lib/time.js";
 import { Trouble } from "./marks.js";
@@ -25,6 +26,7 @@ class Pages {
     this.isEnd = false;
     this.busy = null;
     this.search = null;
+    this.isHeld = false;
   }
 
   get length() {
@@ -48,7 +50,7 @@ class Pages {
     return page?.rows?.[index - page.start] ?? null;
   }
 
-  /** Read one more page; a search may have looked long without finding a row, and then goes on by itself. */
+  /** Read one more page. A search may have looked long and found little; then it goes on only when it is told to. */
   async more(size, stop) {
     if (this.isEnd || this.busy) return this.busy;
     const after = this.next;
@@ -58,7 +60,8 @@ class Pages {
       }
       this.next = answer.next;
       this.isEnd = !answer.next;
-      this.search = answer.search ?? null;
+      this.isHeld = Boolean(answer.next && answer.search && !answer.search.isIndexed && answer.items.length < size);
+      this.search = answer.search && { ...answer.search, scanned: answer.search.scanned + (this.search?.scanned ?? 0) };
     }).finally(() => { this.busy = null; });
     return this.busy;
   }
@@ -130,6 +133,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   }
   const { pages } = list.current;
   pages.load = load;
+  useWaiting(!pages.pages.length && !error);
 
   const more = async () => {
     if (isPaged && pages.pages.length) return;
@@ -183,7 +187,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
         pages.again(number, stop.current.signal, size).then(draw, () => {}).finally(() => { pages.pages[number].isBusy = false; });
       }
     }
-    if (!isPaged && !pages.isEnd && !error && !isChapterEnd && last >= pages.length - 40) more();
+    if (!isPaged && !pages.isEnd && !pages.isHeld && !error && !isChapterEnd && last >= pages.length - 40) more();
   });
 
   // Rows that are seen are kept fresh where they stand; new ones are only counted.
@@ -216,7 +220,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   };
   const toggle = (index, isRange) => {
     const row = pages.row(index);
-    if (!row) return;
+    if (!row) return false;
     const next = new Set(selected);
     if (isRange && anchor.current !== null) {
       const [from, until] = [Math.min(anchor.current, index), Math.max(anchor.current, index)];
@@ -228,6 +232,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     else next.add(keyOf(row));
     anchor.current = index;
     choose(next);
+    return next.has(keyOf(row));
   };
   const move = (index) => {
     const target = Math.min(Math.max(index, list.current.base), list.current.base + Math.max(length - 1, 0));
@@ -261,6 +266,9 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   };
 
   const tracks = `${bar ? "34px " : ""}${shown.map((column) => column.width || "minmax(90px, 1fr)").join(" ")}`;
+  // All rows are as wide as their columns need at least, whatever is in them, so that columns stand below each other.
+  const least = shown.reduce((sum, column) => sum + Number(/\d+/.exec(column.width || "90")[0]), bar ? 34 : 0);
+  const across = { gridTemplateColumns: tracks, minWidth: `${least}px` };
   const chosen = [];
   if (bar && selected.size) {
     for (const page of pages.pages) for (const row of page.rows ?? []) if (selected.has(keyOf(row))) chosen.push(row);
@@ -278,7 +286,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   return html`<div class="grid-frame">
     <div class="grid-bar">
       <span class="number" role="status">${total !== null ? `${count(total)} rows` : pages.isEnd ? `${count(pages.length)} ${pages.length === 1 ? "row" : "rows"}` : pages.pages.length ? `${count(pages.length)} rows read, more below` : "Reading…"}</span>
-      ${pages.search && !pages.search.isIndexed && html`<span class="note">No index answers this search: ${count(pages.search.scanned)} rows were looked through${pages.search.isDone ? "" : " so far"}.${!pages.search.isDone && html` <button type="button" class="mini" onClick=${more}>Look further</button>`}</span>`}
+      ${pages.search && !pages.search.isIndexed && html`<span class="note">No index answers this search: ${count(pages.search.scanned)} rows were looked through${pages.search.isDone ? "" : " so far"}.${pages.isHeld && html` <button type="button" class="mini" onClick=${more}>Look further</button>`}</span>`}
       ${fresh > 0 && html`<button type="button" class="fresh" onClick=${again}>${fresh >= size ? `${size}+` : fresh} new</button>`}
       <span class="push"></span>
       ${bar && html`<div class="selection">${bar({ selected, rows: chosen, clear: () => choose(new Set()), reload: again })}</div>`}
@@ -287,7 +295,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     ${error && html`<${Trouble} error=${error} retry=${more} />`}
     <div ref=${box} class=${classes("grid", isPaged && "is-paged")} role="grid" tabindex="0" aria-label=${label} aria-multiselectable=${bar ? "true" : null} aria-busy=${Boolean(!pages.pages.length && !error)}
       aria-rowcount=${total !== null ? total + 1 : pages.isEnd ? pages.length + 1 : -1} aria-colcount=${shown.length + (bar ? 1 : 0)} aria-activedescendant=${pages.length ? cell(here, 1) : null} onKeyDown=${onKeyDown}>
-      <div class="grid-head" role="row" aria-rowindex="1" style=${{ gridTemplateColumns: tracks }}>
+      <div class="grid-head" role="row" aria-rowindex="1" style=${across}>
         ${bar && html`<div role="columnheader" aria-colindex="1"><span class="sr">Selected</span></div>`}
         ${shown.map((column, at) => html`<div role="columnheader" aria-colindex=${at + (bar ? 2 : 1)} class=${column.isNumber && "number"}>${column.title}</div>`)}
       </div>
@@ -297,10 +305,10 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     const row = pages.row(index);
     const isChosen = row && selected.has(keyOf(row));
     return html`<div key=${index} role="row" aria-rowindex=${index + 2} aria-selected=${bar ? String(Boolean(isChosen)) : null}
-            class=${classes("grid-row", index === here && "is-here", isChosen && "is-chosen", row?.isGone && "is-gone")} style=${{ gridTemplateColumns: tracks, transform: `translateY(${item.start}px)` }}
+            class=${classes("grid-row", index === here && "is-here", isChosen && "is-chosen", row?.isGone && "is-gone")} style=${{ ...across, transform: `translateY(${item.start}px)` }}
             onClick=${(event) => { if (!event.target.closest("a,button,input,label")) { setHere(index); box.current.focus({ preventScroll: true }); if (bar && event.shiftKey) toggle(index, true); } }}
             onDblClick=${() => row && to && go(to(row))}>
-            ${bar && html`<div role="gridcell" aria-colindex="1"><input type="checkbox" tabindex="-1" aria-label=${row ? `Select ${keyOf(row)}` : "Select"} checked=${Boolean(isChosen)} onClick=${(event) => { event.preventDefault(); setHere(index); toggle(index, event.shiftKey); }} /></div>`}
+            ${bar && html`<div role="gridcell" aria-colindex="1"><input type="checkbox" tabindex="-1" aria-label=${row ? `Select ${keyOf(row)}` : "Select"} checked=${Boolean(isChosen)} onClick=${(event) => { setHere(index); event.target.checked = toggle(index, event.shiftKey); }} /></div>`}
             ${row ? shown.map((column, at) => html`<div role="gridcell" id=${cell(index, at + 1)} aria-colindex=${at + (bar ? 2 : 1)} class=${classes(column.isNumber && "number")}>${column.cell(row)}</div>`) : html`<div role="gridcell" class="none">…</div>`}
           </div>`;
   })}

@@ -3,6 +3,7 @@ import { html, signal, useEffect, useMemo, useRef, useState, classes } from "../
 import { Link, go, path } from "../lib/router.js";
 import { clock, isLive, theme } from "../lib/prefs.js";
 import { me, may, reach, remove } from "../lib/api.js";
+import { waiting } from "../lib/live.js";
 import { useKeys } from "../lib/keys.js";
 import { zoneName } from "../lib/time.js";
 import { Asked, Dialog, Toasts, act } from "./dialogs.js";
@@ -116,7 +117,7 @@ export function Shell({ children }) {
     </header>
     <div class=${classes("side", isMenu && "is-open")}><${Navigation} onGo=${() => setMenu(false)} />
       ${service.value && html`<p class="version">duly ${service.value.version}</p>`}</div>
-    <main id="main" tabindex="-1">${children}</main>
+    <main id="main" tabindex="-1" aria-busy=${String(waiting.value > 0)}>${children}</main>
     ${opened === "help" && html`<${Help} onClose=${() => setOpened(null)} />`}
     ${opened === "palette" && html`<${Palette} onClose=${() => setOpened(null)} />`}
     <${Asked} /><${Toasts} />

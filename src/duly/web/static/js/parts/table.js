@@ -3,10 +3,12 @@ import { html, classes } from "../lib/ui.js";
 
 /** `columns`: [{title, cell: row => …, isNumber, isWide}]. `onRow` makes rows lead somewhere by their first link. */
 export function Table({ label, columns, rows, keyOf = (row) => String(row.id), empty = "Nothing here." }) {
+  // Where one column takes the room that is left, the others keep to one line.
+  const isTight = columns.some((column) => column.isWide);
   return html`<div class="scroll" role="region" tabindex="0" aria-label=${label}><table>
     <thead><tr>${columns.map((column) => html`<th scope="col" class=${classes(column.isNumber && "number", column.isWide && "widest")}>${column.title}</th>`)}</tr></thead>
     <tbody>${rows.length
-    ? rows.map((row) => html`<tr key=${keyOf(row)}>${columns.map((column) => html`<td class=${classes(column.isNumber && "number", column.isWide && "widest")} data-label=${column.title}>${column.cell(row)}</td>`)}</tr>`)
+    ? rows.map((row) => html`<tr key=${keyOf(row)}>${columns.map((column) => html`<td class=${classes(column.isNumber && "number", column.isWide ? "widest" : isTight && "tight")} data-label=${column.title}>${column.cell(row)}</td>`)}</tr>`)
     : html`<tr><td colspan=${columns.length} class="none">${empty}</td></tr>`}</tbody></table></div>`;
 }
 

@@ -1,0 +1,129 @@
+// Rows of jobs by their status: those of one job, or of all of them. They stand in the order in which they changed.
+import { html } from "../lib/ui.js";
+import { get, may, post } from "../lib/api.js";
+import { query, Link } from "../lib/router.js";
+import { useLive, forget } from "../lib/live.js";
+import { fromInput, count } from "../lib/time.js";
+import { stringify } from "../lib/json.js";
+import { Grid } from "./grid.js";
+import { Filters, Tabs } from "./filters.js";
+import { act, ask } from "./dialogs.js";
+import { Empty, State, Time } from "./marks.js";
+
+const LIVE = ["PENDING", "PROCESSING"];
+const AGAIN = ["ERROR", "NOT_FOUND", "SKIPPED"];
+const TABS = [["", "Pending and processing"], ["PENDING", "Pending"], ["PROCESSING", "Processing"], ["ERROR", "Error"], ["NOT_FOUND", "Not found"], ["SKIPPED", "Skipped"]];
+const rowsOf = (number) => `${count(number)} ${number === 1 ? "row" : "rows"}`;
+
+/** The statuses that the address asks for. */
+const chosen = () => (query.value.get("statuses") || LIVE.join(",")).split(",");
+
+const titled = ({ inputSummary: { title, brand, sku } }) => [title, brand].filter(Boolean).join(" · ") || sku || "";
+
+const COLUMNS = [
+  { title: "Item", width: "90px", isNumber: true, cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1">${row.id}</${Link}>` },
+  { title: "Job", width: "80px", isNumber: true, isGlobal: true, cell: (row) => html`<${Link} to=${`/jobs/${row.jobId}`} tabindex="-1" aria-label=${`Go to job ${row.jobId}`}>${row.jobId}</${Link}>` },
+  { title: "Row", width: "80px", isNumber: true, isMinor: true, cell: (row) => count(row.row) },
+  { title: "Title and brand", width: "minmax(120px, 2fr)", cell: (row) => html`<span class="clip" title=${row.inputSummary.sku}>${titled(row)}</span>` },
+  { title: "Status", width: "125px", cell: (row) => html`<${State} of=${row.status} />` },
+  { title: "Attempts", width: "90px", isNumber: true, isMinor: true, cell: (row) => row.attempts },
+  { title: "Locked by", width: "minmax(80px, 1fr)", isMinor: true, cell: (row) => row.lockedBy && html`<code class="clip">${row.lockedBy}</code>` },
+  { title: "Updated", width: "170px", isMinor: true, cell: (row) => html`<${Time} at=${row.updatedAt} />` },
+  { title: "Job type", width: "110px", isMinor: true, isGlobal: true, cell: (row) => row.jobType && html`<span class="pill">${row.jobType}</span>` },
+  { title: "Progress", width: "90px", isMinor: true, isGlobal: true, cell: (row) => html`<span class="pill" title="Of its job">${Math.floor((row.progress ?? 0) * 100)} %</span>` },
+  { title: "Error", width: "minmax(120px, 2fr)", isMinor: true, isJob: true, cell: (row) => row.lastError && html`<span class="wrong clip">${row.lastError.split("\n", 1)[0]}</span>` },
+];
+
+/** Have rows, named as `job-item`, tried once more: each job is asked on its own. */
+async function reprocess(keys) {
+  const jobs = new Map();
+  for (const key of keys) {
+    const [job, item] = key.split("-");
+    jobs.set(job, [...(jobs.get(job) ?? []), Number(item)]);
+  }
+  let items = 0;
+  for (const [job, itemIds] of jobs) {
+    for (let at = 0; at < itemIds.length; at += 1_000) {
+      items += (await post(`/api/jobs/${job}/reprocess`, { scope: "items", itemIds: itemIds.slice(at, at + 1_000) })).items;
+    }
+  }
+  return items;
+}
+
+const HELD = { ERROR: "failedItems", NOT_FOUND: "notFoundItems", SKIPPED: "skippedItems" };
+
+/** The jobs that have rows of these statuses, as the counters of jobs say, and how many rows these are. */
+async function jobsWith(statuses, { jobId, jobType, userId }) {
+  const found = [];
+  if (jobId) {
+    for (const id of String(jobId).split(",")) found.push(await get(`/api/jobs/${id}`));
+  } else {
+    let after = null;
+    do {
+      const page = await get("/api/jobs", { jobType, userId, after, pageSize: 500 });
+      found.push(...page.items);
+      after = page.next;
+    } while (after);
+  }
+  const held = found.map((job) => ({ id: job.id, rows: statuses.reduce((sum, status) => sum + job[HELD[status]], 0) }));
+  return held.filter((job) => job.rows);
+}
+
+/** Have all rows that fit tried once more, after telling how many these are and having that number typed. */
+async function reprocessAll(statuses, filter, reload) {
+  let jobs = [];
+  if (!(await act(async () => { jobs = await jobsWith(statuses, filter); }))) return;
+  const total = jobs.reduce((sum, job) => sum + job.rows, 0);
+  if (!total) { await ask({ title: "No row fits", text: "There is nothing to reprocess.", yes: "OK" }); return; }
+  const said = await ask({
+    title: `Reprocess all ${rowsOf(total)}?`, text: `${jobs.length === 1 ? `Those of job ${jobs[0].id}` : `Those of ${count(jobs.length)} jobs`}, as work of its own. Rows that could not be read have to be fixed instead.`,
+    typed: String(total), yes: "Reprocess", fields: [{ name: "reset", label: "Also rows that were tried anew as often as the settings allow", type: "checkbox" }],
+  });
+  if (!said) return;
+  await act(async () => {
+    for (const job of jobs) await post(`/api/jobs/${job.id}/reprocess`, { scope: "job", statuses, reset: said.reset });
+  }, `${rowsOf(total)} are to be tried once more.`, { after: reload });
+}
+
+export function Pending({ jobId = null, every = 3 }) {
+  const statuses = chosen();
+  const filter = jobId ? {} : {
+    jobId: query.value.get("jobId"), jobType: query.value.get("jobType"), userId: may("admin") ? query.value.get("userId") : null,
+    from: fromInput(query.value.get("from")), to: fromInput(query.value.get("to")),
+  };
+  const root = jobId ? `/api/jobs/${jobId}` : "/api/pending";
+  const sums = useLive(`${root}/counts`, filter, { every: 4 });
+  const counts = { ...sums.data?.counts };
+  if (sums.data) counts[""] = LIVE.reduce((sum, status) => sum + (counts[status] ?? 0), 0);
+  const types = useLive(jobId ? null : "/api/jobs/types", { pageSize: 500 }, { every: 0 });
+  const fields = [
+    { name: "jobType", label: "Job type", options: (types.data?.items ?? []).map((each) => each.name) },
+    { name: "jobId", label: "Job" },
+    ...(may("admin") ? [{ name: "userId", label: "Owner" }] : []),
+    { name: "from", label: "From", type: "time" },
+    { name: "to", label: "To", type: "time" },
+  ];
+  const isAgain = statuses.every((status) => AGAIN.includes(status));
+  const matching = counts[query.value.get("statuses") ?? ""];
+  const bar = ({ selected, clear, reload }) => {
+    const after = () => { forget(); clear(); reload(); sums.reload(); };
+    const jobs = new Set([...selected].map((key) => key.split("-")[0]));
+    if (selected.size) {
+      return html`<span class="number">${count(selected.size)} selected</span>
+        ${!jobId && jobs.size === 1 && html`<${Link} class="mini" to=${`/jobs/${[...jobs][0]}`}>Go to job</${Link}>`}
+        <button type="button" class="mini" onClick=${() => act(() => reprocess(selected), (items) => `${rowsOf(items)} are tried once more.`, { after })}>Reprocess selected</button>
+        <button type="button" class="mini" onClick=${clear}>Clear</button>`;
+    }
+    // A time of the last change is no part of what a job keeps count of.
+    return isAgain && !filter.from && !filter.to ? html`<button type="button" class="mini" onClick=${() => reprocessAll(statuses, jobId ? { jobId } : filter, after)}>Reprocess all ${matching === undefined ? "" : count(matching)} matching</button>` : null;
+  };
+  const columns = COLUMNS.filter((column) => (jobId ? !column.isGlobal : !column.isJob));
+  const name = jobId ? `job ${jobId} pending` : `pending ${stringify(filter)}`;
+  const list = jobId ? `${root}/items` : root;
+  return html`
+    <${Tabs} name="statuses" label="Statuses" options=${jobId ? [...TABS, ["DONE", "Done"]] : TABS} counts=${counts} capped=${sums.data?.capped ?? false} />
+    ${!jobId && html`<${Filters} fields=${fields} free=${(text, add) => (/^\d+$/.test(text) ? add("jobId", text) : "Say job:17 or jobType:csv; a number is a job.")} placeholder="job:17 jobType:csv" />`}
+    <${Grid} name=${`${name} ${statuses}`} label="Rows of jobs" columns=${columns} keyOf=${(row) => `${row.jobId}-${row.id}`} to=${(row) => (jobId ? `/items/${row.id}` : `/jobs/${row.jobId}`)} every=${every}
+      load=${(after, pageSize, signal) => get(list, { ...filter, statuses: statuses.join(","), after, pageSize }, { signal, age: 2 })} bar=${may("write") ? bar : null}
+      empty=${html`<${Empty} title="No row is in this state."><p>${isAgain ? "Nothing went wrong." : "Everything that was sent is worked off."} <${Link} to="/jobs">Send a file</${Link} to have more.</p></${Empty}>`} />`;
+}
