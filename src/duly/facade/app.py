@@ -87,6 +87,7 @@ class Duly:
         self._inlet = self._make_inlet()
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
+        self.offered: dict[str, Any] = {}  # plug-ins that are off and could be on here: their screens say how
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # duly's own tasks, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}

@@ -75,7 +75,8 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
             f"http_host: will not listen on {host} while nobody could sign in; "
             "make a user first: `duly users add NAME --admin`, or listen on 127.0.0.1"
         )
-    return furnish(build(is_local, tuple(app.plugins.values())), app, is_local, ailing)
+    built = build(is_local, tuple(app.plugins.values()), tuple(app.offered.values()))
+    return furnish(built, app, is_local, ailing)
 
 
 def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
@@ -90,8 +91,13 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
     return api
 
 
-def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
-    """The routes of the core and of these plug-ins, with what is around them, not yet connected to an app."""
+def build(
+    is_local: bool, plugins: Iterable[Plugin[Any, Any]] = (), offered: Iterable[Plugin[Any, Any]] = ()
+) -> FastAPI:
+    """The routes of the core and of these plug-ins, with what is around them, not yet connected to an app.
+
+    Of the plug-ins that are only offered, there are the pages, which say how to turn them on.
+    """
     plugins = tuple(plugins)
     api = FastAPI(
         title="duly",
@@ -110,7 +116,7 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
     )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
-    dashboard.add_dashboard(api, plugins)
+    dashboard.add_dashboard(api, (*plugins, *offered))
     handle_on(api)
     _describe(api)
     api.add_middleware(ShareReads)  # inside the guard, which is added after it

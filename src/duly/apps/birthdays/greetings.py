@@ -41,6 +41,7 @@ class Person(Struct, frozen=True, kw_only=True):
     zone: str
     leap: Leap  # when a person born on 29 February is greeted in other years
     next_at: datetime | None  # their next event
+    user_id: str | None = None  # whose they are; None: code added them
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -229,6 +230,7 @@ def _person(schedule: Schedule) -> Person:
         zone=schedule.zone,
         leap=leap,
         next_at=schedule.next_at.astimezone(UTC) if schedule.next_at else None,
+        user_id=schedule.owner,
     )
 
 

@@ -20,6 +20,7 @@ from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.messages.settings import Settings, checks, is_broker_named
 from duly.core.errors import ConfigError
+from duly.plugin import Screen
 
 if TYPE_CHECKING:
     from duly.apps.messages.service import MessageRetry
@@ -43,6 +44,7 @@ def _install(app: Duly, settings: Settings) -> MessageRetry:
 plugin = shipped(
     __name__, "A retry service between RabbitMQ queues.", Settings, _install, checks, views=("duly_retry_queue",),
     metrics=lambda service: service.metrics.collectors(), is_default=is_broker_named,
+    screens=(Screen(path="messages", title="Messages", script="messages.js"),),
 )  # fmt: skip
 
 
