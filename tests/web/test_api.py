@@ -1002,7 +1002,7 @@ def test_a_request_that_takes_too_long_is_given_up(house: House, monkeypatch: py
         over.wait(60)
 
     monkeypatch.setattr(rooms, "TIME_LIMIT", 0.05)
-    monkeypatch.setattr(desk.AskedPage, "turn", forever)
+    monkeypatch.setattr(desk.AskedPage, "walk", forever)
     answer = house.ana.get("/api/items")
     over.set()
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")

@@ -13,7 +13,7 @@ import click
 from duly import __version__
 from duly.cli.care import migrate, settings
 from duly.cli.doctor import doctor
-from duly.cli.items import cancel, discard, edit, items, retry, show
+from duly.cli.items import again, cancel, discard, edit, items, retry, show
 from duly.cli.jobs import jobs
 from duly.cli.put import put
 from duly.cli.queues import queues
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 for command in (
-    up, worker, serve, migrate, put, items, show, retry, cancel, edit, discard, review, acts, jobs, queues, schedules,
-    slots, limits, late, stuck, alerts, alive, audit, simulate, users, keys, doctor, settings,
+    up, worker, serve, migrate, put, items, show, retry, again, cancel, edit, discard, review, acts, jobs, queues,
+    schedules, slots, limits, late, stuck, alerts, alive, audit, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

@@ -284,6 +284,20 @@ class Duly:
         """Take failed items out of review for good."""
         return self.verbs.items.discard(LOCAL, *ids, connection=connection)
 
+    def again(
+        self,
+        item_id: int,
+        *,
+        key: str | None = None,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        connection: Any = None,
+    ) -> Placed:
+        """Put an item that has ended once more, as a new one: same task, arguments, queue, rank and tries."""
+        trace = self.telemetry.traceparent()
+        placed = self.verbs.items.again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=connection)
+        return placed.awaited_by(self.endings)
+
     def edit(
         self,
         item_id: int,

@@ -111,8 +111,8 @@ def build(
         generate_unique_id_function=_operation_id,
     )
     core = (
-        items.router, files.router, jobs.router, schedules.router, queues.router, review.router, users.router,
-        live.router, dashboard.router,
+        items.router, items.tasks, files.router, jobs.router, schedules.router, queues.router, review.router,
+        users.router, live.router, dashboard.router,
     )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
