@@ -19,5 +19,7 @@ def trouble(url: str) -> str | None:
     except ModuleNotFoundError as error:
         return f"{error.name} is not installed: pip install 'duly[rabbitmq]'"
     except Exception as error:  # pika has many ways to say that nobody is there
-        return f"it does not answer ({type(error).__name__})"
+        from duly.bridge.link import words
+
+        return f"it does not answer: {words(error)}"
     return None
