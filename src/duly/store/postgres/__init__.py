@@ -21,6 +21,11 @@ MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transact
 new_item_parameters = writer(NEW_ITEM, {bytes: bytes.decode})
 
 
+def lacking(error: ImportError) -> ConfigError:
+    """What to tell when the driver cannot be imported."""
+    return ConfigError(f"database_url: PostgreSQL needs `pip install 'duly[postgres]'` ({error})")
+
+
 class Postgres(Dialect):
     name = "postgres"
     schemes: tuple[str, ...] = ("postgresql", "postgres")
@@ -37,7 +42,7 @@ class Postgres(Dialect):
         try:
             from duly.store.postgres.store import PostgresStore
         except ImportError as error:
-            raise ConfigError(f"database_url: PostgreSQL needs `pip install duly[postgres]` ({error})") from error
+            raise lacking(error) from error
 
         return PostgresStore(url, pool_size, timeout, listen)
 
