@@ -22,6 +22,7 @@ from uuid import uuid4
 from msgspec import Struct, convert
 
 from duly.core.errors import ConfigError, DulyError
+from duly.core.urls import PORTS
 
 TRIES = 4
 PAUSE = 0.2
@@ -92,6 +93,7 @@ class Client:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("url: must be http://host or https://host")
         self._parts = parts
+        self.place = parts.netloc.rpartition("@")[2] if parts.port else f"{parts.hostname}:{PORTS[parts.scheme]}"
         self._key = key
         self._timeout = timeout
         self._connection: HTTPConnection | None = None
@@ -477,7 +479,7 @@ class Client:
                 out.write(portion)
         except (OSError, HTTPException) as error:
             self.close()
-            raise ServiceError(f"cannot reach {self._parts.hostname}: {error}") from error
+            raise ServiceError(f"cannot reach {self.place}: {error}") from error
 
     def _begun(self, target: str) -> tuple[HTTPResponse, bytes]:
         """The answer with the first portion of its file, which is empty of a refusal."""
@@ -504,7 +506,7 @@ class Client:
             except (OSError, HTTPException) as error:
                 self.close()
                 if number == TRIES:
-                    raise ServiceError(f"cannot reach {self._parts.hostname}: {error}") from error
+                    raise ServiceError(f"cannot reach {self.place}: {error}") from error
                 wait = None
             else:
                 if status < 400:

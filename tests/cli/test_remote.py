@@ -311,3 +311,19 @@ def test_the_command_line_decides_between_a_service_and_a_database(sqlite_url: s
     assert said.stdout == "no items fit\n"
     slots = call("slots", "--database-url", sqlite_url, DULY_URL=nowhere)
     assert slots.exit_code == 0, "a command that has no --url does not mind the variable"
+
+
+def test_the_doctor_and_limits_answer_for_the_service_that_duly_url_names(remote: Remote, served: Duly) -> None:
+    served.set_limit("boeing", "2/1m")
+    (limit,) = told(remote("limits", "--json"))
+    assert (limit["name"], limit["most"]) == ("boeing", 2)
+    served.pause("remind")
+    result = remote("doctor", "--json")
+    found = {each["subject"]: each for each in json.loads(result.stdout)}
+    assert found["key"]["text"] == "it knows you as local, who may read, write, admin"
+    assert found["workers"]["level"] == "bad"
+    assert result.exit_code == 1
+    assert found["queues"]["text"] == "paused: remind"
+    nowhere = call("doctor", "--url", "http://127.0.0.1:1")
+    assert nowhere.exit_code == 1
+    assert "cannot reach 127.0.0.1:1" in " ".join(nowhere.stdout.split())

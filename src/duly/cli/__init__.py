@@ -24,17 +24,17 @@ from duly.cli.schedules import limits, schedules, slots
 from duly.cli.serve import serve
 from duly.cli.simulate import simulate
 from duly.cli.users import keys, users
-from duly.core.errors import ConfigError, DulyError, InputError, KeyConflict
+from duly.core.errors import BrokenApp, ConfigError, DulyError, InputError, KeyConflict
 from duly.plugin import plugins
 
 
 class Refusal(click.ClickException):
-    """An error of duly, shown in one line."""
+    """An error of duly, shown in one line; one in the code of the user's app with the lines of that."""
 
     exit_code = 1
 
     def __init__(self, error: DulyError) -> None:
-        super().__init__(" ".join(str(error).split()))
+        super().__init__(str(error) if isinstance(error, BrokenApp) else " ".join(str(error).split()))
 
 
 class Misuse(Refusal):
@@ -47,7 +47,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyConflict as error:
+        except (KeyConflict, BrokenApp) as error:
             raise Refusal(error) from error
         except (ConfigError, InputError) as error:
             raise Misuse(error) from error

@@ -85,7 +85,9 @@ class Settings(Section):
     alert_silence_seconds: float = setting(
         300.0, "An alert is raised when no worker has given a sign of life for longer than this.", least=60
     )
-    alert_webhook_url: str = setting("", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL")
+    alert_webhook_url: str = setting(
+        "", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL", is_url=True
+    )
     keep_seconds: float = setting(
         7 * 86_400.0,
         "How long done and cancelled items are kept; 0 keeps them for ever. Items in review are always kept.",

@@ -18,7 +18,7 @@ class Settings(Section):
 
     PREFIX: ClassVar[str] = "birthdays_"
 
-    webhook_url: str = setting("", "Where the birthdays app sends its messages.", "WEBHOOK_URL")
+    webhook_url: str = setting("", "Where the birthdays app sends its messages.", "WEBHOOK_URL", is_url=True)
     timeout_seconds: float = setting(30.0, "How many seconds the webhook has to answer.", least=0.01)
     at: str = setting("09:00", "The time of day at which people are greeted, in their own zone.")
     tries: int = setting(

@@ -28,6 +28,11 @@ HAS_VALUES = """not exists (
 new_item_parameters = writer(NEW_ITEM, {bytes: bytes.decode})
 
 
+def lacking(error: ImportError) -> ConfigError:
+    """What to tell when the driver cannot be imported."""
+    return ConfigError(f"database_url: PostgreSQL needs `pip install 'duly[postgres]'` ({error})")
+
+
 class Postgres(Dialect):
     name = "postgres"
     schemes: tuple[str, ...] = ("postgresql", "postgres")
@@ -49,7 +54,7 @@ class Postgres(Dialect):
         try:
             from duly.store.postgres.store import PostgresStore
         except ImportError as error:
-            raise ConfigError(f"database_url: PostgreSQL needs `pip install duly[postgres]` ({error})") from error
+            raise lacking(error) from error
 
         return PostgresStore(url, pool_size, timeout, listen)
 
