@@ -393,6 +393,14 @@ class Client:
         found: list[dict[str, Any]] = self.request("GET", "/api/alerts")
         return found
 
+    def history(
+        self, *, minutes: int = 60, task: str | None = None, measure: str | None = None, job: int | None = None
+    ) -> dict[str, Any]:
+        """What happened in the last minutes, step by step: of all tasks and paces, of one task, or of one job."""
+        given = {"minutes": minutes, "task": task, "measure": measure, "job": job}
+        found: dict[str, Any] = self.request("GET", "/api/history", query=given)
+        return found
+
     def audit(self, subject: str | None = None) -> Iterator[dict[str, Any]]:
         """Who did what, newest first; a subject is such as `item:7`."""
         return self.pages("/api/audit", {"subject": subject})

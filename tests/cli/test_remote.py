@@ -327,3 +327,21 @@ def test_the_doctor_and_limits_answer_for_the_service_that_duly_url_names(remote
     nowhere = call("doctor", "--url", "http://127.0.0.1:1")
     assert nowhere.exit_code == 1
     assert "cannot reach 127.0.0.1:1" in " ".join(nowhere.stdout.split())
+
+
+def test_history_is_the_same_through_the_service(remote: Remote, local: Remote, served: Duly) -> None:
+    from duly.core.settings import Settings
+    from duly.engine.historian import Historian
+
+    assert "nothing was written down" in local("history").stdout
+    served.telemetry.ran([("remind", 0.5), ("remind", 0.25)])
+    Historian(served.store, served.telemetry, Settings(), {}, list).write(served.clock.now())
+    here, there = told(local("history", "--json")), told(remote("history", "--json"))
+    assert there["series"] == here["series"]
+    assert there.keys() == here.keys()
+    (series,) = there["series"]
+    assert (series["subject"], series["measure"], series["points"][0][1:]) == ("remind", "run", [2, 0.375, 0.5])
+    assert remote("history", "--task", "remind").stdout == local("history", "--task", "remind").stdout
+    assert "0.375" in remote("history", "--measure", "run").stdout
+    assert remote("history", "--job", "7").exit_code == local("history", "--job", "7").exit_code == 1
+    assert remote("history", "--measure", "x").exit_code == local("history", "--measure", "x").exit_code == 2

@@ -251,6 +251,7 @@ RECIPES: dict[str, Recipe] = {
     "list_workers": Recipe(everything, **ADMINS),
     "list_alerts": Recipe(everything, **ADMINS),
     "list_audit": Recipe(everything, **ADMINS),
+    "history": Recipe(everything, **ADMINS),
     # review
     "list_groups": Recipe(everything, **LIST),
     "show_group": Recipe(path(group_id=noted_group)),

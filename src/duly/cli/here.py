@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duly.cli import options
 from duly.core.errors import InputError
 from duly.core.model import Placed, Schedule
-from duly.core.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
+from duly.core.shown import Act, Action, AuditLine, Chart, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -152,6 +152,9 @@ class Here:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         self._app.verbs.limits.set(options.who(), name, limit)
+
+    def history(self, **asked: Any) -> Chart:
+        return self._app.verbs.history.look(options.who(), **asked)
 
     def audit(self, subject: str | None, most: int) -> list[AuditLine]:
         return self._app.verbs.audit.page(subject, most=most)

@@ -12,7 +12,7 @@ from msgspec import convert
 
 from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
 from duly.core.model import Placed
-from duly.core.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
+from duly.core.shown import Act, Action, AuditLine, Chart, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
 
 if TYPE_CHECKING:
     from duly.client import Client, ServiceError
@@ -175,6 +175,10 @@ class There:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         _asking(self._client.set_limit)(name, limit)
+
+    def history(self, *, job_id: int | None, **asked: Any) -> Chart:
+        told = _asking(self._client.history)(job=job_id, **asked)
+        return read_as(Chart, {**told, "since": told["from"], "until": told["to"]})
 
     def audit(self, subject: str | None, most: int) -> list[AuditLine]:
         from duly.core import codec

@@ -16,6 +16,9 @@ from duly.core.model import Lane, State, Status, Tried
 Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]
 Action = Literal["cancel", "retry", "discard"]
+# What history is kept of, and the two lengths of its steps, in seconds.
+Kind = Literal["task", "pace", "job"]
+HISTORY_SHORT, HISTORY_LONG = 10, 300
 QueueState = Literal["QUEUED", "RUNNING", "PAUSED", "DONE", "FAILED"]
 # What is measured about jobs for the metrics: how long reading a file took, how many rows were read and how many of
 # them are bad, how long writing rows takes on average, how long a page of rows took, and whether that was slow.
@@ -219,6 +222,50 @@ class Depth(Struct, frozen=True):
     due: int
     oldest: datetime | None
     paused: bool
+
+
+class Measured(Struct, frozen=True):
+    """What was measured of one subject since it was last asked for."""
+
+    kind: Kind
+    subject: str  # the name of a task or a pace, or the id of a job
+    measure: str
+    n: int  # how often it happened, or was measured
+    total: float = 0.0  # of all values together
+    most: float = 0.0  # the largest value
+
+
+class HistoryRow(Struct, frozen=True):
+    """The same of one step of time, by all workers."""
+
+    bucket: datetime  # when that step begins
+    kind: Kind
+    subject: str
+    measure: str
+    n: int
+    total: float
+    most: float
+
+
+class Series(Struct, frozen=True):
+    """One measure of one subject over time."""
+
+    kind: Kind
+    subject: str
+    measure: str
+    # Of each step in which there was something: when it began (seconds since 1970), how often, the mean and the largest
+    # value. What is only counted has neither of these.
+    points: list[tuple[int, int, float | None, float | None]]
+
+
+class Chart(Struct, frozen=True):
+    """What happened in a stretch of time."""
+
+    since: datetime
+    until: datetime
+    step_seconds: int
+    series: list[Series]
+    is_more: bool  # there is more than one answer has; what is told is the latest
 
 
 class MeterRow(Struct, frozen=True):

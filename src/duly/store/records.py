@@ -36,6 +36,7 @@ from duly.core.shown import (
     Depth,
     ExportRow,
     Group,
+    HistoryRow,
     JobItem,
     KeyInfo,
     MeterRow,
@@ -121,6 +122,7 @@ RECORDS: dict[str, Record[Any]] = {
     "user": Record(User, without=("has_password",)),
     "key": Record(KeyInfo),
     "act": Record(Act),
+    "history_row": Record(HistoryRow),
 }
 # What a column of this name holds; sections that list their columns themselves go by these too.
 KINDS: dict[str, Kind] = {}
