@@ -189,6 +189,8 @@ RECIPES: dict[str, Recipe] = {
     "show_job": Recipe(path(job_id=job)),
     "list_job_items": Recipe(path(job_id=job)),
     "list_pending": Recipe(everything, **LIST),
+    "count_pending": Recipe(everything, **LIST),
+    "count_job_items": Recipe(path(job_id=job)),
     "pause_job": Recipe(path(job_id=job)),
     "resume_job": Recipe(path(job_id=job)),
     "kick_off_job": Recipe(path(job_id=job), is_quiet=False),
@@ -219,6 +221,7 @@ RECIPES: dict[str, Recipe] = {
     "list_audit": Recipe(everything, **ADMINS),
     # review
     "list_groups": Recipe(everything, **LIST),
+    "total_review": Recipe(everything, **LIST),
     "show_group": Recipe(path(group_id=noted_group)),
     "write_note": Recipe(body({"text": MARK}, group_id=group), owner=201, admin=201),
     "revive_canary": Recipe(path(group_id=group)),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duly.cli import options
 from duly.core.errors import InputError
 from duly.core.model import Placed, Schedule
-from duly.core.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
+from duly.core.shown import Act, Action, AuditLine, KeyInfo, LimitUse, ReviewNote, Role, Row, ShownGroup, Story, User
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -109,10 +109,10 @@ class Here:
     def edit(self, item_id: int, **fields: Any) -> Row:
         return self._app.verbs.items.edit(options.who(), item_id, **fields)
 
-    def groups(self, most: int) -> list[Group]:
+    def groups(self, most: int) -> list[ShownGroup]:
         return self._app.verbs.review.groups(options.who(), most=most)
 
-    def group(self, group_id: str) -> tuple[Group, str | None, list[ReviewNote]]:
+    def group(self, group_id: str) -> tuple[ShownGroup, str | None, list[ReviewNote]]:
         """The group, a sample's error, and what people wrote about it."""
         review, who = self._app.verbs.review, options.who()
         group = review.group(who, group_id)
@@ -124,17 +124,17 @@ class Here:
     def canary(self, group_id: str) -> int:
         return self._app.verbs.review.canary(options.who(), group_id)
 
-    def retry_group(self, group_id: str, rate: float | None) -> Act:
-        return self._app.verbs.review.retry(options.who(), group_id, rate)
+    def retry_group(self, group_id: str, rate: float | None, queue: str | None) -> Act:
+        return self._app.verbs.review.retry(options.who(), group_id, rate, queue)
 
     def discard_group(self, group_id: str, reason: str) -> Act:
         return self._app.verbs.review.discard(options.who(), group_id, reason)
 
     def count(self, action: Action, filter: dict[str, Any]) -> int:
-        return self._app.verbs.acts.count(options.who(), filter)[0]
+        return self._app.verbs.acts.count(options.who(), filter).items
 
-    def order(self, action: Action, filter: dict[str, Any], rate: float | None, reason: str) -> Act:
-        return self._app.verbs.acts.order(options.who(), action, filter, rate=rate, reason=reason)
+    def order(self, action: Action, filter: dict[str, Any], **said: Any) -> Act:
+        return self._app.verbs.acts.order(options.who(), action, filter, **said)
 
     def acts(self, most: int) -> list[Act]:
         return self._app.verbs.acts.page(options.who(), most=most)

@@ -36,11 +36,11 @@ from duly.core.shown import (
     Depth,
     ExportRow,
     Group,
-    JobItem,
     KeyInfo,
     MeterRow,
     Occurrence,
     OwnedRow,
+    PendingItem,
     ReviewNote,
     Row,
     SearchEvent,
@@ -127,7 +127,7 @@ KINDS: dict[str, Kind] = {}
 _COMPUTED: list[Record[Any]] = [
     Record(Depth),
     Record(Group),
-    Record(JobItem),
+    Record(PendingItem),
     Record(User),
     Record(Story, without=("item", "tries", "timeline", "trace_id")),
 ]
