@@ -239,6 +239,7 @@ RECIPES: dict[str, Recipe] = {
     "show_message": Recipe(path(item_id=message), owner=404),
     "edit_message": Recipe(body({"queue": "repair"}, item_id=message), owner=404),
     "send_message": Recipe(body({"payloadText": MARK}, item_id=message), owner=404),
+    "plan_catalog": Recipe(body({"products": 100}), **LIST, is_quiet=True),
     "list_products": Recipe(everything, **LIST),
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
@@ -260,6 +261,7 @@ RECIPES: dict[str, Recipe] = {
     "change_user": Recipe(body({"disabled": True}, user=user), **ADMINS),
     # live
     "events": Recipe(everything, **LIST),
+    "simulate": Recipe(body({"app": "catalog", "days": 0.1, "count": 1}), **ADMINS, is_quiet=True),
     "metrics": Recipe(everything, **ADMINS),
     "healthz": Recipe(everything, **LIST, anonymous=200),
     "readyz": Recipe(everything, **LIST, anonymous=200),

@@ -78,9 +78,12 @@ class Here:
         schedules = self._app.schedules
         found = schedules.get(schedule_id)
         notes = [_fields(note) for note in schedules.audit(schedule_id, most=20)]
+        times = schedules.preview(found.rule, found.zone, ahead) if found.is_active else []
+        clock = self._app.verbs.schedules.clock_notes(found.rule, found.zone, times) if times else []
         return {
             **plain(self._app, found),
-            "next": schedules.preview(found.rule, found.zone, ahead) if found.is_active else [],
+            "next": times,
+            "notes": [_fields(note) for note in clock],
             "items": [_fields(each) for each in schedules.occurrences(schedule_id, 10)],
             "audit": [{**note, "details": codec.decode(note["details"])} for note in notes],
         }

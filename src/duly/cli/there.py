@@ -102,6 +102,7 @@ class There:
         return {
             **_plain_there(told),
             "next": [datetime.fromisoformat(time) for time in told["next"]],
+            "notes": [_timed(note, "at") for note in told["notes"]],
             "items": [_timed(snake(each), "planned_at") for each in told["items"]],
             "audit": [_timed(snake(each), "at") for each in told["audit"]],
         }

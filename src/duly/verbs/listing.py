@@ -23,7 +23,7 @@ from duly.core.shown import Counts, Found, OwnedRow
 from duly.verbs.ground import Ground
 from duly.verbs.masks import Masks
 from duly.verbs.read import Read
-from duly.verbs.timetable import Timetable
+from duly.verbs.timetable import Timetable, like
 from duly.verbs.who import Principal
 
 PORTION = 2_000  # items that are looked at in one go
@@ -205,7 +205,7 @@ def fitting(
         "owner": owner, "task": filter.task, "queue": filter.queue, "error_group": filter.error_group,
         "schedule_id": filter.schedule_id, "job_id": filter.job_id, "below": filter.below, "key": filter.key,
         "states": f",{','.join(filter.states)}," if filter.states else None,
-        "error": None if filter.error is None else _part(filter.error),
+        "error": None if filter.error is None else like(filter.error),
         "min_tries": filter.min_tries, "date_field": filter.date_field, "since": filter.since, "until": filter.until,
         "wanted": codec.encode([_wanted(pair, ground.masks) for pair in filter.where]).decode(),
     }  # fmt: skip
@@ -214,11 +214,6 @@ def fitting(
         some = codec.encode(list(ids[first : first + PORTION])).decode()
         found += [(item_id, state) for item_id, state in ground.store.read("fitting", {**given, "ids": some})]
     return found
-
-
-def _part(text: str) -> str:
-    """What `like` is given to find this text anywhere."""
-    return "%" + re.sub("[%_!]", lambda sign: f"!{sign[0]}", text) + "%"
 
 
 def check_values(ground: Ground, filter: Filter) -> None:

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from duly.apps.catalog import Catalog, Product, plugin
-from duly.apps.catalog.schemas import ProductIn, ProductOut
+from duly.apps.catalog.capacity import plan
+from duly.apps.catalog.schemas import PlanIn, PlanOut, ProductIn, ProductOut
 from duly.core.errors import ItemNotFound
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
@@ -52,6 +53,12 @@ def withdraw_product(sku: Name, desk: At, catalog: Here, principal: Writer, user
     user_id = _whose(principal, user_id)
     _check_owner(desk, principal, catalog.product(user_id, sku).id, sku)
     catalog.withdraw(user_id, sku, actor=principal.user_id)
+
+
+@router.post("/api/plan", response_model=PlanOut)
+def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
+    """What a catalog of so many products costs in calls and minutes, and what breaks first as it grows."""
+    return plan(**asked.model_dump())
 
 
 def _whose(principal: Principal, user_id: str | None) -> str:
