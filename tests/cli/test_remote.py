@@ -14,6 +14,7 @@ from click.testing import Result
 from duly import Duly
 from duly.facade.loading import load_app
 from duly.verbs import LOCAL
+from duly.verbs.acts import portions
 from duly.web.server import Service
 from tests.cli.conftest import call
 
@@ -155,6 +156,22 @@ def test_items_are_searched_alike_and_a_search_without_an_index_says_so(
     for side in (local, remote):
         assert "where" in side("items", "--where", "phone").stderr
         assert "from" in side("items", "--from", "yesterday").stderr
+
+
+def test_an_act_takes_the_filters_of_the_list(remote: Remote, local: Remote, served: Duly) -> None:
+    for side in (remote, local):
+        item = served.put("remind", phone="7", delay=3_600).id
+        side("cancel", str(item), "--reason", "the line is busy")
+        counted = ("acts", "order", "retry", "--state", "cancelled", "--state", "failed", "--error", "BUSY")
+        assert side(*counted, "--where", "phone=7", "--from", "2020-01-01T00:00Z", "--count").stdout == "1\n"
+        assert side(*counted, "--to", "2020-01-01T00:00Z", "--count").stdout == "0\n"
+        made = told(side(*counted, "--into", "repair", "--json"))
+        assert (made["total"], made["filter"]["error"]) == (1, "BUSY")
+        for _ in portions(served.verbs.ground, made["id"]):
+            pass
+        assert (served.read.item(item).state, served.read.item(item).queue) == ("waiting", "repair")
+        assert "queue" in side("acts", "order", "cancel", "--task", "remind", "--into", "repair").stderr
+        side("cancel", str(item), "--reason", "done")
 
 
 def test_an_ended_item_is_put_again(remote: Remote, local: Remote) -> None:

@@ -223,6 +223,8 @@ RECIPES: dict[str, Recipe] = {
     "show_job": Recipe(path(job_id=job)),
     "list_job_items": Recipe(path(job_id=job)),
     "list_pending": Recipe(everything, **LIST),
+    "count_pending": Recipe(everything, **LIST),
+    "count_job_items": Recipe(path(job_id=job)),
     "pause_job": Recipe(path(job_id=job)),
     "resume_job": Recipe(path(job_id=job)),
     "kick_off_job": Recipe(path(job_id=job), is_quiet=False),
@@ -254,6 +256,7 @@ RECIPES: dict[str, Recipe] = {
     "history": Recipe(everything, **ADMINS),
     # review
     "list_groups": Recipe(everything, **LIST),
+    "total_review": Recipe(everything, **LIST),
     "show_group": Recipe(path(group_id=noted_group)),
     "write_note": Recipe(body({"text": MARK}, group_id=group), owner=201, admin=201),
     "revive_canary": Recipe(path(group_id=group)),
@@ -275,6 +278,7 @@ RECIPES: dict[str, Recipe] = {
     "send_message": Recipe(body({"payloadText": MARK}, item_id=message), owner=404),
     "download_payload": Recipe(path(item_id=message), owner=404),
     "show_drift": Recipe(everything, **LIST),
+    "plan_catalog": Recipe(body({"products": 100}), **LIST, is_quiet=True),
     "list_products": Recipe(everything, **LIST),
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
@@ -300,6 +304,7 @@ RECIPES: dict[str, Recipe] = {
     "change_user": Recipe(body({"disabled": True}, user=user), **ADMINS),
     # live
     "events": Recipe(everything, **LIST),
+    "simulate": Recipe(body({"app": "catalog", "days": 0.1, "count": 1}), **ADMINS, is_quiet=True),
     "metrics": Recipe(everything, **ADMINS),
     "healthz": Recipe(everything, **LIST, anonymous=200),
     "readyz": Recipe(everything, **LIST, anonymous=200),

@@ -203,6 +203,21 @@ class Group(Struct, frozen=True):
     sample: int  # the id of one of its items
 
 
+class ShownGroup(Group, frozen=True):
+    """A group as lists show it."""
+
+    message: str | None = None  # the first line of the sample's error
+    trend: tuple[int, ...] = ()  # how many of its newest items were given up in each of the last 24 hours, oldest first
+
+
+class ReviewTotals(Struct, frozen=True):
+    """How much is in review; `is_more`: it was not counted further."""
+
+    items: int
+    groups: int
+    is_more: bool
+
+
 class ReviewNote(Struct, frozen=True):
     """What a person wrote about a group of failures."""
 
@@ -366,6 +381,10 @@ class JobRow(Struct, frozen=True):
     file_id: int | None
     created_at: datetime
     finished_at: datetime | None
+    name: str | None  # of its file
+    per_minute: float | None  # rows that ended a minute lately; None: nobody knows, or it is over
+    forecast_at: datetime | None  # when the last row ends at this speed; None: nobody knows, or it is over
+    paused: bool
 
 
 class JobItem(Struct, frozen=True):
@@ -384,6 +403,27 @@ class JobItem(Struct, frozen=True):
     brand: str | None
     sku: str | None
     result: Any
+
+
+class PendingItem(JobItem, frozen=True):
+    """A row of any job in a list, with what is known of its job."""
+
+    job_type: str | None = None
+    user_id: str | None = None
+    total: int = 0  # rows of its job
+    ended: int = 0  # of these
+
+    @property
+    def progress(self) -> float:
+        """How much of its job has ended, from 0 to 1."""
+        return self.ended / self.total if self.total else 0.0
+
+
+class StatusCounts(Struct, frozen=True):
+    """How many rows of jobs there are, by status; `capped`: there are more of some, which were not counted further."""
+
+    counts: dict[Status, int]
+    capped: bool
 
 
 class ExportRow(Struct, frozen=True):

@@ -37,11 +37,11 @@ from duly.core.shown import (
     ExportRow,
     Group,
     HistoryRow,
-    JobItem,
     KeyInfo,
     MeterRow,
     Occurrence,
     OwnedRow,
+    PendingItem,
     ReviewNote,
     Row,
     SearchEvent,
@@ -129,7 +129,7 @@ KINDS: dict[str, Kind] = {}
 _COMPUTED: list[Record[Any]] = [
     Record(Depth),
     Record(Group),
-    Record(JobItem),
+    Record(PendingItem),
     Record(User),
     Record(Story, without=("item", "tries", "timeline", "trace_id")),
 ]
