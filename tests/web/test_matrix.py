@@ -94,6 +94,10 @@ def product(house: House) -> str:
     return "box/1"
 
 
+def imported(house: House) -> Ask:
+    return Ask(body={"products": [{"sku": f"moved {next(NUMBERS)}", "hourBucket": 3, "lastPrice": "19.99"}]})
+
+
 def broken(house: House) -> str:
     """A product of Ana's that was deactivated after failures in a row."""
     sku = f"broken/{next(NUMBERS)}"
@@ -282,6 +286,7 @@ RECIPES: dict[str, Recipe] = {
     "list_products": Recipe(everything, **LIST),
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
+    "import_products": Recipe(imported, **for_all(201)),
     "reactivate_product": Recipe(body({"syncNow": False}, sku=broken), whose={"userId": "ana"}),
     "reactivate_products": Recipe(all_broken, **LIST),
     "show_catalog_day": Recipe(everything, **LIST),

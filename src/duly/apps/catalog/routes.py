@@ -12,10 +12,12 @@ from duly.apps.catalog.capacity import plan
 from duly.apps.catalog.products import SyncStatus
 from duly.apps.catalog.schemas import (
     DayOut,
+    ImportedOut,
     PlanIn,
     PlanOut,
     ProductIn,
     ProductOut,
+    ProductsIn,
     ReactivateAllIn,
     ReactivatedOut,
     ReactivateIn,
@@ -69,6 +71,20 @@ def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, 
         product = catalog.publish(user_id, new.sku, owner, connection, principal.user_id)
         _check_owner(desk, principal, product.id, new.sku, connection)
         return 201, ProductOut.model_validate(product)
+
+    return once(principal, new, act)
+
+
+@router.post("/api/products/import", status_code=201, response_model=ImportedOut)
+def import_products(new: ProductsIn, catalog: Here, principal: Writer, once: Once) -> Response:
+    """Take products over from another system, with their slots and what they looked like: a thousand at a time."""
+    rows = [
+        {**row.model_dump(exclude_unset=True), "user_id": _whose(principal, row.user_id)} for row in new.products
+    ]  # fmt: skip
+
+    def act(connection: Any) -> tuple[int, Any]:
+        is_owned = principal.owner is not None
+        return 201, {"products": catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection)}
 
     return once(principal, new, act)
 

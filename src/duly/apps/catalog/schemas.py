@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
@@ -17,6 +19,28 @@ class ProductIn(Model):
 
     user_id: Word | None = Field(default=None, description="Whose product; others than yourself are for admins.")
     sku: Word
+
+
+class ProductImport(ProductIn):
+    model_config = example(sku="65-12345-1", hourBucket=7, lastSuccessfulSync="2026-11-30", lastPrice="19.99")
+
+    hour_bucket: int | None = Field(default=None, ge=0, description="Without it, it gets the emptiest slot.")
+    last_successful_sync: date | None = None
+    last_price: Decimal | None = Field(default=None, ge=0, max_digits=30)
+    last_quantity: int | None = Field(default=None, ge=0)
+    in_stock: bool | None = None
+    last_boeing_hash: Word | None = None
+    consecutive_failures: int = Field(default=0, ge=0)
+
+
+class ProductsIn(Model):
+    model_config = example(products=[{"sku": "65-12345-1", "hourBucket": 7}])
+
+    products: list[ProductImport] = Field(min_length=1, max_length=1_000)
+
+
+class ImportedOut(Out):
+    products: int = Field(description="How many are new; those known stay as they are.")
 
 
 class ProductOut(Out):
