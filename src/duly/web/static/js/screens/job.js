@@ -183,7 +183,7 @@ export default function JobScreen({ id }) {
   const one = found.data;
   return html`<${Title} text=${`Job ${id}`} actions=${one && html`<${Acts} job=${one} reload=${found.reload} />`}>Job ${id} ${one?.name && html`<small>${one.name}</small>`}</${Title}>
     <${Loaded} of=${found}>${(job) => html`
-      <div class="tiles" style=${{ gridTemplateColumns: "repeat(auto-fit, minmax(125px, 1fr))" }}>
+      <div class="tiles" style=${{ gridTemplateColumns: "repeat(auto-fit, minmax(110px, 1fr))" }}>
         <${Tile} label="State" value=${html`<${State} of=${job.queueState} />`} note=${job.isComplete ? "" : "rows are still being read"} />
         <${Tile} label="Processed" value=${count(job.processedItems)} note=${`of ${count(job.totalItems)}${job.isComplete ? "" : " so far"}`}><${Bar} value=${job.totalItems ? job.processedItems / job.totalItems : 0} label="Progress" tone="done" /></${Tile}>
         <${Tile} label="Done" value=${count(job.doneItems)} tone="done" />
