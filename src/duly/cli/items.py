@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from duly.core.model import State
     from duly.core.shown import Row, Story
-    from duly.core.timeline import Happening
 
 ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 
@@ -103,7 +102,6 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
     from rich.text import Text
 
     from duly.core import codec
-    from duly.core.timeline import timeline
 
     item = story.item
     console.print(Text.assemble((f"item {item.id} ", "bold"), (item.task, "bold"), "  ", words.state(item.state)))
@@ -129,17 +127,28 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
             facts.add_row(name, Text(value))
     console.print(facts)
     console.print()
-    for each in timeline(item, story.tries):
-        console.print(Text(words.full(each.at, now, in_utc), style="dim"))
-        console.print(Padding(Text(words.cut(_happened(each), 500), overflow="fold"), (0, 0, 0, 4)))
+    for time, what in _timeline(story):
+        console.print(Text(words.full(time, now, in_utc), style="dim"))
+        console.print(Padding(Text(words.cut(what, 500), overflow="fold"), (0, 0, 0, 4)))
     if item.last_error and "\n" in item.last_error:
         console.print(Text(f"\nlast error\n{item.last_error}"), overflow="fold", soft_wrap=False)
 
 
-def _happened(each: Happening) -> str:
-    worker = f" on {each.worker}" if each.worker else ""
-    said = "\n\n".join(filter(None, (each.error, each.traceback)))
-    return f"{each.text}{worker}: {said}".removesuffix(": ")
+def _timeline(story: Story) -> list[tuple[datetime, str]]:
+    item = story.item
+    events: list[tuple[datetime, str]] = [(item.created_at, "put")]
+    for tried in story.tries:
+        worker = f" on {tried.worker}" if tried.worker else ""
+        events.append((tried.ended_at, f"try {tried.number} {tried.outcome}{worker}: {tried.error or ''}".rstrip(": ")))
+    if item.state == "running" and item.started_at:
+        events.append((item.started_at, f"try {item.attempt} started on {item.claimed_by}"))
+    if item.finished_at:
+        ends = {"failed": "given up: in review", "cancelled": f"cancelled {item.last_error or ''}".rstrip()}
+        how = f"try {item.attempt} {item.outcome}" + (f" on {item.claimed_by}" if item.claimed_by else "")
+        events.append((item.finished_at, ends.get(item.state, how)))
+    elif item.state == "waiting":
+        events.append((item.due_at, "due again" if story.tries else "due"))
+    return events
 
 
 @click.command(short_help="Have items tried again, or sooner.")

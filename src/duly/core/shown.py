@@ -72,7 +72,6 @@ class Story(Struct, frozen=True):
     item: Row
     lease_until: datetime | None
     tries: list[Tried]
-    trace: str | None = None  # the W3C traceparent of whoever put it
 
 
 class Signs(Struct, frozen=True):

@@ -105,8 +105,8 @@ class Read:
         if not rows:
             raise ItemNotFound(f"there is no item {item_id}")
         tries = [_try(row) for row in self._store.read("attempts", {"id": item_id})]
-        *row, lease_until, trace = rows[0]
-        return Story(_row(row), None if lease_until is None else _utc(lease_until), tries, trace)
+        *row, lease_until = rows[0]
+        return Story(_row(row), None if lease_until is None else _utc(lease_until), tries)
 
     def pending(self) -> dict[str, int]:
         """How many rows have not ended, by the type of their job; by its task, if it has no type."""

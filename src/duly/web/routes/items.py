@@ -11,13 +11,11 @@ from pydantic import BaseModel
 
 from duly.core.errors import InputError
 from duly.core.shown import OwnedRow
-from duly.core.timeline import timeline
 from duly.tasks.task import OPTIONS
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages
 from duly.web.problems import Problem
-from duly.web.routes.queues import note_out
 from duly.web.schemas import BIG, Id, Page, State, WordFilter
 from duly.web.schemas.items import Changed, ItemEdit, ItemIn, ItemOut, ItemStoryOut, PlacedOut, Reason, RetryIn
 
@@ -74,24 +72,11 @@ def show_item(
     principal: Reader,
     reveal: Annotated[bool, Query(description="Show masked values; this is audited.")] = False,
 ) -> Any:
-    """One item with its story: its tries, what people did to it, and all of it in order."""
+    """One item with its tries."""
     if reveal and not principal.may("write"):
         raise Problem(403, "revealing needs the scope write")
     row, story = desk.app.verbs.items.show(principal, item_id, is_revealed=reveal)
-    lines = desk.app.verbs.audit.page(f"item:{item_id}")
-    return {
-        **shown(desk, row, is_masked=not reveal),
-        "tries": story.tries, "lease_until": story.lease_until, "schedule": _schedule(desk, row),
-        "trace_id": story.trace.split("-")[1] if story.trace else None,
-        "timeline": timeline(story.item, story.tries, lines), "audit": [note_out(desk, line) for line in lines],
-    }  # fmt: skip
-
-
-def _schedule(desk: Desk, row: OwnedRow) -> dict[str, Any] | None:
-    if row.schedule_id is None:
-        return None
-    found = desk.app.schedules.owned_one(row.schedule_id, row.owner)
-    return None if found is None else {"id": found.id, "key": found.key.removeprefix(f"{row.owner}/")}
+    return {**shown(desk, row, is_masked=not reveal), "tries": story.tries, "lease_until": story.lease_until}
 
 
 @router.patch("/{item_id}", response_model=ItemOut)

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.model import Tried
 from duly.core.shown import OwnedRow
-from duly.core.timeline import Happening
 from duly.web.schemas import (
     Args,
     Key,
@@ -25,7 +24,6 @@ from duly.web.schemas import (
     example,
     fields_of,
 )
-from duly.web.schemas.audit import NoteOut
 
 
 class ItemIn(Model):
@@ -55,22 +53,9 @@ class TryOut(Out):
     __annotations__ = fields_of(Tried)
 
 
-class HappeningOut(Out):
-    __annotations__ = fields_of(Happening)
-
-
-class ScheduleName(Out):
-    id: int
-    key: str
-
-
 class ItemStoryOut(ItemOut):
     tries: list[TryOut]
     lease_until: datetime | None
-    trace_id: str | None = Field(description="Of the trace in which it was put.")
-    schedule: ScheduleName | None = Field(description="That made it.")
-    timeline: list[HappeningOut] = Field(description="What happened to it, oldest first, and what comes next.")
-    audit: list[NoteOut] = Field(description="What people did to it, newest first: the last hundred acts.")
 
 
 class ItemEdit(Model):

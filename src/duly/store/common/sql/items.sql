@@ -10,7 +10,7 @@ select {row}
  limit :most
 
 -- name: show
-select {row of i}, l.lease_until, i.trace
+select {row of i}, l.lease_until
   from duly_item i
   left join duly_lease l on l.fence = i.fence and i.state = 'running'
  where i.id = :id
