@@ -9,7 +9,20 @@ from playwright.sync_api import Page, expect
 from tests.browser.nets import barriers, settled, still
 from tests.browser.sites import NARROW, Site, Visits
 
-SCREENS = ("/", "/items", "/jobs", "/schedules", "/review", "/queues", "/workers", "/simulate", "/users", "/keys", "/audit", "/api/docs")
+SCREENS = (
+    "/",
+    "/items",
+    "/jobs",
+    "/schedules",
+    "/review",
+    "/queues",
+    "/workers",
+    "/simulate",
+    "/users",
+    "/keys",
+    "/audit",
+    "/api/docs",
+)
 # How wide the page is beyond the window: nothing, on a page that fits.
 OVERHANG = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 

@@ -165,7 +165,9 @@ def test_two_people_side_by_side_see_only_their_own(guarded: Site, visit: Visits
             return new Promise((done) => { source.onopen = done; }); }"""
         )
     for name in pages:
-        world.app.verbs.items.put(world.someone(name), world.app.task_named("echo").new({"text": f"{name} now"}, None, name))
+        world.app.verbs.items.put(
+            world.someone(name), world.app.task_named("echo").new({"text": f"{name} now"}, None, name)
+        )
     for name, page in pages.items():
         other = "bob" if name == "ana" else "ana"
         page.wait_for_function("() => window.heard.length > 0")

@@ -23,7 +23,9 @@ def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> 
     world.fill_schedules()
     page.reload()
     grid = page.get_by_role("grid", name="Schedules")
-    expect(grid.get_by_role("row", name=re.compile("morning report"))).to_contain_text("every day at 02:30 (Europe/Zagreb)")
+    expect(grid.get_by_role("row", name=re.compile("morning report"))).to_contain_text(
+        "every day at 02:30 (Europe/Zagreb)"
+    )
     barriers(settled(page))
     expect(grid.get_by_role("row")).to_have_count(5)
     page.get_by_role("navigation", name="States").get_by_role("link", name="Paused").click()

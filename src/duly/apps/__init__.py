@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
 from duly import Duly
@@ -25,10 +26,13 @@ def shipped(
     """The plug-in of a package that is laid out as those here are; `more` are further fields of `Plugin`.
 
     It has the name of its package. Its routes are the `router` of the module `routes`, and its commands the `COMMANDS`
-    of the module `commands`; both modules are loaded when they are needed.
+    of the module `commands`; both modules are loaded when they are needed. Its screens are in the folder `static`.
     """
+    name = package.rpartition(".")[2]
+    static = Path(__file__).parent / name / "static"
     return Plugin(
-        name=package.rpartition(".")[2], doc=doc, settings=settings, install=install, checks=checks, views=views,
+        name=name, doc=doc, settings=settings, install=install, checks=checks, views=views,
+        static=static if static.is_dir() else None,
         router=lambda: import_module(f"{package}.routes").router,
         commands=lambda: import_module(f"{package}.commands").COMMANDS,
         **more,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -26,7 +27,7 @@ from duly.web import dashboard
 from duly.web.auth import Gate, is_loopback
 from duly.web.desk import Desk
 from duly.web.feed import Feeds
-from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
+from duly.web.problems import MEDIA_TYPE, TITLES, Problem, handle_on, problem, unexpected
 from duly.web.routes import files, items, jobs, live, queues, review, schedules, users
 from duly.web.schemas import ProblemOut
 from duly.web.schemas.jobs import JobIn
@@ -75,7 +76,8 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
             f"http_host: will not listen on {host} while nobody could sign in; "
             "make a user first: `duly users add NAME --admin`, or listen on 127.0.0.1"
         )
-    return furnish(build(is_local, tuple(app.plugins.values())), app, is_local, ailing)
+    built = build(is_local, tuple(app.plugins.values()), tuple(app.offered.values()))
+    return furnish(built, app, is_local, ailing)
 
 
 def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
@@ -90,8 +92,13 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
     return api
 
 
-def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
-    """The routes of the core and of these plug-ins, with what is around them, not yet connected to an app."""
+def build(
+    is_local: bool, plugins: Iterable[Plugin[Any, Any]] = (), offered: Iterable[Plugin[Any, Any]] = ()
+) -> FastAPI:
+    """The routes of the core and of these plug-ins, with what is around them, not yet connected to an app.
+
+    Of the plug-ins that are only offered, there are the pages, which say how to turn them on.
+    """
     plugins = tuple(plugins)
     api = FastAPI(
         title="duly",
@@ -103,14 +110,15 @@ def build(is_local: bool, plugins: Iterable[Plugin[Any, Any]] = ()) -> FastAPI:
         redirect_slashes=False,
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
+        dependencies=[Depends(_check_query)],
     )
     core = (
-        items.router, files.router, jobs.router, schedules.router, queues.router, review.router, users.router,
-        live.router, dashboard.router,
+        items.router, items.tasks, files.router, jobs.router, schedules.router, queues.router, review.router,
+        users.router, live.router, dashboard.router,
     )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
-    dashboard.add_dashboard(api, plugins)
+    dashboard.add_dashboard(api, (*plugins, *offered))
     handle_on(api)
     _describe(api)
     api.add_middleware(ShareReads)  # inside the guard, which is added after it
@@ -129,6 +137,24 @@ def _describe(api: FastAPI) -> None:
         return document
 
     api.openapi = openapi  # type: ignore[method-assign]
+
+
+def _check_query(request: Request) -> None:
+    """Refuse parameters that a route does not have: a filter with a misspelt name would be answered with everything."""
+    if not _path_of(request.scope).startswith("/api") or not request.query_params:
+        return
+    known = set(_parameters(request.scope["route"].dependant))
+    for name in request.query_params:
+        if name not in known:
+            said = f"is not a parameter of this; known: {', '.join(sorted(known)) or 'none'}"
+            raise Problem(422, f"{name!r:.80}: {said}", name[:80])
+
+
+def _parameters(needed: Dependant) -> Iterator[str]:
+    """The names of the query parameters of a route, with those of what it depends on."""
+    yield from (each.alias for each in needed.query_params)
+    for inner in needed.dependencies:
+        yield from _parameters(inner)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -115,24 +115,26 @@ def _answer(request: Request, file: File, kept: str) -> Response:
 @router.get("/api/dashboard", response_model=DashboardOut)
 def dashboard(desk: At, principal: Reader) -> Any:
     """What the pages have to know before they show anything: the screens, and what is turned on here."""
+    app = desk.app
     screens = [
-        shown(plugin, screen)
-        for plugin in desk.app.plugins.values()
+        shown(plugin, screen, is_on=plugin.name in app.plugins)
+        for plugin in (*app.plugins.values(), *app.offered.values())
         for screen in plugin.screens
         if principal.may(screen.scope)
     ]
     return {
         "version": __version__,
         "screens": screens,
-        "trace_url": desk.app.settings.trace_url or None,
-        "pending": desk.app.verbs.ground.job_settings.pending_enabled,
+        "trace_url": app.settings.trace_url or None,
+        "pending": app.verbs.ground.job_settings.pending_enabled,
     }
 
 
-def shown(plugin: Plugin[Any, Any], screen: Screen) -> dict[str, str]:
+def shown(plugin: Plugin[Any, Any], screen: Screen, is_on: bool) -> dict[str, Any]:
     return {
         "app": plugin.name,
         "path": f"/{screen.path}",
         "title": screen.title,
         "script": f"apps/{plugin.name}/{screen.script}",
+        "is_on": is_on,
     }

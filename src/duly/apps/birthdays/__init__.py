@@ -10,8 +10,8 @@ then an item:
 
     PENDING ──▶ PROCESSING ──▶ COMPLETED
                   │    ▲
-                  ▼    │  a minute later, twice
-                 FAILED                      after the third it stays there, in review
+                  ▼    │  in 1, 2, 4 … 60 minutes
+                 FAILED                      after two days of that it stays there, in review
 
 This is "Failure Recovery", better in five ways:
 
@@ -34,7 +34,7 @@ from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.birthdays.greetings import Birthdays, Event, Person, install, simulated
 from duly.apps.birthdays.settings import Settings, checks
-from duly.plugin import Simulated
+from duly.plugin import Screen, Simulated
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ __all__ = ["Birthdays", "Event", "Person", "Settings", "birthdays_on", "plugin",
 plugin = shipped(
     __name__, "Birthday messages at nine in the morning of each person's own time.", Settings, install, checks,
     views=("duly_events",), simulation=Simulated(noun="people", count=10_000, fill=simulated),
+    screens=(Screen(path="people", title="People", script="people.js"),),
 )  # fmt: skip
 
 

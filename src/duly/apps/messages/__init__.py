@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone, shipped
+from duly.apps.messages.broker import lacking
 from duly.apps.messages.settings import Settings, checks, is_broker_named
 from duly.core.errors import ConfigError
+from duly.plugin import Screen
 
 if TYPE_CHECKING:
     from duly.apps.messages.service import MessageRetry
@@ -35,7 +37,7 @@ def _install(app: Duly, settings: Settings) -> MessageRetry:
         from duly.apps.messages.service import install
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"the retry service needs {error.name}, which is not installed: pip install 'duly[rabbitmq]'"
+            f"the retry service needs {lacking(error)}, which is not installed: pip install 'duly[rabbitmq]'"
         ) from None
     return install(app, settings)
 
@@ -43,6 +45,7 @@ def _install(app: Duly, settings: Settings) -> MessageRetry:
 plugin = shipped(
     __name__, "A retry service between RabbitMQ queues.", Settings, _install, checks, views=("duly_retry_queue",),
     metrics=lambda service: service.metrics.collectors(), is_default=is_broker_named,
+    screens=(Screen(path="messages", title="Messages", script="messages.js"),),
 )  # fmt: skip
 
 

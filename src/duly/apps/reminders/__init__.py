@@ -31,6 +31,7 @@ from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.reminders.calls import Reminder, Reminders, Status, install
 from duly.apps.reminders.settings import Settings, checks
+from duly.plugin import Screen
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -41,7 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["Reminder", "Reminders", "Settings", "Status", "plugin", "reminders_on"]
 
 
-plugin = shipped(__name__, "Reminders that become phone calls.", Settings, install, checks, views=("duly_reminders",))
+plugin = shipped(
+    __name__, "Reminders that become phone calls.", Settings, install, checks, views=("duly_reminders",),
+    screens=(Screen(path="reminders", title="Reminders", script="reminders.js"),),
+)  # fmt: skip
 
 
 def reminders_on(app: Duly) -> Reminders:

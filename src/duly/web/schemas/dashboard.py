@@ -12,6 +12,7 @@ class ScreenOut(Out):
     path: str
     title: str
     script: str = Field(description="Its module, below the static files.")
+    is_on: bool = Field(description="False: its app is off here, and the screen says how to turn it on.")
 
 
 class DashboardOut(Out):

@@ -6,6 +6,8 @@ export * from "./lib/router.js";
 export { get, post, put, patch, remove, upload, address, me, may, root, ApiError } from "./lib/api.js";
 export { useLive, forget } from "./lib/live.js";
 export { useKeys } from "./lib/keys.js";
+export { styles } from "./lib/styles.js";
+export { eachOf } from "./lib/many.js";
 export { clock, isLive, now } from "./lib/prefs.js";
 export * from "./parts/marks.js";
 export { say, act, ask, Dialog, Field } from "./parts/dialogs.js";

@@ -37,7 +37,7 @@ function found(at) {
   }
   const own = screens().find((screen) => screen.script && `${at}/`.startsWith(`${screen.path}/`));
   if (!own) return null;
-  return { load: () => import(new URL(own.script, files).href), values: { rest: at.slice(own.path.length + 1) }, name: own.script };
+  return { load: () => import(new URL(own.script, files).href), values: { rest: at.slice(own.path.length + 1), isOn: own.isOn }, name: own.script };
 }
 
 function Screen() {

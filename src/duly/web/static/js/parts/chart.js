@@ -9,7 +9,16 @@ const load = () => {
   return library;
 };
 
-const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** A colour of the theme as a canvas knows it: a variable may say `light-dark(…)`, so an element has to wear it first. */
+function colour(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const worn = getComputedStyle(probe).color;
+  probe.remove();
+  return worn;
+}
+const pale = (worn) => worn.replace("rgb(", "rgba(").replace(")", ", 0.4)");
 /** Colours of series, by what they mean. */
 export const TONES = {
   done: "--done", failed: "--failed", retried: "--retrying", waiting: "--waiting", running: "--running", plan: "--cancelled", cap: "--failed", other: "--paused",
@@ -51,7 +60,7 @@ export function Chart({ label, times, series, height = 160, unit = "", axis = nu
             const stroke = colour(TONES[each.tone] || TONES.other);
             return {
               label: each.label, stroke, width: each.dashed ? 1.5 : 2, dash: each.dashed ? [5, 4] : undefined, points: { show: false }, spanGaps: true,
-              ...(each.bars ? { fill: `${stroke}66`, paths: UPlot.paths.bars({ size: [0.7, 60] }) } : {}),
+              ...(each.bars ? { fill: pale(stroke), paths: UPlot.paths.bars({ size: [0.7, 60] }) } : {}),
             };
           }),
         ],

@@ -7,7 +7,7 @@ import { count } from "../lib/time.js";
  * `fields`: [{name, label, options?, type?, many?}]. Each filter in force is a chip that can be taken away; `name:value` or `name=value`
  * typed into the box adds one, and a select adds those with known values.
  */
-export function Filters({ fields, free = null, placeholder = "state:failed task:http order.id=17" }) {
+export function Filters({ fields, free = null, hasSearch = true, placeholder = "state:failed task:http order.id=17" }) {
   const [text, setText] = useState("");
   const [wrong, setWrong] = useState("");
   const inForce = fields.flatMap((field) => query.value.getAll(field.name).filter(Boolean).map((value) => ({ field, value })));
@@ -32,8 +32,8 @@ export function Filters({ fields, free = null, placeholder = "state:failed task:
     setWrong("");
   };
   return html`<div class="filters">
-    <form role="search" onSubmit=${take}><input type="search" aria-label="Search and filter" data-search value=${text} placeholder=${placeholder}
-      aria-invalid=${Boolean(wrong)} onInput=${(event) => { setText(event.target.value); setWrong(""); }} /></form>
+    ${hasSearch && html`<form role="search" onSubmit=${take}><input type="search" aria-label="Search and filter" data-search value=${text} placeholder=${placeholder}
+      aria-invalid=${Boolean(wrong)} onInput=${(event) => { setText(event.target.value); setWrong(""); }} /></form>`}
     ${fields.filter((field) => field.options && !field.isHidden).map((field) => html`<select aria-label=${field.label} value="" onChange=${(event) => { if (event.target.value) add(field, event.target.value); event.target.value = ""; }}>
       <option value="">${field.label}</option>${field.options.map((each) => { const [key, word] = Array.isArray(each) ? each : [each, each]; return html`<option value=${key}>${word}</option>`; })}</select>`)}
     ${fields.filter((field) => field.type === "time").map((field) => html`<label class="inline"><span>${field.label}</span><input type="datetime-local" step="1" value=${query.value.get(field.name) ?? ""} onChange=${(event) => setQuery({ [field.name]: event.target.value || null, after: null, sel: null }, {})} /></label>`)}
