@@ -7,13 +7,8 @@ import re
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import barriers, settled
+from tests.browser.nets import barriers, settled, told
 from tests.browser.world import World
-
-
-def told(page: Page, text: str) -> None:
-    """Wait for a short message."""
-    expect(page.locator(".toasts")).to_contain_text(text)
 
 
 def test_queues_are_seen_paused_and_resumed(page: Page, world: World) -> None:
@@ -47,7 +42,9 @@ def test_queues_are_seen_paused_and_resumed(page: Page, world: World) -> None:
     page.get_by_role("dialog").get_by_label("Queue").fill("not there yet")
     page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     told(page, "not there yet")
-    assert "not there yet" in {each["queue"] for each in world.app.read.queues(world.app.telemetry.depths()) if each["paused"]}
+    assert "not there yet" in {
+        each["queue"] for each in world.app.read.queues(world.app.telemetry.depths()) if each["paused"]
+    }
 
 
 def test_limits_are_changed_while_everything_runs(page: Page, world: World) -> None:

@@ -6,13 +6,8 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import barriers, settled
+from tests.browser.nets import barriers, settled, told
 from tests.browser.world import World
-
-
-def told(page: Page, text: str) -> None:
-    """Wait for a short message."""
-    expect(page.locator(".toasts")).to_contain_text(text)
 
 
 def fail(world: World, text: str, count: int) -> list[int]:

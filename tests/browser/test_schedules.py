@@ -8,13 +8,8 @@ from playwright.sync_api import Page, expect
 
 from duly.core.policy.recur import Slots
 from duly.verbs import LOCAL
-from tests.browser.nets import barriers, settled
+from tests.browser.nets import barriers, settled, told
 from tests.browser.world import World
-
-
-def told(page: Page, text: str) -> None:
-    """Wait for a short message."""
-    expect(page.locator(".toasts")).to_contain_text(text)
 
 
 def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> None:
