@@ -18,7 +18,7 @@ const CORE = [
   { path: "/jobs", title: "Jobs", key: "j", group: "Work" },
   { path: "/schedules", title: "Schedules", key: "s", group: "Work" },
   { path: "/review", title: "Review", key: "r", group: "Work" },
-  { path: "/queues", title: "Queues and limits", key: "q", group: "Run", scope: "admin" },
+  { path: "/queues", also: "/workers", title: "Queues and limits", key: "q", group: "Run", scope: "admin" },
   { path: "/simulate", title: "Simulate", key: "m", group: "Run", scope: "admin" },
   { path: "/users", title: "Users", key: "u", group: "People", scope: "admin" },
   { path: "/keys", title: "API keys", key: "k", group: "People" },
@@ -31,7 +31,7 @@ export function screens() {
   return [...CORE.slice(0, 6), ...own, ...CORE.slice(6)].filter((screen) => (!screen.scope || may(screen.scope)) && (!screen.isShown || screen.isShown()));
 }
 
-const isHere = (screen) => (screen.path === "/" ? path.value === "/" : `${path.value}/`.startsWith(`${screen.path}/`));
+const isHere = (screen) => (screen.path === "/" ? path.value === "/" : path.value === screen.also || `${path.value}/`.startsWith(`${screen.path}/`));
 
 function Navigation({ onGo }) {
   const groups = Map.groupBy ? Map.groupBy(screens(), (screen) => screen.group) : screens().reduce((map, screen) => map.set(screen.group, [...(map.get(screen.group) ?? []), screen]), new Map());
