@@ -123,9 +123,6 @@ class Settings(Section):
         "127.0.0.1", "The address on which the service listens, or a worker for /metrics, /healthz and /readyz."
     )
     http_port: int = setting(8086, "The port at that address; 0 turns it off.", least=0)
-    trace_url: str = setting(
-        "", "Where traces are looked at, with {traceId} for the id of one; the dashboard links items to it."
-    )
     log_level: str = setting("INFO", "The least severe level that is logged: DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting(
         "auto", "The form of log lines: json, text, or auto, which is text on a terminal and JSON elsewhere."
