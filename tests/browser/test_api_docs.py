@@ -53,4 +53,4 @@ def test_a_refusal_is_told(show: Page, watch: Watch) -> None:
     article.get_by_label("schedule_id").fill("999999")
     watch.expect("status of 404")
     article.get_by_role("button", name="Send").click()
-    expect(article.get_by_role("status")).to_contain_text("404: there is no schedule 999999")
+    expect(article.get_by_role("status").last).to_contain_text("404: there is no schedule 999999")

@@ -168,7 +168,7 @@ def test_two_people_side_by_side_see_only_their_own(guarded: Site, visit: Visits
         heard = page.evaluate("() => window.heard")
         assert all(f'"{other}"' not in event for event in heard), heard
         for path, own in (
-            ("/schedules", f"{name}'s morning"), ("/review", "1 row"), ("/items", "4 rows"), ("/jobs", f"{name}.csv"),
+            ("/schedules", f"{name}'s morning"), ("/review", "1 row"), ("/items", "5 rows"), ("/jobs", f"{name}.csv"),
         ):  # fmt: skip
             page.goto(path)
             settled(page)

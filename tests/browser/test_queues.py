@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import barriers, settled, told
+from tests.browser.nets import Watch, barriers, settled, told
 from tests.browser.world import World
 
 
@@ -47,7 +47,8 @@ def test_queues_are_seen_paused_and_resumed(page: Page, world: World) -> None:
     }
 
 
-def test_limits_are_changed_while_everything_runs(page: Page, world: World) -> None:
+def test_limits_are_changed_while_everything_runs(page: Page, world: World, watch: Watch) -> None:
+    watch.expect("status of 422")  # a limit that cannot be read
     world.app.put("print_label", parcel="P-1")
     world.work()
     page.goto("/queues")

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import barriers, settled, told
+from tests.browser.nets import Watch, barriers, settled, told
 from tests.browser.world import World
 
 
@@ -104,7 +104,8 @@ def test_a_canary_a_selection_and_then_the_whole_group(page: Page, world: World)
     assert states.count("cancelled") + states.count("failed") >= 1, "what was discarded stays out"
 
 
-def test_a_group_is_redirected_or_discarded_or_its_act_is_stopped(page: Page, world: World) -> None:
+def test_a_group_is_redirected_or_discarded_or_its_act_is_stopped(page: Page, world: World, watch: Watch) -> None:
+    watch.expect("status of 404")  # a group is gone when nothing of it is in review
     ids = fail(world, "no such shelf", 2)
     page.goto("/review")
     page.get_by_role("link", name="broken: no such shelf").click()

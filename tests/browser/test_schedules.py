@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from duly.core.policy.recur import Slots
 from duly.verbs import LOCAL
-from tests.browser.nets import barriers, settled, told
+from tests.browser.nets import Watch, barriers, settled, told
 from tests.browser.world import World
 
 
@@ -48,7 +48,8 @@ def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> 
     expect(grid.get_by_role("link", name="heartbeat")).to_have_count(0)
 
 
-def test_one_schedule_is_told_paused_run_edited_and_removed(page: Page, world: World) -> None:
+def test_one_schedule_is_told_paused_run_edited_and_removed(page: Page, world: World, watch: Watch) -> None:
+    watch.expect("status of 422")  # a rule and a zone that do not exist
     made = world.app.schedules.create("echo", "daily 02:30", key="report", zone="Europe/Zagreb", text="hello")
     page.goto(f"/schedules/{made.id}")
     expect(page.get_by_role("heading", name="report", level=1)).to_be_visible()
