@@ -27,10 +27,15 @@ def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> 
     expect(grid.get_by_role("row")).to_have_count(2)
     expect(grid.get_by_role("row").nth(1)).to_contain_text("closing time")
     page.get_by_role("button", name="Remove State paused").click()
-    page.get_by_label("Search and filter").fill("heartbeat")
+    page.get_by_label("Search and filter").fill("Beat")
     page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile("key=heartbeat"))
+    expect(page).to_have_url(re.compile("keyContains=Beat"))
     expect(grid.get_by_role("row")).to_have_count(2)
+    expect(grid.get_by_role("row").nth(1)).to_contain_text("heartbeat")
+    page.get_by_role("button", name="Remove Key contains Beat").click()
+    page.get_by_label("Order").select_option("next first")
+    expect(grid.get_by_role("row").nth(1)).to_contain_text("heartbeat")
+    expect(grid.get_by_role("row").nth(2)).not_to_contain_text("closing time")
     page.get_by_role("link", name="clear all").click()
 
     for key in ("heartbeat", "stand-up"):

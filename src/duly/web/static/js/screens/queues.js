@@ -88,7 +88,7 @@ function Queues({ summary }) {
   });
   return html`<${Title} actions=${may("admin") && html`<button type="button" onClick=${pauseByName}>Pause by name</button>`}>Queues and limits</${Title}><${Views} at="" />
     <${Totals} summary=${summary} />
-    <${Grid} name="queues" label="Queues" keyOf=${(row) => row.queue} columns=${columns} looks=${looks} bar=${bar} to=${(row) => `/items?queue=${encodeURIComponent(row.queue)}`} every=${2}
+    <${Grid} name="queues" label="Queues" keyOf=${(row) => row.queue} columns=${columns} looks=${looks} bar=${bar} to=${(row) => `/items?queue=${encodeURIComponent(row.queue)}`}
       load=${(after, pageSize, signal) => get("/api/queues", { after, pageSize }, { signal, age: 2 })}
       empty=${html`<${Empty} title="No queue has any work."><p>A queue is there as soon as something is put:</p><${Command}>duly put echo text=hello</${Command}></${Empty}>`} />
     <p class="note">“At once” is how many handlers of a queue ran at the same time, on average over ten minutes.</p>`;

@@ -14,8 +14,9 @@ import { ScheduleForm } from "../parts/schedule_form.js";
 import { eachOf } from "../lib/many.js";
 
 const FIELDS = [
-  { name: "task", label: "Task" }, { name: "key", label: "Key" }, { name: "ring", label: "Ring" }, { name: "slot", label: "Slot" },
+  { name: "task", label: "Task" }, { name: "keyContains", label: "Key contains" }, { name: "key", label: "Key" }, { name: "ring", label: "Ring" }, { name: "slot", label: "Slot" },
   { name: "state", label: "State", options: [["active", "active"], ["paused", "paused"], ["broken", "deactivated"]], isHidden: true },
+  { name: "sort", label: "Order", options: [["next", "next first"]] },
 ];
 const ALL = [...FIELDS, { name: "userId", label: "Owner" }];
 
@@ -53,7 +54,7 @@ function List() {
   return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${() => setNew(true)}>New schedule</button>`}>Schedules</${Title}>
     <${Views} />
     <${Tabs} name="state" label="States" options=${[["", "All"], ["active", "Active"], ["paused", "Paused"], ["broken", "Deactivated"]]} />
-    <${Filters} fields=${may("admin") ? ALL : FIELDS} free=${(text, add) => { add("key", text); }} placeholder="a key, or task:echo" />
+    <${Filters} fields=${may("admin") ? ALL : FIELDS} free=${(text, add) => { add("keyContains", text); }} placeholder="a part of a key, or task:echo" />
     <${Grid} name=${`schedules ${JSON.stringify(filters)}`} label="Schedules" columns=${columns()} changes=${changes} to=${(row) => `/schedules/${row.id}`}
       load=${(after, pageSize, signal) => get("/api/schedules", { ...filters, after, pageSize }, { signal, age: 2 })}
       bar=${(given) => html`<${SelectionBar} ...${given} />`}
