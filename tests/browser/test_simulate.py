@@ -8,8 +8,19 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.nets import barriers, settled
 
+# Notes what is written on canvases: the axes of charts.
+DRAWN = """
+window.drawn = [];
+const plain = CanvasRenderingContext2D.prototype.fillText;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...at) {
+    window.drawn.push(text);
+    plain.call(this, text, ...at);
+};
+"""
+
 
 def test_days_are_simulated_from_the_page(page: Page) -> None:
+    page.add_init_script(DRAWN)
     page.goto("/simulate")
     expect(page.get_by_text("Nothing was simulated yet.")).to_be_visible()
     barriers(settled(page))
@@ -25,8 +36,14 @@ def test_days_are_simulated_from_the_page(page: Page) -> None:
     )
     curves = page.get_by_role("region", name="Curves").get_by_role("figure")
     expect(curves.first).to_be_visible()
+    times = page.get_by_role("banner").get_by_label("Times")
+    for choice, said in (("local", "01:00"), ("utc", "00:00"), ("relative", " ago")):
+        times.select_option(choice)
+        page.evaluate("() => { window.drawn = []; }")
+        page.set_viewport_size({"width": 1400 if choice == "utc" else 1300, "height": 900})
+        page.wait_for_function("(said) => window.drawn.some((text) => text.includes(said))", arg=said)
     curves.first.get_by_role("button", name="Table").click()
-    expect(curves.first.get_by_role("table")).to_be_visible()
+    expect(curves.first.get_by_role("table")).to_contain_text("2026-01-01")
     barriers(settled(page))
     expect(page).to_have_url(re.compile("app=catalog&days=1&count=20"))
     page.reload()
