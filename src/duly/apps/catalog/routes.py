@@ -7,9 +7,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from duly.apps.catalog import Catalog, Product, plugin
+from duly.apps.catalog import Catalog, Product, plan, plugin
 from duly.apps.catalog.products import SyncStatus
-from duly.apps.catalog.schemas import DayOut, ProductIn, ProductOut, ReactivateAllIn, ReactivatedOut, ReactivateIn
+from duly.apps.catalog.schemas import (
+    DayOut,
+    PlanIn,
+    PlanOut,
+    ProductIn,
+    ProductOut,
+    ReactivateAllIn,
+    ReactivatedOut,
+    ReactivateIn,
+)
 from duly.core.errors import ItemNotFound
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
@@ -20,6 +29,12 @@ from duly.web.schemas import Name, Page, Word
 router = APIRouter(tags=["apps"])
 
 Here = Annotated[Catalog, Depends(serving(plugin))]
+
+
+@router.post("/api/plan", response_model=PlanOut)
+def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
+    """What a catalog of so many products costs in calls and minutes, and what gives way first as it grows."""
+    return plan(**asked.model_dump())
 
 
 @router.get("/api/catalog/day", response_model=DayOut)
