@@ -22,6 +22,7 @@ from uuid import uuid4
 from msgspec import Struct, convert
 
 from duly.core.errors import ConfigError, DulyError
+from duly.core.urls import PORTS
 
 TRIES = 4
 PAUSE = 0.2
@@ -92,6 +93,7 @@ class Client:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError("url: must be http://host or https://host")
         self._parts = parts
+        self.place = parts.netloc.rpartition("@")[2] if parts.port else f"{parts.hostname}:{PORTS[parts.scheme]}"
         self._key = key
         self._timeout = timeout
         self._connection: HTTPConnection | None = None
@@ -123,8 +125,32 @@ class Client:
         return convert(self.request("GET", f"/api/items/{item_id}"), Item)
 
     def items(self, **filters: Any) -> Iterator[Item]:
-        """All items that fit, newest first; filters are state, task, queue, key, error_group, schedule_id, user_id."""
-        return (convert(each, Item) for each in self.pages("/api/items", filters))
+        """All items that fit, newest first.
+
+        Filters are state (one or more, by commas), task, queue, key, error_group, schedule_id, job_id, user_id, error
+        (a part of it), min_tries, date_field (created, due, started, finished) with since and until, and where: a list
+        of `name=value` of arguments, or `result.name=value`.
+        """
+        return (convert(each, Item) for each in self.pages("/api/items", _dated(filters)))
+
+    def item_counts(self, **filters: Any) -> dict[str, dict[str, Any]]:
+        """How many items fit, by state, each counted to ten thousand; `capped` says where there are more."""
+        told: dict[str, dict[str, Any]] = self.request("GET", "/api/items/counts", query=_camel(_dated(filters)))
+        return told
+
+    def again(self, item_id: int, *, idempotency_key: str | None = None, **options: Any) -> Placed:
+        """Put an item that has ended once more, as a new one; options are key, at, delay."""
+        path = f"/api/items/{item_id}/again"
+        return convert(self.request("POST", path, _camel(options), idempotency_key=idempotency_key), Placed)
+
+    def act_on(self, action: str, ids: Sequence[int], reason: str = "") -> list[int]:
+        """Cancel, retry or discard those of these items that can be, in one transaction; returns which."""
+        body = {"action": action, "ids": list(ids), "reason": reason}
+        return [int(item_id) for item_id in self._told("POST", "/api/items/act", body)["ids"]]
+
+    def tasks(self) -> Iterator[dict[str, Any]]:
+        """The tasks that the service can put, with their parameters."""
+        return self.pages("/api/tasks", {"page_size": 500})
 
     def cancel(self, item_id: int, reason: str = "") -> None:
         self.request("POST", f"/api/items/{item_id}/cancel", {"reason": reason})
@@ -453,7 +479,7 @@ class Client:
                 out.write(portion)
         except (OSError, HTTPException) as error:
             self.close()
-            raise ServiceError(f"cannot reach {self._parts.hostname}: {error}") from error
+            raise ServiceError(f"cannot reach {self.place}: {error}") from error
 
     def _begun(self, target: str) -> tuple[HTTPResponse, bytes]:
         """The answer with the first portion of its file, which is empty of a refusal."""
@@ -469,7 +495,7 @@ class Client:
 
     def _target(self, path: str, query: Mapping[str, Any] | None) -> str:
         given = {name: value for name, value in (query or {}).items() if value is not None}
-        return self._parts.path.rstrip("/") + path + (f"?{urlencode(given)}" if given else "")
+        return self._parts.path.rstrip("/") + path + (f"?{urlencode(given, doseq=True)}" if given else "")
 
     def _insist(self, method: str, target: str, body: Callable[[], Body], headers: Mapping[str, str]) -> Any:
         """Send it until there is an answer, as far as that can help."""
@@ -480,7 +506,7 @@ class Client:
             except (OSError, HTTPException) as error:
                 self.close()
                 if number == TRIES:
-                    raise ServiceError(f"cannot reach {self._parts.hostname}: {error}") from error
+                    raise ServiceError(f"cannot reach {self.place}: {error}") from error
                 wait = None
             else:
                 if status < 400:
@@ -567,6 +593,11 @@ def _camel(options: Mapping[str, Any]) -> dict[str, Any]:
             _text(value) if isinstance(value, datetime) else value
         )
     return found
+
+
+def _dated(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Filters with the names that Python keeps for itself: from and to."""
+    return {{"since": "from", "until": "to"}.get(name, name): value for name, value in filters.items()}
 
 
 def _text(value: Any) -> Any:

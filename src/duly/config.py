@@ -7,11 +7,13 @@ the environment, `duly.toml` in the working directory (or the file that DULY_CON
 from __future__ import annotations
 
 import json
+import logging
 import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import Field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,6 +24,11 @@ from duly.plugin import plugins
 
 # What the command line said, as JSON: in the environment, so that a worker's child processes see the same.
 COMMAND_LINE = "DULY_COMMAND_LINE"
+# Variables that are no settings: where the settings are, and what options of the command line can be given by.
+_OTHERS = frozenset((COMMAND_LINE, "DULY_CONFIG", "DULY_APP", "DULY_URL", "DULY_API_KEY"))
+_TOLD: set[str] = set()  # the unknown variables that were told of in this process
+
+log = logging.getLogger("duly.config")
 
 
 S = TypeVar("S", bound=Section)
@@ -29,16 +36,42 @@ S = TypeVar("S", bound=Section)
 
 def load(env: Mapping[str, str] | None = None, **given: Any) -> Settings:
     """The core's settings in force; arguments that are None count as not given."""
+    for name, near in unknown_variables(os.environ if env is None else env):
+        if name not in _TOLD:
+            _TOLD.add(name)
+            log.warning("%s is not a setting, and does nothing%s", name, f"; did you mean {near}?" if near else "")
     return section(Settings, given, env)
+
+
+def unknown_variables(env: Mapping[str, str]) -> list[tuple[str, str | None]]:
+    """Variables that look like settings and are none, each with the name that comes nearest, if one is near."""
+    strange = [name for name in env if name.startswith("DULY_") and not name.startswith("DULY_TEST_")]
+    strange = [name for name in strange if name not in _OTHERS and name[5:].lower() not in Settings.known()]
+    if not strange:  # the usual case, for which no app is loaded
+        return []
+    known = {*_OTHERS, *(f"DULY_{name.upper()}" for kind in sections() for name in kind.known())}
+    return [(name, next(iter(get_close_matches(name, known, 1)), None)) for name in strange if name not in known]
 
 
 def section(kind: type[S], given: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> S:
     """The settings of this kind that are in force. What is given for other kinds, or is None, counts as not given."""
     env = os.environ if env is None else env
     values = {name: value for name, (value, _) in _found(kind, env).items()}
-    values.update({name: value for name, value in (given or {}).items() if value is not None})
+    said = {name: value for name, value in (given or {}).items() if value is not None}
+    values.update(said)
     values.update(_imposed(env))
-    return kind(**{each.name: values[name] for name, each in kind.known().items() if name in values})
+    try:
+        return kind(**{each.name: values[name] for name, each in kind.known().items() if name in values})
+    except ConfigError as error:
+        name, _, problem = str(error).partition(": ")
+        where = {**sources(env, kind), **dict.fromkeys(said, ""), **dict.fromkeys(_imposed(env), "command line")}
+        raise ConfigError(f"{_written(name, where.get(name, ''))}: {problem}") from None
+
+
+def _written(name: str, source: str) -> str:
+    """A setting as whoever set it wrote it: by the variable, or by its name and where that stands."""
+    is_variable = source.isupper()
+    return source if is_variable else f"{source}: {name}" if source else name
 
 
 def sections() -> list[type[Section]]:

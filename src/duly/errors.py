@@ -2,6 +2,7 @@
 
 DulyError
 ├── ConfigError           a setting is unknown or has a bad value
+│   └── BrokenApp         the module of an app cannot be imported; shows the traceback of its own lines
 ├── InputError            what was given cannot be accepted; names the field (also a ValueError)
 │   ├── UnknownTask       no task of that name is registered here
 │   └── KeyConflict       the key is live on an item with other content
@@ -17,6 +18,7 @@ DulyError
 """
 
 from duly.core.errors import (
+    BrokenApp,
     ConfigError,
     DulyError,
     InputError,
@@ -34,6 +36,7 @@ from duly.core.errors import (
 )
 
 __all__ = [
+    "BrokenApp",
     "ConfigError",
     "DulyError",
     "InputError",

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.birthdays import Birthdays, Event, birthdays_on
+from duly.apps.birthdays import Birthdays, Event, Person, Settings, birthdays_on
+from duly.apps.birthdays.settings import checks
 from duly.core.clock import ManualClock
 from duly.core.errors import ConfigError, ItemNotFound
 from duly.testing import World
@@ -142,8 +143,11 @@ def test_the_hour_is_a_setting(house: Open, call_desk: Desk) -> None:
     at = house(call_desk(), birthdays_at="07:30")
     at.ana()
     assert at.birthdays.get("ana").next_at == utc("2025-03-15T06:30")
-    with pytest.raises(ConfigError, match=r"^birthdays_at: "):
-        house(call_desk(), birthdays_at="nine")
+    for bad in ("nine", "09:00,17:00"):
+        with pytest.raises(ConfigError, match=r"^birthdays_at: "):
+            house(call_desk(), birthdays_at=bad)
+        found = [finding.text for finding in checks(Settings(at=bad), {})]
+        assert [text.partition(":")[0] for text in found] == ["birthdays_at"]
 
 
 # -- downtime
@@ -178,18 +182,34 @@ def test_after_a_day_of_downtime_all_are_greeted_and_none_twice(
         assert person.next_at.year == 2026 or person.id not in due
 
 
-def test_after_years_of_downtime_every_birthday_is_made_up(house: Open, call_desk: Desk) -> None:
+def test_after_years_of_downtime_nobody_is_greeted_for_a_day_that_is_long_over(house: Open, call_desk: Desk) -> None:
     at = house(call_desk())
     at.ana()
-    at.pass_without_worker("2027-06-01T00:00")
+    at.birthdays.add("ivo", "Ivo", "Ban", "05-27", "UTC")
+    at.pass_without_worker("2030-06-01T00:00")
     at.world.run()
-    assert [event.target.year for event in at.past()] == [2027, 2026, 2025]
-    assert [event.status for event in at.past()] == ["COMPLETED"] * 3
-    assert at.birthdays.get("ana").next_at == utc("2028-03-15T08:00")
+    assert at.messages == ["Hey, Ivo Ban it's your birthday"]
+    assert (at.past(), [event.target.year for event in at.past("ivo")]) == ([], [2030])
+    assert at.birthdays.get("ana").next_at == utc("2031-03-15T08:00")
+    told = at.app.schedules.audit(at.app.schedules.find("birthday", "ana").id)[0]
+    assert (told.action, b'"count":6' in told.details, b"too late" in told.details) == ("schedule.skipped", True, True)
+
+
+def test_how_late_a_message_may_be_is_a_setting_and_one_that_is_too_late_is_not_completed(
+    house: Open, call_desk: Desk
+) -> None:
+    at = house(call_desk(), birthdays_max_lateness_days=1.0)
+    at.ana()
+    at.app.pause("birthdays")
+    at.until("2025-03-17T00:00")
+    at.app.resume("birthdays")
+    at.world.run()
+    assert at.messages == []
+    assert [(event.status, event.executed_at) for event in at.past()] == [("CANCELLED", None)]
 
 
 def test_next_years_event_is_there_whatever_becomes_of_this_years(house: Open, call_desk: Desk) -> None:
-    at = house(call_desk(BUSY, BUSY, BUSY))
+    at = house(call_desk(BUSY, BUSY, BUSY), birthdays_tries=3)
     at.ana()
     at.until("2025-03-15T12:00")
     assert at.past()[0].status == "FAILED"
@@ -201,16 +221,29 @@ def test_next_years_event_is_there_whatever_becomes_of_this_years(house: Open, c
 # -- failures
 
 
-def test_three_tries_a_minute_apart_then_review(house: Open, call_desk: Desk) -> None:
-    at = house(call_desk(BUSY, BUSY, BUSY))
+def test_an_outage_of_the_webhook_for_a_day_needs_nobody(house: Open, call_desk: Desk) -> None:
+    at = house(call_desk(*[BUSY] * 29))
+    at.ana()
+    at.until("2025-03-16T07:00")
+    assert at.past()[0].status == "FAILED"
+    assert at.past()[0].next_try_at - at.clock.now() <= timedelta(hours=1)
+    at.until("2025-03-16T10:00")
+    (event,) = at.past()
+    assert (event.status, event.attempts) == ("COMPLETED", 30)
+    assert len(at.provider.seen()) == 1
+    assert at.world.items(state="failed") == []
+
+
+def test_tries_are_a_setting_and_the_last_failure_ends_in_review(house: Open, call_desk: Desk) -> None:
+    at = house(call_desk(BUSY, BUSY, BUSY), birthdays_tries=3)
     at.ana()
     at.until("2025-03-15T08:00")
     (event,) = at.past()
     assert (event.status, event.attempts, event.next_try_at) == ("FAILED", 1, utc("2025-03-15T08:01"))
     assert "answered 503" in (event.last_error or "")
     at.until("2025-03-15T08:01")
-    assert at.past()[0].next_try_at == utc("2025-03-15T08:02")
-    at.until("2025-03-15T08:02")
+    assert at.past()[0].next_try_at == utc("2025-03-15T08:03")
+    at.until("2025-03-15T08:03")
     (event,) = at.past()
     assert (event.status, event.attempts, event.next_try_at, event.executed_at) == ("FAILED", 3, None, None)
     at.world.advance(days=30)
@@ -265,7 +298,7 @@ def test_the_log_tells_the_story_in_the_seeds_words(
     house: Open, call_desk: Desk, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    at = house(call_desk(BUSY))
+    at = house(call_desk(BUSY), birthdays_tries=3)
     at.ana()
     at.pass_without_worker("2025-03-15T10:30")
     at.world.advance(minutes=1)
@@ -381,6 +414,56 @@ def test_a_removed_person_is_not_greeted_and_what_waits_is_cancelled(house: Open
     for look in (at.birthdays.get, at.birthdays.events, at.birthdays.remove, at.birthdays.change):
         with pytest.raises(ItemNotFound, match="there is no person 'ana'"):
             look("ana")
+
+
+@pytest.mark.parametrize("zone", ["Europe/Zagreb", "America/New_York", "Pacific/Kiritimati"])
+@pytest.mark.parametrize("owner", [None, "shop"])
+def test_who_is_removed_and_added_again_on_the_day_is_greeted_once(
+    house: Open, call_desk: Desk, zone: str, owner: str | None
+) -> None:
+    at = house(call_desk())
+    at.ana(owner=owner)
+    at.until("2025-03-15T08:30")
+    for person_id, added in (("ana", at.birthdays.add), ("ana", None)):
+        at.birthdays.remove(person_id, owner=owner)
+        if added is not None:
+            added("ana", **{**ANA, "zone": zone}, owner=owner)
+        else:
+            at.birthdays.add_many([{"person_id": "ana", **ANA, "zone": zone, "owner": owner}])
+    at.until("2025-03-18T00:00")
+    assert len(at.messages) == 1
+    assert at.birthdays.get("ana", owner).next_at.year == 2026
+    assert at.world.items(state="waiting") == []
+
+
+def test_who_was_not_greeted_before_they_were_removed_is_greeted_when_they_are_back(
+    house: Open, call_desk: Desk
+) -> None:
+    at = house(call_desk(BUSY))
+    at.ana()
+    at.until("2025-03-15T08:00")
+    at.birthdays.remove("ana")
+    at.ana(zone="America/New_York")
+    at.until("2025-03-16T00:00")
+    assert len(at.messages) == 2
+
+
+def test_people_of_owners_are_found_by_them_though_they_were_added_together(house: Open) -> None:
+    at = house()
+    rows = [{"person_id": f"p{n}", **ANA, "owner": owner} for n in range(2) for owner in ("a", "b", None)]
+    assert at.birthdays.add_many(rows) == 6
+    assert at.birthdays.add_many(rows) == 0
+    assert [person.id for person in at.birthdays.list(owner="a")] == ["p0", "p1"]
+    assert at.birthdays.get("p1", "b").owner == "b"
+    assert at.app.schedules.owned_one(at.app.schedules.find("birthday", "a/p0").id, "a") is not None
+    everyone: list[Person] = []
+    while page := at.birthdays.list(most=4, after=everyone[-1] if everyone else None):
+        everyone += page
+    assert len(everyone) == 6
+    assert [person.id for person in at.birthdays.list(after="p0", owner="a")] == ["p1"]
+    at.birthdays.change("p0", owner="a", zone="UTC")
+    at.birthdays.remove("p0", owner="a")
+    assert len(at.birthdays.list()) == 5
 
 
 # -- in

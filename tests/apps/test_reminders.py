@@ -193,6 +193,19 @@ def test_a_provider_that_misbehaves_costs_a_try_and_no_more(
     assert at.reminders.get(reminder_id).status == "completed"
 
 
+@pytest.mark.parametrize("length", [100, 101, 5_000])
+def test_a_call_that_was_placed_is_not_asked_for_again_because_its_id_is_long(
+    office: Open, call_desk: Desk, length: int
+) -> None:
+    at = office(call_desk(answer(201, b'{"id": "%s"}' % (b"x" * length))))
+    reminder_id = at.remind()
+    at.world.advance(days=1)
+    reminder = at.reminders.get(reminder_id)
+    assert (reminder.status, reminder.attempt_count) == ("completed", 1)
+    assert reminder.vapi_call_id == "x" * min(length, 1_000)
+    assert len(at.provider.requests) == 1
+
+
 def test_a_provider_that_is_not_there_is_tried_again(office: Open) -> None:
     at = office()
     reminder_id = at.remind()

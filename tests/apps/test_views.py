@@ -207,6 +207,7 @@ def test_the_catalogs_seed_asks_for_a_slot_and_for_what_failed(
 def test_events(app: Duly, clock: ManualClock, call_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = call_desk(ok, answer(500), answer(500), answer(500))
     monkeypatch.setenv("WEBHOOK_URL", desk.url)
+    monkeypatch.setenv("DULY_BIRTHDAYS_TRIES", "3")
     start = NOW - timedelta(days=2)
     monkeypatch.setenv("DULY_BIRTHDAYS_AT", f"{start + timedelta(hours=1):%H:%M}")
     clock.set(start)

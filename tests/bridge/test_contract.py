@@ -66,8 +66,9 @@ def test_an_id_is_the_same_however_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"message_id": ""}, "message_id: must be a UUID"),
-        ({"message_id": "order-7"}, "message_id: must be a UUID, got 'order-7'"),
+        ({"message_id": ""}, "message_id: must be from 1 to 200 characters without spaces"),
+        ({"message_id": "order 7"}, "message_id: must be from 1 to 200 characters without spaces, got 'order 7'"),
+        ({"message_id": "x" * 201}, "message_id: must be from 1 to 200 characters without spaces"),
         ({"original_queue": ""}, "original_queue: must not be empty"),
         ({"original_queue": "q" * 256}, "original_queue: has 256 bytes; 255 is the limit"),
         ({"original_queue": "a\x00b"}, "original_queue: must not contain NUL"),

@@ -97,7 +97,7 @@ def test_what_node_sends_and_nobody_can_decode_ends_in_review_with_its_bytes(cli
     assert all(line["isSame"] and line["list"] == [1, {"deep": None}] for line in reviewed)
     problems = {
         "noise": "not a RetryMessage in protobuf", "cut": "not a RetryMessage in protobuf",
-        "json": "not a RetryMessage in JSON", "empty": "message_id: must be a UUID",
+        "json": "not a RetryMessage in JSON", "empty": "message_id: must be from 1",
     }  # fmt: skip
     assert {line["type"] for line in reviewed} == set(problems)
     for line in reviewed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import struct
 from base64 import b64decode
 from collections.abc import Iterator
@@ -14,11 +15,16 @@ import pika
 import pytest
 from prometheus_client import generate_latest
 
+from duly import Duly
+from duly.apps.messages import message_retry_on
+from duly.apps.messages.broker import trouble
 from duly.apps.messages.service import MessageRetry
+from duly.apps.messages.settings import Settings, checks
+from duly.bridge.link import Link
 from duly.bridge.properties import parse
-from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
 from duly.core.shown import Row
-from duly.verbs import local
+from duly.verbs import LOCAL, local
 from tests.bridge.support import INCOMING, REVIEW, Broker, broker_at, patiently, retry_message, service_at
 
 ID = "6f1d2c3b-0000-4000-8000-00000000000a"
@@ -41,6 +47,14 @@ def service(postgres_url: str, vhost_url: str, broker: Broker) -> Iterator[Messa
 def service_on_both(database_url: str, vhost_url: str, broker: Broker) -> Iterator[MessageRetry]:
     with service_at(database_url, vhost_url) as one:
         yield one
+
+
+class Deaf:
+    """Uses a link, and does nothing with it."""
+
+    def opened(self, channel: object) -> None: ...
+
+    def closed(self, reason: str, is_refusal: bool) -> None: ...
 
 
 def rows(service: MessageRetry) -> list[Row]:
@@ -140,8 +154,111 @@ def test_a_message_that_failed_in_two_queues_is_retried_in_both(service: Message
 def test_nothing_expires_in_review(service: MessageRetry, broker: Broker) -> None:
     broker.send(retry_message(retry_count=3), expiration="600000")
     assert broker.get(REVIEW).properties.expiration is None
-    broker.send(retry_message(), expiration="600000")
-    assert broker.get().properties.expiration == "600000"
+
+
+def test_a_retry_does_not_expire_before_anybody_could_read_it(service: MessageRetry, broker: Broker) -> None:
+    broker.send(retry_message(), expiration="1")
+    row_of(service, "done")
+    assert broker.get().properties.expiration is None
+
+
+def test_a_message_whose_id_is_no_uuid_is_retried_and_found_by_it(service: MessageRetry, broker: Broker) -> None:
+    broker.send(retry_message(message_id="order-7/Ä", retry_count=1))
+    got = broker.get()
+    assert (got.headers["x-retry-message-id"], got.headers["x-retry-count"]) == ("order-7/Ä", 2)
+    row = row_of(service, "done")
+    assert [each.id for each in service.queries.page(None, message_id="order-7/Ä")] == [row.id]
+    assert service.queries.page(None, message_id="ORDER-7/Ä") == []
+    broker.send(retry_message(message_id="order-7/Ä"), headers=got.headers)  # a consumer that does not count
+    assert broker.get().headers["x-retry-count"] == 3
+    with pytest.raises(InputError, match="message_id"):
+        service.queries.page(None, message_id="two words")
+
+
+def test_a_message_goes_back_through_the_exchange_that_it_came_by(service: MessageRetry, broker: Broker) -> None:
+    broker.channel.exchange_declare("events", "topic", durable=True)
+    broker.declare("audit")
+    broker.channel.queue_bind("audit", "events", "order.*")
+    way = {"x-original-exchange": "events", "x-original-routing-key": "order.created"}
+    broker.send(retry_message(original_queue="orders"), headers=way)
+    got = broker.get("audit")
+    assert {name: got.headers[name] for name in way} == way
+    row = row_of(service, "done")
+    shown = service.queries.shown(service.review.find(LOCAL, row.id))
+    assert (shown["queue"], shown["exchange"], shown["routing_key"]) == ("orders", "events", "order.created")
+    assert broker.depth("orders") == 0
+
+
+def test_a_message_for_an_exchange_that_is_gone_ends_in_review_and_can_be_sent_to_a_queue(
+    service: MessageRetry, broker: Broker
+) -> None:
+    way = {"x-original-exchange": "gone", "x-original-routing-key": "order.created"}
+    broker.send(retry_message(), headers=way)
+    row = row_of(service, "failed")
+    assert "gone" in (row.last_error or "")
+    service.review.resend(row.id, queue="orders")
+    assert broker.get().body == b"hello"
+
+
+def test_delays_and_retries_of_a_queue_are_its_own(sqlite_url: str, vhost_url: str, broker: Broker) -> None:
+    rules = "orders=3600000/3600000/5, mails=0//0"
+    with service_at(sqlite_url, vhost_url, message_queues=rules) as service:
+        broker.declare("mails")
+        broker.send(retry_message())
+        row = row_of(service, "waiting")
+        assert 3_590 < (row.due_at - datetime.now(UTC)).total_seconds() < 3_602
+        assert row.args["max_retries"] == 5
+        broker.send(retry_message(original_queue="mails"))
+        assert "retries exhausted (0 of 0)" in str(broker.get(REVIEW).headers["x-review-reason"])
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"retry_queue": "q" * 300}, "retry_queue: has 300 bytes; 255 is the limit"),
+        ({"manual_review_queue": ""}, "manual_review_queue: must not be empty"),
+        ({"message_queues": "orders=soon"}, "message_queues: must be like orders=500/30000/5, got 'orders=soon'"),
+    ],
+)
+def test_queues_that_cannot_be_are_refused_when_the_service_starts(given: dict[str, str], word: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(word)):
+        message_retry_on(Duly("sqlite://", **given))
+    found = [finding.text for finding in checks(Settings(**given), {})]
+    assert word in found
+
+
+def test_whose_queue_can_be_read_has_it_in_review_though_it_can_never_be_retried(
+    service: MessageRetry, broker: Broker
+) -> None:
+    broker.send(retry_message(message_id="two words", original_queue="invoices"))
+    got = broker.get(REVIEW)
+    assert got.headers["x-original-queue"] == "invoices"
+    row = row_of(service, "failed")
+    assert service.queries.shown(service.review.find(LOCAL, row.id))["queue"] == "invoices"
+    with pytest.raises(InputError, match="queue"):
+        service.review.resend(row.id)
+
+
+def test_lines_of_the_log_about_a_message_name_it_and_its_queue(
+    service: MessageRetry, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "duly.bridge")
+    broker.send(retry_message(message_id="order-7"))
+    broker.send(retry_message(message_id="order-8", retry_count=3))
+    broker.get(REVIEW)
+    broker.get()
+    row_of(service, "failed")
+    told = {line.messageId: (line.queue, line.levelname) for line in caplog.records if hasattr(line, "messageId")}
+    assert told == {"order-7": ("orders", "DEBUG"), "order-8": ("orders", "WARNING")}
+
+
+def test_a_refused_connection_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    link = Link("amqp://127.0.0.1:1", "tests", Deaf())
+    link.start()
+    patiently(lambda: "refused" in (link.trouble() or ""))
+    link.stop()
+    assert link.trouble() == "no connection to the broker at 127.0.0.1:1: connection refused"
+    assert trouble("amqp://127.0.0.1:1") == "it does not answer: connection refused"
 
 
 def test_a_message_that_waits_for_review_is_sent_when_a_person_says_so(
@@ -209,8 +326,11 @@ def test_a_person_sends_a_message_back_or_elsewhere_or_changed(service_on_both: 
     got = broker.get("repair")
     assert (got.body, got.headers["by"]) == (b"mended", "ana")
     row_of(service, "done")
+    again = service.review.resend(row.id)  # what was published is published once more, by a row of its own
+    assert again != row.id
+    assert broker.get("repair").body == b"mended"
     with pytest.raises(WrongState, match="is done"):
-        service.review.resend(row.id)
+        service.review.edit(row.id, payload=b"other")
     notes = [note.action for note in service.app.schedules.audit()]
     assert "message.sent" in notes
 
@@ -242,8 +362,8 @@ def test_changes_that_no_message_can_have_are_refused(service: MessageRetry, bro
 
 INVALID = {
     b"\xff\xff\xff": "not a RetryMessage in protobuf",
-    b"": "message_id: must be a UUID",
-    retry_message(message_id="7"): "message_id: must be a UUID",
+    b"": "message_id: must be from 1 to 200 characters without spaces",
+    retry_message(message_id="7 8"): "message_id: must be from 1 to 200 characters without spaces",
     retry_message(original_queue=""): "original_queue: must not be empty",
     retry_message(retry_count=-1): "retry_count: must be from 0",
     retry_message(retry_count=2**30): "retry_count: must be from 0",

@@ -106,7 +106,7 @@ def test_a_look_leaves_no_empty_database_behind(tmp_path: Path) -> None:
     ("name", "value", "words"),
     [
         ("DULY_CONCURRENCY", "many", "DULY_CONCURRENCY: must be a whole number"),
-        ("DULY_LOG_FORMAT", "xml", "log_format: 'xml' is none of"),
+        ("DULY_LOG_FORMAT", "xml", "DULY_LOG_FORMAT: 'xml' is none of"),
     ],
 )
 def test_a_bad_setting_gets_one_clear_line(name: str, value: str, words: str) -> None:

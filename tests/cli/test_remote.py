@@ -121,6 +121,54 @@ def test_lists_are_filtered_and_paged_alike(remote: Remote, local: Remote, datab
     assert remote("items", "--state", "done").stdout == "no items fit\n"
 
 
+def test_items_are_searched_alike_and_a_search_without_an_index_says_so(
+    remote: Remote, local: Remote, database_url: str
+) -> None:
+    app = Duly(database_url)
+    app.task(name="remind")(_remind)
+    first, *_ = [app.put("remind", phone=str(number), delay=3_600).id for number in range(30)]
+    app.put("remind", phone="other", delay=60)
+    app.cancel(first, reason="the Line is busy")
+    app.close()
+    for words, count in (
+        (["--where", "phone=7"], 1),
+        (["--where", "phone=7", "--where", "phone=8"], 0),
+        (["--error", "line IS"], 1),
+        (["--state", "cancelled", "--state", "failed"], 1),
+        (["--date", "due", "--from", "2020-01-01T00:00Z", "--to", "2020-01-02T00:00Z"], 0),
+        (["--date", "finished", "--from", "2020-01-01T00:00Z"], 1),
+        (["--min-tries", "1"], 0),
+        (["--owner", "ana"], 0),
+        (["--job", "1"], 0),
+        (["--schedule", "1"], 0),
+        (["--error-group", "abc"], 0),
+        (["--task", "remind", "--limit", "3"], 3),
+    ):
+        here, there = local("items", "--json", *words), remote("items", "--json", *words)
+        assert [row["id"] for row in told(here)] == [row["id"] for row in told(there)], words
+        assert len(told(here)) == count, words
+        assert here.stderr == there.stderr == "", "JSON and nothing else"
+        remarks = [side("items", *words).stderr for side in (local, remote)]
+        assert ("no index knows this" in remarks[0]) == ("no index knows this" in remarks[1]), words
+    assert "31 items were looked at" in local("items", "--where", "phone=7").stderr
+    assert local("items").stderr == ""
+    for side in (local, remote):
+        assert "where" in side("items", "--where", "phone").stderr
+        assert "from" in side("items", "--from", "yesterday").stderr
+
+
+def test_an_ended_item_is_put_again(remote: Remote, local: Remote) -> None:
+    number = str(told(remote("put", "remind", "phone=1", "--delay", "1h", "--json"))["id"])
+    assert "only one that has ended" in remote("again", number).stderr
+    remote("cancel", number)
+    for side in (remote, local):
+        made = told(side("again", number, "--delay", "5m", "--json"))
+        assert (made["fresh"], str(made["id"]) == number) == (True, False)
+        assert "of remind: due " in side("again", number).stdout
+        keyed = [side("again", number, "--key", f"k{side is local}", "--at", "2099-01-01T00:00Z") for _ in range(2)]
+        assert [": due" in keyed[0].stdout, "has this key already" in keyed[1].stdout] == [True, True]
+
+
 def _remind(phone: str) -> None: ...
 
 
@@ -263,3 +311,19 @@ def test_the_command_line_decides_between_a_service_and_a_database(sqlite_url: s
     assert said.stdout == "no items fit\n"
     slots = call("slots", "--database-url", sqlite_url, DULY_URL=nowhere)
     assert slots.exit_code == 0, "a command that has no --url does not mind the variable"
+
+
+def test_the_doctor_and_limits_answer_for_the_service_that_duly_url_names(remote: Remote, served: Duly) -> None:
+    served.set_limit("boeing", "2/1m")
+    (limit,) = told(remote("limits", "--json"))
+    assert (limit["name"], limit["most"]) == ("boeing", 2)
+    served.pause("remind")
+    result = remote("doctor", "--json")
+    found = {each["subject"]: each for each in json.loads(result.stdout)}
+    assert found["key"]["text"] == "it knows you as local, who may read, write, admin"
+    assert found["workers"]["level"] == "bad"
+    assert result.exit_code == 1
+    assert found["queues"]["text"] == "paused: remind"
+    nowhere = call("doctor", "--url", "http://127.0.0.1:1")
+    assert nowhere.exit_code == 1
+    assert "cannot reach 127.0.0.1:1" in " ".join(nowhere.stdout.split())

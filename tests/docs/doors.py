@@ -56,6 +56,12 @@ DOORS: dict[str, Doors] = {
     "items.cancel": Doors("app.cancel", "POST /api/items/{item_id}/cancel", "cancel", "cancel"),
     "items.retry": Doors("app.retry", "POST /api/items/{item_id}/retry", "retry", "retry"),
     "items.discard": Doors("app.discard", "POST /api/items/{item_id}/discard", "discard", "discard"),
+    "items.again": Doors("app.again", "POST /api/items/{item_id}/again", "again", "again"),
+    "items.act": Doors("app.verbs.items.act", "POST /api/items/act", "act_on", No("its commands take many ids")),
+    "listing.page": Doors("app.verbs.listing.page", "GET /api/items", "items", "items"),
+    "listing.counts": Doors(
+        "app.verbs.listing.counts", "GET /api/items/counts", "item_counts", No("a list at the command line has no tabs")
+    ),
     "read.page": Doors("app.read.page", "GET /api/items", "items", "items"),
     "review.groups": Doors("app.verbs.review.groups", "GET /api/review", "groups", "review"),
     "review.group": Doors("app.verbs.review.group", "GET /api/review/{group_id}", "group", "review show"),

@@ -45,13 +45,13 @@ def test_code_beats_environment_beats_alias_beats_file(tmp_path: Path) -> None:
     ("env", "complaint"),
     [
         ({"DULY_CONCURRENCY": "many"}, "DULY_CONCURRENCY: must be a whole number"),
-        ({"DULY_CONCURRENCY": "0"}, "concurrency: must be at least 1"),
+        ({"DULY_CONCURRENCY": "0"}, "DULY_CONCURRENCY: must be at least 1"),
         ({"DULY_POLL_SECONDS": "x"}, "DULY_POLL_SECONDS: must be a number"),
-        ({"DULY_POLL_SECONDS": "nan"}, "poll_seconds: must be at least"),
+        ({"DULY_POLL_SECONDS": "nan"}, "DULY_POLL_SECONDS: must be at least"),
         ({"DULY_LISTEN": "maybe"}, "DULY_LISTEN: must be true or false"),
-        ({"DULY_BEAT_SECONDS": "15"}, "beat_seconds"),
-        ({"DULY_LOG_LEVEL": "loud"}, "log_level"),
-        ({"DULY_LOG_FORMAT": "xml"}, "log_format"),
+        ({"DULY_BEAT_SECONDS": "15"}, "DULY_BEAT_SECONDS: must be at most half"),
+        ({"DULY_LOG_LEVEL": "loud"}, "DULY_LOG_LEVEL"),
+        ({"DULY_LOG_FORMAT": "xml"}, "DULY_LOG_FORMAT"),
         ({"DULY_CONFIG": "/nowhere/duly.toml"}, "there is no file"),
     ],
 )

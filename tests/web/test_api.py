@@ -1002,7 +1002,7 @@ def test_a_request_that_takes_too_long_is_given_up(house: House, monkeypatch: py
         over.wait(60)
 
     monkeypatch.setattr(rooms, "TIME_LIMIT", 0.05)
-    monkeypatch.setattr(desk.AskedPage, "turn", forever)
+    monkeypatch.setattr(desk.AskedPage, "walk", forever)
     answer = house.ana.get("/api/items")
     over.set()
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
@@ -1170,3 +1170,31 @@ def test_a_path_of_an_app_that_is_not_served_says_so(house: House) -> None:
     assert answer.status_code == 404
     assert "nothing at /api/elsewhere" in answer.json()["detail"]
     assert "`apps`" in answer.json()["detail"]
+
+
+def test_a_key_with_the_scope_admin_reads_and_writes_as_long_as_its_user_is_an_admin(house: House) -> None:
+    _, secret = house.app.verbs.users.make_key(LOCAL, "root", "all", ("admin",))
+    only_admin = house.client(secret)
+    assert only_admin.get("/api/me").json()["scopes"] == ["read", "write", "admin"]
+    assert only_admin.get("/api/items").status_code == 200
+    assert only_admin.post("/api/queues/ring/pause").status_code < 300
+    assert only_admin.post("/api/keys", json={"name": "less", "scopes": ["read"]}).status_code == 201
+    house.app.verbs.users.change(LOCAL, "root", role="user")
+    assert only_admin.get("/api/items").status_code == 403
+
+
+def test_unknown_query_parameters_are_refused_by_name(house: House) -> None:
+    """A filter with a misspelt name would be answered with everything."""
+    for url, name in (
+        ("/api/items?stat=failed", "stat"),
+        ("/api/items?state=failed&userID=ana", "userID"),
+        ("/api/schedules?taks=ring", "taks"),
+        ("/api/me?x=1", "x"),
+    ):
+        answer = house.root.get(url)
+        assert answer.status_code == 422, url
+        assert answer.json()["field"] == name
+        assert "is not a parameter of this; known: " in answer.json()["detail"]
+    assert house.root.post("/api/queues/ring/pause?now=1").status_code == 422
+    assert house.root.get("/metrics?from=prometheus").status_code == 200
+    assert house.root.get("/api/items?state=failed&pageSize=5&userId=all").status_code == 200

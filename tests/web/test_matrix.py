@@ -58,6 +58,11 @@ def failed(house: House) -> int:
     return house.fail(text=f"broken {MARK}")
 
 
+def selection(house: House) -> Ask:
+    """An item of Ana's: others select it in vain, and are not told that it is there."""
+    return Ask(body={"action": "cancel", "ids": [item(house)]})
+
+
 def group(house: House) -> str:
     return house.group(failed(house))
 
@@ -201,6 +206,10 @@ RECIPES: dict[str, Recipe] = {
     "cancel_item": Recipe(body({"reason": "no more"}, item_id=item)),
     "retry_item": Recipe(path(item_id=failed)),
     "discard_item": Recipe(path(item_id=failed)),
+    "put_item_again": Recipe(path(item_id=failed), owner=201, admin=201),
+    "act_on_items": Recipe(selection, **LIST),
+    "count_items": Recipe(everything, **LIST),
+    "list_tasks": Recipe(everything, **LIST),
     # jobs
     # With a file of one's own; one that was dropped somewhere may be named by admins only (tests/web/test_jobs.py).
     "create_job": Recipe(sent, **for_all(201)),

@@ -12,17 +12,15 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Iterator
 from typing import Any
-from uuid import UUID
 
 from msgspec import Struct
 
+from duly.bridge.names import ID_LIMIT, message_id_of, queue_problem
 from duly.bridge.retry_message_pb2 import RetryMessage
 
 MOST_RETRIES = 1_000  # a higher count is taken for a mistake
-QUEUE_LIMIT = 255  # bytes that a queue's name has at most
 REASON_LIMIT = 4_000
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _JSON = re.compile(r"\s*(application|text)/([\w.+-]+\+)?json\s*(;.*)?", re.IGNORECASE | re.DOTALL)
 
@@ -42,6 +40,7 @@ class Invalid(Struct, frozen=True):
     """A message that nobody can retry, and why."""
 
     problem: str
+    queue: str = ""  # the queue that it names, as far as that can be read
 
 
 def is_json(content_type: str | None) -> bool:
@@ -174,37 +173,26 @@ def _varint(body: bytes, place: int) -> tuple[int, int]:
 
 
 def _checked(message: RetryMessage) -> RetryRequest | Invalid:
-    if not _UUID.fullmatch(message.message_id):
-        return Invalid(clean(f"message_id: must be a UUID, got {message.message_id!r:.80}", 200))
-    if problem := queue_problem(message.original_queue):
+    problem = queue_problem(message.original_queue)
+    queue = message.original_queue if problem is None else ""
+    message_id = message_id_of(message.message_id)
+    if message_id is None:
+        must = f"must be from 1 to {ID_LIMIT} characters without spaces"
+        return Invalid(clean(f"message_id: {must}, got {message.message_id!r:.80}", 200), queue)
+    if problem is not None:
         return Invalid(f"original_queue: {problem}")
     for name in ("retry_count", "max_retries"):
         count = getattr(message, name)
         if not 0 <= count <= MOST_RETRIES:
-            return Invalid(f"{name}: must be from 0 to {MOST_RETRIES:,}, got {count}")
+            return Invalid(f"{name}: must be from 0 to {MOST_RETRIES:,}, got {count}", queue)
     return RetryRequest(
-        message_id=str(UUID(message.message_id)),
+        message_id=message_id,
         payload=message.original_payload,
         queue=message.original_queue,
         reason=clean(message.error_reason, REASON_LIMIT),
         retry_count=message.retry_count,
         max_retries=message.max_retries or None,
     )
-
-
-def queue_problem(name: str) -> str | None:
-    """Why no queue can have this name; None when one can."""
-    if not name:
-        return "must not be empty"
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        return "must be valid Unicode"
-    if size > QUEUE_LIMIT:
-        return f"has {size:,} bytes; {QUEUE_LIMIT} is the limit"
-    if "\x00" in name:
-        return "must not contain NUL characters"
-    return None
 
 
 def clean(text: str, most: int) -> str:

@@ -214,7 +214,7 @@ class Link:
         was_open, before = self._is_open.is_set(), self._trouble
         self._is_open.clear()
         self._channel = None
-        self._trouble = _words(reason)
+        self._trouble = words(reason)
         if (was_open or self._trouble != before) and not self._stopping.is_set():
             log.warning("%s: no connection to %s: %s", self.name, self.where, self._trouble)
         if was_open:
@@ -246,11 +246,13 @@ def _abandon(connection: Any) -> None:
             connection.ioloop.close()
 
 
-def _words(reason: BaseException) -> str:
-    """The text of an error of pika's. Some have no text but their class, and some contain others."""
-    inner = getattr(reason, "args", ())
-    text = str(reason).strip()
-    if inner and isinstance(inner[0], BaseException):
-        return _words(inner[0])
-    name = type(reason).__name__
+def words(reason: BaseException) -> str:
+    """The text of an error of pika's. Some have no text but their class, and some contain others, the last one last."""
+    inner = (*getattr(reason, "exceptions", ()), getattr(reason, "exception", None), *reason.args)
+    causes = [each for each in inner if isinstance(each, BaseException)]
+    if causes:
+        return words(causes[-1])
+    if isinstance(reason, OSError) and reason.strerror:
+        return reason.strerror.lower()
+    text, name = str(reason).strip(), type(reason).__name__
     return f"{name}: {text}"[:300] if text and text != name else name

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from duly.bridge import contract
-from duly.bridge.contract import queue_problem
+from duly.bridge.names import message_id_of, queue_problem, text_problem
 from duly.bridge.properties import PERSISTENT, Properties, parse
 from duly.core import codec
 from duly.core.errors import InputError
@@ -40,6 +40,9 @@ class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tr
     reason: str = ""
     properties: str = ""
     story: list[Failure] = []
+    exchange: str = ""  # where it is published to; the default exchange, which knows queues by their names
+    routing_key: str | None = None  # by which that exchange routes it; None: the name of its queue
+    named_queue: str = ""  # the queue that a message names which can never be retried as it is
     problem: str | None = None  # why it can never be retried as it is
     is_in_review: bool = False  # the message is in the broker's review queue, and this row does not have its payload
     is_sent_back: bool = False  # a person wants it to be published, whatever its count
@@ -68,7 +71,9 @@ class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=Tr
         """The properties with which it is published to the review queue, with the story of its failures."""
         told: dict[str, str | int] = {"x-review-reason": reason, "x-retry-story": codec.encode(self.story).decode()}
         if self.queue:
-            told = {**self._told(self.retry_count), **told, "x-original-queue": self.queue}
+            told = {**self._told(self.retry_count), **told}
+        if self.queue or self.named_queue:
+            told["x-original-queue"] = self.queue or self.named_queue
         return fitting(prepared(self.kept), told)
 
     def _told(self, count: int) -> dict[str, str | int]:
@@ -99,10 +104,18 @@ def original(properties: Properties, envelope: bytes) -> Properties:
     return properties
 
 
+def told_way(properties: Properties) -> tuple[str, str | None]:
+    """The exchange and routing key by which the message first went, if its headers name both, as far as they can be."""
+    exchange, key = properties.header("x-original-exchange"), properties.header("x-original-routing-key")
+    if not isinstance(exchange, str) or not isinstance(key, str) or not exchange:
+        return "", None
+    return ("", None) if text_problem(exchange) or text_problem(key) else (exchange, key)
+
+
 def told_count(properties: Properties, message_id: str) -> int:
     """Which retry failed, by the headers that we gave it; 0 when they do not say, or are about another message."""
     count, of = properties.header("x-retry-count"), properties.header("x-retry-message-id")
-    is_its_own = of is None or (isinstance(of, str) and of.lower() == message_id)
+    is_its_own = of is None or (isinstance(of, str) and message_id_of(of) == message_id)
     is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= contract.MOST_RETRIES
     return count if is_its_own and is_count else 0
 
@@ -125,7 +138,7 @@ def changed(row: Message, queue: str | None, payload: bytes | None, headers: Map
     if queue is not None:
         if problem := queue_problem(queue):
             raise InputError("queue", problem)
-        row = replace(row, queue=queue, problem=None)
+        row = replace(row, queue=queue, exchange="", routing_key=None, problem=None)
     if payload is not None:
         row = replace(row, payload=b64encode(payload).decode(), is_in_review=False)
     elif row.is_in_review:
@@ -153,13 +166,16 @@ def preview(body: bytes, most: int = 2_000) -> dict[str, Any]:
 
 
 def prepared(properties: Properties) -> Properties:
-    """Properties as we may publish them: without another sender's user id, to one queue, and persistent."""
-    return properties.but(delivery_mode=PERSISTENT, user_id=None).but_headers(("CC", "BCC"))
+    """Properties as we may publish them: without another sender's user id, to one queue, and persistent.
+
+    Also without expiry: it was counted from when the message was first sent, and a retry that its queue drops unread
+    would be lost while it counts as done.
+    """
+    return properties.but(delivery_mode=PERSISTENT, user_id=None, expiration=None).but_headers(("CC", "BCC"))
 
 
 def fitting(properties: Properties, told: Mapping[str, str | int]) -> Properties:
-    """Properties for the review queue: without expiry, and with the message's own headers if they fit into a frame."""
-    properties = properties.but(expiration=None)
+    """Properties for the review queue, with the message's own headers if they fit into a frame."""
     for kept in (properties, replace(properties, headers=())):
         fitting = kept.with_headers(told)
         if len(fitting.raw()) < HEADERS_LIMIT:

@@ -29,12 +29,17 @@ FRAME_OVERHEAD = 32
 
 
 class Outgoing(Struct, frozen=True):
-    """A message for one queue. `mark` is unique among all messages on their way."""
+    """A message for one queue, or for an exchange. `mark` is unique among all messages on their way."""
 
     mark: int
-    queue: str
+    queue: str  # or the routing key, if there is an exchange
     properties: Properties
     body: bytes
+    exchange: str = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self.queue!r} at exchange {self.exchange!r}" if self.exchange else repr(self.queue)
 
 
 class Receipt(Struct, frozen=True):
@@ -206,7 +211,7 @@ class Publisher:
             raw = message.properties.with_headers({MARK: message.mark}).raw()
             if len(raw) > self.link.frame_max - FRAME_OVERHEAD:
                 raise BadProperties("its headers are larger than a frame of the broker's")
-            self._channel.basic_publish("", message.queue, message.body, Encoded(raw), mandatory=True)
+            self._channel.basic_publish(message.exchange, message.queue, message.body, Encoded(raw), mandatory=True)
         except ValueError as error:  # it cannot be encoded, so it was not sent
             return Receipt("refused", str(error))
         except AMQPError as error:
@@ -233,10 +238,10 @@ class Publisher:
             del self._tags[message.mark]
             returned = self._returned.pop(tag, None)
             if returned is not None:
-                receipt = Receipt("unroutable", f"there is no queue {message.queue!r}: {returned}")
+                receipt = Receipt("unroutable", f"there is no queue {message.where}: {returned}")
             elif is_ack:
                 receipt = CONFIRMED
             else:
-                receipt = Receipt("nacked", f"the broker cannot take it for {message.queue!r} now")
+                receipt = Receipt("nacked", f"the broker cannot take it for {message.where} now")
             for window, place in places:
                 window.tell(place, receipt)

@@ -13,7 +13,7 @@ import click
 from duly import __version__
 from duly.cli.care import migrate, settings
 from duly.cli.doctor import doctor
-from duly.cli.items import cancel, discard, edit, items, retry, show
+from duly.cli.items import again, cancel, discard, edit, items, retry, show
 from duly.cli.jobs import jobs
 from duly.cli.put import put
 from duly.cli.queues import queues
@@ -24,17 +24,17 @@ from duly.cli.schedules import limits, schedules, slots
 from duly.cli.serve import serve
 from duly.cli.simulate import simulate
 from duly.cli.users import keys, users
-from duly.core.errors import ConfigError, DulyError, InputError, KeyConflict
+from duly.core.errors import BrokenApp, ConfigError, DulyError, InputError, KeyConflict
 from duly.plugin import plugins
 
 
 class Refusal(click.ClickException):
-    """An error of duly, shown in one line."""
+    """An error of duly, shown in one line; one in the code of the user's app with the lines of that."""
 
     exit_code = 1
 
     def __init__(self, error: DulyError) -> None:
-        super().__init__(" ".join(str(error).split()))
+        super().__init__(str(error) if isinstance(error, BrokenApp) else " ".join(str(error).split()))
 
 
 class Misuse(Refusal):
@@ -47,7 +47,7 @@ class Commands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except KeyConflict as error:
+        except (KeyConflict, BrokenApp) as error:
             raise Refusal(error) from error
         except (ConfigError, InputError) as error:
             raise Misuse(error) from error
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 for command in (
-    up, worker, serve, migrate, put, items, show, retry, cancel, edit, discard, review, acts, jobs, queues, schedules,
-    slots, limits, late, stuck, alerts, alive, audit, simulate, users, keys, doctor, settings,
+    up, worker, serve, migrate, put, items, show, retry, again, cancel, edit, discard, review, acts, jobs, queues,
+    schedules, slots, limits, late, stuck, alerts, alive, audit, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

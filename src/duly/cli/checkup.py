@@ -6,6 +6,7 @@ shown too, so that people see what was checked.
 
 from __future__ import annotations
 
+import os
 import platform
 import time
 from collections import Counter
@@ -17,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from duly.config import load, section, sources
+from duly.config import load, section, sources, unknown_variables
 from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
 from duly.core.settings import JobSettings, Settings
@@ -25,9 +26,11 @@ from duly.core.shown import Depth
 from duly.plugin import Finding, Plugin, chosen, plugins
 from duly.store import Store, open_store
 from duly.store.migrate import current, latest
+from duly.store.postgres import lacking
 from duly.verbs.read import Read
 
 if TYPE_CHECKING:
+    from duly.client import Client
     from duly.store.postgres.store import PostgresStore
 
 # Before this version, two checkpoints at the same time can corrupt the WAL. Ours are under a lock; others' may not be.
@@ -70,6 +73,33 @@ def examine() -> Iterator[Finding]:
         store.close()
 
 
+def examine_service(client: Client) -> Iterator[Finding]:
+    """All findings about a service and the work behind it, as far as the key may see."""
+    with client:
+        try:
+            yield ok("service", f"{client.place} answers: {client.request('GET', '/healthz')}")
+            yield ok("database", f"it has one that answers: {client.request('GET', '/readyz')}")
+            me = client.me()
+        except DulyError as error:
+            yield bad("service", _line(error), "is it up, --url or DULY_URL right, and DULY_API_KEY a key that counts?")
+            return
+        yield ok("key", f"it knows you as {me['userId']}, who may {', '.join(me['scopes'])}")
+        if "admin" not in me["scopes"]:
+            advice = "ask with a key that has the scope admin for workers, alerts and queues"
+            yield warn("work", "only admins see whether all is well", advice)
+            return
+        workers = len(list(client.workers()))
+        yield (
+            ok("workers", f"{workers} give signs of life")
+            if workers
+            else bad("workers", "none gives a sign of life", "start one: `duly worker`")
+        )
+        for alert in client.alerts():
+            yield warn(alert["name"], f"{alert['message']}, since {alert['since']}", "`duly queues` shows where")
+        if paused := sorted(each["queue"] for each in client.queues() if each["paused"]):
+            yield warn("queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` opens it")
+
+
 def missing_file(url: str) -> Path | None:
     """The SQLite file that a URL names, if it does not exist."""
     path = getattr(open_store(url), "path", None) if url.startswith("sqlite") else None
@@ -78,8 +108,10 @@ def missing_file(url: str) -> Path | None:
 
 def knock(url: str) -> None:
     """Raise when PostgreSQL cannot be reached. It makes one plain connection, whose error says more than a pool's."""
-    import psycopg
-
+    try:
+        import psycopg
+    except ImportError as error:
+        raise lacking(error) from error
     try:
         psycopg.connect(url, connect_timeout=int(PATIENCE)).close()
     except psycopg.OperationalError as error:
@@ -111,6 +143,9 @@ def _settings(settings: Settings) -> Iterator[Finding]:
         except ConfigError as error:
             yield bad(plugin.name, _line(error), "docs/reference.md lists its settings")
     text = ", ".join(f"{name} = {shown[name]} ({source})" for name, source in where.items())
+    for name, near in unknown_variables(os.environ):
+        advice = f"did you mean {near}?" if near else "`duly settings` lists them all"
+        yield warn(name, "is not a setting, and does nothing", advice)
     yield ok("settings", text or "all defaults: no duly.toml, nothing in the environment")
 
 

@@ -8,15 +8,19 @@ from duly.cli import options, words
 
 
 @click.command(short_help="Say what is wrong and what to do about it.")
-@options.database_url
+@options.side
 @options.as_json
 @click.pass_context
 def doctor(ctx: click.Context, as_json: bool) -> None:
-    """Check versions, settings, database, clock and work. Exit code 1 when something is wrong."""
-    from duly.cli.checkup import examine
+    """Check versions, settings, database, clock and work. Exit code 1 when something is wrong.
+
+    With --url or DULY_URL it is a service that is checked: whether it and its database answer, the key, and the work.
+    """
+    from duly.cli.checkup import examine, examine_service
 
     options.quiet()
-    findings = list(examine())
+    client = options.remote()
+    findings = list(examine() if client is None else examine_service(client))
     if as_json:
         words.print_json(findings)
     else:

@@ -34,8 +34,23 @@ class Here:
     def story(self, item_id: int) -> Story:
         return self._app.read.story(item_id)
 
-    def items(self, before: int | None, most: int, **filters: Any) -> list[Row]:
-        return self._app.read.page(before=before, most=most, **filters)
+    def items(self, most: int, *, owner: str | None, **said: Any) -> tuple[list[Row], int | None]:
+        """Items that fit, and how many were looked at if no index knows them."""
+        from duly.verbs.listing import Filter
+
+        said["since"], said["until"] = options.moment(said["since"], "from"), options.moment(said["until"], "to")
+        filter, listing = Filter(**said), self._app.verbs.listing
+        rows: list[Row] = []
+        scanned, after = 0, None
+        while True:
+            found = listing.page(options.who(), filter, whose=owner, after=after, most=most - len(rows))
+            rows += [Row(*(getattr(row, name) for name in Row.__struct_fields__)) for row in found.rows]
+            scanned, after = scanned + found.scanned, found.place
+            if after is None or len(rows) >= most:
+                return rows, None if found.is_indexed else scanned
+
+    def again(self, item_id: int, **chosen: Any) -> Placed:
+        return self._app.verbs.items.again(options.who(), item_id, **chosen, trace=self._app.telemetry.traceparent())
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
         self._app.verbs.items.retry(options.who(), *ids, at=at, delay=delay)

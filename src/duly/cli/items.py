@@ -1,4 +1,4 @@
-"""`duly items`, `show`, `retry`, `cancel`, `discard`, `edit`: look at items and look after them.
+"""`duly items`, `show`, `again`, `retry`, `cancel`, `discard`, `edit`: look at items and look after them.
 
 No app is needed for that, but to check other arguments.
 """
@@ -19,40 +19,61 @@ from duly.core.model import STATES
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from duly.core.model import State
     from duly.core.shown import Row, Story
-    from duly.core.timeline import Happening
+
+DATES = ("created", "due", "started", "finished")
 
 ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 
 
 @click.command()
-@click.option("--state", type=click.Choice(STATES), help="failed: given up, in review.")
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="failed: in review. Repeatable.")
 @click.option("--task")
 @click.option("--queue")
 @click.option("--key")
+@click.option("--error", metavar="TEXT", help="A part of the last error, in whatever case.")
+@click.option("--error-group", metavar="ID", help="A group of `duly review`.")
+@click.option("--schedule", "schedule_id", type=options.ID, metavar="ID", help="What this schedule made.")
+@click.option("--job", "job_id", type=options.ID, metavar="ID", help="Rows of this job.")
+@click.option("--owner", metavar="USER", help="Of this user.")
+@click.option("--min-tries", type=click.IntRange(1), metavar="N", help="Tried so often or more.")
+@click.option("--date", "date_field", type=click.Choice(DATES), default="created", help="Which time is meant.")
+@click.option("--from", "since", metavar="TIME", help="Not before, such as 2026-12-01T09:00+01:00.")
+@click.option("--to", "until", metavar="TIME", help="Before this time.")
+@click.option("--where", multiple=True, metavar="NAME=VALUE", help="Of an argument, or result.NAME=VALUE. Repeatable.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@click.option("--before", type=int, metavar="ID", help="Only older than this one: the next page.")
+@click.option("--before", "below", type=options.ID, metavar="ID", help="Only older than this one: the next page.")
 @options.told
-def items(
-    state: State | None,
-    task: str | None,
-    queue: str | None,
-    key: str | None,
-    limit: int,
-    before: int | None,
-    as_json: bool,
-    in_utc: bool,
-) -> None:
+def items(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
     """List items, newest first."""
     with side() as there:
-        rows = there.items(before, limit, state=state, task=task, queue=queue, key=key)
+        rows, scanned = there.items(limit, **filters)
         now = there.now()
-    if words.is_all_told(rows, as_json, "no items fit"):
-        return
-    _print_rows(rows, now, in_utc)
-    if len(rows) == limit:
-        click.echo(f"\nolder ones: --before {rows[-1].id}")
+    if not words.is_all_told(rows, as_json, "no items fit"):
+        _print_rows(rows, now, in_utc)
+        if len(rows) == limit:
+            click.echo(f"\nolder ones: --before {rows[-1].id}")
+    if scanned is not None and not as_json:
+        click.echo(f"no index knows this: {scanned:,} items were looked at", err=True)
+
+
+@click.command(short_help="Put an item that has ended once more.")
+@click.argument("item_id", type=int, metavar="ID")
+@click.option("--key", help="Put once while an item with this key is live.")
+@options.at
+@options.delay
+@options.told
+def again(item_id: int, key: str | None, at: str | None, delay: str | None, as_json: bool, in_utc: bool) -> None:
+    """Put an item that has ended once more, as a new one: same task, arguments, queue, rank and tries."""
+    with side() as there:
+        placed = there.again(item_id, key=key, at=at, delay=options.span(delay))
+        row, now = there.item(placed.id), there.now()
+    if as_json:
+        words.print_json(placed)
+    elif row is None or not placed.fresh:
+        click.echo(f"item {placed.id}" + (" is put" if placed.fresh else " has this key already"))
+    else:
+        click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
 
 
 def _print_rows(rows: list[Row], now: datetime, in_utc: bool) -> None:
@@ -103,7 +124,6 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
     from rich.text import Text
 
     from duly.core import codec
-    from duly.core.timeline import timeline
 
     item = story.item
     console.print(Text.assemble((f"item {item.id} ", "bold"), (item.task, "bold"), "  ", words.state(item.state)))
@@ -123,23 +143,20 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
         ("arguments", codec.encode(item.args).decode()),
         ("progress", None if item.progress is None else codec.encode(item.progress).decode()),
         ("result", None if item.result is None else codec.encode(item.result).decode()),
+        ("schedule", story.schedule_key),
+        ("trace", story.trace_id),
         ("lease until", words.full(story.lease_until, now, in_utc)),
     ):
         if value:
             facts.add_row(name, Text(value))
     console.print(facts)
     console.print()
-    for each in timeline(item, story.tries):
-        console.print(Text(words.full(each.at, now, in_utc), style="dim"))
-        console.print(Padding(Text(words.cut(_happened(each), 500), overflow="fold"), (0, 0, 0, 4)))
+    for event in story.timeline:
+        what = f"{event.text}: {event.error}" if event.error else event.text
+        console.print(Text(words.full(event.at, now, in_utc), style="dim"))
+        console.print(Padding(Text(words.cut(what, 500), overflow="fold"), (0, 0, 0, 4)))
     if item.last_error and "\n" in item.last_error:
         console.print(Text(f"\nlast error\n{item.last_error}"), overflow="fold", soft_wrap=False)
-
-
-def _happened(each: Happening) -> str:
-    worker = f" on {each.worker}" if each.worker else ""
-    said = "\n\n".join(filter(None, (each.error, each.traceback)))
-    return f"{each.text}{worker}: {said}".removesuffix(": ")
 
 
 @click.command(short_help="Have items tried again, or sooner.")

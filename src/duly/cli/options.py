@@ -6,7 +6,7 @@ import getpass
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -190,6 +190,16 @@ def _refuse_absent(app: Duly, makes: bool) -> None:
             f"database_url: there is no database at {path} yet; `duly migrate` or `duly up` makes it, "
             "--database-url or DULY_DATABASE_URL names another"
         )
+
+
+def moment(text: str | None, field: str) -> datetime | None:
+    """The time that an option gives, such as `--from`."""
+    from duly.tasks.checks import when
+
+    try:
+        return None if text is None else when(text, None, lambda: datetime.now(UTC))
+    except InputError as error:
+        raise InputError(field, error.problem) from None
 
 
 _PARTS = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?")

@@ -62,13 +62,17 @@ def put(
 def fitting(act: Callable[..., Any], pairs: dict[str, str]) -> Any:
     """Call `act` with values from a shell: each as JSON if it can be read so and fits the argument, else as text."""
     read = {name: _value(text) for name, text in pairs.items()}
+    refused: dict[str, InputError] = {}
     while True:
         try:
             return act(**read)
         except InputError as error:
             name = error.field  # an error inside a value does not mean that it is text
+            if name in refused:  # not as text either: what was wrong with the value tells more
+                raise refused[name] from None
             if name not in read or read[name] == pairs[name]:
                 raise
+            refused[name] = error
             read[name] = pairs[name]
 
 

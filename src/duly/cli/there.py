@@ -49,12 +49,32 @@ class There:
     def story(self, item_id: int) -> Story:
         told = snake(self._client.request("GET", f"/api/items/{item_id}"))
         tries = [snake(each) for each in told["tries"]]
-        return convert({"item": _row(told), "lease_until": told["lease_until"], "tries": tries}, Story)
+        origin = {"trace_id": told["trace_id"], "schedule_key": (told["schedule"] or {}).get("key")}
+        known = {"lease_until": told["lease_until"], "timeline": told["timeline"]}
+        return convert({"item": _row(told), "tries": tries, **known, **origin}, Story)
 
-    def items(self, before: int | None, most: int, **filters: Any) -> list[Row]:
-        filters["page_size"] = min(most, PAGE_MOST)
-        rows = (_row(snake(each)) for each in self._client.pages("/api/items", filters))
-        return list(islice((row for row in rows if before is None or row.id < before), most))
+    def items(
+        self, most: int, *, owner: str | None, below: int | None, states: tuple[str, ...], since: str | None,
+        until: str | None, where: tuple[str, ...], **said: Any,
+    ) -> tuple[list[Row], int | None]:  # fmt: skip
+        """Items that fit, and how many were looked at if no index knows them."""
+        more = {"state": ",".join(states) or None, "user_id": owner, "page_size": min(most, PAGE_MOST)}
+        query = {**_camel({**said, **more}), "from": since, "to": until, "where": list(where) or None}
+        rows: list[Row] = []
+        scanned = 0
+        while True:
+            page = _asking(self._client.request)("GET", "/api/items", query=query)
+            found = (_row(snake(each)) for each in page["items"])
+            rows += [row for row in found if below is None or row.id < below]
+            scanned += page["search"]["scanned"]
+            query["after"] = page["next"]
+            if page["next"] is None or len(rows) >= most:
+                return rows[:most], None if page["search"]["isIndexed"] else scanned
+
+    def again(self, item_id: int, *, key: str | None, at: str | None, delay: float | timedelta | None) -> Placed:
+        chosen = {name: value for name, value in (("key", key), ("at", at), ("delay", delay)) if value is not None}
+        placed = _asking(self._client.again)(item_id, **_seconds(chosen))
+        return Placed(placed.id, placed.execution_key, placed.fresh)
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
         from duly.tasks.checks import when

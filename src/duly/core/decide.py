@@ -75,6 +75,9 @@ _LABELLED: dict[str | None, Status] = {"not_found": "NOT_FOUND", "skipped": "SKI
 # Rows of a job that have ended, but not so well that they could not be processed again.
 AGAIN = ("NOT_FOUND", "SKIPPED")
 
+# What people may ask of an item, in the words of a refusal.
+_VERBS = {Cancel: "be cancelled", Revived: "be retried", Discarded: "be discarded"}
+
 # For items of a task that is not registered in this process: never give up, for another process may know the task.
 UNKNOWN = Rules(retry=Backoff(base=60, tries=1_000_000))
 
@@ -146,7 +149,7 @@ def _decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change
                 rank=item.rank - item.failures_in_a_row if item.lane == "retry" and rules.retry.has_windows else None,
             )
         case _:
-            verb = {Cancel: "be cancelled", Revived: "be retried"}.get(type(outcome), f"take {outcome!r}")
+            verb = _VERBS.get(type(outcome), f"take {outcome!r}")
             raise WrongState(f"item {item.id} is {item.state} and cannot {verb}")
 
 

@@ -11,6 +11,10 @@ class ConfigError(DulyError):
     pass
 
 
+class BrokenApp(ConfigError):
+    """The module of an app could not be imported. The text ends with a traceback through the lines of its author."""
+
+
 class InputError(DulyError, ValueError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
@@ -74,6 +78,7 @@ class NotMigrated(StoreError):
 for _error in (
     DulyError,
     ConfigError,
+    BrokenApp,
     InputError,
     UnknownTask,
     KeyConflict,

@@ -63,7 +63,7 @@ class Item(Struct, frozen=True, gc=False):
     schedule_id: int | None = None  # the schedule that made it, if one did
     streak: int | None = None  # how often that schedule had failed in a row when it made this item
     fingerprint: str | None = None  # the fingerprint that the schedule had when it made this item
-    expires_at: datetime | None = None  # a first try is not started after this
+    expires_at: datetime | None = None  # a first try is not started after this, unless a person asked for it
     revivals: int = 0  # how often a person had it tried again after it had ended
     owner: str | None = None  # the user it belongs to; None: it was put by code
     job_id: int | None = None  # the job that it is a row of

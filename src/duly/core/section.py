@@ -7,15 +7,28 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit, urlunsplit
 
 from duly.core.errors import ConfigError
+from duly.core.urls import web_address
+
+# The largest values of settings: a century of seconds, and a whole number that any sum can hold.
+MOST_NUMBER, MOST_WHOLE = 3.2e9, 10**12
 
 
-def setting(default: Any, doc: str, alias: str | None = None, secret: bool = False, least: float | None = None) -> Any:
+def setting(
+    default: Any,
+    doc: str,
+    alias: str | None = None,
+    secret: bool = False,
+    least: float | None = None,
+    is_url: bool = False,
+) -> Any:
     """A field of a `Section`.
 
     The type of the default is the type of the value. `alias` is another name in the environment. A secret is masked
-    wherever settings are shown. `least` is the smallest value that a number may have.
+    wherever settings are shown. `least` is the smallest value that a number may have. With `is_url`, it must be a web
+    address; nothing at all is allowed if that is the default.
     """
-    return field(default=default, metadata={"doc": doc, "alias": alias, "secret": secret, "least": least})
+    said = {"doc": doc, "alias": alias, "secret": secret, "least": least, "is_url": is_url}
+    return field(default=default, metadata=said)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,9 +39,8 @@ class Section:
 
     def __post_init__(self) -> None:
         for name, each in self.known().items():
-            least = each.metadata["least"]
-            if least is not None and not getattr(self, each.name) >= least:
-                raise ConfigError(f"{name}: must be at least {least}, got {getattr(self, each.name)}")
+            if problem := _problem(each, getattr(self, each.name)):
+                raise ConfigError(f"{name}: {problem}")
 
     @classmethod
     def known(cls) -> dict[str, Field[Any]]:
@@ -38,6 +50,23 @@ class Section:
     def shown(self) -> dict[str, Any]:
         """All values with secrets masked, for people and logs."""
         return {name: _masked(each, getattr(self, each.name)) for name, each in self.known().items()}
+
+
+def _problem(each: Field[Any], value: Any) -> str | None:
+    """What is wrong with the value of a setting, if anything is."""
+    least = each.metadata["least"]
+    if least is not None and not value >= least:
+        return f"must be at least {least}, got {value}"
+    if isinstance(each.default, int | float) and not isinstance(each.default, bool):
+        most = MOST_NUMBER if isinstance(each.default, float) else MOST_WHOLE
+        if not value <= most:
+            return f"must be at most {most:,.0f}, got {value}"
+    if each.metadata["is_url"] and value != each.default:
+        try:
+            web_address(value)
+        except ValueError as error:
+            return str(error) if "@" in value else f"{error}, got {value!r:.200}"  # not the password
+    return None
 
 
 def _masked(each: Field[Any], value: Any) -> Any:

@@ -85,7 +85,9 @@ class Settings(Section):
     alert_silence_seconds: float = setting(
         300.0, "An alert is raised when no worker has given a sign of life for longer than this.", least=60
     )
-    alert_webhook_url: str = setting("", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL")
+    alert_webhook_url: str = setting(
+        "", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL", is_url=True
+    )
     keep_seconds: float = setting(
         7 * 86_400.0,
         "How long done and cancelled items are kept; 0 keeps them for ever. Items in review are always kept.",
@@ -112,6 +114,11 @@ class Settings(Section):
         "password,secret,token,authorization,api_key,apikey",
         "Parts of names, separated by commas: arguments and results with such a name are masked in lists.",
     )
+    trace_url: str = setting(
+        "",
+        "Where a trace is shown, with {trace_id} in its place, such as https://jaeger.example/trace/{trace_id}; "
+        "empty: traces are not linked.",
+    )
     http_host: str = setting(
         "127.0.0.1", "The address on which the service listens, or a worker for /metrics, /healthz and /readyz."
     )
@@ -131,6 +138,10 @@ class Settings(Section):
             raise ConfigError(f"log_level: {self.log_level!r} is none of DEBUG, INFO, WARNING, ERROR")
         if self.log_format not in ("json", "text", "auto"):
             raise ConfigError(f"log_format: {self.log_format!r} is none of json, text, auto")
+        if self.trace_url and not (
+            self.trace_url.startswith(("http://", "https://")) and "{trace_id}" in self.trace_url
+        ):
+            raise ConfigError("trace_url: must be an http address with {trace_id} in it")
         super().__post_init__()
 
 

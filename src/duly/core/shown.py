@@ -66,13 +66,27 @@ class Row(Struct, frozen=True):
         return f"{self.id}-{self.attempt}-{self.fence:08x}"
 
 
+class Event(Struct, frozen=True):
+    """Something that happened to an item, or is to happen to it next."""
+
+    at: datetime
+    kind: str  # put, claimed, due, how a try or the item ended, or what a person did
+    text: str
+    attempt: int | None = None
+    worker: str | None = None
+    error: str | None = None  # its first line
+    traceback: str | None = None  # the other lines
+
+
 class Story(Struct, frozen=True):
-    """One item with its lease and the tries that did not succeed."""
+    """One item with its lease, the tries that did not succeed, and all that happened to it."""
 
     item: Row
     lease_until: datetime | None
     tries: list[Tried]
-    trace: str | None = None  # the W3C traceparent of whoever put it
+    timeline: list[Event]  # oldest first
+    trace_id: str | None  # of the trace in which it was put
+    schedule_key: str | None  # of the schedule that made it, while that is there
 
 
 class Signs(Struct, frozen=True):
@@ -150,11 +164,28 @@ class WorkerLife(Struct, frozen=True):
 
 
 class OwnedRow(Row, frozen=True):
-    """An item with its owner, the group of failures that it is in, and the schedule that made it."""
+    """An item with its owner, the group of failures that it is in, the schedule that made it, and its job."""
 
     owner: str | None = None
     error_group: str | None = None
     schedule_id: int | None = None
+    job_id: int | None = None
+
+
+class Found(Struct, frozen=True):
+    """A page of items that fit a filter, and how they were looked for."""
+
+    rows: list[OwnedRow]
+    place: int | datetime | None  # where the next page begins; None: nothing more fits
+    scanned: int  # how many items were looked at
+    is_indexed: bool  # an index knew what fits, so nothing else was looked at
+
+
+class Counts(Struct, frozen=True):
+    """How many items fit a filter, by state, each counted up to a bound; `capped`: there are at least so many."""
+
+    counts: dict[State, int]
+    capped: dict[State, bool]
 
 
 class Group(Struct, frozen=True):

@@ -1,66 +1,62 @@
-"""What happened to an item, in order: told from its row, its tries that did not succeed, and what people did to it."""
+"""The story of one item as events, oldest first: from its row, its tries that did not succeed, and the audit log."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
-from typing import Literal
+from collections.abc import Iterator, Sequence
 
-from msgspec import Struct
-
+from duly.core import codec
 from duly.core.model import Tried
-from duly.core.shown import AuditLine, Row
-
-Kind = Literal["put", "due", "started", "failed", "done", "cancelled", "review", "act"]
-
-TRACEBACK = "\n\nTraceback "
-# Acts that the row itself tells of.
-_TOLD = ("item.put", "item.again")
+from duly.core.shown import AuditLine, Event, Row
 
 
-class Happening(Struct, frozen=True):
-    """Something that happened to an item, or is going to."""
-
-    at: datetime
-    kind: Kind
-    text: str
-    attempt: int | None = None
-    worker: str | None = None
-    actor: str | None = None
-    error: str | None = None
-    traceback: str | None = None
+def timeline(item: Row, tries: Sequence[Tried], notes: Sequence[AuditLine]) -> list[Event]:
+    """What happened to this item, oldest first. `notes` are the lines of the audit log about it."""
+    said = [note for note in notes if note.action not in ("item.put", "item.again")]
+    events = [_put(item, notes), *(event for tried in tries for event in _tried(tried)), *map(_noted, said)]
+    is_ended_by_hand = bool({note.action for note in said} & {"item.cancelled", "item.discarded"})
+    events += _now(item, is_tried=bool(tries), is_ended_by_hand=is_ended_by_hand)
+    return sorted(events, key=lambda event: event.at)
 
 
-def timeline(item: Row, tries: Sequence[Tried], lines: Sequence[AuditLine] = ()) -> list[Happening]:
-    """All of it, oldest first; what people did is told as far as `lines` of the audit log are given, newest first."""
-    put = next((line for line in lines if line.action in _TOLD), None)
-    cancel = next((line for line in lines if line.action == "item.cancelled" and item.state == "cancelled"), None)
-    acts = [line for line in lines if line.action not in _TOLD and line is not cancel]
-    told = [_tried(each) for each in tries]
-    told += [Happening(line.at, "act", line.action.replace(".", " ", 1), actor=line.actor) for line in acts]
-    first = Happening(item.created_at, "put", "put", actor=None if put is None else put.actor)
-    return [first, *sorted(told, key=lambda each: each.at), _end(item, None if cancel is None else cancel.actor)]
+def _put(item: Row, notes: Sequence[AuditLine]) -> Event:
+    by = next((note for note in notes if note.action in ("item.put", "item.again")), None)
+    return Event(item.created_at, "put", f"put by {by.actor}" if by else "put")
 
 
-def _tried(tried: Tried) -> Happening:
-    error, _, rest = (tried.error or "").partition(TRACEBACK)
-    return Happening(
-        tried.ended_at, "failed", f"try {tried.number} {tried.outcome}", attempt=tried.number, worker=tried.worker,
-        error=error or None,
-        traceback=f"{TRACEBACK.lstrip()}{rest}" if rest else None,
-    )  # fmt: skip
+def _tried(tried: Tried) -> Iterator[Event]:
+    on = f" on {tried.worker}" if tried.worker else ""
+    if tried.started_at is not None:
+        yield Event(tried.started_at, "claimed", f"try {tried.number} started{on}", tried.number, tried.worker)
+    error, rest = _lines(tried.error)
+    text = f"try {tried.number} {tried.outcome}{on}"
+    yield Event(tried.ended_at, tried.outcome, text, tried.number, tried.worker, error, rest)
 
 
-def _end(item: Row, cancelled_by: str | None) -> Happening:
-    """How it stands: how it has ended, that it runs, or when it is due."""
-    if item.state == "running":
-        at = item.started_at or item.due_at
-        return Happening(at, "started", f"try {item.attempt} started", item.attempt, item.claimed_by)
-    if item.state == "waiting" or item.finished_at is None:
-        return Happening(item.due_at, "due", "due again" if item.attempt else "due")
-    if item.state == "failed":
-        return Happening(item.finished_at, "review", "given up: in review")
-    if item.state == "cancelled":
-        text = f"cancelled {item.last_error or ''}".rstrip()
-        return Happening(item.finished_at, "cancelled", text, actor=cancelled_by)
-    return Happening(item.finished_at, "done", f"try {item.attempt} {item.outcome}", item.attempt, item.claimed_by)
+def _noted(note: AuditLine) -> Event:
+    kind = note.action.partition(".")[2]
+    reason = codec.decode(note.details).get("reason")
+    return Event(note.at, kind, f"{kind} {reason} (by {note.actor})" if reason else f"{kind} by {note.actor}")
+
+
+def _now(item: Row, is_tried: bool, is_ended_by_hand: bool) -> Iterator[Event]:
+    """How it stands."""
+    on = f" on {item.claimed_by}" if item.claimed_by else ""
+    if item.state == "running" and item.started_at is not None:
+        yield Event(item.started_at, "claimed", f"try {item.attempt} started{on}", item.attempt, item.claimed_by)
+    elif item.state == "waiting":
+        yield Event(item.due_at, "due", "due again" if is_tried else "due")
+    elif item.state == "failed" and item.finished_at is not None:
+        yield Event(item.finished_at, "given_up", "given up: in review")
+    elif item.state == "cancelled" and item.finished_at is not None and not is_ended_by_hand:
+        yield Event(item.finished_at, "cancelled", f"cancelled {item.last_error or ''}".rstrip())
+    elif item.state == "done" and item.finished_at is not None:
+        if item.started_at is not None:
+            yield Event(item.started_at, "claimed", f"try {item.attempt} started{on}", item.attempt, item.claimed_by)
+        error, rest = _lines(item.last_error if item.outcome != "done" else None)
+        how = f"try {item.attempt} {item.outcome}{on}"
+        yield Event(item.finished_at, item.outcome or "done", how, item.attempt, item.claimed_by, error, rest)
+
+
+def _lines(text: str | None) -> tuple[str | None, str | None]:
+    first, _, rest = (text or "").partition("\n")
+    return first or None, rest or None

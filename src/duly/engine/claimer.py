@@ -327,7 +327,7 @@ class Claimer:
             self._store.settle([decide(item, Released(), now, UNKNOWN) for item in items], _fences(items))
             return
         # Only first tries expire: an item that was started in time is retried, however late.
-        late = [item for item in items if item.attempt == 1 and item.expires_at is not None and item.expires_at < now]
+        late = [item for item in items if _is_too_late(item, now)]
         if late:
             gone = {item.id for item in late}
             items = [item for item in items if item.id not in gone]
@@ -359,3 +359,9 @@ def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) 
         return got[place] - (fresh[place] if (share.line, share.lane) in split else 0)
 
     return [count(share) for share in shares]
+
+
+def _is_too_late(item: Item, now: datetime) -> bool:
+    """Whether a first try is not worth starting any more. What a person has tried again is always worth it."""
+    is_first = item.attempt == 1 and not item.revivals
+    return is_first and item.expires_at is not None and item.expires_at < now

@@ -66,6 +66,8 @@ BEAT_TIMEOUT = 2.0
 SYSTEM_SLOTS = 2
 # Seconds for which it tells of ends of items after someone asked for that.
 AWAITED_FOR = 30.0
+# Seconds beyond those of draining that it is waited for in another thread.
+ENDING = 5.0
 # Seconds that stopped handlers have to end before the worker is gone.
 STOPPING = 0.3
 
@@ -148,15 +150,29 @@ class Worker:
         self._stop = threading.Event()
         self._hurry = threading.Event()
         self._listen_stop = threading.Event()
+        self._is_started = False
+        self._runs_in: threading.Thread | None = None  # the thread that `run` was called in, which will drain it
+        self._ending = threading.Lock()
+        self._is_over = threading.Event()
 
     # -- life
 
+    def __enter__(self) -> Worker:
+        """Work beside whatever else this process does, until the end of the block."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def start(self) -> None:
+        """Work in threads of its own from now on, until `close`."""
         self._is_waiting = True
         migrate.check(self._equipment.store)
         self._is_waiting = False
         self._clock.now()
         self._equipment.reconcile()
+        self._is_started = True
         for companion in self._equipment.companions:  # before items that need them are claimed
             companion.start()
         for pool in self._pools:
@@ -171,6 +187,7 @@ class Worker:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._on_signal)
+        self._runs_in = threading.current_thread()
         self.start()
         while not (self._signals or self._stop.is_set()):
             time.sleep(0.1)
@@ -203,8 +220,23 @@ class Worker:
             self._hurry.set()
         self._stop.set()
 
+    def close(self) -> None:
+        """Stop, wherever it runs, and return when that is done; nothing happens if it has not started or is over."""
+        self.stop()
+        if self._runs_in not in (None, threading.current_thread()):
+            # As long as draining takes at most; if the thread died before it could drain, that is done here.
+            self._is_over.wait(self._equipment.settings.drain_seconds + LAST_WRITES + ENDING)
+        if self._is_started:
+            self.drain()
+
     def drain(self) -> None:
-        """Stop: let handlers finish, then stop the others and give their items back."""
+        """Stop: let handlers finish, then stop the others and give their items back. A second call waits for that."""
+        with self._ending:
+            if not self._is_over.is_set():
+                self._drain()
+                self._is_over.set()
+
+    def _drain(self) -> None:
         for companion in self._equipment.companions:
             companion.rest()
         self._claimer.stop()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from weakref import WeakSet
 
 from prometheus_client import CollectorRegistry
 
@@ -88,6 +90,7 @@ class Duly:
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.offered: dict[str, Any] = {}  # plug-ins that are off and could be on here: their screens say how
+        self._workers: WeakSet[Worker] = WeakSet()  # those that were made here, which end with it
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # duly's own tasks, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
@@ -284,6 +287,20 @@ class Duly:
         """Take failed items out of review for good."""
         return self.verbs.items.discard(LOCAL, *ids, connection=connection)
 
+    def again(
+        self,
+        item_id: int,
+        *,
+        key: str | None = None,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        connection: Any = None,
+    ) -> Placed:
+        """Put an item that has ended once more, as a new one: same task, arguments, queue, rank and tries."""
+        trace = self.telemetry.traceparent()
+        placed = self.verbs.items.again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=connection)
+        return placed.awaited_by(self.endings)
+
     def edit(
         self,
         item_id: int,
@@ -390,7 +407,19 @@ class Duly:
             raise ConfigError("this app has no tasks: register some with @app.task before starting a worker")
         chosen = {**self.system, **asked}
         companions = [each for each in self.companions if each.task.name in chosen]
-        return Worker(self._equip(chosen, self.system, companions, self.schedules.reconcile))
+        made = Worker(self._equip(chosen, self.system, companions, self.schedules.reconcile))
+        self._workers.add(made)
+        return made
+
+    @asynccontextmanager
+    async def lifespan(self, _: object = None) -> AsyncIterator[None]:
+        """A worker for as long as an ASGI app lives: `FastAPI(lifespan=app.lifespan)`. In the end the app is closed."""
+        worker = self.worker()
+        try:
+            await asyncio.to_thread(worker.start)
+            yield
+        finally:
+            await asyncio.to_thread(self.close)
 
     def _equip(
         self,
@@ -424,6 +453,10 @@ class Duly:
         )
 
     def close(self) -> None:
+        """Stop the workers of this app that run in this process, and let go of the database."""
+        for worker in list(self._workers):
+            worker.close()
+        self._workers.clear()
         self.endings.close()
         for store in (self._store, self._bare):
             if store is not None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from duly.core.errors import ConfigError
+from duly.core.errors import BrokenApp, ConfigError
 from duly.facade.app import Duly
+
+T = TypeVar("T")
 
 
 def load_app(spec: str) -> Duly:
@@ -22,16 +27,38 @@ def load_app(spec: str) -> Duly:
         module = importlib.util.module_from_spec(found)
         sys.modules[found.name] = module
         sys.path.insert(0, str(path.parent.resolve()))
-        found.loader.exec_module(module)
+        loader = found.loader
+        _imported(spec, str(path), lambda: loader.exec_module(module))
     else:
         if "" not in sys.path and str(Path.cwd()) not in sys.path:
             sys.path.insert(0, str(Path.cwd()))
-        try:
-            module = importlib.import_module(where)
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"{spec}: cannot import {where} ({error})") from error
+        module = _imported(spec, where, lambda: importlib.import_module(where))
     app = getattr(module, name, None)
     if not isinstance(app, Duly):
         raise ConfigError(f"{spec}: {name} in {where} is not a Duly app")
     app.spec = spec
     return app
+
+
+def _imported(spec: str, where: str, load: Callable[[], T]) -> T:
+    """What `load` gives; errors in the user's own lines are told with those lines, and without ours."""
+    try:
+        return load()
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{where}.".startswith(f"{error.name}."):  # it, or a package that it is in
+            raise ConfigError(f"{spec}: cannot import {where} ({error})") from error
+        raise _broken(spec, error) from error
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise _broken(spec, error) from error
+
+
+def _broken(spec: str, error: Exception) -> BrokenApp:
+    lines, ours = error.__traceback__, (__file__, importlib.__file__)
+    while lines is not None and (
+        lines.tb_frame.f_code.co_filename in ours or lines.tb_frame.f_code.co_filename.startswith("<frozen importlib")
+    ):
+        lines = lines.tb_next
+    told = "".join(traceback.format_exception(type(error), error, lines, chain=error.__cause__ is not None))
+    return BrokenApp(f"{spec}: cannot be imported\n{told.rstrip()}")

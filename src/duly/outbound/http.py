@@ -34,12 +34,13 @@ from email.utils import parsedate_to_datetime
 from functools import cache
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, quote
 
 from msgspec import Struct
 
 from duly.core.errors import DulyError, InputError
 from duly.core.model import GiveUp, Throttled
+from duly.core.urls import PORTS, web_address
 from duly.outbound.guard import Guard
 from duly.outbound.hide import hide
 from duly.outbound.leash import held
@@ -54,7 +55,6 @@ LEAST, MOST = 1.0, 86_400.0  # bounds of the wait that a server may ask for
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _VALUE = re.compile(r"[\t\x20-\x7e\x80-\xff]*")
-_PORTS = {"http": 80, "https": 443}
 
 
 class OutboundError(DulyError):
@@ -166,7 +166,7 @@ def _said(method: str, parts: SplitResult) -> str:
 
 def _connect(parts: SplitResult, deadline: float, guard: Guard | None) -> _Wire:
     """Resolve the host, ask the guard, and connect. Only here is it decided which address is called."""
-    host, port = parts.hostname or "", parts.port or _PORTS[parts.scheme]
+    host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     last: OSError = OSError(f"{host} has no address")
     addresses = _resolve(host, port, deadline)
     if guard is not None:
@@ -323,15 +323,9 @@ def _date(text: str) -> datetime | None:
 def checked_url(url: str) -> SplitResult:
     """The parts of a URL that can be asked for; InputError otherwise."""
     try:
-        parts = urlsplit(url)
-        is_known = parts.scheme in _PORTS and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        is_known = False
-    if not is_known or any(ord(letter) <= 0x20 or ord(letter) == 0x7F for letter in url):
-        raise InputError("url", "must be http://host/… or https://host/…")
-    if "@" in parts.netloc:
-        raise InputError("url", "must not carry a user or a password: say who you are in a header")
-    return parts
+        return web_address(url)
+    except ValueError as error:
+        raise InputError("url", str(error)) from None
 
 
 def check_header(name: str, value: str) -> None:

@@ -129,7 +129,7 @@ _COMPUTED: list[Record[Any]] = [
     Record(Group),
     Record(JobItem),
     Record(User),
-    Record(Story, without=("item", "tries")),
+    Record(Story, without=("item", "tries", "timeline", "trace_id")),
 ]
 for _record in (*RECORDS.values(), *_COMPUTED):
     KINDS.update(_record.fields)

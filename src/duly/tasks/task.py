@@ -102,7 +102,7 @@ class Task(Generic[P, R]):
         if len({limit.name for limit in self.limits}) < len(self.limits):
             raise InputError("limits", "two of them have the same name")
         for limit in self.limits:
-            if limit.by is not None and not self._open_ended and limit.by not in self._shape.__struct_fields__:
+            if limit.by is not None and not self._open_ended and limit.by not in self.shape.__struct_fields__:
                 raise InputError("limits", f"{limit.name}: {self.name} has no argument {limit.by!r}")
 
     def __repr__(self) -> str:
@@ -169,14 +169,24 @@ class Task(Generic[P, R]):
 
     def checked_args(self, args: dict[str, Any]) -> bytes:
         """The arguments, checked, as JSON text."""
-        text = codec.check(args, self._shape, self._inlet.max_args_bytes, self._open_ended)
+        text = codec.check(args, self.shape, self._inlet.max_args_bytes, self._open_ended)
         if self._check is not None:
             self._check(self._read(text))
         return text
 
+    @property
+    def is_open_ended(self) -> bool:
+        """Whether it also takes arguments of names that its handler does not list."""
+        return self._open_ended
+
+    @property
+    def doc(self) -> str:
+        """What its handler says of itself."""
+        return inspect.getdoc(self.handler) or ""
+
     def takes(self, name: str) -> bool:
         """Whether its handler has an argument of this name."""
-        return self._open_ended or name in self._shape.__struct_fields__
+        return self._open_ended or name in self.shape.__struct_fields__
 
     def queue_for(self, args: Mapping[str, Any]) -> str:
         """Its queue. Under a limit `by` an argument, each value has a queue of its own, and so waits for no other."""
@@ -210,7 +220,7 @@ class Task(Generic[P, R]):
 
     def _read(self, text: bytes) -> dict[str, Any]:
         row = codec.read(text, self._decoder)
-        return {**row, **codec.fields(codec.convert(row, self._shape))} if self._open_ended else codec.fields(row)
+        return {**row, **codec.fields(codec.convert(row, self.shape))} if self._open_ended else codec.fields(row)
 
     @property
     def wants_attempt(self) -> bool:
@@ -269,7 +279,7 @@ class Task(Generic[P, R]):
             shape: Any = msgspec.defstruct(
                 self.name.replace(".", "_"), fields, kw_only=True, forbid_unknown_fields=not open_ended
             )
-            self._shape = shape
+            self.shape: type[Struct] = shape  # its arguments with their types and defaults
             self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(dict[str, Any] if open_ended else shape)
             self._open_ended = open_ended
         except TypeError as error:

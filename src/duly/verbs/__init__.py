@@ -16,6 +16,7 @@ from duly.verbs.items import Items
 from duly.verbs.job_rows import JobRows
 from duly.verbs.jobs import Jobs
 from duly.verbs.limits import Limits
+from duly.verbs.listing import Listing
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.scans import Scans
@@ -38,6 +39,7 @@ class Verbs:
         self.acts = Acts(ground, self.audit)
         self.review = Review(ground, self.audit, self.items, self.acts)
         self.schedules = Schedules(ground, self.audit)
+        self.listing = Listing(ground, self.schedules)
         self.service = ServiceState(ground)
         self.users = Users(ground, self.audit)
         self.queues = Queues(ground, self.audit)

@@ -20,18 +20,12 @@ from duly.store.borrow import put_borrowed
 from duly.store.records import Record, reader
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
+from duly.verbs.items import STATES
 from duly.verbs.who import Principal
 
 TASK = "duly.acts"
 PORTION = 500
 COUNTED = 1_000_000
-
-# The states in which items can be acted on, by action.
-STATES: dict[str, tuple[str, ...]] = {
-    "cancel": ("waiting", "running"),
-    "retry": ("failed", "cancelled", "waiting"),
-    "discard": ("failed",),
-}
 
 
 class Acts:

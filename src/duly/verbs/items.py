@@ -1,4 +1,4 @@
-"""Items: put, show, edit, cancel, retry, discard."""
+"""Items: put, put again, show, edit, cancel, retry, discard; one, or a selection."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from duly.core import codec
 from duly.core.decide import decide
-from duly.core.errors import ItemNotFound, KeyConflict, WrongState
-from duly.core.model import Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived
-from duly.core.shown import OwnedRow, Story
+from duly.core.errors import InputError, ItemNotFound, KeyConflict, WrongState
+from duly.core.model import LIVE, Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived, State
+from duly.core.shown import Action, OwnedRow, Story
 from duly.store.borrow import put_borrowed
-from duly.tasks.checks import checked_name, checked_rank, checked_tries, when
+from duly.tasks.checks import checked_key, checked_name, checked_rank, checked_tries, when
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.read import Read
@@ -23,6 +23,16 @@ Args = Mapping[str, Any] | bytes
 AskArgs = Callable[[OwnedRow], Args]
 
 TURNS = 10  # how often a change is decided anew when a worker was faster
+SELECTED = 1_000  # items of one selection
+OWN = "duly."  # what the names of duly's own tasks begin with
+
+# The states in which items can be acted on, by action, and what the audit log calls it.
+STATES: dict[Action, tuple[State, ...]] = {
+    "cancel": ("waiting", "running"),
+    "retry": ("failed", "cancelled", "waiting"),
+    "discard": ("failed",),
+}
+NOTED: dict[Action, str] = {"cancel": "item.cancelled", "retry": "item.retried", "discard": "item.discarded"}
 
 
 class Items:
@@ -38,19 +48,53 @@ class Items:
         An item of another owner may have the same key, such as one of the code that looks like a user's. Then the
         error says only that the key is taken.
         """
+        return self._put(who, new, "item.put", {"task": new.task}, connection)
+
+    def _put(self, who: Principal, new: NewItem, action: str, details: Mapping[str, Any], connection: Any) -> Placed:
         with self._ground.joining(connection) as connection:
             try:
                 placed = put_borrowed(connection, new)
                 known = None if placed.fresh else placed.id
             except KeyConflict as error:
-                if self._owned(error.item_id, who.owner) is not None:
+                if self._owned(error.item_id, new.owner) is not None:
                     raise
                 known = error.item_id
-            if known is not None and self._owned(known, who.owner) is None:
+            if known is not None and self._owned(known, new.owner) is None:
                 raise KeyConflict(f"{who.unscoped(new.key or '')!r} is taken; choose another key", 0)
             if placed.fresh:
-                self._audit.note(who, "item.put", f"item:{placed.id}", {"task": new.task}, connection)
+                self._audit.note(who, action, f"item:{placed.id}", details, connection)
         return placed
+
+    def again(
+        self,
+        who: Principal,
+        item_id: int,
+        *,
+        key: str | None = None,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        trace: str | None = None,
+        connection: Any = None,
+    ) -> Placed:
+        """Put an item that has ended once more, as a new one of its owner: same task, arguments, queue, rank, tries.
+
+        A row of a job comes as an item of its own, which the job does not count. It has no key, unless one is given.
+        """
+        self.find(who, item_id, connection)
+        (item,) = self._ground.store.fetch([item_id])
+        if item.state in LIVE:
+            raise WrongState(f"item {item_id} is {item.state}: only one that has ended can be put again")
+        if item.task.startswith(OWN):
+            raise WrongState(f"item {item_id} is a part of duly itself and cannot be put again")
+        due_at = when(at, delay, self._ground.now) if at is not None or delay is not None else None
+        lateness = None if item.expires_at is None else item.expires_at - item.planned_at
+        owned = None if key is None else checked_key(f"{item.owner}/{key}" if item.owner is not None else key)
+        new = NewItem(
+            task=item.task, queue=item.queue.removesuffix(f"/job-{item.job_id}"), args=item.args, due_at=due_at,
+            key=owned, rank=item.rank, max_attempts=item.max_attempts, trace=trace, owner=item.owner,
+            expires_at=None if lateness is None else (due_at or self._ground.now()) + lateness, is_relative=at is None,
+        )  # fmt: skip
+        return self._put(who, new, "item.again", {"task": item.task, "of": item_id}, connection)
 
     # -- looks
 
@@ -95,6 +139,44 @@ class Items:
     def discard(self, who: Principal, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Take failed items out of review for good."""
         return self._decide_all(who, ids, lambda _: Discarded(), "item.discarded", {"reason": reason}, connection)
+
+    def act(
+        self, who: Principal, action: Action, ids: Sequence[int], *, reason: str = "", connection: Any = None
+    ) -> list[int]:
+        """Cancel, retry or discard those of a selection that can be; returns which, and leaves the others as they are.
+
+        All of them are changed in one transaction, or none. What is gone or has moved on since it was selected is no
+        error, for a list is always a little old.
+        """
+        wanted = list(dict.fromkeys(ids))
+        if not 1 <= len(wanted) <= SELECTED:
+            raise InputError("ids", f"must be 1 to {SELECTED:,} ids")
+        done: list[int] = []
+        with self._ground.joining(connection) as connection:
+            left = wanted
+            for _ in range(TURNS):
+                changes = self._possible(who, left, action, reason)
+                refused = set(self._ground.observed().settle(changes, (), connection))
+                done += [change.id for change in changes if change.id not in refused]
+                left = [item_id for item_id in left if item_id in refused]
+                if not left:
+                    break
+            acted = [item_id for item_id in wanted if item_id in set(done)]
+            if acted:
+                subjects = [f"item:{item_id}" for item_id in acted]
+                self._audit.note_each(who, NOTED[action], subjects, {"reason": reason}, connection)
+        return acted
+
+    def _possible(self, who: Principal, ids: Sequence[int], action: Action, reason: str) -> list[Change]:
+        """What the action makes of those of these items that they may reach and that are in a state for it."""
+        now = self._ground.now()
+        items = [item for item in self._ground.store.fetch(ids) if who.reach in (None, item.owner)]
+        outcome: dict[Action, Outcome] = {"cancel": Cancel(reason), "retry": Revived(now), "discard": Discarded()}
+        return [
+            decide(item, outcome[action], now, self._ground.rules_of(item.task))
+            for item in items
+            if item.state in STATES[action]
+        ]
 
     def edit(
         self,

@@ -44,10 +44,14 @@ class Masks:
             return [self.unmasked(inner, there) for inner, there in zip(value, known, strict=True)]
         return value
 
+    def hides(self, name: str) -> bool:
+        """Whether values of a field of this name are secret."""
+        return self._masked is not None and bool(self._masked.search(_bare(name)))
+
     def _is_secret(self, name: str, value: Any) -> bool:
         # None and booleans are shown: whether there is a secret is no secret.
         is_open = value is None or isinstance(value, bool)
-        return self._masked is not None and not is_open and bool(self._masked.search(_bare(name)))
+        return not is_open and self.hides(name)
 
 
 def _bare(name: str) -> str:

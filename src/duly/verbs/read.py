@@ -14,6 +14,7 @@ from duly.core.errors import ItemNotFound
 from duly.core.model import State
 from duly.core.shown import (
     Alert,
+    AuditLine,
     Depth,
     Drift,
     Ending,
@@ -28,12 +29,14 @@ from duly.core.shown import (
     StuckItem,
     WorkerLife,
 )
+from duly.core.timeline import timeline
 from duly.store.contract import Store
 from duly.store.lines import are_open
 from duly.store.records import TRIED, Kind, Record, reader
 
 PAGE_MOST = 1_000
 LOOKED_AT = 100_000  # rows that a look over the newest ones reads at most
+NOTES = 100  # lines of the audit log about one item, the newest
 ALL = 2**31 - 1  # no bound, for lists that are short
 
 
@@ -55,6 +58,7 @@ _late = reader(Record(LateItem), SEEN)
 _stuck = reader(Record(StuckItem), SEEN)
 _alert = reader(Record(Alert), SEEN)
 _worker = reader(Record(WorkerLife), SEEN)
+_note = reader(Record(AuditLine), {datetime: _utc})
 
 
 def _limit(row: tuple[Any, ...]) -> LimitUse:
@@ -105,8 +109,16 @@ class Read:
         if not rows:
             raise ItemNotFound(f"there is no item {item_id}")
         tries = [_try(row) for row in self._store.read("attempts", {"id": item_id})]
-        *row, lease_until, trace = rows[0]
-        return Story(_row(row), None if lease_until is None else _utc(lease_until), tries, trace)
+        *values, lease_until = rows[0]
+        row = _row(values)
+        noted = {"subject": f"item:{item_id}", "before": None, "most": NOTES}
+        notes = [_note(line) for line in self._store.read("audit", noted)]
+        # None of them if it is forgotten at this very moment.
+        ((trace, schedule_key),) = self._store.read("origin", {"id": item_id}) or [(None, None)]
+        return Story(
+            row, None if lease_until is None else _utc(lease_until), tries, timeline(row, tries, notes),
+            trace.split("-")[1] if trace else None, schedule_key,
+        )  # fmt: skip
 
     def pending(self) -> dict[str, int]:
         """How many rows have not ended, by the type of their job; by its task, if it has no type."""
@@ -176,6 +188,11 @@ class Read:
         """This item, if it belongs to this owner; None means any owner."""
         rows = self._store.read("owned_item", {"id": item_id, "owner": owner}, connection)
         return _owned_row(rows[0]) if rows else None
+
+    def owned_rows(self, ids: Sequence[int], owner: str | None) -> list[OwnedRow]:
+        """Those of these items that belong to this owner, in no order; None means any owner."""
+        given = {"ids": codec.encode(list(ids)).decode(), "owner": owner}
+        return [_owned_row(row) for row in self._store.read("owned_rows", given)]
 
     def ids_between(self, task: str, low: str, high: str) -> list[int]:
         """The ids of a task's items with a version whose keys are from `low` to before `high`, newest first."""

@@ -48,12 +48,13 @@ class Schedules(Timetable):
         rule: Any,
         rows: Iterable[Mapping[str, Any]],
         for_owner: str | None = None,
+        since: datetime | None = None,
         connection: Any = None,
     ) -> int:
         """Any number at once, each row with its key, arguments and options (also a rule of its own).
 
-        Keys that exist are left as they are; returns how many are new. There is no line in the audit log for each: the
-        caller writes one about all of them.
+        They are due from now on, or from `since` on if that is later. Keys that exist are left as they are; returns how
+        many are new. There is no line in the audit log for each: the caller writes one about all of them.
         """
         of = self._task(task)
         news = (self.new(of, row.get("rule", rule), checked_key(row.get("key")), _without(row)) for row in rows)
@@ -61,7 +62,8 @@ class Schedules(Timetable):
         while portion := list(islice(news, PORTION)):
             self._check_ring(portion[0])
             now = self._ground.now()
-            planned = [replace(_planned(new, now), owner=for_owner) for new in portion]
+            begin = now if since is None else max(now, since)
+            planned = [replace(_planned(new, begin), owner=for_owner) for new in portion]
             fresh += sum(is_new for _, is_new in self._ground.store.enroll(planned, self._seat, connection))
         return fresh
 

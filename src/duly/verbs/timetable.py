@@ -219,7 +219,7 @@ def rule_said(rule: Any) -> Rule:
         try:
             return parse(rule)
         except ValueError as error:
-            raise InputError("rule", str(error)) from None
+            raise InputError("rule", str(error).removeprefix("rule: ")) from None
     if not hasattr(rule, "next") or not hasattr(rule, "describe"):
         raise InputError("rule", f'must be a rule such as Daily("09:00"), or its text, got {rule!r:.80}')
     found: Rule = rule

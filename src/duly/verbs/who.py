@@ -49,7 +49,8 @@ class Principal(Struct, frozen=True):
         return key.removeprefix(self.scoped(""))
 
     def may(self, scope: Scope) -> bool:
-        return scope in self.scopes and (scope != "admin" or self.role == "admin")
+        """Whether they have this scope. An admin's scope includes the others, but only as long as they are an admin."""
+        return self.is_admin or (scope != "admin" and scope in self.scopes)
 
 
 LOCAL = Principal("local", "admin", frozenset(SCOPES), "local")

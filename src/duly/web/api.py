@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -26,7 +27,7 @@ from duly.web import dashboard
 from duly.web.auth import Gate, is_loopback
 from duly.web.desk import Desk
 from duly.web.feed import Feeds
-from duly.web.problems import MEDIA_TYPE, TITLES, handle_on, problem, unexpected
+from duly.web.problems import MEDIA_TYPE, TITLES, Problem, handle_on, problem, unexpected
 from duly.web.routes import files, items, jobs, live, queues, review, schedules, users
 from duly.web.schemas import ProblemOut
 from duly.web.schemas.jobs import JobIn
@@ -109,10 +110,11 @@ def build(
         redirect_slashes=False,
         responses=REFUSALS,
         generate_unique_id_function=_operation_id,
+        dependencies=[Depends(_check_query)],
     )
     core = (
-        items.router, files.router, jobs.router, schedules.router, queues.router, review.router, users.router,
-        live.router, dashboard.router,
+        items.router, items.tasks, files.router, jobs.router, schedules.router, queues.router, review.router,
+        users.router, live.router, dashboard.router,
     )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)
@@ -135,6 +137,24 @@ def _describe(api: FastAPI) -> None:
         return document
 
     api.openapi = openapi  # type: ignore[method-assign]
+
+
+def _check_query(request: Request) -> None:
+    """Refuse parameters that a route does not have: a filter with a misspelt name would be answered with everything."""
+    if not _path_of(request.scope).startswith("/api") or not request.query_params:
+        return
+    known = set(_parameters(request.scope["route"].dependant))
+    for name in request.query_params:
+        if name not in known:
+            said = f"is not a parameter of this; known: {', '.join(sorted(known)) or 'none'}"
+            raise Problem(422, f"{name!r:.80}: {said}", name[:80])
+
+
+def _parameters(needed: Dependant) -> Iterator[str]:
+    """The names of the query parameters of a route, with those of what it depends on."""
+    yield from (each.alias for each in needed.query_params)
+    for inner in needed.dependencies:
+        yield from _parameters(inner)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -176,6 +176,12 @@ class AskedPage:
         following = cursors.make(place(rows[self.size - 1]), bound) if len(rows) > self.size else None
         return {"items": [show(row) for row in rows[: self.size]], "next": following}
 
+    def walk(self, bound: Any, find: Callable[[Any, int], tuple[Sequence[T], Any]]) -> tuple[Sequence[T], str | None]:
+        """That page of a list whose `find` also says where the next page begins; its rows, and the next cursor."""
+        cursors = self._desk.cursors
+        rows, place = find(cursors.read(self._after, bound), self.size)
+        return rows, None if place is None else cursors.make(place, bound)
+
 
 async def _pages(request: Request, page_size: PageSize = 50, after: After = None) -> AskedPage:
     return AskedPage(_desk(request), page_size, after)

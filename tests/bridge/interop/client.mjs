@@ -51,7 +51,7 @@ const EVERY_KIND = {
 
 const EVERY_PROPERTY = {
   contentType: 'application/vnd.acme.order+protobuf', contentEncoding: 'identity', priority: 4, replyTo: 'answers',
-  expiration: '3600000', messageId: 'ours', timestamp: 1_700_000_000, type: 'order.created', appId: 'shop',
+  messageId: 'ours', timestamp: 1_700_000_000, type: 'order.created', appId: 'shop',
 };
 
 const EVERY_BYTE = Buffer.from(Array.from({ length: 1024 }, (_, n) => n % 256));

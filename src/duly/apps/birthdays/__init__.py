@@ -10,8 +10,8 @@ then an item:
 
     PENDING ──▶ PROCESSING ──▶ COMPLETED
                   │    ▲
-                  ▼    │  a minute later, twice
-                 FAILED                      after the third it stays there, in review
+                  ▼    │  in 1, 2, 4 … 60 minutes
+                 FAILED                      after two days of that it stays there, in review
 
 This is "Failure Recovery", better in five ways:
 

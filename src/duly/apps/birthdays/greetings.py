@@ -6,15 +6,15 @@ import logging
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
 from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
-from duly.apps.birthdays.settings import QUEUE, Settings
+from duly.apps.birthdays.settings import QUEUE, Settings, time_problem
 from duly.core.codec import decode
 from duly.core.errors import ConfigError, ItemNotFound
-from duly.core.model import LIVE, Item, Schedule
+from duly.core.model import LIVE, Item, NewItem, Schedule
 from duly.core.policy.recur import parse, zone_named
 from duly.outbound.http import attempt_headers, post_json
 from duly.tasks.checks import checked_key, checked_rows
@@ -23,6 +23,10 @@ from duly.verbs import local
 
 if TYPE_CHECKING:
     from duly.virtual.simulation import Simulation
+
+# The task whose items stand for greetings of people who were removed, and how long one event of a year is the same.
+GREETED = "birthday.greeted"
+EVENT = timedelta(days=2)
 
 log = logging.getLogger("duly.birthdays")
 
@@ -41,7 +45,7 @@ class Person(Struct, frozen=True, kw_only=True):
     zone: str
     leap: Leap  # when a person born on 29 February is greeted in other years
     next_at: datetime | None  # their next event
-    user_id: str | None = None  # whose they are; None: code added them
+    owner: str | None = None  # the user whose person it is; None: code added them
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -77,23 +81,42 @@ class Birthdays:
         connection: Any = None,
     ) -> Person:
         """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Nobody is added twice."""
-        row = self._row(person_id, first_name, last_name, birthday, zone, leap, owner)
+        new = self._new(person_id, first_name, last_name, birthday, zone, leap, owner)
         verbs = self.app.verbs
         with verbs.ground.joining(connection) as connection:
-            is_new = verbs.schedules.create_many(self.task, None, [row], owner, connection)
+            is_new = self._create([new], connection)
             person = self._find(person_id, owner, connection)[1]
             if is_new:
                 verbs.audit.note(local(actor), "person.added", f"person:{person_id}", {}, connection)
-        if not is_new and _told(person) != (first_name, last_name, *_rule_words(row["rule"]), zone):
+        if not is_new and _told(person) != (first_name, last_name, *_rule_words(new.row["rule"]), zone):
             raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
         return person
 
     def add_many(self, people: Iterable[Mapping[str, Any]]) -> int:
-        """Any number, each with the arguments of `add`; returns how many are new. Those known stay as they are.
+        """Any number, each with the arguments of `add`, also its owner; returns how many are new.
 
-        A bad row stops all of them: nothing is written.
+        Those known stay as they are. A bad row stops all of them: nothing is written.
         """
-        return self.app.verbs.schedules.create_many(self.task, None, checked_rows("people", people, self._row))
+        checked = checked_rows("people", people, self._new)
+        with self.app.verbs.ground.joining(None) as connection:
+            return self._create(checked, connection)
+
+    def _create(self, people: Iterable[_New], connection: Any) -> int:
+        """Write these people; those who were greeted before they were removed are next greeted after that."""
+        alike: dict[tuple[str | None, datetime | None], list[dict[str, Any]]] = {}
+        for new in people:
+            alike.setdefault((new.owner, self._greeted_until(new)), []).append(new.row)
+        create = self.app.verbs.schedules.create_many
+        return sum(create(self.task, None, rows, *of, connection=connection) for of, rows in alike.items())
+
+    def _greeted_until(self, new: _New) -> datetime | None:
+        """Until when the year's event of this person has been, though they were removed since; None: it has not."""
+        now = self.app.clock.now()
+        next_at = new.row["rule"].next(now, zone_named(new.row["zone"]))
+        if next_at is None or next_at - now > EVENT:  # nearly always, and nothing has to be looked for
+            return None
+        marks = self.app.read.page(task=GREETED, key=new.row["key"], state="waiting", most=1)
+        return marks[0].planned_at if marks else None
 
     def change(self, person_id: str, *, actor: str = "local", owner: str | None = None, **fields: Any) -> Person:
         """Change first_name, last_name, birthday, zone or leap. The pending event moves along; none happens twice."""
@@ -102,14 +125,21 @@ class Birthdays:
         for name in fields:
             if name not in known:
                 raise InputError(name, f"cannot be changed; known: {', '.join(known)}")
-        row = self._row(person_id, **{**known, **fields})
+        row = self._new(person_id, **{**known, **fields}).row
         args = {name: row[name] for name in ("person_id", "first_name", "last_name")}
         self.app.verbs.schedules.change(local(actor), schedule.id, args=args, rule=row["rule"], zone=row["zone"])
         return self.get(person_id, owner)
 
     def remove(self, person_id: str, *, actor: str = "local", owner: str | None = None) -> None:
-        """No more greetings; one that waits is cancelled."""
-        self.app.verbs.schedules.remove(local(actor), self._find(person_id, owner)[0].id)
+        """No more greetings; one that waits is cancelled. Who was greeted is not once more if they are added again."""
+        verbs = self.app.verbs
+        with verbs.ground.joining(None) as connection:
+            schedule, _ = self._find(person_id, owner, connection)
+            last, done = schedule.last_at, schedule.last_success_at
+            if last is not None and done is not None and last <= done and verbs.ground.now() - last < EVENT:
+                until = last + EVENT
+                self.app.place(NewItem(GREETED, QUEUE, b"{}", until, schedule.key, owner=owner), connection)
+            verbs.schedules.remove(local(actor), schedule.id, connection=connection)
 
     def seen(self, schedule: Schedule) -> Person:
         """The person that a schedule is about."""
@@ -118,10 +148,18 @@ class Birthdays:
     def get(self, person_id: str, owner: str | None = None) -> Person:
         return self._find(person_id, owner)[1]
 
-    def list(self, most: int = 100, after: str | None = None) -> tuple[Person, ...]:
-        """In the order in which they were added; `after` is the last id of the page before."""
-        last = self._find(after)[0].id if after is not None else 0
-        page = self.app.schedules.page(task=self.task.name, after=last, most=most)
+    def list(
+        self, most: int = 100, after: str | Person | None = None, *, owner: str | None = None
+    ) -> tuple[Person, ...]:
+        """In the order in which they were added: the people of this owner, or of everybody.
+
+        `after` is the last person of the page before, or the id of one who has this owner.
+        """
+        if isinstance(after, Person):
+            last = self._find(after.id, after.owner)[0].id
+        else:
+            last = self._find(after, owner)[0].id if after is not None else 0
+        page = self.app.schedules.owned(owner, task=self.task.name, after=last, most=min(most, 1_000))
         return tuple(_person(schedule) for schedule in page)
 
     def events(self, person_id: str, most: int = 100, owner: str | None = None) -> tuple[Event, ...]:
@@ -133,10 +171,10 @@ class Birthdays:
             Event(
                 id=each.id,
                 person_id=person_id,
-                status=_status(each.state, live.get(each.id)),
+                status=_status(each.state, each.outcome, live.get(each.id)),
                 target=each.planned_at,
                 attempts=each.attempt,
-                executed_at=each.finished_at if each.state == "done" else None,
+                executed_at=each.finished_at if each.state == "done" and each.outcome == "done" else None,
                 next_try_at=live[each.id].due_at.astimezone(UTC) if each.state == "waiting" and each.attempt else None,
                 last_error=each.last_error.partition("\n")[0] if each.last_error else None,
             )
@@ -157,7 +195,7 @@ class Birthdays:
             raise ItemNotFound(f"there is no person {person_id!r:.80}") from None
         return schedule, _person(schedule)
 
-    def _row(
+    def _new(
         self,
         person_id: str,
         first_name: str,
@@ -166,7 +204,7 @@ class Birthdays:
         zone: str,
         leap: Leap = "feb28",
         owner: str | None = None,
-    ) -> dict[str, Any]:
+    ) -> _New:
         """A person as a row of `create_many`, checked."""
         args = {"person_id": person_id, "first_name": first_name, "last_name": last_name}
         self.task.checked_args(dict(args))
@@ -175,17 +213,27 @@ class Birthdays:
         except ValueError as error:
             raise InputError("zone", str(error).removeprefix("zone: ")) from None
         rule = Yearly(_day(birthday), self.settings.at, leap=_leap(leap))
-        return {"key": _key(checked_key(person_id), owner), "rule": rule, "zone": zone, "catch_up": "all", **args}
+        options = {"zone": zone, "catch_up": "all", "max_lateness": self.settings.max_lateness_days * 86_400}
+        return _New({"key": _key(checked_key(person_id), owner), "rule": rule, **options, **args}, owner)
+
+
+class _New(NamedTuple):
+    """A person to be written, and whose."""
+
+    row: dict[str, Any]
+    owner: str | None
 
 
 def install(app: Duly, settings: Settings) -> Birthdays:
     """Register the task `birthday` on this app."""
-    try:
-        Yearly("01-01", settings.at)
-    except ValueError as error:
-        raise ConfigError(f"birthdays_{error}") from None
+    if problem := time_problem(settings.at):
+        raise ConfigError(f"birthdays_at: {problem}")
 
-    @app.task(queue=QUEUE, retry=Backoff(base=60, factor=1, tries=3), label="event")
+    @app.task(name=GREETED, queue=QUEUE, internal=True)
+    def greeted() -> None:
+        """Nothing: its item stands for the greeting of someone who was removed, until that day is over everywhere."""
+
+    @app.task(queue=QUEUE, retry=Backoff(base=60, factor=2, cap=3_600, tries=settings.tries), label="event")
     def birthday(person_id: PersonId, first_name: Name, last_name: Name, attempt: Attempt) -> None:
         """Tell the webhook."""
         about = {"eventId": attempt.id, "userId": person_id}
@@ -230,7 +278,7 @@ def _person(schedule: Schedule) -> Person:
         zone=schedule.zone,
         leap=leap,
         next_at=schedule.next_at.astimezone(UTC) if schedule.next_at else None,
-        user_id=schedule.owner,
+        owner=schedule.owner,
     )
 
 
@@ -243,13 +291,15 @@ def _rule_words(rule: Any) -> tuple[str, Leap]:
     return str(rule.on), rule.leap
 
 
-def _status(state: str, live: Item | None) -> Status:
-    """The seed's word for where an event stands."""
+def _status(state: str, outcome: str | None, live: Item | None) -> Status:
+    """The seed's word for where an event stands; one that was too late to be sent is cancelled."""
     match state:
         case "waiting":
             return "FAILED" if live is not None and live.failures else "PENDING"
         case "running":
             return "PROCESSING"
+        case "done" if outcome == "expired":
+            return "CANCELLED"
         case "done":
             return "COMPLETED"
         case "failed":

@@ -43,7 +43,7 @@ class PersonOut(Out):
     zone: str
     leap: Literal["feb28", "mar1", "skip"]
     next_at: datetime | None
-    user_id: str | None = Field(description="Whose they are; none for those that code or an admin added.")
+    owner: str | None = Field(description="Whose they are; none for those that code or an admin added.")
 
 
 class EventOut(Out):

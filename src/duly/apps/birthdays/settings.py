@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from duly.core.policy.recur import Yearly
 from duly.plugin import Finding, Section, setting
 
 QUEUE = "birthdays"
@@ -17,13 +18,33 @@ class Settings(Section):
 
     PREFIX: ClassVar[str] = "birthdays_"
 
-    webhook_url: str = setting("", "Where the birthdays app sends its messages.", "WEBHOOK_URL")
+    webhook_url: str = setting("", "Where the birthdays app sends its messages.", "WEBHOOK_URL", is_url=True)
     timeout_seconds: float = setting(30.0, "How many seconds the webhook has to answer.", least=0.01)
     at: str = setting("09:00", "The time of day at which people are greeted, in their own zone.")
+    tries: int = setting(
+        50,
+        "How often a message is tried while the webhook is away: after 1, 2, 4 … 60 minutes, some two days.",
+        least=1,
+    )
+    max_lateness_days: float = setting(
+        7.0, "After how many days a message is not worth sending any more; for people that are added from then on.",
+        least=0.01,
+    )  # fmt: skip
+
+
+def time_problem(at: str) -> str | None:
+    """Why nobody can be greeted once a day at this time; None when they can."""
+    try:
+        is_one = "," not in Yearly("01-01", at).at
+    except ValueError as error:
+        return str(error).removeprefix("at: ")
+    return None if is_one else f"must be one time of day, or people are greeted as often, got {at!r:.40}"
 
 
 def checks(settings: Settings, waiting: Mapping[str, int]) -> Iterator[Finding]:
-    """Find greetings that are due although there is no webhook to send them to."""
+    """Find a time of day that is none or several, and greetings that are due although there is no webhook."""
+    if problem := time_problem(settings.at):
+        yield Finding("bad", "birthdays", f"birthdays_at: {problem}", "write a time such as 09:00")
     if not settings.webhook_url and waiting.get(QUEUE):
         text = f"{waiting[QUEUE]} greetings wait, and no webhook is set"
         yield Finding("bad", "birthdays", text, "set WEBHOOK_URL where the worker runs")

@@ -46,7 +46,9 @@ def _print_plan(made: Plan) -> None:
         value = getattr(made, name)
         if isinstance(value, float):
             value = f"{value:,.1f}"
-        click.echo(f"{name.replace('_', ' '):28} {words.cut(str(value), 90)}")
+        lines = [str(each) for each in value] if isinstance(value, tuple) else [] if value is None else [str(value)]
+        for place, line in enumerate(lines or ["nothing does"]):
+            click.echo(f"{'' if place else name.replace('_', ' '):28} {line}")
 
 
 class _Here:

@@ -92,7 +92,7 @@ class Catalog:
         verbs = self.app.verbs
         with verbs.ground.joining(connection) as connection:
             row = self._row(user_id, sku)
-            is_new = verbs.schedules.create_many(self.task, self.rule, [row], owner, connection)
+            is_new = verbs.schedules.create_many(self.task, self.rule, [row], owner, connection=connection)
             product = self.product(user_id, sku, connection)
             if is_new:
                 about = f"schedule:{product.id}", {"sku": sku}

@@ -16,7 +16,9 @@ class Settings(Section):
 
     PREFIX: ClassVar[str] = "catalog_"
 
-    base_url: str = setting("http://127.0.0.1:8087", "The URL of the API that the catalog app asks for products.")
+    base_url: str = setting(
+        "http://127.0.0.1:8087", "The URL of the API that the catalog app asks for products.", is_url=True
+    )
     api_key: str = setting("", "The catalog app's key for that API.", secret=True)
     timeout_seconds: float = setting(30.0, "How many seconds the API has to answer.", least=0.01)
     hour_buckets: int = setting(24, "How many even slots a day has, over which products are spread.", least=1)

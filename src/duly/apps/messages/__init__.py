@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone, shipped
+from duly.apps.messages.broker import lacking
 from duly.apps.messages.settings import Settings, checks, is_broker_named
 from duly.core.errors import ConfigError
 from duly.plugin import Screen
@@ -36,7 +37,7 @@ def _install(app: Duly, settings: Settings) -> MessageRetry:
         from duly.apps.messages.service import install
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"the retry service needs {error.name}, which is not installed: pip install 'duly[rabbitmq]'"
+            f"the retry service needs {lacking(error)}, which is not installed: pip install 'duly[rabbitmq]'"
         ) from None
     return install(app, settings)
 

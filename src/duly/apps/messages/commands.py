@@ -30,7 +30,7 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @messages.command("list")
 @click.option("--state", type=click.Choice(STATES), help="failed: in review.")
 @click.option("--queue", metavar="NAME", help="The queue they came from.")
-@click.option("--message-id", metavar="UUID")
+@click.option("--message-id", metavar="ID")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
 @options.told
 def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from duly import Attempt, Duly, GiveUp, Snooze
 from duly.apps.messages.intake import Intake
 from duly.apps.messages.metrics import Metrics
-from duly.apps.messages.rows import Rows
+from duly.apps.messages.rows import Rows, about
 from duly.apps.messages.settings import Settings
 from duly.apps.messages.wire import Wire
 from duly.bridge.contract import clean
@@ -78,15 +78,17 @@ class Dispatch:
             case "confirmed" if reason is None:
                 self._metrics.executed.labels(label, "success").inc()
                 self._metrics.drift.observe(self._lateness(attempt))
+                log.debug("message %s is back in %s", row.message_id, row.queue, extra=about(row, attempt))
                 return None
             case "confirmed":
                 if row.problem is None and row.is_exhausted:
                     self._metrics.exhausted.labels(label).inc()
+                log.warning("message %s goes to review: %s", row.message_id, reason, extra=about(row, attempt))
                 return GiveUp(reason)
             case "unknown":
                 return Snooze(1.0)
             case "not_sent" | "nacked":  # a broker that is away or full is not the message's fault
-                log.info("message %s waits: %s", attempt.id, receipt.why)
+                log.info("message %s waits: %s", row.message_id, receipt.why, extra=about(row, attempt))
                 return Snooze(2.0 + random.random())  # noqa: S311
             case _:
                 self._metrics.executed.labels(label, "failed").inc()
@@ -101,7 +103,8 @@ class Dispatch:
         properties = row.again()
         if is_traced and (trace := self._app.telemetry.follow(f"publish {row.queue}", attempt.item)):
             properties = properties.with_headers({"traceparent": trace})
-        return Outgoing(attempt.id, row.queue, properties, row.body)
+        key = row.queue if row.routing_key is None else row.routing_key
+        return Outgoing(attempt.id, key, properties, row.body, row.exchange)
 
     def _for_review(self, row: Message, attempt: Attempt, reason: str) -> Outgoing:
         return Outgoing(attempt.id, self._settings.manual_review_queue, row.for_review(reason), row.body)

@@ -14,13 +14,13 @@ from msgspec.structs import replace
 
 from duly import Attempt, Duly, Snooze
 from duly.apps.messages.metrics import Metrics
-from duly.apps.messages.rows import TASK_RANK, Rows, label
+from duly.apps.messages.rows import TASK_RANK, Rows, about, label
 from duly.apps.messages.settings import Settings
 from duly.apps.messages.wire import Wire
 from duly.bridge import contract
 from duly.bridge.consumer import Delivery
 from duly.bridge.contract import Invalid, RetryRequest, clean
-from duly.bridge.message import Failure, Message, fitting, merged, original, prepared, told_count
+from duly.bridge.message import Failure, Message, fitting, merged, original, prepared, told_count, told_way
 from duly.bridge.publisher import CONFIRMED, Outgoing
 from duly.core import codec
 from duly.core.errors import DulyError, StoreUnavailable
@@ -104,7 +104,7 @@ class Intake:
         try:
             (armed,) = self._armed([replace(item, trace=attempt.item.trace)])
         except DulyError as error:
-            log.info("message %s waits: %s", attempt.id, error)
+            log.info("message %s waits: %s", row.message_id, error, extra=about(row, attempt))
             return Snooze(LOOK_AGAIN)
         if armed.is_begun:
             return Snooze(LOOK_AGAIN)
@@ -125,14 +125,16 @@ class Intake:
         content_type = delivery.properties.text("content_type")
         asked = Invalid(delivery.problem) if delivery.problem else contract.read(delivery.body, content_type)
         if isinstance(asked, RetryRequest) and asked.queue == self._settings.retry_queue:
-            asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself")
+            asked = Invalid(f"original_queue: {asked.queue} is the retry queue itself", asked.queue)
         if isinstance(asked, Invalid):
-            return self._invalid_item(delivery, asked.problem)
+            return self._invalid_item(delivery, asked.problem, asked.queue)
         if len(delivery.body) > self._settings.message_max_bytes:
-            return self._invalid_item(delivery, f"it has {len(delivery.body):,} bytes, more than is kept of a message")
+            problem = f"it has {len(delivery.body):,} bytes, more than is kept of a message"
+            return self._invalid_item(delivery, problem, asked.queue)
         now = self._app.clock.now()
         properties = original(delivery.properties, delivery.body)
-        most = self._settings.message_max_retries if asked.max_retries is None else asked.max_retries
+        most = self._rows.retries(asked.queue) if asked.max_retries is None else asked.max_retries
+        exchange, routing_key = told_way(properties)
         count = max(asked.retry_count, told_count(properties, asked.message_id))
         message = Message(
             payload=b64encode(asked.payload).decode(),
@@ -143,25 +145,31 @@ class Intake:
             reason=asked.reason,
             properties=b64encode(properties.raw()).decode(),
             story=[Failure(count, now, asked.reason[:500])],
+            exchange=exchange,
+            routing_key=routing_key,
         )
         trace = properties.header("traceparent")
         is_trace = isinstance(trace, str) and _TRACE.fullmatch(trace)
         return replace(self._rows.of(message, now), trace=trace if is_trace else None)
 
-    def _invalid_item(self, delivery: Delivery, problem: str) -> NewItem:
-        """A row for what nobody can retry, with its bytes."""
+    def _invalid_item(self, delivery: Delivery, problem: str, queue: str = "") -> NewItem:
+        """A row for what nobody can retry, with its bytes, and the queue that it names."""
         problem = clean(problem, 1_000)
+        log.warning("a message cannot be retried: %s", problem, extra={"queue": queue})
         if len(delivery.body) > self._settings.message_max_bytes:
             # More than a row holds: the broker's review queue has all of it, the row only tells.
-            self._send_aside(delivery, problem)
-            message = Message(payload="", problem=problem, is_in_review=True)
+            self._send_aside(delivery, problem, queue)
+            message = Message(payload="", problem=problem, is_in_review=True, named_queue=queue)
         else:
             payload, raw = b64encode(delivery.body).decode(), b64encode(delivery.properties.raw()).decode()
-            message = Message(payload=payload, properties=raw, problem=problem)
+            message = Message(payload=payload, properties=raw, problem=problem, named_queue=queue)
         return self._rows.invalid(message, self._app.clock.now())
 
-    def _send_aside(self, delivery: Delivery, problem: str) -> None:
-        properties = fitting(prepared(delivery.properties), {"x-review-reason": problem})
+    def _send_aside(self, delivery: Delivery, problem: str, queue: str) -> None:
+        told: dict[str, str | int] = {"x-review-reason": problem}
+        if queue:
+            told["x-original-queue"] = queue
+        properties = fitting(prepared(delivery.properties), told)
         mark = -next(self._marks)
         outgoing = Outgoing(mark, self._settings.manual_review_queue, properties, delivery.body)
         (receipt,) = self._wire.publish([outgoing])

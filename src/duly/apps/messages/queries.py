@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -13,6 +12,7 @@ from duly.apps.messages.rows import TASK, own_queue
 from duly.apps.messages.settings import Settings
 from duly.bridge.decode import Decoder
 from duly.bridge.message import Message, preview
+from duly.bridge.names import ID_LIMIT, message_id_of
 from duly.bridge.properties import BadProperties
 from duly.core.errors import WrongState
 from duly.core.model import State
@@ -74,7 +74,9 @@ class Queries:
         return {
             "id": row.id,
             "message_id": message.message_id,
-            "queue": message.queue,
+            "queue": message.queue or message.named_queue,
+            "exchange": message.exchange,
+            "routing_key": message.routing_key,
             "state": row.state,
             "due_at": row.due_at,
             "retry_count": message.retry_count,
@@ -90,7 +92,7 @@ class Queries:
 
 
 def _canonical(message_id: str) -> str:
-    try:
-        return str(UUID(message_id))
-    except ValueError:
-        raise InputError("message_id", "must be a UUID") from None
+    found = message_id_of(message_id)
+    if found is None:
+        raise InputError("message_id", f"must be from 1 to {ID_LIMIT} characters without spaces")
+    return found

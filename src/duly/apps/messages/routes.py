@@ -33,7 +33,7 @@ def list_messages(
     pages: Pages,
     state: Annotated[State | None, Query()] = None,
     queue: WordFilter = None,
-    message_id: Annotated[str | None, Query(alias="messageId", pattern=r"^[0-9a-fA-F-]{32,36}$")] = None,
+    message_id: Annotated[str | None, Query(alias="messageId", pattern=r"^\S{1,200}$")] = None,
 ) -> Any:
     """Messages that wait, were sent back or are in review, newest first."""
     owner = owner_for(principal, None)

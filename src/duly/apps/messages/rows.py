@@ -5,8 +5,10 @@ from __future__ import annotations
 import random
 from datetime import datetime, timedelta
 from hashlib import sha256
+from typing import Any
 
-from duly.apps.messages.settings import Settings
+from duly import Attempt
+from duly.apps.messages.settings import QueueRules, Settings, rules_of
 from duly.bridge.message import Message, key_of
 from duly.core import codec
 from duly.core.model import NewItem
@@ -26,12 +28,14 @@ class Rows:
     def __init__(self, settings: Settings) -> None:
         self.base = settings.message_base_delay_ms / 1000
         self.cap = settings.message_max_delay_ms / 1000
+        self._retries = settings.message_max_retries
+        self._rules = rules_of(settings)
         self._names: set[str] = set()
 
     def of(self, message: Message, now: datetime) -> NewItem:
         """The row of a message that can be retried."""
         assert message.message_id is not None
-        delay = 0.0 if message.is_exhausted else self.delay(message.retry_count)
+        delay = 0.0 if message.is_exhausted else self.delay(message.retry_count, message.queue)
         return NewItem(
             task=TASK,
             queue=self.queue_for(message.queue),
@@ -50,9 +54,17 @@ class Rows:
         """A row that publishes a message again at once. The key stays with the row that had it before."""
         return NewItem(task=TASK, queue=self.queue_for(message.queue), args=codec.encode(message), rank=TASK_RANK)
 
-    def delay(self, retry_count: int) -> float:
+    def delay(self, retry_count: int, queue: str = "") -> float:
         """Seconds until the next retry: doubling, capped, and up to a second of jitter."""
-        return float(min(self.base * 2 ** min(retry_count, 64), self.cap)) + random.random()  # noqa: S311 - spreads load, hides nothing
+        rules = self._rules.get(queue, QueueRules())
+        base = self.base if rules.base_ms is None else rules.base_ms / 1000
+        cap = self.cap if rules.max_ms is None else rules.max_ms / 1000
+        return float(min(base * 2 ** min(retry_count, 64), cap)) + random.random()  # noqa: S311 - spreads load, hides nothing
+
+    def retries(self, queue: str) -> int:
+        """How many retries a message of this queue has that does not say so itself."""
+        rules = self._rules.get(queue, QueueRules())
+        return self._retries if rules.retries is None else rules.retries
 
     def queue_for(self, name: str) -> str:
         """The queue here for a queue of the broker: its own one, to be seen and paused, unless there are too many."""
@@ -65,6 +77,11 @@ class Rows:
     def label_for(self, name: str) -> str:
         """What metrics call the queue of this name at the broker."""
         return label(self.queue_for(name)) if name else OTHERS
+
+
+def about(message: Message, attempt: Attempt) -> dict[str, Any]:
+    """What every line of the log about a message tells beside its words."""
+    return {"itemId": attempt.id, "messageId": message.message_id, "queue": message.queue or message.named_queue}
 
 
 def own_queue(name: str) -> str:

@@ -40,6 +40,8 @@ class MessageOut(Out):
     id: int
     message_id: str | None
     queue: str
+    exchange: str = Field(description="Where it is published to; empty: straight to its queue.")
+    routing_key: str | None
     state: State
     due_at: datetime
     retry_count: int

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from msgspec import Struct
+
+from duly.bridge.names import queue_problem
 from duly.config import sources
+from duly.core.errors import ConfigError
 from duly.plugin import Finding, Section, setting
 
 
@@ -30,6 +35,11 @@ class Settings(Section):
     message_max_delay_ms: int = setting(
         60_000, "The longest delay of a retry in milliseconds.", "MAX_DELAY_MS", least=0
     )
+    message_queues: str = setting(
+        "",
+        "What is different for a queue: its first and longest delay in milliseconds and how many retries, such as "
+        "orders=500/30000/5; what is left empty is as for all; several by commas.",
+    )
     message_descriptors: str = setting("", "A file with a protobuf FileDescriptorSet, to show what messages hold.")
     message_types: str = setting(
         "", "Which of its types a queue holds, such as orders=shop.Order,*=shop.Event; several by commas."
@@ -42,13 +52,46 @@ class Settings(Section):
     )
 
 
+class QueueRules(Struct, frozen=True):
+    """What is different for the messages of one queue; None is as for all."""
+
+    base_ms: int | None = None
+    max_ms: int | None = None
+    retries: int | None = None
+
+
+def rules_of(settings: Settings) -> dict[str, QueueRules]:
+    """What `message_queues` says, by queue."""
+    rules: dict[str, QueueRules] = {}
+    for each in filter(None, map(str.strip, settings.message_queues.split(","))):
+        queue, _, text = each.rpartition("=")
+        numbers = text.split("/")
+        if not queue.strip() or len(numbers) > 3 or not all(re.fullmatch(r" *[0-9]{0,9} *", one) for one in numbers):
+            raise ConfigError(f"message_queues: must be like orders=500/30000/5, got {each!r:.80}")
+        rules[queue.strip()] = QueueRules(*(int(one) if one.strip() else None for one in numbers))
+    return rules
+
+
+def problems(settings: Settings) -> Iterator[str]:
+    """What is wrong with the queues that the settings name."""
+    for name in ("retry_queue", "manual_review_queue"):
+        if problem := queue_problem(getattr(settings, name)):
+            yield f"{name}: {problem}"
+    try:
+        rules_of(settings)
+    except ConfigError as error:
+        yield str(error)
+
+
 def is_broker_named() -> bool:
     """Whether the URL of the broker was set."""
     return "rabbitmq_url" in sources(kind=Settings)
 
 
 def checks(settings: Settings, _: Mapping[str, int]) -> Iterator[Finding]:
-    """Find two queues with the same name, and a broker that was set and does not answer."""
+    """Find queues that cannot be, or are the same, and a broker that was set and does not answer."""
+    for problem in problems(settings):
+        yield Finding("bad", "messages", problem, "write what the broker can have")
     if settings.retry_queue == settings.manual_review_queue:
         yield Finding(
             "bad", "messages", f"{settings.retry_queue} is the retry queue and the one for manual review",

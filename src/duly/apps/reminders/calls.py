@@ -22,7 +22,7 @@ from duly.verbs import LOCAL, Principal
 log = logging.getLogger("duly.reminders")
 
 MESSAGE_LIMIT = 1_000
-CALL_ID_LIMIT = 100
+CALL_ID_LIMIT = 1_000
 PHONE = r"\A\+ *[1-9](?: *[0-9]){4,14} *\Z"  # E.164, written with or without spaces
 
 Phone = Annotated[str, Meta(pattern=PHONE)]
@@ -253,8 +253,9 @@ def install(app: Duly, settings: Settings) -> Reminders:
             timeout=settings.timeout_seconds,
         ).json()
         call_id = answer.get("id") if isinstance(answer, dict) else None
-        if not isinstance(call_id, str) or not 0 < len(call_id) <= CALL_ID_LIMIT:
+        if not isinstance(call_id, str) or not call_id:
             raise BadAnswer("the provider took the call but gave it no id")
+        call_id = call_id[:CALL_ID_LIMIT]  # a long id is no reason to ask for a call that was placed
         log.info("Call initiated for reminder %s", attempt.id, extra={"itemId": attempt.id, "vapiCallId": call_id})
         return {"vapi_call_id": call_id}
 

@@ -21,6 +21,7 @@ class Settings(Section):
         "https://api.vapi.ai",
         "The URL of the provider through which the reminders app places its calls.",
         "VAPI_BASE_URL",
+        is_url=True,
     )
     api_key: str = setting("", "The reminders app's key for the provider.", "VAPI_API_KEY", secret=True)
     assistant_id: str = setting("", "The provider's id of the assistant that speaks.", "VAPI_ASSISTANT_ID")

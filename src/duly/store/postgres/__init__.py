@@ -18,7 +18,19 @@ from duly.store.records import NEW_ITEM, writer
 
 MIGRATION_LOCK = 7_105_849_920  # any constant of our own; held for the transaction only
 
+# Every wanted value is found at its path in the arguments or in the result.
+HAS_VALUES = """not exists (
+       select 1
+         from json_array_elements(:wanted::json) as w(one)
+        where case one ->> 'of' when 'result' then result else args end
+              #>> array(select json_array_elements_text(one -> 'path')) is distinct from one ->> 'value')"""
+
 new_item_parameters = writer(NEW_ITEM, {bytes: bytes.decode})
+
+
+def lacking(error: ImportError) -> ConfigError:
+    """What to tell when the driver cannot be imported."""
+    return ConfigError(f"database_url: PostgreSQL needs `pip install 'duly[postgres]'` ({error})")
 
 
 class Postgres(Dialect):
@@ -30,14 +42,19 @@ class Postgres(Dialect):
     types = MappingProxyType({
         str: "text", int: "bigint", float: "float8", bool: "bool", datetime: "timestamptz", bytes: "json",
     })  # fmt: skip
-    conditions = MappingProxyType({"is_waiting": "is_waiting", "in_review": "in_review"})
+    conditions = MappingProxyType({
+        "is_waiting": "is_waiting",
+        "in_review": "in_review",
+        "id_given": "id = any(array(select value::bigint from json_array_elements_text(:ids::json)))",
+        "has_values": HAS_VALUES,
+    })  # fmt: skip
     read_as = MappingProxyType({"execution_key": "::text"})
 
     def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:
         try:
             from duly.store.postgres.store import PostgresStore
         except ImportError as error:
-            raise ConfigError(f"database_url: PostgreSQL needs `pip install duly[postgres]` ({error})") from error
+            raise lacking(error) from error
 
         return PostgresStore(url, pool_size, timeout, listen)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,6 +19,20 @@ from duly.store.sqlite.values import new_item_parameters, to_int, to_time
 # SQLite's errors about a table or column that a migration would have created.
 MISSING = ("no such table", "no such column", "has no column named")
 
+# Every wanted value is found at one of its paths in the arguments or in the result, compared as text: its path may
+# mean a name or a place in a list.
+HAS_VALUES = """not exists (
+       select 1
+         from json_each(:wanted) w
+        where not exists (
+              select 1
+                from json_each(w.value, '$.paths') p
+               where case json_type(iif(w.value ->> 'of' = 'result', result, args), p.value)
+                     when 'true' then 'true'
+                     when 'false' then 'false'
+                     else cast(json_extract(iif(w.value ->> 'of' = 'result', result, args), p.value) as text)
+                     end = w.value ->> 'value'))"""
+
 
 class Sqlite(Dialect):
     name = "sqlite"
@@ -25,6 +40,11 @@ class Sqlite(Dialect):
     aliases: tuple[str, ...] = ("sqlite",)
     sql = files("duly.store") / "sqlite" / "sql"
     migrations = files("duly.store") / "migrations" / "sqlite"
+    conditions = MappingProxyType({
+        **Dialect.conditions,
+        "id_given": "id in (select value from json_each(:ids))",
+        "has_values": HAS_VALUES,
+    })  # fmt: skip
     is_embedded = True
 
     def open(self, url: str, *, timeout: float, pool_size: int, listen: bool) -> Store:

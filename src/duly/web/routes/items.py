@@ -1,27 +1,56 @@
-"""Items: put, list, show, edit, cancel, retry."""
+"""Items: put, put again, list, count, show, edit, cancel, retry; one, or a selection."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
+from msgspec.structs import asdict
 from pydantic import BaseModel
 
 from duly.core.errors import InputError
-from duly.core.shown import OwnedRow
-from duly.core.timeline import timeline
+from duly.core.shown import Found, OwnedRow
+from duly.tasks.signature import Signature, signature
 from duly.tasks.task import OPTIONS
 from duly.verbs import Principal
+from duly.verbs.listing import DateField, Filter
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages
 from duly.web.problems import Problem
 from duly.web.routes.queues import note_out
-from duly.web.schemas import BIG, Id, Page, State, WordFilter
-from duly.web.schemas.items import Changed, ItemEdit, ItemIn, ItemOut, ItemStoryOut, PlacedOut, Reason, RetryIn
+from duly.web.schemas import BIG, Id, Key, Moment, Page, Word, WordFilter
+from duly.web.schemas.items import (
+    AgainIn,
+    Changed,
+    CountsOut,
+    ItemEdit,
+    ItemIn,
+    ItemOut,
+    ItemPage,
+    ItemStoryOut,
+    PlacedOut,
+    Reason,
+    RetryIn,
+    SelectionIn,
+    TaskOut,
+)
 
 router = APIRouter(prefix="/api/items", tags=["items"])
+tasks = APIRouter(prefix="/api/tasks", tags=["items"])
+
+
+@tasks.get("", response_model=Page[TaskOut])
+def list_tasks(desk: At, principal: Reader, pages: Pages) -> Any:
+    """The tasks that can be put here, by name, with their parameters."""
+
+    def find(after: str | None, most: int) -> Sequence[Signature]:
+        names = sorted(name for name, task in desk.app.tasks.items() if not task.is_internal and name > (after or ""))
+        return [signature(desk.app.tasks[name]) for name in names[:most]]
+
+    return pages.turn(["tasks"], find, place=lambda task: task.name)
 
 
 @router.post("", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})
@@ -41,30 +70,75 @@ def put_item(new: ItemIn, desk: At, principal: Writer, once: Once) -> Response:
     return once(principal, new, act)
 
 
-@router.get("", response_model=Page[ItemOut])
-def list_items(
-    desk: At,
-    principal: Reader,
-    pages: Pages,
-    state: Annotated[State | None, Query()] = None,
+def _states(text: str | None) -> tuple[Any, ...]:
+    return tuple(part.strip() for part in text.split(",")) if text else ()
+
+
+async def _filter(
+    state: Annotated[str | None, Query(max_length=100, description="One or more states, by commas.")] = None,
     task: WordFilter = None,
     queue: WordFilter = None,
     key: WordFilter = None,
     error_group: Annotated[str | None, Query(alias="errorGroup", pattern=r"^[0-9a-f]{1,64}$")] = None,
     schedule_id: Annotated[int | None, Query(alias="scheduleId", ge=1, le=BIG)] = None,
-    user_id: UserId = None,
-) -> Any:
-    """Items, newest first."""
+    job_id: Annotated[int | None, Query(alias="jobId", ge=1, le=BIG)] = None,
+    error: Annotated[Word | None, Query(description="A part of the last error, in whatever case.")] = None,
+    min_tries: Annotated[int | None, Query(alias="minTries", ge=1, le=1_000_000)] = None,
+    date_field: Annotated[DateField, Query(alias="dateField", description="Which time is meant.")] = "created",
+    since: Annotated[Moment | None, Query(alias="from")] = None,
+    until: Annotated[Moment | None, Query(alias="to")] = None,
+    where: Annotated[list[Key], Query(description="name=value of an argument, or result.name=value; repeatable.")] = [],  # noqa: B006
+) -> Filter:
+    return Filter(
+        states=_states(state), task=task, queue=queue, key=key, error_group=error_group, schedule_id=schedule_id,
+        job_id=job_id, error=error, min_tries=min_tries, date_field=date_field, since=since, until=until,
+        where=tuple(where),
+    )  # fmt: skip
+
+
+Filtered = Annotated[Filter, Depends(_filter)]
+
+
+@router.get("", response_model=ItemPage)
+def list_items(desk: At, principal: Reader, pages: Pages, filter: Filtered, user_id: UserId = None) -> Any:
+    """Items, newest first; rows of one job by their number, those of one schedule by their time.
+
+    What no index knows (a part of an error, a value, a number of tries, a time) is asked of the rows one by one, at
+    most 20,000 for a page: `search` says so, and `next` goes on from there, even where a page has no rows.
+    """
     owner = owner_for(principal, user_id)
-    filters: dict[str, Any] = {
-        "state": state, "task": task, "queue": queue, "key": key, "error_group": error_group,
-        "schedule_id": schedule_id,
-    }  # fmt: skip
+    told: list[Found] = []
 
-    def find(before: int | None, most: int) -> Sequence[OwnedRow]:
-        return desk.app.read.owned(owner, before=before, most=most, **filters)
+    def find(after: int | str | None, most: int) -> tuple[Sequence[OwnedRow], int | str | None]:
+        place = datetime.fromisoformat(after) if isinstance(after, str) else after
+        found = desk.app.verbs.listing.page(principal, filter, whose=owner, after=place, most=most)
+        told.append(found)
+        return found.rows, found.place.isoformat() if isinstance(found.place, datetime) else found.place
 
-    return pages.turn(["items", owner, filters], find, lambda row: shown(desk, row))
+    rows, following = pages.walk(["items", owner, asdict(filter)], find)
+    (found,) = told
+    search = {"scanned": found.scanned, "is_done": following is None, "is_indexed": found.is_indexed}
+    return {"items": [shown(desk, row) for row in rows], "next": following, "search": search}
+
+
+@router.get("/counts", response_model=CountsOut)
+def count_items(desk: At, principal: Reader, filter: Filtered, user_id: UserId = None) -> Any:
+    """How many items fit, by state, each counted to ten thousand at most."""
+    return desk.app.verbs.listing.counts(principal, filter, whose=owner_for(principal, user_id))
+
+
+@router.post("/act", response_model=Changed)
+def act_on_items(said: SelectionIn, desk: At, principal: Writer, once: Once) -> Response:
+    """Cancel, retry or discard a selection of items, all in one transaction. Answers which it changed.
+
+    An item that is gone, or in another state by now, is left as it is.
+    """
+
+    def act(connection: Any) -> tuple[int, Any]:
+        items = desk.app.verbs.items
+        return 200, {"ids": items.act(principal, said.action, said.ids, reason=said.reason, connection=connection)}
+
+    return once(principal, said, act)
 
 
 @router.get("/{item_id}", response_model=ItemStoryOut)
@@ -74,24 +148,20 @@ def show_item(
     principal: Reader,
     reveal: Annotated[bool, Query(description="Show masked values; this is audited.")] = False,
 ) -> Any:
-    """One item with its story: its tries, what people did to it, and all of it in order."""
+    """One item: its tries, all that happened to it, what people did to it, and where it comes from."""
     if reveal and not principal.may("write"):
         raise Problem(403, "revealing needs the scope write")
     row, story = desk.app.verbs.items.show(principal, item_id, is_revealed=reveal)
-    lines = desk.app.verbs.audit.page(f"item:{item_id}")
+    key = None if story.schedule_key is None else story.schedule_key.removeprefix(f"{row.owner}/")
     return {
         **shown(desk, row, is_masked=not reveal),
-        "tries": story.tries, "lease_until": story.lease_until, "schedule": _schedule(desk, row),
-        "trace_id": story.trace.split("-")[1] if story.trace else None,
-        "timeline": timeline(story.item, story.tries, lines), "audit": [note_out(desk, line) for line in lines],
-    }  # fmt: skip
-
-
-def _schedule(desk: Desk, row: OwnedRow) -> dict[str, Any] | None:
-    if row.schedule_id is None:
-        return None
-    found = desk.app.schedules.owned_one(row.schedule_id, row.owner)
-    return None if found is None else {"id": found.id, "key": found.key.removeprefix(f"{row.owner}/")}
+        "tries": story.tries,
+        "lease_until": story.lease_until,
+        "timeline": story.timeline,
+        "trace_id": story.trace_id,
+        "schedule": None if key is None else {"id": row.schedule_id, "key": key},
+        "audit": [note_out(desk, note) for note in desk.app.verbs.audit.page(f"item:{item_id}")],
+    }
 
 
 @router.patch("/{item_id}", response_model=ItemOut)
@@ -133,6 +203,23 @@ def discard_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: R
     """Take a failed item out of review for good."""
     said = reason.reason if reason else ""
     return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.discard, reason=said))
+
+
+@router.post("/{item_id}/again", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})
+def put_item_again(item_id: Id, desk: At, principal: Writer, once: Once, said: AgainIn | None = None) -> Response:
+    """Put an item that has ended once more, as a new one. 200: the key that was given has this item already."""
+    given = said or AgainIn()
+
+    def act(connection: Any) -> tuple[int, Any]:
+        items = desk.app.verbs.items
+        desk.task(items.find(principal, item_id).task)
+        placed = items.again(
+            principal, item_id, key=given.key, at=given.at, delay=given.delay,
+            trace=desk.app.telemetry.traceparent(), connection=connection,
+        )  # fmt: skip
+        return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
+
+    return once(principal, said, act)
 
 
 def _acted(

@@ -100,7 +100,7 @@ def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
     user_id = new.user_id or principal.user_id
     if user_id != principal.user_id and not principal.is_admin:
         raise Problem(403, "userId: only admins may make keys for others", "userId")
-    if not set(new.scopes) <= principal.scopes:
+    if not all(principal.may(scope) for scope in new.scopes):
         raise Problem(403, "scopes: a key may not do more than you may", "scopes")
     if principal.until is not None and (new.expires_at is None or new.expires_at > principal.until):
         raise Problem(403, "expiresAt: a key may not outlive the one that makes it", "expiresAt")

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.model import Tried
-from duly.core.shown import OwnedRow
-from duly.core.timeline import Happening
+from duly.core.shown import Action, Event, OwnedRow
+from duly.tasks.signature import Signature, Type
+from duly.verbs.items import SELECTED
 from duly.web.schemas import (
+    BIG,
     Args,
     Key,
     Model,
     Moment,
     Out,
+    Page,
     Rank,
     Seconds,
     Sentence,
+    State,
     Tries,
     Word,
     clean,
@@ -51,12 +55,60 @@ class ItemOut(Out):
     __annotations__ = fields_of(OwnedRow, "fence")
 
 
+class SearchOut(Out):
+    """How a page was looked for."""
+
+    scanned: int = Field(description="How many items were looked at.")
+    is_done: bool = Field(description="False: there may be more; `next` goes on, even where this page has no rows.")
+    is_indexed: bool = Field(description="An index knew what fits. Otherwise rows were looked at one by one.")
+
+
+class ItemPage(Page[ItemOut]):
+    search: SearchOut
+
+
+class CountsOut(Out):
+    """How many items fit, by state."""
+
+    counts: dict[State, int]
+    capped: dict[State, bool] = Field(description="There are at least so many; it was not counted further.")
+
+
+class AgainIn(Model):
+    model_config = example(key="hook-1")
+
+    key: Key | None = Field(default=None, description="One live item per task and key.")
+    at: Moment | None = None
+    delay: Seconds | None = Field(default=None, description="Seconds from now.")
+
+
+class SelectionIn(Model):
+    model_config = example(action="retry", ids=[7, 8])
+
+    action: Action
+    ids: list[Annotated[int, Field(ge=1, le=BIG)]] = Field(min_length=1, max_length=SELECTED)
+    reason: Sentence = ""
+
+
+class ParamOut(Out):
+    name: str
+    type: Type = Field(description="json: any other value, written as JSON.")
+    required: bool = Field(validation_alias="is_required")
+    default: Any
+    is_nullable: bool
+
+
+class TaskOut(Out):
+    __annotations__ = {**fields_of(Signature, "params"), "params": list[ParamOut], "is_internal": bool}
+    is_internal = False
+
+
 class TryOut(Out):
     __annotations__ = fields_of(Tried)
 
 
-class HappeningOut(Out):
-    __annotations__ = fields_of(Happening)
+class EventOut(Out):
+    __annotations__ = fields_of(Event)
 
 
 class ScheduleName(Out):
@@ -67,10 +119,10 @@ class ScheduleName(Out):
 class ItemStoryOut(ItemOut):
     tries: list[TryOut]
     lease_until: datetime | None
+    timeline: list[EventOut] = Field(description="What happened to it, oldest first, and when it is due.")
     trace_id: str | None = Field(description="Of the trace in which it was put.")
-    schedule: ScheduleName | None = Field(description="That made it.")
-    timeline: list[HappeningOut] = Field(description="What happened to it, oldest first, and what comes next.")
-    audit: list[NoteOut] = Field(description="What people did to it, newest first: the last hundred acts.")
+    schedule: ScheduleName | None = Field(description="The schedule that made it, while that is there.")
+    audit: list[NoteOut] = Field(description="What people did to it lately, newest first.")
 
 
 class ItemEdit(Model):

@@ -9,7 +9,7 @@ const LEAPS = [["feb28", "28 February"], ["mar1", "1 March"], ["skip", "not at a
 const STATES = { PENDING: "waiting", PROCESSING: "running", COMPLETED: "done", FAILED: "failed", CANCELLED: "cancelled" };
 const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
 
-const at = (person) => `/people/${encodeURIComponent(person.id)}${person.userId ? `?userId=${encodeURIComponent(person.userId)}` : ""}`;
+const at = (person) => `/people/${encodeURIComponent(person.id)}${person.owner ? `?userId=${encodeURIComponent(person.owner)}` : ""}`;
 const path = (id) => `/api/people/${encodeURIComponent(id)}`;
 const day = (birthday) => `${Number(birthday.slice(3))} ${MONTHS[Number(birthday.slice(0, 2)) - 1]}`;
 const whole = (person) => `${person.firstName} ${person.lastName}`;
@@ -81,7 +81,7 @@ function Person({ id }) {
     <${Title} text=${whole(person)} actions=${may("write") && html`<button type="button" onClick=${() => edit(person, query, story.reload)}>Edit</button><button type="button" onClick=${() => leave(person, query)}>Remove</button>`}>${whole(person)}</${Title}>
     <div class="card"><${Facts} of=${[
     ["Id", html`<code>${person.id}</code>`], ["Birthday", day(person.birthday)], ["Time zone", person.zone], person.birthday === "02-29" && ["In other years", LEAPS.find(([key]) => key === person.leap)[1]],
-    ["Next greeting, there", html`<${There} moment=${person.nextAt} zone=${person.zone} />`], ["Next greeting", html`<${Time} at=${person.nextAt} long />`], person.userId && ["Of user", person.userId]]} /></div>
+    ["Next greeting, there", html`<${There} moment=${person.nextAt} zone=${person.zone} />`], ["Next greeting", html`<${Time} at=${person.nextAt} long />`], person.owner && ["Of user", person.owner]]} /></div>
     <${Section} title="Greetings"><${Table} label="Greetings" rows=${person.events.map((event) => ({ ...event, zone: person.zone }))} keyOf=${(event) => event.id ?? "next"} columns=${EVENTS} empty="None is to come." /></${Section}>
     <p class="back"><${Link} to="/people">All people</${Link}></p>`}</${Loaded}>`;
 }
@@ -100,7 +100,7 @@ const COLUMNS = [
 function People() {
   const [changes, setChanges] = useState(0);
   return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${() => add(() => setChanges(changes + 1))}>Add person</button>`}>People</${Title}>
-    <${Grid} name="people" label="People" columns=${COLUMNS} changes=${changes} keyOf=${(person) => `${person.userId ?? ""}/${person.id}`} to=${at}
+    <${Grid} name="people" label="People" columns=${COLUMNS} changes=${changes} keyOf=${(person) => `${person.owner ?? ""}/${person.id}`} to=${at}
       load=${(after, pageSize, signal) => get("/api/people", { after, pageSize }, { signal, age: 2 })}
       empty=${html`<${Empty} title="There is nobody yet."><p>Add someone above, or from a terminal:</p><${Command}>duly people add user-456 Ana Horvat 1990-03-15 Europe/Zagreb</${Command}></${Empty}>`} />`;
 }

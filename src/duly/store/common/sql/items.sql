@@ -10,9 +10,16 @@ select {row}
  limit :most
 
 -- name: show
-select {row of i}, l.lease_until, i.trace
+select {row of i}, l.lease_until
   from duly_item i
   left join duly_lease l on l.fence = i.fence and i.state = 'running'
+ where i.id = :id
+
+-- name: origin
+-- Where an item comes from: the trace in which it was put, and the key of its schedule.
+select i.trace, s.key as schedule_key
+  from duly_item i
+  left join duly_schedule s on s.id = i.schedule_id
  where i.id = :id
 
 -- name: attempts

@@ -144,3 +144,7 @@ select l.fence, {item of i}
 
 -- name: close
 delete from duly_lease where fence = any(:closed::bigint[])
+
+-- name: some_leased
+-- Items that were claimed and are not given up; for counts, which stop soon.
+select unnest(items) as id from duly_lease limit :most

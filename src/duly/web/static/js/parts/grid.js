@@ -103,8 +103,9 @@ const isNarrow = matchMedia("(max-width: 720px)");
  * `name` says what list this is: another name is another list. `load(after, size, stop)` gives {items, next, search?}.
  * `columns`: [{title, width, cell, isNumber, isMinor}]; minor ones are left out on a phone. `to(row)`: where Enter leads.
  * `bar({selected, rows, clear})` draws what can be done with a selection. `total`: rows in all, if that is known.
+ * Another number of `changes` reads the list anew; another one of `looks` reads the rows that are seen, where they stand.
  */
-export function Grid({ name, label, columns, load, keyOf = (row) => String(row.id), to = null, bar = null, total = null, every = 3, empty = null, changes = 0 }) {
+export function Grid({ name, label, columns, load, keyOf = (row) => String(row.id), to = null, bar = null, total = null, every = 3, empty = null, changes = 0, looks = 0 }) {
   const isPaged = query.value.get("view") === "paged";
   const size = isPaged ? Math.min(Math.max(Number(query.value.get("size")) || PAGED, 10), 500) : SIZE;
   const start = isPaged ? query.value.get("after") : null;
@@ -213,6 +214,11 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     return () => { isOver = true; clearTimeout(timer); };
   }, [whole, every]);
 
+  useEffect(() => {
+    if (!looks || !pages.pages.length) return;
+    pages.again(pages.at((rows.current.getVirtualItems()[0]?.index ?? 0) + list.current.base), stop.current.signal, size).then(draw, () => {});
+  }, [looks]);
+
   const choose = (next) => {
     setSelected(next);
     const text = next.size && next.size <= SELECTED ? [...next].join(",") : null;
@@ -293,7 +299,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
       <${Link} class="mini" to=${changed({ view: isPaged ? null : "paged", after: null })}>${isPaged ? "Scroll" : "Pages"}</${Link}>
     </div>
     ${error && html`<${Trouble} error=${error} retry=${more} />`}
-    <div ref=${box} class=${classes("grid", isPaged && "is-paged")} role="grid" tabindex="0" aria-label=${label} aria-multiselectable=${bar ? "true" : null} aria-busy=${Boolean(!pages.pages.length && !error)}
+    <div class="grid-stack"><div ref=${box} class=${classes("grid", isPaged && "is-paged")} role="grid" tabindex="0" aria-label=${label} aria-multiselectable=${bar ? "true" : null} aria-busy=${Boolean(!pages.pages.length && !error)}
       aria-rowcount=${total !== null ? total + 1 : pages.isEnd ? pages.length + 1 : -1} aria-colcount=${shown.length + (bar ? 1 : 0)} aria-activedescendant=${pages.length ? cell(here, 1) : null} onKeyDown=${onKeyDown}>
       <div class="grid-head" role="row" aria-rowindex="1" style=${across}>
         ${bar && html`<div role="columnheader" aria-colindex="1"><span class="sr">Selected</span></div>`}
@@ -313,7 +319,8 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
           </div>`;
   })}
       </div>
-      ${isNothing && (empty || html`<p class="none">Nothing fits.</p>`)}
+    </div>
+    ${isNothing && html`<div class="grid-empty">${empty || html`<p class="none">Nothing fits.</p>`}</div>`}
     </div>
     ${isChapterEnd && html`<p><button type="button" onClick=${() => { list.current.base += CHAPTER; box.current.scrollTop = 0; draw(); }}>Go on from row ${count(list.current.base + CHAPTER + 1)}</button></p>`}
     ${list.current.base > 0 && html`<p><button type="button" onClick=${() => { list.current.base -= CHAPTER; box.current.scrollTop = 0; draw(); }}>Back to row ${count(list.current.base - CHAPTER + 1)}</button></p>`}

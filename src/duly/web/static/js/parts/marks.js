@@ -59,7 +59,7 @@ export function Copy({ text, label = "Copy" }) {
     setSaid((await copy(String(text))) ? "Copied" : "Press Ctrl+C");
     setTimeout(() => setSaid(""), 1500);
   };
-  return html`<button type="button" class="mini" onClick=${act} aria-label=${label}>${said || "Copy"}<span class="sr" role="status">${said}</span></button>`;
+  return html`<button type="button" class="mini" onClick=${act} aria-label=${said ? `${said}: ${label}` : label}>${said || "Copy"}<span class="sr" role="status">${said}</span></button>`;
 }
 
 /** A command for a terminal, with a button that copies it. */

@@ -21,7 +21,7 @@ const hintOf = (param) => {
 };
 
 function Param({ param, value }) {
-  const shared = { name: `arg.${param.name}`, label: param.name, hint: hintOf(param), required: param.required };
+  const shared = { name: `arg.${param.name}`, label: param.name, hint: hintOf(param), required: param.required && param.type !== "string" };
   if (param.type === "boolean") {
     const options = [...(param.required ? [] : [["", "as the task says"]]), ["true", "yes"], ["false", "no"]];
     return html`<${Field} ...${shared} type="select" value=${value === undefined || value === null ? "" : String(value)} options=${options} />`;

@@ -12,14 +12,18 @@ import { Dialog, Field, act, ask, say } from "../parts/dialogs.js";
 import { Diff, Json } from "../parts/json_view.js";
 
 const MASK = /"[*•]{3,}"/;
-const TONES = { put: "waiting", due: "waiting", started: "running", failed: "failed", review: "failed", done: "done", cancelled: "cancelled", act: "paused" };
+// How what happened is coloured; what a person did has the colour that nothing else has.
+const TONES = {
+  put: "waiting", due: "waiting", claimed: "running", failed: "failed", gave_up: "failed", crashed: "failed", lost: "failed", given_up: "failed", done: "done", skipped: "cancelled", expired: "cancelled",
+  not_found: "retrying", cancelled: "cancelled", discarded: "cancelled",
+};
 
 const stateOf = (item) => (item.state === "waiting" && item.attempt > 0 ? "retrying" : item.state);
 const isEnded = (item) => ["done", "failed", "cancelled"].includes(item.state);
 
 function Timeline({ of }) {
-  return html`<ol class="timeline">${of.map((each, at) => html`<li key=${at} class=${`is-${TONES[each.kind]}`}>
-    <${Time} at=${each.at} long /> <strong>${each.text}</strong>${each.worker && html` <small>on ${each.worker}</small>`}${each.actor && html` <small>by ${each.actor}</small>`}
+  return html`<ol class="timeline">${of.map((each, at) => html`<li key=${at} class=${`is-${TONES[each.kind] ?? "paused"}`}>
+    <${Time} at=${each.at} long /> <strong>${each.text}</strong>
     ${each.error && html`<div class="wrong wrap">${each.error}</div>`}
     ${each.traceback && html`<details><summary>Traceback</summary><pre tabindex="0">${each.traceback}</pre></details>`}</li>`)}</ol>`;
 }

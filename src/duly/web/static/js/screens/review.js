@@ -57,7 +57,7 @@ function Broken() {
     { title: "Schedule", cell: (row) => html`<${Link} to=${`/schedules/${row.id}`}>${row.key}</${Link}>` }, { title: "Task", cell: (row) => html`<code>${row.task}</code>` },
     { title: "Failures", isNumber: true, cell: (row) => count(row.failures) }, { title: "Deactivated", cell: (row) => html`<${Time} at=${row.brokenAt} />` },
     { title: "Last error", isWide: true, cell: (row) => html`<span class="wrap">${(row.lastError ?? "").split("\n")[0]}</span>` },
-    ...(may("write") && rows.length > 1 ? [{ title: "", cell: (row) => html`<button type="button" class="mini" aria-label=${`Reactivate ${row.key}`} onClick=${() => revive([row])}>Reactivate</button>` }] : []),
+    ...(may("write") && rows.length > 1 ? [{ title: "Act", cell: (row) => html`<button type="button" class="mini" aria-label=${`Reactivate ${row.key}`} onClick=${() => revive([row])}>Reactivate</button>` }] : []),
   ]} /></div></section>`)}`
       : html`<${Empty} title="No schedule is deactivated."><p>A schedule whose task has a breaker is deactivated after so many failures in a row, and shown here with its cause.</p></${Empty}>`;
   }}</${Loaded}>`;

@@ -58,7 +58,7 @@ function List() {
       load=${(after, pageSize, signal) => get("/api/schedules", { ...filters, after, pageSize }, { signal, age: 2 })}
       bar=${(given) => html`<${SelectionBar} ...${given} />`}
       empty=${isFiltered ? html`<${Empty} title="No schedule fits."><p>Take a filter away, or look for another key.</p></${Empty}>`
-    : html`<${Empty} title="There is no schedule yet."><p>Make one here, or with:</p><${Command}>duly schedule echo --key nightly --rule "daily 02:30" --zone Europe/Zagreb</${Command}></${Empty}>`} />
+    : html`<${Empty} title="There is no schedule yet."><p>Make one here, or with:</p><${Command}>duly schedules add echo "daily 02:30" text=hello --key nightly --zone Europe/Zagreb</${Command}></${Empty}>`} />
     ${isNew && html`<${ScheduleForm} onClose=${() => setNew(false)} save=${(said) => post("/api/schedules", said)} onDone=${(made) => { setNew(false); setChanges(changes + 1); go(`/schedules/${made.id}`); }} />`}`;
 }
 

@@ -1,0 +1,21 @@
+"""Which web addresses can be asked for."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult, urlsplit
+
+PORTS = {"http": 80, "https": 443}
+
+
+def web_address(url: str) -> SplitResult:
+    """The parts of a URL that can be asked for; ValueError says why it cannot be."""
+    try:
+        parts = urlsplit(url)
+        is_known = parts.scheme in PORTS and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        is_known = False
+    if not is_known or any(ord(letter) <= 0x20 or ord(letter) == 0x7F for letter in url):
+        raise ValueError("must be http://host/… or https://host/…")
+    if "@" in parts.netloc:
+        raise ValueError("must not carry a user or a password: say who you are in a header")
+    return parts

@@ -1,0 +1,230 @@
+"""Lists of items under any filter, and how many fit, whatever the table holds.
+
+A list is a walk along one index: of all items, an owner's, those in review, a group's, a job's or a schedule's. What
+the index does not know is asked of the rows that the walk meets, in portions, until the page is full or enough was
+looked at. Then the page says so, and the next one goes on from there.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
+from duly.core import codec
+from duly.core.errors import InputError
+from duly.core.model import STATES, State
+from duly.core.shown import Counts, Found, OwnedRow
+from duly.verbs.ground import Ground
+from duly.verbs.masks import Masks
+from duly.verbs.read import Read
+from duly.verbs.timetable import Timetable
+from duly.verbs.who import Principal
+
+PORTION = 2_000  # items that are looked at in one go
+SCANNED = 20_000  # items that are looked at for one page, at most
+SECONDS = 2.0  # for one page, at most; a portion that was begun is finished
+COUNTED = 10_000  # of each state
+VALUES = 10  # values that one filter may ask for
+
+DateField = Literal["created", "due", "started", "finished"]
+Place = int | datetime
+LAST_ID = 2**63 - 1
+LAST_TIME = datetime(9_999, 1, 1, tzinfo=UTC)
+DEEP = 20  # names in one path
+
+# How items of a state are found without a look at all the others.
+APART: dict[State, str] = {"waiting": "some_waiting", "running": "some_leased", "failed": "walk_review"}
+
+_UNSAID = re.compile(r'["\\\x00]')  # what a path in JSON cannot say
+
+
+class Filter(Struct, frozen=True, kw_only=True):
+    """Which items are meant; what is not said, does not matter."""
+
+    states: tuple[State, ...] = ()
+    task: str | None = None
+    queue: str | None = None
+    key: str | None = None  # with or without its owner in front
+    error_group: str | None = None
+    schedule_id: int | None = None
+    job_id: int | None = None
+    error: str | None = None  # a part of the last error, in whatever case
+    min_tries: int | None = None
+    date_field: DateField = "created"  # which time `since` and `until` are about
+    since: datetime | None = None
+    until: datetime | None = None  # that moment itself is not meant any more
+    where: tuple[str, ...] = ()  # `name=value`: of arguments, or of the result as `result.name=value`; names have dots
+    below: int | None = None  # only items with a smaller id
+
+    def __post_init__(self) -> None:
+        for state in self.states:
+            if state not in STATES:
+                raise InputError("state", f"must be one of {', '.join(STATES)}, got {state!r}")
+        if self.date_field not in get_args(DateField):
+            raise InputError("date_field", f"must be one of {', '.join(get_args(DateField))}, got {self.date_field!r}")
+        if self.since is not None and self.until is not None and self.since >= self.until:
+            raise InputError("to", "must be later than from")
+        if len(self.where) > VALUES:
+            raise InputError("where", f"at most {VALUES} values can be asked for at once")
+
+
+class Walk(Struct, frozen=True):
+    """A way along an index: the section that gives the next ids, what it is given, and from where it starts."""
+
+    section: str
+    given: dict[str, Any]
+    start: Place
+    is_exact: bool  # everything on the way fits
+    is_own: bool  # everything on the way may be seen by who asks
+
+
+class Listing:
+    def __init__(self, ground: Ground, timetable: Timetable) -> None:
+        self._ground = ground
+        self._timetable = timetable
+
+    def page(
+        self, who: Principal, filter: Filter, *, whose: str | None = None, after: Place | None = None, most: int = 50
+    ) -> Found:
+        """The next items that fit, newest first: rows of a job by their number, a schedule's by their time.
+
+        `after` is the place of the page before. A page may have fewer rows than `most`, even none, and a place to go
+        on from: then no index knows what fits, and enough was looked at for one time.
+        """
+        owner = who.among(whose)
+        walk = self._walk(filter, owner)
+        portion = most + 1 if walk.is_exact else PORTION
+        found: list[tuple[int, Place]] = []
+        looked, place, deadline = 0, walk.start if after is None else after, time.monotonic() + SECONDS
+        goes_on: Place | None = None
+        while True:
+            met = self._step(walk, place, portion)
+            ids = [item_id for item_id, _ in met]
+            fits = set(ids) if walk.is_exact else {each for each, _ in fitting(self._ground, filter, owner, ids)}
+            found += [each for each in met if each[0] in fits]
+            looked += len(met)
+            if len(found) > most:
+                found, goes_on = found[:most], found[most - 1][1]
+                break
+            if len(met) < portion:
+                break
+            place = met[-1][1]
+            if looked >= SCANNED or time.monotonic() >= deadline:
+                goes_on = place
+                break
+        # How many rows of others were in the way is nobody's business.
+        return Found(self._rows(owner, found), goes_on, looked if walk.is_own else len(found), walk.is_exact)
+
+    def counts(self, who: Principal, filter: Filter, *, whose: str | None = None) -> Counts:
+        """How many items of each state fit, counted up to ten thousand.
+
+        What waits, runs or is in review is found by itself among millions of ended items; of these, the newest are
+        looked at.
+        """
+        owner = who.among(whose)
+        counts: dict[State, int] = dict.fromkeys(STATES, 0)
+        capped: dict[State, bool] = dict.fromkeys(STATES, False)
+        walk = self._walk(replace(filter, states=()), owner)
+        ids = [item_id for item_id, _ in self._step(walk, walk.start, SCANNED + 1)]
+        for _, state in fitting(self._ground, filter, owner, ids[:SCANNED]):
+            counts[state] += 1
+        if len(ids) > SCANNED:
+            capped = dict.fromkeys(STATES, True)
+            for state in filter.states or STATES:
+                self._count_apart(state, filter, owner, counts, capped)
+        told: dict[State, int] = {state: min(count, COUNTED) for state, count in counts.items()}
+        meant = filter.states or STATES
+        return Counts(told, {state: state in meant and (capped[state] or counts[state] > COUNTED) for state in STATES})
+
+    def _count_apart(
+        self, state: State, filter: Filter, owner: str | None, counts: dict[State, int], capped: dict[State, bool]
+    ) -> None:
+        """Count the items of a state that are found without a look at all the others."""
+        section = APART.get(state)
+        if section is None:
+            return
+        some = [row[0] for row in self._ground.store.read(section, {"most": SCANNED + 1, "before": LAST_ID})]
+        fits = fitting(self._ground, replace(filter, states=(state,)), owner, some[:SCANNED])
+        counts[state] = max(counts[state], len(fits))
+        capped[state] = len(some) > SCANNED
+
+    def _walk(self, filter: Filter, owner: str | None) -> Walk:
+        """The index that leads to the fewest rows, and whether it knows all that is asked."""
+        said = {name for name, value in asdict(filter).items() if value not in (None, ())} - {"date_field"}
+        start: Place = LAST_ID if filter.below is None else filter.below
+
+        def along(section: str, start: Place, *known: str, **given: Any) -> Walk:
+            is_own = owner is None or "owner" in known
+            return Walk(section, given, start, is_own and said <= set(known), is_own)
+
+        if filter.job_id is not None and self._has_job(filter.job_id, owner):
+            return along("walk_job", LAST_ID, "job_id", "owner", job_id=filter.job_id)
+        if filter.schedule_id is not None and self._has_schedule(filter.schedule_id, owner):
+            return along("walk_schedule", LAST_TIME, "schedule_id", "owner", schedule_id=filter.schedule_id)
+        if filter.states == ("failed",) and filter.error_group is not None:
+            return along("walk_group", start, "states", "error_group", "below", error_group=filter.error_group)
+        if filter.states == ("failed",):
+            return along("walk_review", start, "states", "below")
+        if owner is not None:
+            return along("walk_owner", start, "owner", "below", owner=owner)
+        return along("walk_all", start, "below")
+
+    # Nobody learns of rows on a way that is not their own, not even how many there are: they take their own way then.
+
+    def _has_job(self, job_id: int, owner: str | None) -> bool:
+        return owner is None or bool(self._ground.store.read("job", {"id": job_id, "owner": owner}))
+
+    def _has_schedule(self, schedule_id: int, owner: str | None) -> bool:
+        return owner is None or self._timetable.owned_one(schedule_id, owner) is not None
+
+    def _step(self, walk: Walk, place: Place, most: int) -> list[tuple[int, Place]]:
+        given = {**walk.given, "before": place, "most": most}
+        return [(item_id, at) for item_id, at in self._ground.store.read(walk.section, given)]
+
+    def _rows(self, owner: str | None, found: Sequence[tuple[int, Place]]) -> list[OwnedRow]:
+        ids = [item_id for item_id, _ in found]
+        rows = {row.id: row for row in Read(self._ground.store, self._ground.clock).owned_rows(ids, owner)}
+        return [rows[item_id] for item_id in ids if item_id in rows]
+
+
+def fitting(ground: Ground, filter: Filter, owner: str | None, ids: Sequence[int]) -> list[tuple[int, State]]:
+    """Those of these items that fit a filter and belong to this owner, with their states; None means any owner."""
+    given: dict[str, Any] = {
+        "owner": owner, "task": filter.task, "queue": filter.queue, "error_group": filter.error_group,
+        "schedule_id": filter.schedule_id, "job_id": filter.job_id, "below": filter.below, "key": filter.key,
+        "states": f",{','.join(filter.states)}," if filter.states else None,
+        "error": None if filter.error is None else _part(filter.error),
+        "min_tries": filter.min_tries, "date_field": filter.date_field, "since": filter.since, "until": filter.until,
+        "wanted": codec.encode([_wanted(pair, ground.masks) for pair in filter.where]).decode(),
+    }  # fmt: skip
+    found: list[tuple[int, State]] = []
+    for first in range(0, len(ids), PORTION):
+        some = codec.encode(list(ids[first : first + PORTION])).decode()
+        found += [(item_id, state) for item_id, state in ground.store.read("fitting", {**given, "ids": some})]
+    return found
+
+
+def _part(text: str) -> str:
+    """What `like` is given to find this text anywhere."""
+    return "%" + re.sub("[%_!]", lambda sign: f"!{sign[0]}", text) + "%"
+
+
+def _wanted(pair: str, masks: Masks) -> dict[str, Any]:
+    """What `name=value` asks for, as both databases look for it: at a path of names and places in lists."""
+    name, equals, value = pair.partition("=")
+    parts = name.split(".")
+    of = "result" if parts[0] == "result" and len(parts) > 1 else "args"
+    parts = parts[1:] if of == "result" else parts
+    if not equals or not all(parts) or len(parts) > DEEP or _UNSAID.search(name):
+        raise InputError("where", f"must be name=value, with dots between names, got {pair!r:.80}")
+    if hidden := next((part for part in parts if masks.hides(part)), None):
+        raise InputError("where", f"{hidden} is masked, so it cannot be searched for")
+    named = "".join(f'."{part}"' for part in parts)
+    placed = "".join(f"[{part}]" if part.isdecimal() else f'."{part}"' for part in parts)
+    return {"of": of, "path": parts, "paths": [f"${named}", f"${placed}"], "value": value}

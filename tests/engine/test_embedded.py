@@ -1,0 +1,108 @@
+"""A worker inside another program: for a block, for the life of an ASGI app, or in a thread of the program's own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from duly import Duly
+from duly.core.errors import StoreError
+from tests.process.fleet import until
+
+QUICK = {"lease_seconds": 2, "beat_seconds": 0.2, "sweep_seconds": 0.2, "drain_seconds": 5}
+
+
+@pytest.fixture
+def app(database_url: str) -> Iterator[Duly]:
+    one = Duly(database_url, **QUICK)
+
+    @one.task
+    def greet(name: str) -> str:
+        return f"hello {name}"
+
+    yield one
+    one.close()
+
+
+def threads() -> set[str]:
+    """The names of the threads that a worker has, without the number at their end."""
+    return {thread.name for thread in threading.enumerate() if thread.name.startswith("duly-")}
+
+
+def test_a_worker_works_to_the_end_of_its_block_and_no_longer(app: Duly) -> None:
+    with app.worker() as worker:
+        assert app.put("greet", name="Ana").wait(timeout=20) == "hello Ana"
+        assert worker.ailing() is None
+    assert "not running: claimer" in str(worker.ailing())
+    later = app.put("greet", name="Bob")
+    with pytest.raises(TimeoutError):
+        later.wait(timeout=0.5)
+    worker.close()  # again, which does nothing
+
+
+def test_a_run_in_a_thread_ends_when_its_app_is_closed(app: Duly) -> None:
+    running = threading.Thread(target=app.run)
+    running.start()
+    assert app.put("greet", name="Ana").wait(timeout=20) == "hello Ana"
+    app.close()
+    running.join(5)
+    assert not running.is_alive()
+    assert app.read.signs().alerts == []  # an app that was closed opens its database again when it is used
+
+
+def test_closing_waits_for_the_handler_that_runs(app: Duly) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    @app.task
+    def linger() -> str:
+        began.set()
+        goes_on.wait(20)
+        return "made it"
+
+    app.worker().start()
+    placed = app.put("linger")
+    assert began.wait(20)
+    threading.Timer(0.2, goes_on.set).start()
+    app.close()
+    assert app.read.item(placed.id).result == "made it"
+
+
+def test_a_worker_that_never_started_is_closed_for_nothing(app: Duly) -> None:
+    app.worker().close()
+    app.close()
+
+
+def test_an_asgi_app_has_a_worker_for_as_long_as_it_lives(app: Duly) -> None:
+    web = FastAPI(lifespan=app.lifespan)
+
+    @web.post("/greetings")
+    async def post_greeting(name: str) -> str:
+        placed = await app.task_named("greet").aput(name=name)
+        answer: str = await placed.result(timeout=20)
+        return answer
+
+    before = threads()
+    with TestClient(web) as client:
+        assert client.post("/greetings", params={"name": "Ana"}).json() == "hello Ana"
+    until(lambda: threads() <= before, 10, threads)
+
+
+def test_a_lifespan_that_cannot_begin_leaves_nothing_behind(blank_url: str, tmp_path: Path) -> None:
+    if blank_url.startswith("sqlite"):
+        (tmp_path / "junk.db").write_bytes(b"not a database, and long enough to see that" * 100)
+        blank_url = f"sqlite:///{tmp_path / 'junk.db'}"
+    app = Duly(blank_url, store_timeout_seconds=0.5, **QUICK)
+    app.task(name="nothing")(lambda: None)
+
+    async def live() -> None:
+        async with app.lifespan():
+            raise AssertionError("it has no database")
+
+    with pytest.raises(StoreError):
+        asyncio.run(live())
