@@ -72,7 +72,7 @@ class There:
     ) -> tuple[list[Row], int | None]:  # fmt: skip
         """Items that fit, and how many were looked at if no index knows them."""
         more = {"state": ",".join(states) or None, "user_id": owner, "page_size": min(most, PAGE_MOST)}
-        query = {**_camel({**said, **more}), "from": since, "to": until, "where": list(where) or None}
+        query = {**camel({**said, **more}), "from": since, "to": until, "where": list(where) or None}
         rows: list[Row] = []
         scanned = 0
         while True:
