@@ -9,7 +9,7 @@ import pytest
 
 from duly import Duly, InputError
 from duly.core.decide import Rules, decide
-from duly.core.errors import ConfigError, ItemNotFound, WrongState
+from duly.core.errors import BrokenApp, ConfigError, ItemNotFound, WrongState
 from duly.core.model import GiveUp
 from duly.facade.loading import load_app
 from duly.facade.spec import find_spec
@@ -109,11 +109,12 @@ def test_apps_are_found_by_module_and_by_file(tmp_path: Path, monkeypatch: pytes
             load_app(spec)
 
 
-def test_a_bug_in_the_users_module_is_shown_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_in_the_users_module_is_told_by_its_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_app.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(BrokenApp, match="(?s)broken_app.py.*ZeroDivisionError") as told:
         load_app("broken_app")
+    assert "loading.py" not in str(told.value)
 
 
 def test_another_process_is_told_where_the_app_is() -> None:
