@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duly.cli import options
 from duly.core.errors import InputError
 from duly.core.model import Placed, Schedule
+from duly.core.picture import Picture
 from duly.core.shown import Act, Action, AuditLine, Chart, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
 
 if TYPE_CHECKING:
@@ -137,6 +138,9 @@ class Here:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         self._app.verbs.limits.set(options.who(), name, limit)
+
+    def picture(self) -> Picture:
+        return self._app.verbs.now.look(options.who())
 
     def history(self, **asked: Any) -> Chart:
         return self._app.verbs.history.look(options.who(), **asked)
