@@ -418,6 +418,11 @@ class Client:
         found: list[dict[str, Any]] = self.request("GET", "/api/alerts")
         return found
 
+    def now(self) -> dict[str, Any]:
+        """How it is now, whether all is well and why not."""
+        found: dict[str, Any] = self.request("GET", "/api/now")
+        return found
+
     def history(
         self, *, minutes: int = 60, task: str | None = None, measure: str | None = None, job: int | None = None
     ) -> dict[str, Any]:

@@ -362,3 +362,27 @@ def test_history_is_the_same_through_the_service(remote: Remote, local: Remote, 
     assert "0.375" in remote("history", "--measure", "run").stdout
     assert remote("history", "--job", "7").exit_code == local("history", "--job", "7").exit_code == 1
     assert remote("history", "--measure", "x").exit_code == local("history", "--measure", "x").exit_code == 2
+
+
+def test_how_it_is_now_is_told_alike_through_the_service(remote: Remote, local: Remote, served: Duly) -> None:
+    assert "no worker is running" in local("now").stdout
+    served.put("remind", phone="385")
+    served.pause("remind")
+    now = served.clock.now()
+    served.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
+    served.store.write(
+        "alert", {"name": "late_items", "now": now, "message": "many are late", "details": '{"lateEvents": 7}'}
+    )
+    served.set_limit("boeing", "2/1m")
+    here, there = told(local("now", "--json")), told(remote("now", "--json"))
+    assert there["totals"] == here["totals"]
+    assert there["reasons"] == here["reasons"]
+    assert there.keys() == here.keys()
+    assert there["queues"][0].keys() == here["queues"][0].keys()
+    assert there["alerts"][0]["details"] == {"lateEvents": 7}
+    assert there["health"] == "bad"
+    for run in (remote, local):
+        text = run("now").stdout
+        for words in ("not well", "many are late", "queue remind is paused", "1 waiting (1 due", "7 late since", "w1"):
+            assert words in text, (words, text)
+        assert "0 of 2" in text

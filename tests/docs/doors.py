@@ -152,6 +152,7 @@ DOORS: dict[str, Doors] = {
     "audit.note_each": inner("the same line about each of many"),
     "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "alive"),
     "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
+    "now.look": Doors("app.verbs.now.look", "GET /api/now", "now", "now"),
     "history.look": Doors("app.verbs.history.look", "GET /api/history", "history", "history"),
     "reminders.schedule": Doors("reminders.schedule", "POST /api/reminders", APPS, "reminders add"),
     "reminders.list": Doors("reminders.list", "GET /api/reminders", APPS, "reminders"),

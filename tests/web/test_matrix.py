@@ -257,6 +257,7 @@ RECIPES: dict[str, Recipe] = {
     "list_workers": Recipe(everything, **ADMINS),
     "list_alerts": Recipe(everything, **ADMINS),
     "list_audit": Recipe(everything, **ADMINS),
+    "now": Recipe(everything, **LIST),
     "history": Recipe(everything, **ADMINS),
     # review
     "list_groups": Recipe(everything, **LIST),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from duly.cli import options
 from duly.core.errors import InputError
 from duly.core.model import Placed, Schedule
+from duly.core.picture import Picture
 from duly.core.shown import (
     Act,
     Action,
@@ -168,6 +169,9 @@ class Here:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         self._app.verbs.limits.set(options.who(), name, limit)
+
+    def picture(self) -> Picture:
+        return self._app.verbs.now.look(options.who())
 
     def history(self, **asked: Any) -> Chart:
         return self._app.verbs.history.look(options.who(), **asked)

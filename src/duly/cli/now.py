@@ -1,11 +1,84 @@
-"""`duly history`: what happened lately."""
+"""`duly now` and `duly history`: how it is, and what happened lately."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 import click
 
 from duly.cli import options, words
 from duly.cli.sides import side
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from duly.core.picture import Picture
+
+
+SHOWN = 10  # how many queues, workers and limits are shown of each; --json has more
+
+
+@click.command(short_help="How it is now, and whether all is well.")
+@options.told
+def now(as_json: bool, in_utc: bool) -> None:
+    """Whether all is well and why not; what waits, runs and is late; the worst queues, workers and fullest limits."""
+    with side() as there:
+        picture, at = there.picture(), there.now()
+    if as_json:
+        words.print_json(picture)
+        return
+    from rich.text import Text
+
+    console = words.console()
+    console.print(Text({"ok": "all is well", "warn": "look at this", "bad": "not well"}[picture.health],
+                       style=words.STYLES[picture.health]))  # fmt: skip
+    for reason in picture.reasons:
+        console.print(Text(f"  {reason.text}", style=words.STYLES[reason.level]))
+    totals = picture.totals
+    more = ", of the newest items" if totals.capped else ""
+    click.echo(
+        f"{totals.waiting:,} waiting ({totals.due:,} due, {totals.retrying:,} for a retry, {totals.late:,} late), "
+        f"{totals.running:,} running, {totals.failed:,} in review{more}"
+    )
+    if (recovery := picture.recovery) is not None:
+        ends = "nothing is being done" if recovery.seconds is None else f"made up in {words.span(recovery.seconds)}"
+        click.echo(f"{recovery.late:,} late since {words.full(recovery.since, at, in_utc)}: {ends}")
+    schedules = picture.schedules
+    following = "" if schedules.next_at is None else f", the next one {words.full(schedules.next_at, at, in_utc)}"
+    click.echo(f"{schedules.active:,} schedules{following}")
+    for table in _tables(picture, at):
+        console.print()
+        console.print(table)
+
+
+def _tables(picture: Picture, at: datetime) -> Iterator[Table]:
+    right = "right"
+    if picture.queues:
+        rows = [
+            [words.cut(each.queue, 30), f"{each.waiting:,}", f"{each.due:,}",
+             words.span(each.oldest_due_seconds) if each.oldest_due_seconds else "", f"{each.running:,}",
+             f"{each.failed:,}", "" if each.per_minute is None else f"{each.per_minute:,.1f}",
+             "paused" if each.paused else ""]
+            for each in picture.queues[:SHOWN]
+        ]  # fmt: skip
+        titles = [(title, right) for title in ("waiting", "due", "oldest due", "running", "review", "per min")]
+        yield words.table("queue", *titles, "", rows=rows)
+    if picture.workers:
+        rows = [
+            [words.cut(each.name, 40), words.relative(each.seen_at, at), f"{each.running:,}",
+             words.cut(", ".join(run.task for run in each.runs), 25)]
+            for each in picture.workers[:SHOWN]
+        ]  # fmt: skip
+        yield words.table("worker", "seen", ("running", right), "", rows=rows)
+    if picture.limits:
+        rows = [
+            [words.cut(each.name, 40), "" if each.most is None else f"{each.used:,} of {each.most:,}",
+             "" if each.per_seconds is None else f"in {words.span(each.per_seconds)}", f"{each.fill:.0%}"]
+            for each in picture.limits[:SHOWN]
+        ]  # fmt: skip
+        yield words.table("limit", ("used", right), "", ("full", right), rows=rows)
 
 
 @click.command(short_help="What happened in the last minutes.")

@@ -12,6 +12,7 @@ from msgspec import convert
 
 from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
 from duly.core.model import Placed
+from duly.core.picture import Picture
 from duly.core.shown import (
     Act,
     Action,
@@ -190,6 +191,9 @@ class There:
     def set_limit(self, name: str, limit: str | None) -> None:
         _asking(self._client.set_limit)(name, limit)
 
+    def picture(self) -> Picture:
+        return convert(_deeply(self._client.now()), Picture)
+
     def history(self, *, job_id: int | None, **asked: Any) -> Chart:
         told = _asking(self._client.history)(job=job_id, **asked)
         return read_as(Chart, {**told, "since": told["from"], "until": told["to"]})
@@ -256,6 +260,15 @@ def _row(told: dict[str, Any]) -> Row:
 def snake(told: dict[str, Any]) -> dict[str, Any]:
     """The same with names in snake_case, except inside arguments and results."""
     return {re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in told.items()}
+
+
+def _deeply(told: Any) -> Any:
+    """The same with names in snake_case all the way down, except inside the details of alerts."""
+    if isinstance(told, list):
+        return [_deeply(each) for each in told]
+    if not isinstance(told, dict):
+        return told
+    return {name: value if name == "details" else _deeply(value) for name, value in snake(told).items()}
 
 
 def camel(options: dict[str, Any]) -> dict[str, Any]:

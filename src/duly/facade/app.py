@@ -136,6 +136,10 @@ class Duly:
             forget_depths=self.telemetry.depths.forget,
             measured=self.telemetry.jobs.measured,
             masks=Masks(self.settings.masked),
+            depths=self.telemetry.depths,
+            tasks=lambda: self.tasks,
+            late_seconds=self.settings.alert_late_seconds,
+            silence_seconds=self.settings.alert_silence_seconds,
             history_seconds=self.settings.history_seconds,
             job_settings=self.section(JobSettings),
         )

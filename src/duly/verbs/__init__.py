@@ -18,6 +18,7 @@ from duly.verbs.job_rows import JobRows
 from duly.verbs.jobs import Jobs
 from duly.verbs.limits import Limits
 from duly.verbs.listing import Listing
+from duly.verbs.now import Now
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.scans import Scans
@@ -50,4 +51,5 @@ class Verbs:
         self.job_rows = JobRows(ground, self.jobs)
         self.searches = Searches(ground, self.jobs)
         self.history = History(ground, self.jobs)
+        self.now = Now(ground, self.history)
         self.scans = Scans(ground, self.audit, self.files, self.jobs)

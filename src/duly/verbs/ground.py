@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from typing import Any
 from duly.core.clock import Clock
 from duly.core.decide import Rules
 from duly.core.settings import JobSettings
-from duly.core.shown import Measure
+from duly.core.shown import Depth, Measure
 from duly.store.contract import Store
 from duly.store.waits import WAITS
 from duly.tasks.task import Task
@@ -37,6 +37,13 @@ class Ground:
     measured: Callable[[Measure, str, float], None]
     # Hides secret values in the audit log.
     masks: Masks
+    # How deep the queues are, as it was last asked.
+    depths: Callable[[], Sequence[Depth]]
+    # The tasks that are registered here, by name.
+    tasks: Callable[[], Mapping[str, Task[..., Any]]]
+    # After how many seconds an item is late, and a worker that gives no sign of life is gone.
+    late_seconds: float
+    silence_seconds: float
     # How long short steps of history are kept, in seconds.
     history_seconds: float
     # How much jobs may be.

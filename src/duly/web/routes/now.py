@@ -1,4 +1,4 @@
-"""What happened lately."""
+"""What happened lately, and how it is now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duly.core.shown import Series
 from duly.web.auth import Reader
 from duly.web.desk import At, values
 from duly.web.schemas import BIG, WordFilter
-from duly.web.schemas.now import ChartOut
+from duly.web.schemas.now import ChartOut, PictureOut
 
 router = APIRouter(tags=["now"])
 
@@ -32,3 +32,9 @@ def history(
 
 def _series(series: Series) -> dict[str, Any]:
     return {**values(series), "task": series.subject if series.kind == "task" else None}
+
+
+@router.get("/api/now", response_model=PictureOut)
+def now(desk: At, principal: Reader) -> Any:
+    """How it is now, whether all is well and why not: for admins all there is, for others what is their own."""
+    return desk.app.verbs.now.look(principal)

@@ -67,3 +67,33 @@ select {owned_row}
 
 -- name: item_version
 select updated_at from duly_item where id = :id
+
+-- name: own_totals
+-- Of the newest items of this owner: how many wait, are due, wait for a retry, run, are in review and are late, the
+-- groups in review, and how many were looked at. Of the newest schedules of this owner: how many are active, paused and
+-- broken, how many were looked at, and when the next one is due.
+select i.*, s.*
+  from (select count(*) filter (where waits = 1) as waits,
+               count(*) filter (where waits = 1 and due_at <= :now) as due,
+               count(*) filter (where waits = 1 and lane = 'retry') as retries,
+               count(*) filter (where state = 'running') as runs,
+               count(*) filter (where reviewed = 1) as reviewed,
+               count(*) filter (where waits = 1 and lane = 'main' and due_at < :before) as late,
+               count(distinct case when reviewed = 1 then error_group end) as error_groups,
+               count(*) as looked
+          from (select state, lane, due_at, error_group, case when {is_waiting} then 1 else 0 end as waits,
+                       case when {in_review} then 1 else 0 end as reviewed
+                  from duly_item
+                 where owner = :owner
+                 order by id desc
+                 limit :most) n) i
+ cross join (select count(*) filter (where broken_at is null and paused_at is null) as actives,
+                    count(*) filter (where broken_at is null and paused_at is not null) as pauses,
+                    count(*) filter (where broken_at is not null) as broken,
+                    count(*) as looked_at,
+                    min(next_at) as next_at
+               from (select broken_at, paused_at, next_at
+                       from duly_schedule
+                      where owner = :owner
+                      order by id desc
+                      limit :most) n) s

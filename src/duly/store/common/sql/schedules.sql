@@ -152,3 +152,15 @@ select {occurrence}
 
 -- name: broken
 select count(*) from duly_schedule where broken_at is not null
+
+-- name: standing
+-- Of the newest schedules: how many are active, paused and broken, how many were looked at, and when the next one is due;
+-- and in how many groups the first so many items in review are.
+select count(*) filter (where broken_at is null and paused_at is null),
+       count(*) filter (where broken_at is null and paused_at is not null),
+       count(*) filter (where broken_at is not null),
+       count(*),
+       min(next_at) as next_at,
+       (select count(distinct error_group)
+          from (select error_group from duly_item where {in_review} limit :most) i)
+  from (select broken_at, paused_at, next_at from duly_schedule order by id desc limit :most) s

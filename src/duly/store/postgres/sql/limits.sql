@@ -44,3 +44,7 @@ select name, hits[cardinality(hits)] as at
 delete from duly_meter
  where name = any(array(select json_array_elements_text(:names::json))) and most is null
    and (cardinality(hits) = 0 or hits[cardinality(hits)] < :before)
+
+-- name: all_under_way
+-- How many leases stand under each meter of calls at the same time.
+select m, count(*) from duly_lease l cross join unnest(l.meters) m where l.meters is not null group by m

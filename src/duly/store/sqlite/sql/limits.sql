@@ -27,3 +27,7 @@ select name, json_extract(hits, '$[#-1]') as at
 delete from duly_meter
  where name in (select value from json_each(:names)) and most is null
    and coalesce(json_extract(hits, '$[#-1]'), 0) < :before
+
+-- name: all_under_way
+-- How many leases stand under each meter of calls at the same time.
+select m.value, count(*) from duly_lease l join json_each(l.meters) m where l.meters is not null group by m.value

@@ -1,0 +1,111 @@
+"""How it is now, in one picture: whether all is well and why not, and the numbers behind that."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from duly.core.shown import Alert
+
+Level = Literal["ok", "warn", "bad"]
+
+
+class Reason(Struct, frozen=True):
+    """Why all is not well, in plain words, and the page of the dashboard on which one acts on it."""
+
+    level: Level
+    text: str
+    path: str
+
+
+class QueueNow(Struct, frozen=True):
+    queue: str
+    waiting: int
+    retrying: int
+    due: int
+    running: int
+    failed: int
+    oldest_due_seconds: float | None
+    lateness_seconds: float | None  # how late items of its tasks started lately, on average
+    paused: bool
+    per_minute: float | None  # how many items of its tasks were done lately; None where no task has this queue
+
+
+class Totals(Struct, frozen=True):
+    waiting: int
+    due: int
+    retrying: int
+    running: int
+    failed: int
+    late: int
+    capped: bool  # there are more, which were not counted
+
+
+class Run(Struct, frozen=True):
+    """An item that runs."""
+
+    id: int
+    task: str
+    key: str | None
+    started_at: datetime
+
+
+class WorkerNow(Struct, frozen=True):
+    name: str
+    tasks: list[str]
+    started_at: datetime
+    seen_at: datetime
+    running: int
+    runs: list[Run]  # some of them, the longest first
+
+
+class LimitNow(Struct, frozen=True):
+    name: str
+    most: int | None  # None where neither a person nor the tasks of this process say
+    per_seconds: float | None  # None: at the same time
+    used: int
+    fill: float  # from 0 to 1
+    free_at: datetime | None  # when a limit that is full has room again, if that is known
+
+
+class Recovery(Struct, frozen=True):
+    """Late items are being made up for."""
+
+    late: int
+    since: datetime
+    per_minute: float
+    seconds: float | None  # until nothing is late any more at this pace; None when nothing is done
+
+
+class ReviewTotals(Struct, frozen=True):
+    items: int
+    groups: int
+    capped: bool
+
+
+class ScheduleTotals(Struct, frozen=True):
+    active: int
+    paused: int
+    broken: int
+    next_at: datetime | None
+    capped: bool
+
+
+class Picture(Struct, frozen=True, kw_only=True):
+    at: datetime
+    health: Level
+    reasons: list[Reason]
+    totals: Totals
+    review: ReviewTotals
+    schedules: ScheduleTotals
+    # What follows is about all owners, and empty for who is no admin.
+    queues: list[QueueNow] = []
+    more_queues: int = 0
+    workers: list[WorkerNow] = []
+    more_workers: int = 0
+    limits: list[LimitNow] = []
+    more_limits: int = 0
+    recovery: Recovery | None = None
+    alerts: list[Alert] = []

@@ -1,0 +1,227 @@
+"""How it is now: one picture of queues, workers, limits, alerts and review, and whether all is well.
+
+It costs eight short questions to the database, whatever there is in it: what could be long is counted up to a bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from duly.core.picture import (
+    Level,
+    LimitNow,
+    Picture,
+    QueueNow,
+    Reason,
+    Recovery,
+    ReviewTotals,
+    Run,
+    ScheduleTotals,
+    Totals,
+    WorkerNow,
+)
+from duly.core.policy.limits import Limit
+from duly.core.shown import Alert, WorkerLife
+from duly.verbs.ground import Ground
+from duly.verbs.history import Happened, History
+from duly.verbs.read import SEEN, Read
+from duly.verbs.who import Principal
+
+QUEUES, WORKERS, LIMITS = 100, 100, 50  # how many of each are told of
+RUNS = 5  # how many running items of each worker
+LOOKED = 1_000  # how many workers and meters are looked at
+COUNTED = 20_000  # up to how many rows are counted
+LEVELS: tuple[Level, ...] = ("ok", "warn", "bad")
+# Where one acts on an alert; on others, where the queues are.
+PATHS = {"no_tick": "/workers", "oldest_due": "/items?state=waiting"}
+
+_time = SEEN[datetime]
+
+
+class Now:
+    def __init__(self, ground: Ground, history: History) -> None:
+        self._ground = ground
+        self._history = history
+
+    def look(self, who: Principal) -> Picture:
+        """How it is now: for admins all there is, for others what is their own."""
+        return self._whole() if who.is_admin else self._own(who.user_id)
+
+    def _own(self, owner: str) -> Picture:
+        now = self._ground.now()
+        before = now - timedelta(seconds=self._ground.late_seconds)
+        given = {"owner": owner, "now": now, "before": before, "most": COUNTED}
+        (row,) = self._ground.store.read("own_totals", given)
+        waiting, due, retrying, running, failed, late, groups, looked = map(int, row[:8])
+        totals = Totals(waiting, due, retrying, running, failed, late, looked == COUNTED)
+        review = ReviewTotals(failed, groups, totals.capped)
+        schedules = _schedules(*row[8:])
+        reasons = [*_about_review(review), *_about_schedules(schedules)]
+        return Picture(
+            at=now, health=_health(reasons), reasons=reasons, totals=totals, review=review, schedules=schedules
+        )
+
+    def _whole(self) -> Picture:
+        ground = self._ground
+        now, read = ground.now(), Read(ground.store, ground.clock)
+        happened = self._history.lately()
+        queues = self._queues(read.queues(ground.depths()), happened)
+        alerts = read.alerts()
+        workers = self._workers(read.workers(most=LOOKED))
+        limits = self._limits(now)
+        (row,) = ground.store.read("standing", {"most": COUNTED})
+        *counted, groups = row
+        schedules = _schedules(*counted)
+        recovery = _recovery(alerts, happened)
+
+        def in_all(name: str) -> int:
+            return sum(getattr(queue, name) for queue in queues)
+
+        late = 0 if recovery is None else recovery.late
+        totals = Totals(
+            in_all("waiting"), in_all("due"), in_all("retrying"), in_all("running"), in_all("failed"), late, False
+        )
+        review = ReviewTotals(totals.failed, int(groups), totals.failed > COUNTED)
+        reasons = [
+            *self._about_workers(workers, totals, now),
+            *(Reason("warn" if each.name == "no_tick" else "bad", each.message, _path(each)) for each in alerts),
+            *_about_pauses(queues),
+            *_about_review(review),
+            *_about_schedules(schedules),
+        ]
+        reasons.sort(key=lambda reason: -LEVELS.index(reason.level))
+        return Picture(
+            at=now, health=_health(reasons), reasons=reasons, totals=totals, review=review, schedules=schedules,
+            queues=queues[:QUEUES], more_queues=max(len(queues) - QUEUES, 0),
+            workers=workers[:WORKERS], more_workers=max(len(workers) - WORKERS, 0),
+            limits=limits[:LIMITS], more_limits=max(len(limits) - LIMITS, 0), recovery=recovery, alerts=alerts,
+        )  # fmt: skip
+
+    def _queues(self, depths: Sequence[Mapping[str, Any]], happened: Mapping[str, Happened]) -> list[QueueNow]:
+        """All queues, the worst first: those with the oldest due item, then those with most in review."""
+        of_queue: dict[str, list[str]] = {}
+        for name, task in self._ground.tasks().items():
+            of_queue.setdefault(task.queue, []).append(name)
+        found = []
+        for depth in depths:
+            own = of_queue.get(depth["queue"])
+            facts = [happened[task] for task in own or () if task in happened]
+            starts, late = sum(each.starts for each in facts), sum(each.late for each in facts)
+            found.append(
+                QueueNow(
+                    **{name: depth[name] for name in QueueNow.__struct_fields__ if name in depth},
+                    lateness_seconds=late / starts if starts else None,
+                    per_minute=None if own is None else sum(each.per_minute for each in facts),
+                )
+            )
+        return sorted(found, key=_how_bad)
+
+    def _workers(self, lives: Sequence[WorkerLife]) -> list[WorkerNow]:
+        running: dict[str, int] = {}
+        runs: dict[str, list[Run]] = {}
+        for worker, count, item_id, task, key, started_at in self._ground.store.read("runs", {"most": RUNS}):
+            running[worker] = int(count)
+            runs.setdefault(worker, []).append(Run(item_id, task, key, _time(started_at)))
+        found = [
+            WorkerNow(
+                life.name, life.tasks, life.started_at, life.seen_at, running.get(life.name, 0),
+                runs.get(life.name, []),
+            )
+            for life in lives
+        ]  # fmt: skip
+        return sorted(found, key=lambda worker: (-worker.running, worker.name))
+
+    def _limits(self, now: datetime) -> list[LimitNow]:
+        """Limits, the fullest first."""
+        said = {limit.name: limit for task in self._ground.tasks().values() for limit in task.limits}
+        rows = {row[0]: row for row in self._ground.store.read("all_meters", {"after": "", "most": LOOKED})}
+        under_way = {name: int(count) for name, count in self._ground.store.read("all_under_way", {})}
+        names = {*rows, *under_way, *(name for name, limit in said.items() if limit.by is None)}
+        found = [_limit(name, rows.get(name), said, under_way.get(name, 0), now) for name in names]
+        return sorted(found, key=lambda limit: (-limit.fill, -limit.used, limit.name))
+
+    def _about_workers(self, workers: Sequence[WorkerNow], totals: Totals, now: datetime) -> Iterator[Reason]:
+        silence = timedelta(seconds=self._ground.silence_seconds)
+        if any(now - worker.seen_at <= silence for worker in workers):
+            return
+        if totals.due:
+            yield Reason("bad", f"no worker is running, and {_items(totals.due)} due", "/workers")
+        else:
+            yield Reason("warn", "no worker is running: what falls due will wait", "/workers")
+
+
+def _schedules(active: Any, paused: Any, broken: Any, looked: Any, next_at: datetime | None) -> ScheduleTotals:
+    soon = None if next_at is None else _time(next_at)
+    return ScheduleTotals(int(active), int(paused), int(broken), soon, int(looked) == COUNTED)
+
+
+def _how_bad(queue: QueueNow) -> tuple[float, int, int, str]:
+    """The key by which the worst come first."""
+    age = -1.0 if queue.oldest_due_seconds is None else queue.oldest_due_seconds
+    return -age, -queue.failed, -queue.waiting, queue.queue
+
+
+def _limit(
+    name: str, row: tuple[Any, ...] | None, said: Mapping[str, Limit], under_way: int, now: datetime
+) -> LimitNow:
+    """How full a limit is: as a person set it, or else as the code says; `name:key` is as the code says of `name`."""
+    _, most, per, hits = row or (name, None, None, [])
+    code = said.get(name) or said.get(name.partition(":")[0])
+    if most is None and code is not None:
+        most, per = code.most, code.seconds
+    elif per is None and code is not None:
+        per = code.seconds
+    recent = hits if per is None else [hit for hit in hits if hit > now - timedelta(seconds=per)]
+    used = under_way if per is None else len(recent)
+    fill = 0.0 if most is None else 1.0 if most == 0 else min(used / most, 1.0)
+    is_full = most is not None and 0 < most <= used and per is not None
+    # One more may come when the oldest of the last `most` is not counted any more.
+    free_at = _time(recent[-most]) + timedelta(seconds=per) if is_full else None
+    return LimitNow(name, most, per, used, fill, free_at)
+
+
+def _recovery(alerts: Sequence[Alert], happened: Mapping[str, Happened]) -> Recovery | None:
+    """What the alert of late items says, and how long it will take at the pace of the last minutes."""
+    alert = next((each for each in alerts if each.name == "late_items"), None)
+    if alert is None:
+        return None
+    late = int(alert.details.get("lateEvents", 0))
+    pace = sum(each.per_minute for each in happened.values())
+    return Recovery(late, alert.since, pace, late / pace * 60 if pace else None)
+
+
+def _about_pauses(queues: Sequence[QueueNow]) -> Iterator[Reason]:
+    held = [queue for queue in queues if queue.paused and queue.due]
+    if len(held) == 1:
+        yield Reason("warn", f"queue {held[0].queue} is paused, and {_items(held[0].due)} due in it", "/queues")
+    elif held:
+        due = sum(queue.due for queue in held)
+        yield Reason("warn", f"{len(held):,} queues are paused, and {_items(due)} due in them", "/queues")
+
+
+def _about_review(review: ReviewTotals) -> Iterator[Reason]:
+    if review.items:
+        # Of all owners all are counted, and only their groups are not.
+        more = " or more" if review.capped and review.items <= COUNTED else ""
+        many = "1 item was" if review.items == 1 else f"{review.items:,} items{more} were"
+        yield Reason("warn", f"{many} given up and wait{'s' if review.items == 1 else ''} for a person", "/review")
+
+
+def _about_schedules(schedules: ScheduleTotals) -> Iterator[Reason]:
+    if schedules.broken:
+        many = "1 schedule was" if schedules.broken == 1 else f"{schedules.broken:,} schedules were"
+        yield Reason("warn", f"{many} deactivated after failures in a row", "/schedules?state=broken")
+
+
+def _items(count: int) -> str:
+    return "1 item is" if count == 1 else f"{count:,} items are"
+
+
+def _path(alert: Alert) -> str:
+    return PATHS.get(alert.name, "/queues")
+
+
+def _health(reasons: Sequence[Reason]) -> Level:
+    return max((reason.level for reason in reasons), key=LEVELS.index, default="ok")
