@@ -10,7 +10,7 @@ from duly.web.schemas import Model, Out, Word, example
 
 
 class SimulateIn(Model):
-    model_config = example(app="catalog", days=1, count=100, failRate=0.05, downHours=6)
+    model_config = example(app="shop", days=1, count=100, failRate=0.05, downHours=6)
 
     app: Word = Field(description="An installed app that can be simulated.")
     days: Annotated[float, Field(gt=0, le=14)] = 7
