@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from duly import Backoff, Every, Slots
 from duly import Duly as App
-from duly import Every, Slots
-from duly.core.model import Done
+from duly.core.decide import Rules, decide
+from duly.core.model import Done, Failed
 from duly.engine.watch import Watch
 from tests.cli.conftest import Duly, call
 from tests.outbound.provider import Provider, answer
@@ -228,3 +229,35 @@ def test_a_simulation_that_starts_nowhere_is_refused(start: str) -> None:
 
 def test_a_simulation_may_start_now() -> None:
     assert call("simulate", "catalog", "--days", "0.5", "--products", "24", "--start", "now").exit_code == 0
+
+
+def test_late_and_stuck_items_are_told_with_what_they_are_about(duly: Duly, app: App) -> None:
+    long_ago, now = datetime.now(UTC) - timedelta(hours=5), datetime.now(UTC)
+    app.put("sync", sku="A", at=long_ago, key="order-7")
+    (item,) = claim(app.store, share("sync", limit=1), tasks=["sync"], now=now)
+    retried = decide(item, Failed("busy"), now, Rules(retry=Backoff(base=3_600)))
+    app.store.settle([retried], [item.fence])
+    (stuck,) = json.loads(lines(duly("stuck", "--json")))
+    assert (stuck["key"], stuck["subject"], stuck["lane"], stuck["attempts"]) == ("order-7", None, "retry", 1)
+    assert "order-7" in lines(duly("stuck"))
+    app.put("sync", sku="B", at=datetime.now(UTC) + timedelta(hours=1))
+    assert len(json.loads(lines(duly("stuck", "--json")))) == 1, "what waits for its own time is not stuck"
+
+
+def test_the_dead_mans_switch_tells_until_the_webhook_takes_it(duly: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Enough(Exception):
+        pass
+
+    waits: list[float] = []
+
+    def pause(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 4:
+            raise Enough
+
+    monkeypatch.setattr("time.sleep", pause)
+    with Provider(answer(503), answer(503), answer(200, b"{}"), answer(200, b"{}")) as provider:
+        result = duly("alive", "--webhook", f"{provider.url}/dead", "--every", "1m")
+    assert isinstance(result.exception, Enough)
+    assert len(provider.requests) == 3, "twice in vain, and then once"
+    assert waits == [60.0] * 4

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from duly import Duly
+from duly import Duly, Limit, Windows
 from duly.core.clock import ManualClock
-from duly.core.model import Failed
+from duly.core.model import Ask, Failed
 from duly.core.settings import Settings
 from duly.engine import watch as watching
+from duly.engine.metering import holds_of
 from duly.engine.watch import EVERY, Watch
 from duly.outbound.http import post_json
 from duly.store import Store
@@ -303,3 +304,75 @@ def test_what_nobody_uses_any_more_is_forgotten(store: Store) -> None:
     one = watch(store, name="new")
     one.tick(NOW + timedelta(days=40))
     assert [row[0] for row in store.read("workers", {"after": "", "most": 100})] == ["new"]
+
+
+def limited(store: Store, ear: Ear) -> Watch:
+    """A watch over a queue of 12 calls in a minute at most, whose retries wait for windows."""
+    app = Duly(store=store, clock=ManualClock(NOW))
+    app.task(name="ring", limits=Limit("tower", 12, per="1m"), retry=Windows("30 */4 * * *", cap=2))(lambda: None)
+    return Watch(store, "w1", ["ring"], LATE, post=ear, holds=holds_of(app.tasks))
+
+
+def granted(store: Store, at: datetime) -> None:
+    """One call under the limit."""
+    asks = [Ask(share(limit=1), (Limit("tower", 12, per="1m").meter(),))]
+    assert store.claim_metered(asks, "w1", at, timedelta(seconds=60), 1, 1)[0].items
+
+
+def test_what_a_limit_holds_back_is_late_when_it_stops_or_takes_too_long(store: Store) -> None:
+    put(store, 40)
+    ear = Ear()
+    one = limited(store, ear)
+    for seconds in range(30, 600, 30):
+        granted(store, after(seconds))
+        one.tick(after(seconds))
+        assert alerts(store) == [], "the limit works them off, as planned"
+    one.tick(after(800))
+    assert alerts(store) == ["late_items"], "nothing comes through any more"
+    granted(store, after(4_000))
+    one.tick(after(4_001))
+    assert alerts(store) == ["oldest_due"], "an hour is more than a limit may explain by itself"
+
+
+def test_what_fell_due_while_no_worker_ran_is_one_alert_that_is_told_again_until_it_is_over(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    ear = Ear()
+    limited(store, ear).tick(NOW)
+    put(store, 14)
+    back, hours = limited(store, ear), 6 * 3_600
+    back.tick(after(hours))
+    other = limited(store, ear)
+    for minute in range(1, 150):
+        if minute % 12 == 0:
+            granted(store, after(hours + 60 * minute))
+        back.tick(after(hours + 60 * minute))
+        other.tick(after(hours + 60 * minute + 20))
+        assert alerts(store) == ["no_tick"], minute
+    assert [told["alert"] for told in ear.heard] == ["no_tick"] * 3, "at once, and every hour"
+    assert ear.heard[0]["message"].endswith("for 360 minutes; 14 items are late")
+    assert ear.heard[2]["message"].endswith("for 360 minutes; 4 items are late")
+    assert "still: Scheduler appears to have been down" in caplog.text
+    granted(store, after(hours + 60 * 150))
+    granted(store, after(hours + 60 * 150))
+    other.tick(after(hours + 60 * 151))
+    assert alerts(store) == []
+
+
+def test_leftovers_of_a_window_are_not_late(store: Store) -> None:
+    put(store, 12)
+    settle(store, claim(store), Failed("busy"))
+    ear = Ear()
+    one = limited(store, ear)
+    for hour in range(1, 30):
+        one.tick(after(3_600 * hour))
+    assert [told for told in ear.heard if told["alert"] != "no_tick"] == []
+
+
+def test_an_alert_is_told_once_where_it_is_not_to_be_told_again(store: Store) -> None:
+    put(store, 11)
+    ear = Ear()
+    one = watch(store, ear, settings=Settings(alert_again_seconds=0, alert_webhook_url="http://x"))
+    for hour in range(1, 9):
+        one.tick(after(3_600 * hour))
+    assert [told["alert"] for told in ear.heard] == ["late_items"]

@@ -112,7 +112,7 @@ def test_apps_are_found_by_module_and_by_file(tmp_path: Path, monkeypatch: pytes
 def test_a_bug_in_the_users_module_is_told_by_its_own_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "broken_app.py").write_text("1 / 0\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(BrokenApp, match="(?s)broken_app.py.*ZeroDivisionError") as told:
+    with pytest.raises(BrokenApp, match=r"(?s)broken_app.py.*ZeroDivisionError") as told:
         load_app("broken_app")
     assert "loading.py" not in str(told.value)
 

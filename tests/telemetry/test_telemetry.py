@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import generate_latest
 
 import duly.testing
-from duly import Attempt, Backoff, Duly
+from duly import Attempt, Backoff, Duly, Limit, Windows
 from duly.telemetry.logs import JsonLines, set_up_logs
 
 
@@ -154,3 +154,46 @@ def test_a_handlers_span_continues_the_trace_of_whoever_put_the_item(tmp_path: P
     script.write_text(TRACED)
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.stdout == "traced\n", done.stderr
+
+
+def test_the_summary_counts_the_works_time_and_all_failed_tries(
+    app: Duly, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [1_000.0]
+    monkeypatch.setattr("duly.telemetry.counts.time.monotonic", lambda: clock[0])
+    app.telemetry.summary()
+    with duly.testing.virtual(app) as world:
+        for fails in (0, 0, 0, 0, 1, 9):
+            app.put("call", fails=fails)
+        world.run()
+        app.telemetry.ran([("call", 0.5)] * 6)
+        clock[0] += 30
+        said = app.telemetry.summary()
+        assert said is not None
+        assert (said["processed"], said["failed"], said["willRetry"]) == (4, 2, 2)
+        assert (said["durationMs"], said["eventsPerSecond"]) == (3_000, 0.13)
+        world.advance(60)
+        said = app.telemetry.summary()
+    assert said is not None
+    assert (said["processed"], said["failed"], said["willRetry"]) == (1, 1, 0)
+    assert app.telemetry.summary() is None
+
+
+def test_what_a_limit_or_a_window_holds_back_is_no_recovery(caplog: pytest.LogCaptureFixture) -> None:
+    one = Duly("sqlite:///unused.db")
+
+    @one.task(limits=Limit("tower", 1, per="1m"), retry=Windows("30 */4 * * *", cap=1))
+    def ring(attempt: Attempt) -> None:
+        if attempt.number == 1:
+            raise ConnectionError("line busy")
+
+    with caplog.at_level(logging.WARNING, "duly"), duly.testing.virtual(one) as world:
+        one.telemetry.summary()
+        ring.put_many({} for _ in range(12))
+        world.advance(minutes=15)
+        said = one.telemetry.summary()
+        assert said is not None
+        assert (said["failed"], said["eventsLate"], said["recoveryMode"]) == (12, 0, False)
+        world.advance(days=3)
+        assert {item.state for item in world.items()} == {"done"}
+    assert [record.getMessage() for record in caplog.records if "Late" in record.getMessage()] == []

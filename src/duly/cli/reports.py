@@ -35,28 +35,31 @@ def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     if words.is_all_told(found, as_json, "nothing was late"):
         return
     table = [
-        [str(each.id), each.task, words.short(each.planned_at, now, in_utc),
+        [str(each.id), each.task, words.cut(each.subject or each.key, 30), words.short(each.planned_at, now, in_utc),
          words.short(each.started_at, now, in_utc), words.span(each.lateness_seconds)]
         for each in found
     ]  # fmt: skip
-    words.console().print(words.table(("id", "right"), "task", "planned", "started", ("late", "right"), rows=table))
+    words.console().print(
+        words.table(("id", "right"), "task", "what", "planned", "started", ("late", "right"), rows=table)
+    )
 
 
 @click.command(short_help="What should be done and is not.")
 @click.option("--grace", default="1h", show_default=True, metavar="TIME", help="How long after its time.")
 @report
 def stuck(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
-    """Items that are not done long after their time: due and waiting, running, or given up; oldest first."""
+    """Items that are not done long after their time: due, running, waiting for a retry, or given up; oldest first."""
     with options.opened() as app:
         found, now = app.read.stuck(_seconds(grace, "grace"), most), app.clock.now()
     if words.is_all_told(found, as_json, "nothing is stuck"):
         return
     table: list[list[RenderableType]] = [
-        [str(each.id), each.task, words.state(each.state), words.short(each.planned_at, now, in_utc),
+        [str(each.id), each.task, words.cut(each.subject or each.key, 30), words.state(each.state),
+         words.short(each.planned_at, now, in_utc),
          words.span(each.age_seconds), str(each.attempts), words.cut(each.last_error, 40)]
         for each in found
     ]  # fmt: skip
-    titles = (("id", "right"), "task", "state", "planned", ("age", "right"), ("tries", "right"), "error")
+    titles = (("id", "right"), "task", "what", "state", "planned", ("age", "right"), ("tries", "right"), "error")
     words.console().print(words.table(*titles, rows=table))
 
 
@@ -120,9 +123,8 @@ def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -
                 words.print_json({"alive": is_alive, "age_seconds": age})
             else:
                 click.echo(text)
-            if not is_alive and webhook and not was_told:
-                _tell(webhook, text, age)
-            was_told = not is_alive
+            # Until it takes it: a webhook that is away for a moment must not make this switch silent.
+            was_told = not is_alive and (was_told or (webhook is not None and _tell(webhook, text, age)))
             if every is None:
                 raise SystemExit(0 if is_alive else 1)
             time.sleep(_seconds(every, "every"))
@@ -133,13 +135,16 @@ def _age(app: Duly) -> float | None:
     return None if seen_at is None else max((app.clock.now() - seen_at).total_seconds(), 0.0)
 
 
-def _tell(url: str, text: str, age: float | None) -> None:
+def _tell(url: str, text: str, age: float | None) -> bool:
+    """Tell the webhook; returns whether it took it."""
     from duly.outbound.http import OutboundError, post_json
 
     try:
         post_json(url, {"alert": "no_tick", "message": f"Scheduler appears to be down: {text}", "ageSeconds": age})
     except OutboundError as error:
         click.echo(f"the webhook did not take it: {error}", err=True)
+        return False
+    return True
 
 
 def _seconds(text: str, field: str) -> float:

@@ -85,6 +85,9 @@ class Settings(Section):
     alert_silence_seconds: float = setting(
         300.0, "An alert is raised when no worker has given a sign of life for longer than this.", least=60
     )
+    alert_again_seconds: float = setting(
+        3_600.0, "How long after it was told an alert that still stands is told again; 0: never.", least=0
+    )
     alert_webhook_url: str = setting(
         "", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL", is_url=True
     )

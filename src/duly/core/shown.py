@@ -111,6 +111,8 @@ class LateItem(Struct, frozen=True):
     finished_at: datetime
     state: State
     lateness_seconds: float
+    key: str | None  # what the caller calls it
+    subject: str | None  # the key of the schedule that made it: what it is about
 
 
 class Drift(Struct, frozen=True):
@@ -135,6 +137,8 @@ class StuckItem(Struct, frozen=True):
     attempts: int
     last_error: str | None
     age_seconds: float
+    key: str | None
+    subject: str | None
 
 
 class Alert(Struct, frozen=True):

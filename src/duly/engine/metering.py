@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from math import inf
@@ -11,6 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from duly.core.model import Meter, Share
+from duly.core.policy.lateness import Holds
 from duly.core.policy.limits import Limit, slack
 from duly.core.policy.retry import SPREAD, Windows, windows_of
 from duly.store.contract import FRESH
@@ -35,7 +36,7 @@ class Meters:
     def __init__(self, metering: Metering, prefixes: tuple[str, ...] = ()) -> None:
         self._limits, self._backlog, self._windows = metering
         self._prefixes = prefixes
-        self._by_queue = lru_cache(MANY)(self._of_queue)
+        self._by_queue = lru_cache(MANY)(self.of_queue)
 
     @property
     def are_concurrent(self) -> bool:
@@ -64,7 +65,7 @@ class Meters:
             meters += (self._backlog.meter(queue),)
         yield share, meters
 
-    def _of_queue(self, queue: str) -> tuple[Meter, ...]:
+    def of_queue(self, queue: str) -> tuple[Meter, ...]:
         """The meters of the tasks' limits for the items of this queue."""
         return tuple(limit.meter(self._key(queue) if limit.by else "") for limit in self._limits)
 
@@ -87,3 +88,21 @@ def meters_of(tasks: Sequence[Task[..., Any]]) -> Meters | None:
 def prefixes_of(tasks: Iterable[Task[..., Any]]) -> tuple[str, ...]:
     """The prefixes of queues that are for one value of an argument, under limits `by` an argument."""
     return tuple(f"{task.queue}/" for task in tasks if any(limit.by for limit in task.limits))
+
+
+def holds_of(tasks: Mapping[str, Task[..., Any]]) -> Callable[[str], Holds]:
+    """What may hold back the items of a queue by plan: what holds those of all the tasks that have it."""
+
+    def held(queue: str) -> Holds:
+        own = [task for task in tasks.values() if queue == task.queue or queue.startswith(f"{task.queue}/")]
+        meters: list[Meter] = []
+        if all(task.limits for task in own):
+            meters = [each for task in own for each in Meters(metering_of(task), prefixes_of([task])).of_queue(queue)]
+        windows = [windows_of(task.rules.retry) for task in own]
+        return Holds(
+            tuple(each.name for each in meters),
+            max((each.per or 0.0 for each in meters), default=0.0),
+            windows[0] if windows and all(windows) else None,
+        )
+
+    return held

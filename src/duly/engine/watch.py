@@ -2,6 +2,10 @@
 
 An alert is a row, so that only one of many workers tells the webhook, and another does if that one dies before it has.
 The sign of life is a row too, so that anybody who can read the database sees when no worker is running any more.
+
+One cause is one alert. After a time in which no worker ran, `no_tick` stands until what fell due in it is done, and
+says how much that is; what is late otherwise is `late_items`, or `oldest_due` if it is few but old. What a pause, a
+limit or a window holds back by plan is not late.
 """
 
 from __future__ import annotations
@@ -15,7 +19,8 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from duly.core.clock import EPOCH
-from duly.core.model import Head
+from duly.core.model import Head, Lane
+from duly.core.policy.lateness import Holds, is_held
 from duly.core.settings import Settings
 from duly.store.contract import START, Store
 
@@ -31,6 +36,10 @@ TIDY_EVERY = timedelta(hours=1)
 COUNTED = 10_000
 # If paused queues fill those rows, so many lines are looked at in each tick instead.
 LINES = 10_000
+# The alerts that are raised here.
+OURS = frozenset(("no_tick", "late_items", "oldest_due"))
+# So long before now no alert was told, for those that are told once.
+NEVER_AGAIN = timedelta(days=100_000)
 
 
 class Alarm(Struct, frozen=True):
@@ -39,6 +48,25 @@ class Alarm(Struct, frozen=True):
     name: str
     message: str
     details: dict[str, Any]
+
+
+class Standing(Struct, frozen=True):
+    """An alert that stands, as a row."""
+
+    name: str
+    since: datetime
+    message: str
+    details: dict[str, Any]
+    told_at: datetime | None
+
+
+class Overdue(Struct, frozen=True):
+    """How many items of a queue and lane are due for long, and since when the oldest is."""
+
+    queue: str
+    lane: Lane
+    items: int
+    oldest: datetime
 
 
 class LateCount(Struct, frozen=True):
@@ -67,6 +95,7 @@ class Watch:
         *,
         post: Callable[[str, Mapping[str, Any]], object],
         summary: Callable[[], Mapping[str, Any] | None] = lambda: None,
+        holds: Callable[[str], Holds] = lambda _: Holds(),
     ) -> None:
         self._store = store
         self._worker = worker
@@ -74,6 +103,7 @@ class Watch:
         self._settings = settings
         self._post = post
         self._summary = summary
+        self._holds = holds  # what may hold back the items of a queue by plan
         self._started_at: datetime | None = None
         self._tidy_at = EPOCH
         # The walk over the lines: where it stands, what it has found so far, and what the last walk found.
@@ -82,21 +112,23 @@ class Watch:
         self._last_walk: LateCount | None = None
 
     def tick(self, now: datetime) -> datetime:
-        alarms = {alarm.name: alarm for alarm in self._alarms(now)}
+        standing = {alert.name: alert for alert in map(_standing, self._store.read("alerts", {}))}
+        alarms = {alarm.name: alarm for alarm in self._alarms(now, standing.get("no_tick"))}
         names = encode(self._tasks).decode()
         self._started_at = self._started_at or now
         life = {"name": self._worker, "tasks": names, "started_at": self._started_at, "now": now}
         self._store.write("alive", life)
         for alarm in alarms.values():
             self._raise(alarm, now)
-        # Clear alerts without a reason, also those of workers that died. `no_tick` is cleared when the webhook took it.
-        kept = {"no_tick"} if self._settings.alert_webhook_url else set()
+        # Clear alerts without a reason, also those of workers that died. A webhook hears of `no_tick` in any case.
+        kept = {name for name, alert in standing.items() if name == "no_tick" and alert.told_at is None}
+        kept = kept if self._settings.alert_webhook_url else set()
         if self._place != START and self._last_walk is None:  # only a part of the lines was looked at
-            kept |= {"late_items", "oldest_due"}
-        for name in {row[0] for row in self._store.read("alerts", {})} - alarms.keys() - kept:
+            kept |= {"late_items", "oldest_due", "no_tick"}
+        for name in (standing.keys() & OURS) - alarms.keys() - kept:
             self._clear(name)
-        if self._settings.alert_webhook_url:
-            self._tell(now)
+        for name in self._tell(now) & {"no_tick"} - alarms.keys():  # what it tells of is over
+            self._clear(name)
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY
             self._store.write("forget_workers", {"before": now - FORGOTTEN})
@@ -108,45 +140,76 @@ class Watch:
         """Write that this worker has ended in good order."""
         self._store.write("gone", {"name": self._worker, "now": now})
 
-    def _alarms(self, now: datetime) -> Iterator[Alarm]:
+    def _alarms(self, now: datetime, silence: Standing | None) -> Iterator[Alarm]:
+        """The reasons for alerts; `silence` is the alert about a time without workers, if it stands."""
         settings = self._settings
-        if self._started_at is None:
-            yield from self._was_nobody_here(now)
+        fresh = next(self._was_nobody_here(now), None) if self._started_at is None else None
+        back_at = now if fresh is not None else silence.since if silence is not None else None
         before = now - timedelta(seconds=settings.alert_late_seconds)
         most = max(COUNTED, settings.alert_late_items + 1)
-        late = self._late(before, most)
+        late = self._late(before, most, now, back_at)
+        oldest = 0.0 if late.oldest is None else (now - late.oldest).total_seconds()
+        details = {"lateEvents": late.items, "oldestEventAge": int(oldest // 60)}
+        many = f"{late.items:,} items" if late.items < most else f"{most:,} items or more"
+        if back_at is not None and late.oldest is not None and late.oldest < back_at:
+            known = fresh or Alarm("no_tick", silence.message if silence else "", silence.details if silence else {})
+            text = known.message.partition("; ")[0]
+            yield Alarm("no_tick", f"{text}; {many} are late", {**known.details, **details})
+            return
+        if fresh is not None:
+            yield fresh
         if late.oldest is None:
             return
-        oldest = (now - late.oldest).total_seconds()
-        minutes = int(oldest // 60)
         if late.items > settings.alert_late_items:
-            details = {"lateEvents": late.items, "oldestEventAge": minutes}
-            many = f"{late.items:,} items" if late.items < most else f"{most:,} items or more"
             yield Alarm("late_items", f"Recovery mode detected: {many} are late", details)
-        if settings.alert_oldest_seconds and oldest > settings.alert_oldest_seconds:
+        elif settings.alert_oldest_seconds and oldest > settings.alert_oldest_seconds:
+            minutes = int(oldest // 60)
             yield Alarm("oldest_due", f"the oldest due item waits for {minutes:,} minutes", {"oldestEventAge": minutes})
 
-    def _late(self, before: datetime, most: int) -> LateCount:
+    def _late(self, before: datetime, most: int, now: datetime, back_at: datetime | None) -> LateCount:
         """How many items of open queues were due before then, found with one look at so many rows by due time.
 
         If items of paused queues fill these rows, a walk from line to line passes over them, some lines in each tick.
         """
         rows = self._store.read("overdue", {"before": before, "most": 2 * most})
-        are_open = self._store.open_queues(row[0] for row in rows)
-        items = sum(main for queue, _, main, _ in rows if queue in are_open)
-        if sum(row[1] for row in rows) < 2 * most or items >= most:
+        are_open = self._store.open_queues({row[0] for row in rows})
+        overdue = [Overdue(*row) for row in rows]
+        late = LateCount()
+        for each in overdue:
+            if each.queue in are_open:
+                late = late.and_also(self._unexplained(each, now, back_at), most)
+        if sum(each.items for each in overdue) < 2 * most or late.items >= most:
             self._place, self._walk, self._last_walk = START, LateCount(), None
-            return LateCount(min(items, most), min((row[3] for row in rows if row[0] in are_open), default=None))
+            return late
         heads, place = self._store.survey(self._place, LINES)
-        self._walk = self._walk.and_also(
-            self._counted([head for head in heads if head.due_at < before], before, most), most
-        )
+        found = self._counted([head for head in heads if head.due_at < before], before, most, now, back_at)
+        self._walk = self._walk.and_also(found, most)
         self._place = place or START
         if place is None:
             self._walk, self._last_walk = LateCount(), self._walk
         return self._walk if self._last_walk is None else self._walk.or_else(self._last_walk)
 
-    def _counted(self, heads: list[Head], before: datetime, most: int) -> LateCount:
+    def _unexplained(self, each: Overdue, now: datetime, back_at: datetime | None) -> LateCount:
+        """What is late of this: the main lane by number, unless a limit holds it, and retries by their age alone."""
+        holds = self._holds(each.queue)
+        if each.lane == "retry":
+            return LateCount() if holds.windows is not None else LateCount(0, each.oldest)
+        granted_at, is_under_way = None, False
+        if holds.meters:
+            ((granted_at, is_under_way),) = self._store.read("last_granted", {"names": encode(holds.meters).decode()})
+        if is_held(holds, each.oldest, now, now if is_under_way else granted_at, back_at):
+            # That many wait is the plan; that one waits for longer than anything should, is not.
+            is_old = (now - each.oldest).total_seconds() > self._settings.alert_oldest_seconds > 0
+            return LateCount(0, each.oldest if is_old else None)
+        return LateCount(each.items, each.oldest)
+
+    def _counted(
+        self, heads: list[Head], before: datetime, most: int, now: datetime, back_at: datetime | None
+    ) -> LateCount:
+        late = LateCount()
+        for head in heads:
+            found = self._unexplained(Overdue(head.line.queue, head.lane, 1, head.due_at), now, back_at)
+            late = late.and_also(LateCount(0, found.oldest), most)
         main = [
             {
                 "queue": head.line.queue,
@@ -157,9 +220,10 @@ class Watch:
             }
             for head in heads
             if head.lane == "main"
+            and self._unexplained(Overdue(head.line.queue, "main", 1, head.due_at), now, back_at).items
         ]
         given = {"groups": encode(main).decode(), "before": before, "most": most}
-        return LateCount(self._store.read("backlog", given)[0][0], min((head.due_at for head in heads), default=None))
+        return LateCount(self._store.read("backlog", given)[0][0], late.oldest)
 
     def _was_nobody_here(self, now: datetime) -> Iterator[Alarm]:
         """At the start, raise an alert if no worker had given a sign of life for long. The next tick clears it."""
@@ -182,14 +246,29 @@ class Watch:
         if self._store.write("over", {"name": name}):
             log.info("alert over: %s", name, extra={"alert": name})
 
-    def _tell(self, now: datetime) -> None:
-        for name, since, message, details in self._store.write("untold", {"now": now, "before": now - TELLING}):
+    def _tell(self, now: datetime) -> set[str]:
+        """Tell alerts that nobody was told of, and again those that still stand after a while; returns their names."""
+        again = self._settings.alert_again_seconds
+        given = {
+            "now": now, "before": now - TELLING,
+            "again": now - (timedelta(seconds=again) if again else NEVER_AGAIN),
+        }  # fmt: skip
+        told = set()
+        for name, since, message, details, told_at in self._store.write("untold", given):
             body = {"alert": name, "message": message, "since": since.isoformat(), "details": decode(details)}
             try:
-                self._post(self._settings.alert_webhook_url, body)
+                if self._settings.alert_webhook_url:
+                    self._post(self._settings.alert_webhook_url, body)
             except Exception as error:  # the next worker to look tries again
                 log.warning("the alert webhook did not take it: %s", error)
-            else:
-                self._store.write("told", {"name": name, "now": now})
-                if name == "no_tick":  # what it tells of is over, for this worker is running
-                    self._clear(name)
+                continue
+            if told_at is not None:
+                log.warning("still: %s", message, extra={"alert": name, **decode(details)})
+            self._store.write("told", {"name": name, "now": now})
+            told.add(name)
+        return told
+
+
+def _standing(row: tuple[Any, ...]) -> Standing:
+    name, since, message, details, told_at = row
+    return Standing(name, since, message, decode(details) if isinstance(details, str | bytes) else details, told_at)

@@ -35,7 +35,7 @@ from duly.engine.gate import Gate
 from duly.engine.historian import Historian
 from duly.engine.keeper import Keeper, Watchdog
 from duly.engine.loop import Loop
-from duly.engine.metering import metering_of
+from duly.engine.metering import holds_of, metering_of
 from duly.engine.pools import Ties
 from duly.engine.processes import ProcessSlot
 from duly.engine.pruner import Pruner
@@ -121,6 +121,7 @@ class Worker:
             settings,
             post=post_json,
             summary=observer.summary,
+            holds=holds_of(equipment.known),
         )
         self._pruner = Pruner(self._store, settings.keep_seconds, settings.audit_keep_seconds)
         self._historian = Historian(

@@ -6,14 +6,16 @@ While items are claimed and settled, numbers are only added up; a scrape turns t
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 from prometheus_client.core import Metric
 
 from duly.core.model import Change, Item, Share
+from duly.core.policy.lateness import Holds, lateness
+from duly.core.policy.retry import windows_of
 from duly.core.settings import Settings
 from duly.core.shown import Measured
 from duly.tasks.task import Task
@@ -59,7 +61,7 @@ class Counts:
         self._limited: Counter[str] = Counter()
         self._late: Counter[str] = Counter()
         self._steps = Histogram(DURATION)
-        self._told: dict[str, float] = {}
+        self._told: dict[str, float] = {"clock": time.monotonic()}
         self._lateness = Histogram(LATENESS)
         self._duration = Histogram(DURATION)
         # What ended tries whose ends are not written yet, by item and fence.
@@ -77,28 +79,35 @@ class Counts:
         latenesses = [((item.started_at or item.due_at) - item.due_at).total_seconds() for item in items]
         self._lateness.observe_all(zip((item.task for item in items), latenesses, strict=True))
         grace = self._settings.alert_late_seconds
-        if latenesses and max(latenesses) > grace:
-            pairs = zip(items, latenesses, strict=True)
-            self._late.update(item.task for item, lateness in pairs if lateness > grace)
-        if latenesses and max(latenesses) > late:
-            for item, lateness in zip(items, latenesses, strict=True):
-                if lateness > late:
-                    self._log_late(item, lateness)
+        if latenesses and max(latenesses) > min(grace, late):
+            for item in items:
+                by = lateness(item.lane, item.due_at, item.started_at or item.due_at, self._holds_of(item.task), late)
+                if item.lane == "main" and by > grace:
+                    self._late[item.task] += 1
+                if by > late:
+                    self._log_late(item, by)
 
     def limited(self, share: Share) -> None:
         self._limited[family_of(share.queue, families_of(self._tasks))] += 1
 
-    def _log_late(self, item: Item, lateness: float) -> None:
+    def _holds_of(self, task: str) -> Holds:
+        known = self._tasks.get(task)
+        if known is None:
+            return Holds()
+        return Holds(tuple(limit.name for limit in known.limits), windows=windows_of(known.rules.retry))
+
+    def _log_late(self, item: Item, late_by: float) -> None:
+        is_retry = item.lane == "retry"
         log.warning(
-            "Late event execution (recovery)",
+            "Late retry" if is_retry else "Late event execution (recovery)",
             extra={
                 "eventId": item.id,
                 "task": item.task,
                 "targetTime": iso(item.due_at),
-                "actualTime": iso(item.due_at + timedelta(seconds=lateness)),
-                "latenessMinutes": int(lateness // 60),
-                "latenessHours": f"{lateness / 3600:.1f}",
-                "reason": "Recovery from downtime",
+                "actualTime": iso(item.started_at or item.due_at),
+                "latenessMinutes": int(late_by // 60),
+                "latenessHours": f"{late_by / 3600:.1f}",
+                "reason": "A retry waited long beyond its time" if is_retry else "Recovery from downtime",
             },
         )
 
@@ -130,27 +139,34 @@ class Counts:
         self._steps.observe_all([(step, seconds)])
 
     def summary(self) -> dict[str, Any] | None:
-        """What happened since the last call, as fields of a log line; None when nothing did."""
+        """What happened since the last call, as fields of a log line; None when nothing did.
+
+        `failed` are failed tries, of which `willRetry` are tried again; `durationMs` is how long handlers took in all,
+        and `eventsPerSecond` counts what was done by the time that has passed.
+        """
         total = {
             "processed": sum(count for (_, state), count in self._finished.items() if state == "done"),
             "failed": sum(count for (_, state), count in self._finished.items() if state == "failed"),
             "late": sum(self._late.values()),
             "claimed": sum(self._claimed.values()),
+            "retried": sum(self._retried.values()),
             "lateness": sum(self._lateness.sums.values()),
-            "seconds": sum(self._steps.sums.values()),
+            "ran": sum(self._duration.sums.values()),
+            "clock": time.monotonic(),
         }
         new = {name: value - self._told.get(name, 0) for name, value in total.items()}
         self._told = total
-        if not new["processed"] and not new["failed"]:
+        if not new["processed"] and not new["failed"] and not new["retried"]:
             return None
         return {
             "processed": new["processed"],
-            "failed": new["failed"],
+            "failed": new["failed"] + new["retried"],
+            "willRetry": new["retried"],
             "eventsLate": new["late"],
             "averageLatenessMinutes": round(new["lateness"] / (new["claimed"] or 1) / 60, 2),
             "recoveryMode": new["late"] > 0,
-            "durationMs": round(new["seconds"] * 1000),
-            "eventsPerSecond": round(new["processed"] / new["seconds"], 2) if new["seconds"] else None,
+            "durationMs": round(new["ran"] * 1000),
+            "eventsPerSecond": round(new["processed"] / max(new["clock"], 0.001), 2),
         }
 
     def lately(self) -> list[Measured]:

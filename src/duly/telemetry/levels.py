@@ -31,12 +31,14 @@ class Levels:
         self,
         tasks: Mapping[str, Task[..., Any]],
         late_seconds: float,
+        held_seconds: float,
         signs: Callable[[], tuple[Signs, datetime]],
         depths: Callable[[], Sequence[Depth]],
         pending: Callable[[], Mapping[str, int]],
     ) -> None:
         self._tasks = tasks
-        self._late_seconds = late_seconds
+        # How long due items may wait: by themselves, and under a limit, which works off many over a while.
+        self._late_seconds, self._held_seconds = late_seconds, held_seconds
         self._ask = Patient(signs, PATIENCE)
         # Others that look again and again, such as dashboards, use this too.
         self.depths = Thrifty(depths, DEPTHS_PATIENCE)
@@ -77,7 +79,8 @@ class Levels:
         ages: dict[str, float] = {}
         closed: dict[str, set[str]] = {name: set() for name in names.values()}
         recovering = GaugeMetricFamily("duly_recovery_mode", "1 while something is due for longer than it may be.")
-        oldest = 0.0
+        is_late = False
+        limited = {task.queue for task in list(self._tasks.values()) if task.limits}
         for depth in depths:
             name = names[depth.queue]
             counts[name, depth.lane, depth.state] += depth.items
@@ -88,8 +91,9 @@ class Levels:
                 if depth.oldest is not None:
                     age = max((now - depth.oldest).total_seconds(), 0.0)
                     ages[name] = max(age, ages.get(name, 0.0))
-                    oldest = max(age if depth.due else 0.0, oldest)
-        recovering.add_metric([], float(oldest > self._late_seconds))
+                    most = self._held_seconds if depth.queue.partition("/")[0] in limited else self._late_seconds
+                    is_late |= bool(depth.due) and depth.lane == "main" and not depth.paused and age > most
+        recovering.add_metric([], float(is_late))
         yield recovering
         yield gauge("duly_queue_items", "Items in the queue.", ["queue", "lane", "state"], counts)
         yield gauge("duly_queue_due_items", "Waiting items that are due.", ["queue", "lane"], dues)

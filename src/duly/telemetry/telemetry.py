@@ -40,7 +40,7 @@ class Telemetry(Counts):
         pending: Callable[[], Mapping[str, int]],
     ) -> None:
         super().__init__(tasks, settings)
-        self._levels = Levels(tasks, settings.alert_late_seconds, signs, depths, pending)
+        self._levels = Levels(tasks, settings.alert_late_seconds, settings.late_seconds, signs, depths, pending)
         self.depths = self._levels.depths
         self._paces: dict[str, tuple[Callable[[], int], Callable[[], float]]] = {}
         self.registry = CollectorRegistry()

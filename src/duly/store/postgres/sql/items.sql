@@ -25,21 +25,23 @@ select (select count(*) from gone),
 
 -- name: late
 -- What was started later than the grace period, latest first.
-select id, task, queue, planned_at, started_at, finished_at, state,
-       extract(epoch from started_at - planned_at)::float8 as lateness
-  from duly_item
- where state = 'done' and started_at > planned_at + :grace * interval '1 second'
+select i.id, i.task, i.queue, i.planned_at, i.started_at, i.finished_at, i.state,
+       extract(epoch from i.started_at - i.planned_at)::float8 as lateness, i.key, s.key as subject
+  from duly_item i
+  left join duly_schedule s on s.id = i.schedule_id
+ where i.state = 'done' and i.started_at > i.planned_at + :grace * interval '1 second'
  order by lateness desc
  limit :most
 
 -- name: stuck
--- What is not done long after its time: waiting, running or given up.
-select id, task, queue, lane, state, planned_at, due_at, attempt, last_error,
-       extract(epoch from :now - planned_at)::float8 as age
-  from duly_item
- where (is_waiting or in_review or state = 'running') and planned_at < :now - :grace * interval '1 second'
-   and (state <> 'waiting' or due_at <= :now)
- order by planned_at
+-- What is not done long after its time: due, running, given up, or tried in vain and waiting for the next try.
+select i.id, i.task, i.queue, i.lane, i.state, i.planned_at, i.due_at, i.attempt, i.last_error,
+       extract(epoch from :now - i.planned_at)::float8 as age, i.key, s.key as subject
+  from duly_item i
+  left join duly_schedule s on s.id = i.schedule_id
+ where (i.is_waiting or i.in_review or i.state = 'running') and i.planned_at < :now - :grace * interval '1 second'
+   and (i.state <> 'waiting' or i.due_at <= :now or i.attempt > 0)
+ order by i.planned_at
  limit :most
 
 -- name: edit_item

@@ -31,6 +31,14 @@ select m, count(*)
  where l.meters is not null and m = any(:names::text[])
  group by m
 
+-- name: last_granted
+-- When something was last granted under any of these meters, and whether calls under any of them are under way.
+select (select max(m.hits[cardinality(m.hits)])
+          from duly_meter m
+         where m.name = any(array(select json_array_elements_text(:names::json)))) as at,
+       exists (select from duly_lease l
+                where l.meters && array(select json_array_elements_text(:names::json))) as is_under_way
+
 -- name: idle_meters
 -- Meters that nobody set and under which nothing was granted since, by name, with when something was last.
 select name, hits[cardinality(hits)] as at

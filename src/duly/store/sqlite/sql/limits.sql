@@ -11,6 +11,14 @@ select m.value, count(*)
  where l.meters is not null and m.value in (select value from json_each(:names))
  group by m.value
 
+-- name: last_granted
+-- When something was last granted under any of these meters, and whether calls under any of them are under way.
+select (select max(json_extract(hits, '$[#-1]'))
+          from duly_meter
+         where name in (select value from json_each(:names))) as at,
+       exists (select 1 from duly_lease l join json_each(l.meters) m
+                where l.meters is not null and m.value in (select value from json_each(:names))) as is_under_way
+
 -- name: hit
 insert into duly_meter (name, hits) values (:name, :hits) on conflict (name) do update set hits = excluded.hits
 
