@@ -8,9 +8,8 @@ from datetime import timedelta
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import Watch, barriers, settled
+from tests.browser.nets import Watch, barriers, settled, told
 from tests.browser.sites import NARROW, Site, Visits
-from tests.browser.test_items import told
 from tests.browser.world import World
 
 BIG = 12345678901234567890

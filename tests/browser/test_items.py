@@ -8,15 +8,11 @@ from datetime import timedelta
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import barriers, settled
+from tests.browser.nets import barriers, settled, told
 from tests.browser.sites import NARROW, Site, Visits
 from tests.browser.world import World
 
 ROWS = "Items"
-
-
-def told(page: Page, text: str | re.Pattern[str]) -> None:
-    expect(page.locator(".toasts")).to_contain_text(text)
 
 
 def test_items_are_found_by_state_name_value_and_time(show: Page) -> None:

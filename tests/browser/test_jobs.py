@@ -8,9 +8,8 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import Watch, barriers, settled
+from tests.browser.nets import Watch, barriers, settled, told
 from tests.browser.sites import NARROW, Site, Visits
-from tests.browser.test_items import told
 from tests.browser.world import STOCK, TEXTS, World
 
 FILE = "Name;Maker;Code;Cost\nTea pot;Acme;TP-7;19,90\nCup;Acme;CU-1;not a price\n"

@@ -9,9 +9,8 @@ from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
 from tests.browser import sites
-from tests.browser.nets import barriers, settled
+from tests.browser.nets import barriers, settled, told
 from tests.browser.sites import NARROW, Site, Visits
-from tests.browser.test_items import told
 from tests.browser.world import STOCK, World
 
 ROWS = "Rows of jobs"

@@ -70,6 +70,13 @@ class Pages {
   async again(number, stop, size) {
     const page = this.pages[number];
     const answer = await this.load(page.after, Math.max(page.count, number === 0 ? size : 1), stop);
+    if (!page.count && number === this.pages.length - 1) {
+      // Where there was nothing, nothing can be moved by what comes.
+      Object.assign(page, { rows: answer.items, count: answer.items.length });
+      this.next = answer.next;
+      this.isEnd = !answer.next;
+      return [];
+    }
     const found = new Map(answer.items.map((row) => [this.keyOf(row), row]));
     if (!page.rows) {
       const others = new Set([...(this.pages[number - 1]?.rows ?? []), ...(this.pages[number + 1]?.rows ?? [])].map(this.keyOf));
