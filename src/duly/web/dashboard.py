@@ -31,7 +31,9 @@ from duly.web.schemas.dashboard import DashboardOut
 FOLDER = Path(__file__).parent / "static"
 PAGE = "index.html"
 # What the browser fetches while it reads the page, instead of when one module finds that it needs another.
-PRELOADED = ("js/lib/", "js/parts/", "vendor/preact.js", "vendor/hooks.js", "vendor/signals", "vendor/htm.js")
+PRELOADED = (
+    "js/lib/", "js/parts/", "vendor/preact.js", "vendor/hooks.js", "vendor/signals", "vendor/htm.js", "vendor/virtual/",
+)  # fmt: skip
 FOREVER = "public, max-age=31536000, immutable"
 # The first part of the path of each screen of the core; the pages below have their own parts.
 SCREENS = (
@@ -83,7 +85,7 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
     statics = statics_of(tuple(folders))
     paths = [*SCREENS, *(screen.path for plugin in plugins for screen in plugin.screens)]
 
-    def page(request: Request) -> Response:
+    async def page(request: Request) -> Response:
         """The document of every page, with the addresses under the prefix that this service is mounted at."""
         root = html.escape(request.scope.get("root_path", "").rstrip("/"))
         static = f"{root}/static/{statics.digest}"
@@ -91,7 +93,7 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
         body = statics.page.substitute(root=root, static=static, preloads=preloads).encode()
         return _answer(request, File(body, gzip.compress(body, 6), "text/html; charset=utf-8"), "no-cache")
 
-    def file(request: Request) -> Response:
+    async def file(request: Request) -> Response:
         found = statics.files.get(request.path_params["path"])
         # A page of another version has to be loaded anew, instead of going on with half of each.
         if found is None or request.path_params["digest"] != statics.digest:

@@ -76,8 +76,13 @@ function App() {
   const begin = async () => {
     setError(null);
     try {
+      // Asked for at once, with the screen's own files, for each answer waited for in turn delays the first rows.
+      const screen = SCREENS.find(([shape]) => shape.test(path.value));
+      screen?.[1]().catch(() => {}); // whoever shows it tells what is wrong
+      const about = get("/api/dashboard");
+      about.catch(() => {}); // what is wrong with both is told of the first
       const who = await get("/api/me");
-      service.value = await get("/api/dashboard");
+      service.value = await about;
       me.value = who;
     } catch (wrong) {
       if (wrong.status === 401) me.value = false;

@@ -65,13 +65,18 @@ function Controller({ job }) {
   const minutes = Math.min(Math.max(Math.ceil((now.peek() - new Date(job.createdAt)) / 60_000), 10), 720);
   const history = useLive("/api/history", { job: job.id, minutes: job.finishedAt ? minutes : Math.min(minutes, 120) }, { every: job.finishedAt ? 0 : 5 });
   const found = new Map((history.data?.series ?? []).map((each) => [each.measure, each.points]));
-  const charts = [["batch", "Rows at a time", "", 2, "waiting"], ["width", "Calls at a time", "", 2, "running"], ["latency", "Seconds a call takes", " s", 2, "retried"], ["rate", "Calls", "", 1, "done"]];
-  const there = charts.filter(([measure]) => found.get(measure)?.length);
-  if (!there.length) return html`<p class="note">Nothing was measured in this time: it is while rows are worked off.</p>`;
-  return html`<div class="cards">${there.map(([measure, label, unit, place, tone]) => {
-    const points = found.get(measure);
-    return html`<${Chart} key=${measure} label=${label} unit=${unit} height=${130} times=${points.map((point) => point[0])} series=${[{ label: place === 1 ? "count" : "mean", values: points.map((point) => point[place]), tone }]} />`;
-  })}</div>`;
+  const step = history.data?.stepSeconds ?? 10;
+  // Points are [when, how often, mean, most].
+  const mean = (tone, times = 1) => (points) => [{ label: "mean", tone, values: points.map((point) => point[2] * times) }];
+  const charts = [
+    ["batch", "Rows at a time", "", mean("waiting")],
+    ["width", "Calls at a time", "", mean("running")],
+    ["latency", "How long a call takes", " ms", (points) => [...mean("retried", 1_000)(points), { label: "longest", tone: "cap", dashed: true, values: points.map((point) => point[3] * 1_000) }]],
+    ["rate", "Calls a second", "", (points) => [{ label: "calls", tone: "done", values: points.map((point) => point[1] / step) }]],
+  ].filter(([measure]) => found.get(measure)?.length);
+  if (!charts.length) return html`<p class="note">Nothing was measured in this time: it is while rows are worked off.</p>`;
+  return html`<div class="cards">${charts.map(([measure, label, unit, series]) => html`<${Chart} key=${measure} label=${label} unit=${unit} height=${130}
+    times=${found.get(measure).map((point) => point[0])} series=${series(found.get(measure))} />`)}</div>`;
 }
 
 /** The rows in the order of the file, with a column for each field of their results. */
