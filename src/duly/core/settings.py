@@ -96,6 +96,12 @@ class Settings(Section):
     audit_keep_seconds: float = setting(
         365 * 86_400.0, "How long lines of the audit log are kept; 0 keeps them for ever.", least=0
     )
+    history_seconds: float = setting(
+        7_200.0, "How long what happened is kept in steps of 10 seconds, for charts; 0: it is not.", least=0
+    )
+    history_long_seconds: float = setting(
+        14 * 86_400.0, "How long it is kept in steps of 5 minutes; 0: it is not.", least=0
+    )
     max_args_bytes: int = setting(
         1_048_576, "The largest arguments of one item, as JSON text; also at most 100 levels deep.", least=2
     )

@@ -8,8 +8,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from duly.apps.catalog import Catalog, Product, plugin
+from duly.apps.catalog.capacity import plan
 from duly.apps.catalog.products import SyncStatus
-from duly.apps.catalog.schemas import DayOut, ProductIn, ProductOut, ReactivateAllIn, ReactivatedOut, ReactivateIn
+from duly.apps.catalog.schemas import (
+    DayOut,
+    PlanIn,
+    PlanOut,
+    ProductIn,
+    ProductOut,
+    ReactivateAllIn,
+    ReactivatedOut,
+    ReactivateIn,
+)
 from duly.core.errors import ItemNotFound
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
@@ -108,6 +118,12 @@ def withdraw_product(sku: Name, desk: At, catalog: Here, principal: Writer, user
     user_id = _whose(principal, user_id)
     _check_owner(desk, principal, catalog.product(user_id, sku).id, sku)
     catalog.withdraw(user_id, sku, actor=principal.user_id)
+
+
+@router.post("/api/plan", response_model=PlanOut)
+def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
+    """What a catalog of so many products costs in calls and minutes, and what breaks first as it grows."""
+    return plan(**asked.model_dump())
 
 
 def _whose(principal: Principal, user_id: str | None) -> str:
