@@ -12,7 +12,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tests.apps.conftest import eventually
+from tests.apps.test_package import asked
 from tests.cli.conftest import Process
+from tests.cli.test_processes import free_port
 
 
 def test_the_demo_fires_retries_and_reviews_and_ends_with_a_summary(start: Callable[..., Process]) -> None:
@@ -32,6 +35,25 @@ def test_the_demo_works_a_file_of_products_off(start: Callable[..., Process]) ->
     demo = start("up", "--demo", "--http-port", "0")
     for words in ("job 1: a file of products came in", "job 1: 6 of 48 products looked up", "job 1: 24 of 48"):
         demo.waits_for(words)
+    demo.signal(signal.SIGINT)
+    assert demo.ends() == 0
+    assert not demo.says("Traceback")
+
+
+def test_the_demo_says_where_its_dashboard_is_and_has_all_systems_alive_there(start: Callable[..., Process]) -> None:
+    demo = start("up", "--demo", "--http-port", str(free_port()), RABBITMQ_URL="amqp://127.0.0.1:1")
+    demo.waits_for("fired")
+    url = demo.out.read_text().splitlines()[0].removeprefix("dashboard at ")
+    assert url.startswith("http://127.0.0.1:")
+    screens = {each["path"]: each["isOn"] for each in asked(f"{url}/api/dashboard")["screens"]}
+    assert screens == {"/reminders": True, "/catalog": True, "/plan": True, "/people": True, "/messages": False}
+    assert asked(f"{url}/api/dashboard")["pending"] is True
+    eventually(lambda: asked(f"{url}/api/catalog/day")["statuses"]["success"] >= 10)
+    eventually(lambda: asked(f"{url}/api/catalog/day")["statuses"]["failed"] >= 1)
+    eventually(lambda: [event["status"] for event in asked(f"{url}/api/people/maja")["events"]][1] == "COMPLETED")
+    eventually(lambda: [event["status"] for event in asked(f"{url}/api/people/oliver")["events"]][1] == "FAILED")
+    assert asked(f"{url}/api/reminders?state=completed")["items"]
+    assert asked(f"{url}/api/jobs")["items"]
     demo.signal(signal.SIGINT)
     assert demo.ends() == 0
     assert not demo.says("Traceback")

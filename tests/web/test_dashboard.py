@@ -12,7 +12,10 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from duly import Duly
+from duly.apps import messages
 from duly.web import asgi, dashboard
+from duly.web.api import create_api
 from tests.web.conftest import House, client_of
 
 STATIC = Path(dashboard.FOLDER)
@@ -68,6 +71,24 @@ def test_what_pages_have_to_know_is_for_those_who_may_read(house: House) -> None
     told = house.ana.get("/api/dashboard").json()
     assert told["version"]
     assert told["pending"] is True  # as this house has it
+
+
+def test_plug_ins_bring_their_screens_and_those_that_are_off_say_so(house: House, tmp_path: Path) -> None:
+    told = {each["path"]: each for each in house.ana.get("/api/dashboard").json()["screens"]}
+    assert {"/catalog", "/plan", "/people", "/reminders", "/messages"} <= set(told)
+    assert told["/plan"] == {
+        "app": "catalog", "path": "/plan", "title": "Plan", "script": "apps/catalog/plan.js", "isOn": True,
+    }  # fmt: skip
+    offering = Duly(f"sqlite:///{tmp_path / 'duly.db'}")
+    offering.offered["messages"] = messages.plugin
+    served = client_of(create_api(offering), house._portal)  # type: ignore[arg-type]
+    page = served.get("/messages")
+    assert page.status_code == 200
+    (static,) = set(re.findall(r'"(/static/[0-9a-f]+)/', page.text))
+    assert "No broker is set up here" in served.get(f"{static}/apps/messages/messages.js").text
+    (screen,) = served.get("/api/dashboard").json()["screens"]
+    assert (screen["path"], screen["isOn"]) == ("/messages", False)
+    assert served.get("/api/messages").status_code == 404
 
 
 def test_it_can_be_mounted_under_a_path_of_another_app(house: House) -> None:

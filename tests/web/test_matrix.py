@@ -94,6 +94,10 @@ def product(house: House) -> str:
     return "box/1"
 
 
+def imported(house: House) -> Ask:
+    return Ask(body={"products": [{"sku": f"moved {next(NUMBERS)}", "hourBucket": 3, "lastPrice": "19.99"}]})
+
+
 def broken(house: House) -> str:
     """A product of Ana's that was deactivated after failures in a row."""
     sku = f"broken/{next(NUMBERS)}"
@@ -278,12 +282,13 @@ RECIPES: dict[str, Recipe] = {
     "send_message": Recipe(body({"payloadText": MARK}, item_id=message), owner=404),
     "download_payload": Recipe(path(item_id=message), owner=404),
     "show_drift": Recipe(everything, **LIST),
-    "plan_catalog": Recipe(body({"products": 100}), **LIST, is_quiet=True),
     "list_products": Recipe(everything, **LIST),
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
+    "import_products": Recipe(imported, **for_all(201)),
     "reactivate_product": Recipe(body({"syncNow": False}, sku=broken), whose={"userId": "ana"}),
     "reactivate_products": Recipe(all_broken, **LIST),
+    "plan_catalog": Recipe(body({"products": 5_000}), **for_all(200), is_quiet=True),
     "show_catalog_day": Recipe(everything, **LIST),
     "add_person": Recipe(body(PERSON), **for_all(201)),
     "list_people": Recipe(everything, **LIST),
@@ -347,9 +352,11 @@ def test_every_route_is_in_the_openapi_document() -> None:
             included = getattr(route, "original_router", None)
             yield from inside(included.routes) if included is not None else [route]
 
-    routes = list(inside(create_api(build("sqlite:///never-opened.db")).routes))
+    app = build("sqlite:///never-opened.db")
+    routes = list(inside(create_api(app).routes))
     described = [route for route in routes if isinstance(route, APIRoute) and route.include_in_schema]
-    pages = {f"/{path}" for path in SCREENS} | {f"/{path}/{{rest:path}}" for path in SCREENS if path}
+    screens = [*SCREENS, *(screen.path for plugin in app.plugins.values() for screen in plugin.screens)]
+    pages = {f"/{path}" for path in screens} | {f"/{path}/{{rest:path}}" for path in screens if path}
     others = {route.path for route in routes if route not in described and route.path not in pages}
     assert others == {"/api/openapi.json", "/static/{digest}/{path:path}"}
     assert len(described) == len(RECIPES)

@@ -90,6 +90,7 @@ def serving(app: Duly, ailing: Callable[[], str | None] = lambda: None) -> Itera
             "`duly worker` does without"
         ) from None
     with Service(app, settings.http_host, settings.http_port, ailing) as service:
+        click.echo(f"dashboard at {service.shown_url}")
         log.info("service at %s", service.url)
         yield service
 

@@ -66,6 +66,11 @@ class Service:
         self._thread.join(15)
 
     @property
+    def shown_url(self) -> str:
+        """The address to open in a browser: where it listens on all addresses, that of this machine."""
+        return self.url.replace("//0.0.0.0:", "//localhost:").replace("//[::]:", "//localhost:")
+
+    @property
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 

@@ -1,7 +1,7 @@
-"""`duly up --demo`: reminders and a file of products on a scratch database, with a small provider in this very process.
+"""`duly up --demo`: five systems on a scratch database, with those whom they call in this very process.
 
-Everything else is the real thing: the worker, the reminders and enrichment apps, their HTTP calls, the service; and the
-retry service, where a RabbitMQ is within reach.
+Everything else is the real thing: the worker, the apps for reminders, a catalog, birthdays and files of products, their
+HTTP calls, the service with its dashboard; and the retry service, where a RabbitMQ is within reach.
 """
 
 from __future__ import annotations
@@ -12,9 +12,14 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
+from duly.apps import messages
+from duly.apps.birthdays import birthdays_on
+from duly.apps.catalog import catalog_on
 from duly.apps.demo import shop
+from duly.apps.demo.party import Party, minute_to_come
 from duly.apps.demo.provider import Provider
 from duly.apps.demo.scene import Scene
+from duly.apps.demo.shelf import Shelf
 from duly.apps.demo.stall import Stall
 from duly.apps.demo.view import view
 from duly.apps.enrichment import enrichment_on
@@ -44,25 +49,31 @@ def run_demo(seconds: float | None) -> None:
                 enrichment_base_url=provider.url,
                 enrichment_not_found_seconds=1.0,
                 enrichment_calls_at_a_time=3,
+                pending_enabled=True,
+                catalog_base_url=provider.url,
+                catalog_calls_per_minute=30,
+                catalog_max_consecutive_failures=2,
+                birthdays_webhook_url=f"{provider.url}/greetings",
+                birthdays_at=minute_to_come(),
                 **({"message_base_delay_ms": 1_500, **shop.queues()} if broker else {}),
             )
         )
         app = load_app(REMINDERS)
         stack.callback(app.close)
         enrichment_on(app)
+        players = [Scene(app, provider), Stall(app), Shelf(catalog_on(app)), Party(birthdays_on(app), provider)]
         if broker:
-            from duly.apps.messages import message_retry_on
-
-            message_retry_on(app)
+            messages.message_retry_on(app)
             stack.enter_context(shop.Shop(app, broker))
+        else:
+            app.offered[messages.plugin.name] = messages.plugin
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
         service = stack.enter_context(serving(app, worker.ailing))
-        scene, stall = Scene(app, provider), Stall(app)
 
         def play() -> None:
-            scene.play()
-            stall.play()
+            for player in players:
+                player.play()
 
         play()
         stack.enter_context(ending(worker, seconds))

@@ -19,8 +19,8 @@ Kind = Literal["fired", "failed", "in review", "busy", "cancelled"]
 _ANSWER = re.compile(r"answered (?P<status>\d+): .*\"message\": \"(?P<message>[^\"]*)\"")
 
 LOOK = 500  # items per look; older ones have come to their end
-# Tasks of which nothing is told one by one: rows of files, of which a job tells how far they are.
-UNTOLD = ("duly.", "enrichment.")
+# Tasks of which nothing is told one by one: a job tells how far rows of files are, and the dashboard shows the rest.
+UNTOLD = ("duly.", "enrichment.", "catalog.", "birthday")
 
 
 class Happening(Struct, frozen=True):

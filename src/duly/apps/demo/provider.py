@@ -1,17 +1,19 @@
-"""A provider to demonstrate with, on this machine only: `POST /call` (no phone rings) and `POST /products`.
+"""All whom the demo calls, on this machine only: `POST /call` (no phone rings), /greetings, /products, /catalog/batch.
 
-It accepts every call, except for numbers that it was told to be difficult about.
+Every call and greeting is accepted, except for those that it was told to be difficult about.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
 from duly.apps.demo.market import Market
+from duly.apps.demo.shelf import offers
 
 REFUSALS = {
     400: "not a phone number",
@@ -42,7 +44,7 @@ class Provider:
         self._server.server_close()
 
     def expect(self, number: str, refusals: list[int]) -> None:
-        """Answer the next calls to this number so, before one is accepted."""
+        """Answer the next calls to this number, or greetings of this person, so, before one is accepted."""
         self._plans[number] = list(refusals)
 
     def call(self, number: str, key: str) -> tuple[int, dict[str, Any]]:
@@ -68,10 +70,14 @@ class _Handler(BaseHTTPRequestHandler):
         provider = self.server.provider
         if self.path == "/call":
             status, answer = provider.call(request["customer"]["number"], self.headers["Idempotency-Key"])
+        elif self.path == "/greetings":
+            status, answer = provider.call(request["userId"], self.headers["Idempotency-Key"])
         elif self.path == "/products":
             status, answer = provider.market.answer(request)
+        elif self.path == "/catalog/batch":
+            status, answer = 200, {"products": offers(request["skus"], datetime.now(UTC))}
         else:
-            status, answer = 404, {"statusCode": 404, "message": "there are only POST /call and POST /products here"}
+            status, answer = 404, {"statusCode": 404, "message": "there is no such thing here"}
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")

@@ -123,7 +123,7 @@ class Screen(Lines):
     def picture(self, now: datetime) -> RenderableType:
         width, height = self._console.size
         is_wide = width >= words.ROOMY
-        rows = height - 7  # header, counts, titles, footer and the air between
+        rows = height - 8  # address, header, counts, titles, footer and the air between
         upcoming, events = self.chronicle.upcoming(), list(self._events)
         footer = self._footer()
         if is_wide:
@@ -133,13 +133,14 @@ class Screen(Lines):
             both.add_row(
                 _upcoming(upcoming[:rows], now, (width - 8) * 2 // 7), _happened(events[:rows], width, is_wide)
             )
-            return Group(self._header(), self._job(), both, _gap(rows - max(len(upcoming), len(events))), footer)
+            return Group(*self._header(), self._job(), both, _gap(rows - max(len(upcoming), len(events))), footer)
         few = max(min(len(upcoming), rows // 3), 1)
         left = max(rows - few - 2, 1)
-        parts: list[RenderableType] = [self._header(), self._job(), _upcoming(upcoming[:few], now, width), Text()]
+        parts: list[RenderableType] = [*self._header(), self._job(), _upcoming(upcoming[:few], now, width), Text()]
         return Group(*parts, _happened(events[:left], width, is_wide), _gap(left - len(events)), footer)
 
-    def _header(self) -> Text:
+    def _header(self) -> tuple[Text, Text]:
+        where = Text(f"dashboard at {self.probe_url}" if self.probe_url else "", style="bold cyan", no_wrap=True)
         counts = self.chronicle.counts()
         header = Text("duly ", style="bold")
         for state in ("waiting", "running", "done", "failed"):
@@ -147,7 +148,7 @@ class Screen(Lines):
             header.append("   ")
             header.append(f"{counts[state]:>3}", style=f"bold {words.STYLES[state]}")
             header.append(f" {name}", style="dim")
-        return header
+        return where, header
 
     def _job(self) -> Text:
         job = self.newest_job()
