@@ -139,7 +139,7 @@ def test_going_back_finds_the_place_where_one_was(show: Page) -> None:
     show.go_back()
     expect(grid.get_by_role("link", name=number, exact=True)).to_be_visible()
     assert grid.evaluate("(box) => box.scrollTop") == 1_200
-    show.get_by_role("navigation", name="States").get_by_role("link", name=re.compile("done")).click()
+    show.get_by_role("navigation", name="States").get_by_role("link", name=re.compile("^Done")).click()
     expect(show).to_have_url(re.compile("state=done"))
     show.go_back()
     expect(show).not_to_have_url(re.compile("state=done"))

@@ -62,7 +62,7 @@ def test_one_is_edited_with_its_difference_and_tried_again(page: Page, world: Wo
     told(page, f"Item {first} is changed and tried again.")
     expect(grid.get_by_role("row")).to_have_count(3)
     world.work()
-    story = world.app.get(first)
+    story = world.app.read.item(first)
     assert story.state == "done"
     assert story.result == {"text": "mended", "password": "sesame"}, "what was masked stayed as it was"
 
@@ -100,7 +100,7 @@ def test_a_canary_a_selection_and_then_the_whole_group(page: Page, world: World)
     world.work()
     expect(progress).to_contain_text("3 revived")
     expect(progress).to_contain_text("done")
-    states = [world.app.get(each).state for each in ids]
+    states = [world.app.read.item(each).state for each in ids]
     assert states.count("cancelled") + states.count("failed") >= 1, "what was discarded stays out"
 
 
@@ -124,7 +124,7 @@ def test_a_group_is_redirected_or_discarded_or_its_act_is_stopped(page: Page, wo
     dialog.get_by_role("button", name="Redirect").click()
     expect(progress).to_have_count(2)
     world.work()
-    assert {world.app.get(each).queue for each in ids} == {"echo/elsewhere"}
+    assert {world.app.read.item(each).queue for each in ids} == {"echo/elsewhere"}
 
     expect(page.get_by_role("button", name="Discard all")).to_be_visible()
     page.get_by_role("button", name="Discard all").click()

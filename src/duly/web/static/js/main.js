@@ -58,6 +58,7 @@ function Screen() {
   // A new page begins with its heading, for those who listen to it.
   const before = useRef(null);
   useEffect(() => {
+    if (state.name !== target?.name) return;
     if (before.current !== null && before.current !== at) document.querySelector("main h1")?.focus({ preventScroll: true });
     before.current = at;
   }, [at, state.name]);

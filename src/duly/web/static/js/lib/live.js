@@ -1,14 +1,14 @@
 // Reads that stay fresh: asked for again while the page is seen, and told at once from what was known before.
 import { get, reach } from "./api.js";
 import { isLive } from "./prefs.js";
-import { signal, useEffect, useRef, useState } from "./ui.js";
+import { signal, useEffect, useLayoutEffect, useRef, useState } from "./ui.js";
 
 /** How many parts of the page wait for what they show first. */
 export const waiting = signal(0);
 
-/** Count as waiting while this is true. */
+/** Count as waiting while this is true, from the first drawing on. */
 export function useWaiting(isWaiting) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (!isWaiting) return undefined;
     waiting.value += 1;
     return () => { waiting.value -= 1; };

@@ -183,12 +183,13 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   const length = Math.min(pages.length - list.current.base, CHAPTER);
   const virtual = rows.current;
   virtual.setOptions({ ...virtual.options, count: Math.max(length, 0) });
-  useLayoutEffect(() => virtual._didMount(), []);
-  useLayoutEffect(() => virtual._willUpdate());
+  // Before the virtualizer looks where the box is scrolled to, which it would take for a wish to be at the top.
   useLayoutEffect(() => {
     box.current.scrollTop = list.current.offset;
     return undefined;
   }, [whole]);
+  useLayoutEffect(() => virtual._didMount(), []);
+  useLayoutEffect(() => virtual._willUpdate());
   useEffect(() => {
     const own = list.current;
     return () => leave(entry, { pages: own.pages, offset: own.offset, base: own.base });

@@ -61,16 +61,16 @@ function Queues({ summary }) {
     ? act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look })
     : act(() => hold(row.queue, "pause"), { text: `${row.queue} is paused: nothing more of it starts.`, undo: () => act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look }), seconds: 12 }, { after: look }));
   const columns = [
-    { title: "Queue", width: "minmax(140px, 1.5fr)", cell: (row) => html`<${Link} to=${`/items?queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${row.queue}</${Link}>` },
+    { title: "Queue", width: "minmax(130px, 1.5fr)", cell: (row) => html`<${Link} to=${`/items?queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${row.queue}</${Link}>` },
     { title: "State", width: "100px", cell: (row) => html`<${State} of=${row.paused ? "paused" : row.due > 0 && row.running === 0 ? "late" : "ok"} label=${row.paused ? "paused" : row.running ? "running" : row.due ? "due" : "idle"} />` },
     { title: "Waiting", width: "80px", isNumber: true, cell: (row) => count(row.waiting) },
     { title: "Due", width: "65px", isNumber: true, cell: (row) => count(row.due) },
     { title: "Oldest due", width: "110px", isNumber: true, cell: (row) => html`<${Duration} seconds=${row.oldestDueSeconds} />` },
-    { title: "Retrying", width: "78px", isNumber: true, isMinor: true, cell: (row) => count(row.retrying) },
+    { title: "Retrying", width: "84px", isNumber: true, isMinor: true, cell: (row) => count(row.retrying) },
     { title: "Running", width: "78px", isNumber: true, cell: (row) => count(row.running) },
     { title: "At once", width: "74px", isNumber: true, isMinor: true, cell: (row) => { const busy = lately.busy(row.queue); return busy === null ? "–" : busy.toFixed(busy < 10 ? 2 : 0); } },
     { title: "Review", width: "72px", isNumber: true, isMinor: true, cell: (row) => (row.failed ? html`<${Link} to=${`/items?state=failed&queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${count(row.failed)}</${Link}>` : "0") },
-    { title: "Per minute", width: "88px", isNumber: true, isMinor: true, cell: (row) => { const rate = known.get(row.queue)?.perMinute; return rate === undefined || rate === null ? "–" : count(Math.round(rate * 10) / 10); } },
+    { title: "Per minute", width: "95px", isNumber: true, isMinor: true, cell: (row) => { const rate = known.get(row.queue)?.perMinute; return rate === undefined || rate === null ? "–" : count(Math.round(rate * 10) / 10); } },
     { title: "Done, last hour", width: "125px", isMinor: true, cell: (row) => { const line = lately.line(row.queue); return line && html`<${Spark} values=${line} tone="done" label=${`Done in the last hour: ${count(line.reduce((sum, each) => sum + each, 0))}`} />`; } },
     { title: "Act", width: "84px", cell: (row) => may("admin") && html`<button type="button" class="mini" tabindex="-1" aria-label=${`${row.paused ? "Resume" : "Pause"} ${row.queue}`} onClick=${() => turn(row)}>${row.paused ? "Resume" : "Pause"}</button>` },
   ];
