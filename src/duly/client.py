@@ -197,8 +197,20 @@ class Client:
         return self.pages(f"/api/jobs/{job_id}/items", filters)
 
     def pending(self, **filters: Any) -> Iterator[dict[str, Any]]:
-        """Rows of all jobs that wait or are worked on; filters are statuses, user_id and job_type."""
-        return self.pages("/api/pending", filters)
+        """Rows of all jobs that wait or are worked on.
+
+        Filters are statuses, user_id, job_type, job_id (one or more, by commas), since and until: when they changed.
+        """
+        return self.pages("/api/pending", _dated(filters))
+
+    def pending_counts(self, **filters: Any) -> dict[str, Any]:
+        """How many rows of all jobs there are, by status; the same filters, but for statuses."""
+        told: dict[str, Any] = self.request("GET", "/api/pending/counts", query=_camel(_dated(filters)))
+        return told
+
+    def job_counts(self, job_id: int) -> dict[str, Any]:
+        """How many rows of a job there are, by status."""
+        return self._told("GET", f"/api/jobs/{job_id}/counts")
 
     def pause_job(self, job_id: int) -> dict[str, Any]:
         """Start no more of its rows until it is resumed."""
@@ -263,6 +275,11 @@ class Client:
         """Failures in review that look alike, the largest groups first."""
         return self.pages("/api/review", filters)
 
+    def review_totals(self, user_id: str | None = None) -> dict[str, Any]:
+        """How many items are in review, and in how many groups."""
+        told: dict[str, Any] = self.request("GET", "/api/review/totals", query={"userId": user_id})
+        return told
+
     def group(self, group_id: str) -> dict[str, Any]:
         """One group, with a sample's error and what people wrote about it."""
         return self._told("GET", f"/api/review/{quote(group_id, safe='')}")
@@ -275,24 +292,32 @@ class Client:
         (item_id,) = self._told("POST", f"/api/review/{quote(group_id, safe='')}/canary")["ids"]
         return int(item_id)
 
-    def retry_group(self, group_id: str, rate: float | None = None) -> dict[str, Any]:
-        """Try all of a group again: so many a second, or all at once without a `rate`."""
-        return self.order("retry", {"state": "failed", "error_group": group_id}, rate=rate)
+    def retry_group(self, group_id: str, rate: float | None = None, queue: str | None = None) -> dict[str, Any]:
+        """Try all of a group again: so many a second, or all at once without a `rate`; in this queue, if given."""
+        return self.order("retry", {"state": "failed", "error_group": group_id}, rate=rate, queue=queue)
 
     def discard_group(self, group_id: str, reason: str = "") -> dict[str, Any]:
         """Take all of a group out of review for good."""
         return self.order("discard", {"state": "failed", "error_group": group_id}, reason=reason)
 
     def count(self, action: str, filter: Mapping[str, Any]) -> int:
-        """How many items an act would mean, up to a million; filters are state, task, queue, error_group."""
-        told = self._told("POST", "/api/acts/count", {"action": action, "filter": _camel(filter)})
+        """How many items an act would mean, up to a million; filters are those of `items`, but for user_id."""
+        told = self._told("POST", "/api/acts/count", {"action": action, "filter": _camel(_dated(filter))})
         return int(told["count"])
 
     def order(
-        self, action: str, filter: Mapping[str, Any], rate: float | None = None, reason: str = ""
+        self,
+        action: str,
+        filter: Mapping[str, Any],
+        rate: float | None = None,
+        reason: str = "",
+        queue: str | None = None,
     ) -> dict[str, Any]:
-        """Have all items of a filter cancelled, retried (at so many a second) or discarded, as durable work."""
-        body = {"action": action, "filter": _camel(filter), "rate": rate, "reason": reason}
+        """Have all items of a filter cancelled, retried or discarded, as durable work.
+
+        Retries come at so many a second (`rate`), and wait in another `queue` if one is given.
+        """
+        body = {"action": action, "filter": _camel(_dated(filter)), "rate": rate, "reason": reason, "queue": queue}
         return self._told("POST", "/api/acts", body)
 
     def acts(self, **filters: Any) -> Iterator[dict[str, Any]]:
@@ -393,6 +418,14 @@ class Client:
         found: list[dict[str, Any]] = self.request("GET", "/api/alerts")
         return found
 
+    def history(
+        self, *, minutes: int = 60, task: str | None = None, measure: str | None = None, job: int | None = None
+    ) -> dict[str, Any]:
+        """What happened in the last minutes, step by step: of all tasks and paces, of one task, or of one job."""
+        given = {"minutes": minutes, "task": task, "measure": measure, "job": job}
+        found: dict[str, Any] = self.request("GET", "/api/history", query=given)
+        return found
+
     def audit(self, subject: str | None = None) -> Iterator[dict[str, Any]]:
         """Who did what, newest first; a subject is such as `item:7`."""
         return self.pages("/api/audit", {"subject": subject})
@@ -407,6 +440,10 @@ class Client:
 
     def resume(self, queue: str) -> None:
         self.request("POST", f"/api/queues/{quote(queue, safe='')}/resume")
+
+    def simulate(self, app: str, **said: Any) -> dict[str, Any]:
+        """The next days of an app in virtual time; what may be said: days, count, seed, down_hours, fail_rate."""
+        return self._told("POST", "/api/simulate", {"app": app, **_camel(said)})
 
     def me(self) -> dict[str, Any]:
         found: dict[str, Any] = self.request("GET", "/api/me")

@@ -1,4 +1,4 @@
-"""Habits that are the same on every screen: the keyboard, times, themes, going back, copying, narrow pages, a prefix."""
+"""Habits that are the same on every screen: keyboard, times, themes, going back, copying, narrow pages, a prefix."""
 
 from __future__ import annotations
 

@@ -103,6 +103,15 @@ def test_a_file_is_worked_off_while_one_waits(run: Run, worker: None, tmp_path: 
     assert run("jobs", "show", number).exit_code == 1
 
 
+def test_pending_rows_are_narrowed_by_job_and_time(run: Run, app: Duly) -> None:
+    first, second = (app.job("look_up", [{"sku": str(n)}]).id for n in range(2))
+    assert [row["job_id"] for row in told(run("jobs", "pending", "--job", str(first), "--json"))] == [first]
+    both = told(run("jobs", "pending", "--job", str(first), "--job", str(second), "--json"))
+    assert {(row["job_id"], row["total"], row["ended"]) for row in both} == {(first, 1, 0), (second, 1, 0)}
+    assert told(run("jobs", "pending", "--to", "2020-01-01T00:00Z", "--json")) == []
+    assert len(told(run("jobs", "pending", "--from", "2020-01-01T00:00Z", "--json"))) == 2
+
+
 def test_a_job_is_paused_resumed_and_cancelled(run: Run) -> None:
     job = told(run("jobs", "create", "products.csv", "--map", "title=Name", "--delimiter", ",", "--json"))
     number = str(job["id"])
@@ -111,6 +120,7 @@ def test_a_job_is_paused_resumed_and_cancelled(run: Run) -> None:
     assert run("jobs", "cancel", number, "--reason", "no").exit_code == 0
     assert run("jobs", "cancel", number).exit_code == 1
     assert run("jobs", "pending").stdout == "there are no such rows\n"
+    assert "from" in run("jobs", "pending", "--from", "yesterday").stderr
     assert number in run("jobs").stdout
     assert run("jobs", "--type", "image").stdout == "there are no jobs\n"
 

@@ -14,6 +14,7 @@ from click.testing import Result
 from duly import Duly
 from duly.facade.loading import load_app
 from duly.verbs import LOCAL
+from duly.verbs.acts import portions
 from duly.web.server import Service
 from tests.cli.conftest import call
 
@@ -155,6 +156,22 @@ def test_items_are_searched_alike_and_a_search_without_an_index_says_so(
     for side in (local, remote):
         assert "where" in side("items", "--where", "phone").stderr
         assert "from" in side("items", "--from", "yesterday").stderr
+
+
+def test_an_act_takes_the_filters_of_the_list(remote: Remote, local: Remote, served: Duly) -> None:
+    for side in (remote, local):
+        item = served.put("remind", phone="7", delay=3_600).id
+        side("cancel", str(item), "--reason", "the line is busy")
+        counted = ("acts", "order", "retry", "--state", "cancelled", "--state", "failed", "--error", "BUSY")
+        assert side(*counted, "--where", "phone=7", "--from", "2020-01-01T00:00Z", "--count").stdout == "1\n"
+        assert side(*counted, "--to", "2020-01-01T00:00Z", "--count").stdout == "0\n"
+        made = told(side(*counted, "--into", "repair", "--json"))
+        assert (made["total"], made["filter"]["error"]) == (1, "BUSY")
+        for _ in portions(served.verbs.ground, made["id"]):
+            pass
+        assert (served.read.item(item).state, served.read.item(item).queue) == ("waiting", "repair")
+        assert "queue" in side("acts", "order", "cancel", "--task", "remind", "--into", "repair").stderr
+        side("cancel", str(item), "--reason", "done")
 
 
 def test_an_ended_item_is_put_again(remote: Remote, local: Remote) -> None:
@@ -327,3 +344,21 @@ def test_the_doctor_and_limits_answer_for_the_service_that_duly_url_names(remote
     nowhere = call("doctor", "--url", "http://127.0.0.1:1")
     assert nowhere.exit_code == 1
     assert "cannot reach 127.0.0.1:1" in " ".join(nowhere.stdout.split())
+
+
+def test_history_is_the_same_through_the_service(remote: Remote, local: Remote, served: Duly) -> None:
+    from duly.core.settings import Settings
+    from duly.engine.historian import Historian
+
+    assert "nothing was written down" in local("history").stdout
+    served.telemetry.ran([("remind", 0.5), ("remind", 0.25)])
+    Historian(served.store, served.telemetry, Settings(), {}, list).write(served.clock.now())
+    here, there = told(local("history", "--json")), told(remote("history", "--json"))
+    assert there["series"] == here["series"]
+    assert there.keys() == here.keys()
+    (series,) = there["series"]
+    assert (series["subject"], series["measure"], series["points"][0][1:]) == ("remind", "run", [2, 0.375, 0.5])
+    assert remote("history", "--task", "remind").stdout == local("history", "--task", "remind").stdout
+    assert "0.375" in remote("history", "--measure", "run").stdout
+    assert remote("history", "--job", "7").exit_code == local("history", "--job", "7").exit_code == 1
+    assert remote("history", "--measure", "x").exit_code == local("history", "--measure", "x").exit_code == 2

@@ -116,6 +116,19 @@ def test_a_rule_is_explained_without_a_database() -> None:
     assert len(told["next"]) == 5
 
 
+def test_it_is_said_where_clocks_change(duly: Duly, app: App) -> None:
+    rule = ("daily 02:30", "--zone", "Europe/Zagreb", "--next", "366")
+    said = lines(call("schedules", "preview", *rule))
+    assert "02:30 does not exist that day; runs 03:30" in said
+    assert "02:30 happens twice that day; runs the first time" in said
+    told = json.loads(lines(call("schedules", "preview", *rule, "--json")))
+    assert {note["note"].partition(" ")[0] for note in told["notes"]} == {"02:30"}
+    rule_of = {"rule": "yearly 03-28 02:30", "zone": "Europe/Zagreb"}
+    made = app.schedules.create("sync", rule_of["rule"], key="spring", zone=rule_of["zone"], sku="1")
+    shown = lines(duly("schedules", "show", str(made.id), "--next", "10"))
+    assert "clocks     2027-03-28" in shown
+
+
 def test_slots_are_drawn_and_a_rebalance_is_only_done_when_asked(duly: Duly, app: App) -> None:
     app.schedules.create_many("sync", Slots(3), [{"key": str(n), "sku": str(n)} for n in range(9)])
     gone = [each.id for each in app.schedules.pages(ring="sync") if each.slot == 0]

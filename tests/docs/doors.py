@@ -64,6 +64,7 @@ DOORS: dict[str, Doors] = {
     ),
     "read.page": Doors("app.read.page", "GET /api/items", "items", "items"),
     "review.groups": Doors("app.verbs.review.groups", "GET /api/review", "groups", "review"),
+    "review.totals": Doors("app.verbs.review.totals", "GET /api/review/totals", "review_totals", "review"),
     "review.group": Doors("app.verbs.review.group", "GET /api/review/{group_id}", "group", "review show"),
     "review.notes": Doors("app.verbs.review.notes", "GET /api/review/{group_id}", "group", "review show"),
     "review.write_note": Doors(
@@ -96,6 +97,13 @@ DOORS: dict[str, Doors] = {
         "app.verbs.job_rows.by_number", "GET /api/jobs/{job_id}/items", "job_items", "jobs items"
     ),
     "job_rows.pending": Doors("app.verbs.job_rows.pending", "GET /api/pending", "pending", "jobs pending"),
+    "job_rows.counts": Doors(
+        "app.verbs.job_rows.counts", "GET /api/pending/counts", "pending_counts",
+        No("a list at the command line has no tabs"),
+    ),
+    "job_rows.counts_of": Doors(
+        "app.verbs.job_rows.counts_of", "GET /api/jobs/{job_id}/counts", "job_counts", "jobs show"
+    ),
     "job_rows.each": Doors("app.exports.whole", "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
     "job_rows.result_names": inner("the columns of an export"),
     "job_rows.argument_names": inner("the columns of an export"),
@@ -143,6 +151,7 @@ DOORS: dict[str, Doors] = {
     "audit.note_each": inner("the same line about each of many"),
     "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "alive"),
     "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
+    "history.look": Doors("app.verbs.history.look", "GET /api/history", "history", "history"),
     "reminders.schedule": Doors("reminders.schedule", "POST /api/reminders", APPS, "reminders add"),
     "reminders.list": Doors("reminders.list", "GET /api/reminders", APPS, "reminders"),
     "reminders.get": Doors("reminders.get", "GET /api/reminders/{reminder_id}", APPS, "reminders show"),

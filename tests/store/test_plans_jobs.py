@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ select 'ring', 'ring/job-1', '{{}}', {at}, {at}, {key}, {at}, case when n % 5 = 
   from {series}
 """
 AFTER = {"after_at": after(ROWS / 200), "after_id": ROWS // 2, "most": MOST}
-ANY_TYPE = {"job_type": None, **AFTER}
+ANY_TYPE = {"job_type": None, "jobs": None, "until": after(2 * ROWS), **AFTER}
+WHILE = {"job_type": None, "owner": None, "since": after(ROWS / 300), "until": after(2 * ROWS), "most": MOST}
 # What is asked, and along which index it is to be found.
 ASKED: dict[str, tuple[str, dict[str, Any], str]] = {
     "rows of a status": ("job_items", {"job_id": 1, "status": "PENDING", **AFTER}, "duly_item_job"),
@@ -40,12 +42,19 @@ ASKED: dict[str, tuple[str, dict[str, Any], str]] = {
     "pending rows of one": ("pending_items", {"owner": "bob", "status": "PENDING", **ANY_TYPE}, "duly_item_job"),
     "pending rows of all": ("pending_items", {"owner": None, "status": "PENDING", **ANY_TYPE}, "duly_item_job"),
     "rows of all that were skipped": ("ended_items", {"owner": None, "status": "SKIPPED", **ANY_TYPE}, "duly_item_job"),
+    "pending rows of one job": (
+        "pending_items", {"owner": None, "status": "PENDING", **ANY_TYPE, "jobs": ",2,"}, "duly_item_job"
+    ),
+    "rows of a job that changed in a while": (
+        "count_status", {"status": "PENDING", "jobs": ",1,", **WHILE}, "duly_item_job"
+    ),
+    "how fast jobs are": ("job_speeds", {"ids": "[1]", "since": after(ROWS / 300), "most": MOST}, "duly_item_job"),
     "rows to export": ("export_rows", {"job_id": 1, "after": 90_000, "most": MOST}, "duly_item_row"),
     "whether one is at work": ("jobs_at_work", {"ids": "[1,2,3]"}, "duly_item_job"),
 }  # fmt: skip
 
 
-MERGED = ("pending_items", "ended_items")
+MERGED = ("pending_items", "ended_items", "job_speeds")
 # The three jobs: two of one owner, and one of another.
 JOBS = """
 insert into duly_job (task, queue, owner, created_at, changed_at)
@@ -113,7 +122,7 @@ def test_a_page_is_a_short_stretch_of_an_index_on_postgres(seeded_server: str, m
 @pytest.mark.parametrize("what", ASKED)
 def test_a_page_is_found_along_an_index_on_sqlite(seeded_file: str, what: str) -> None:
     name, given, index = ASKED[what]
-    plain = {key: to_int(value) if key == "after_at" else value for key, value in given.items()}
+    plain = {key: to_int(value) if isinstance(value, datetime) else value for key, value in given.items()}
     with opened(seeded_file) as store, store.transaction() as connection:
         told = [row[3] for row in connection.execute(f"explain query plan {sections('sqlite')[name]}", plain)]
     assert any(line.startswith("SEARCH") and f"INDEX {index} " in line for line in told), told

@@ -32,7 +32,7 @@ select 'ring', 'ring', '{{}}', {at}, {at}, {key}, {at},
 BEFORE = {"before": ROWS // 2, "most": MOST}
 FILTER = dict.fromkeys(
     ("owner", "task", "queue", "error_group", "schedule_id", "job_id", "below", "key", "states", "error", "min_tries",
-     "since", "until"),
+     "since", "until", "but"),
 ) | {"date_field": "created", "wanted": "[]"}  # fmt: skip
 SOME = codec.encode(list(range(1, ROWS, ROWS // 2_000))).decode()
 # What is asked, and along which index it is to be found.
@@ -44,6 +44,13 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "walk_job": ({"job_id": 1, **BEFORE}, "duly_item_row"),
     "walk_schedule": ({"schedule_id": 1, "before": after(ROWS // 2), "most": MOST}, "duly_item_occurrence"),
     "some_waiting": ({"most": MOST}, "duly_item_soon"),
+}
+RISING = {"place": ROWS // 2, "until": ROWS, "most": MOST}
+ASKED |= {
+    "rise_all": (RISING, "duly_item_pkey"),
+    "rise_owner": ({"owner": "ana", **RISING}, "duly_item_owner"),
+    "rise_review": (RISING, "duly_item_review"),
+    "rise_group": ({"error_group": "abc", **RISING}, "duly_item_group"),
 }
 PICKED: dict[str, dict[str, Any]] = {
     "fitting": {**FILTER, "ids": SOME},

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
@@ -29,6 +30,7 @@ from duly.testing import World
 from duly.verbs import LOCAL
 from duly.web import api as rooms
 from duly.web.auth import is_loopback
+from tests.support import is_sqlite
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have another httpx
@@ -169,3 +171,29 @@ def house(app: Duly, runner: asyncio.Runner, portal: BlockingPortal) -> Iterator
     house = House(app, runner, portal)
     yield house
     house.close()
+
+
+@pytest.fixture
+def statements(house: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """All statements that reach the database."""
+    seen: list[str] = []
+    store: Any = house.app.store
+    if is_sqlite(store):
+        connect = store.connect
+
+        def traced() -> Any:
+            connection = connect()
+            connection.set_trace_callback(seen.append)
+            return connection
+
+        store.close()  # so that its connections are made anew
+        monkeypatch.setattr(store, "connect", traced)
+        return seen
+    execute = psycopg.Cursor.execute
+
+    def counted(self: Any, query: Any, *more: Any, **options: Any) -> Any:
+        seen.append(str(query))
+        return execute(self, query, *more, **options)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", counted)
+    return seen

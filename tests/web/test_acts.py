@@ -62,7 +62,6 @@ def test_rows_are_counted_before_anything_is_done(house: House, monkeypatch: pyt
     assert house.root.post("/api/acts/count", json=asked).json()["count"] == 5
     assert house.root.post("/api/acts/count?userId=bob", json=asked).json()["count"] == 1
     monkeypatch.setattr(acts, "COUNTED", 2)
-    monkeypatch.setattr("duly.web.routes.review.COUNTED", 2)
     assert house.ana.post("/api/acts/count", json=asked).json() == {"count": 2, "isMore": True}
 
 
@@ -164,7 +163,7 @@ def test_a_stale_portion_is_done_again_from_where_it_stands(house: House) -> Non
     stale = house.app.verbs.acts.get(LOCAL, act_id)
     list(acts.portions(house.app.verbs.ground, act_id))
     with pytest.raises(acts._Outrun):
-        acts._apply(house.app.verbs.ground, stale, [1], [])
+        acts._apply(house.app.verbs.ground, stale, [1], [], 1)
     assert told(house, act_id) == ("done", 4, 4, 4)
 
 

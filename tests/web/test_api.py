@@ -14,6 +14,7 @@ import pytest
 
 from duly import Duly
 from duly.core.errors import ConfigError, NotMigrated, StoreError, StoreUnavailable
+from duly.engine.historian import Historian
 from duly.verbs import LOCAL, local
 from duly.verbs.audit import Audit
 from duly.web import api as rooms
@@ -1050,6 +1051,28 @@ def test_metrics_are_for_prometheus_and_admins(house: House) -> None:
     assert "duly_" in house.root.get("/metrics").text
     assert house.local().get("/metrics").headers["content-type"].startswith("text/plain")
     assert house.ana.get("/metrics").status_code == 403
+
+
+# -- history
+
+
+def test_history_over_http_is_for_admins_and_that_of_a_job_for_its_owner(house: House) -> None:
+    job = house.app.job("echo", [{"text": "a"}], owner="ana")
+    house.world.run()
+    Historian(house.app.store, house.app.telemetry, house.app.settings, {}, list).write(house.clock.now())
+    chart = house.root.get("/api/history", params={"minutes": 60, "task": "echo", "measure": "done"}).json()
+    assert chart["stepSeconds"] == 10
+    assert chart["to"] > chart["from"]
+    assert [(each["task"], each["measure"], each["points"][0][1]) for each in chart["series"]] == [("echo", "done", 1)]
+    for client, status in ((house.ana, 200), (house.root, 200), (house.bob, 404)):
+        answer = client.get("/api/history", params={"job": job.id})
+        assert answer.status_code == status
+        if status == 200:
+            rate = next(each for each in answer.json()["series"] if each["measure"] == "rate")
+            assert (rate["kind"], rate["task"], rate["subject"]) == ("job", None, str(job.id))
+    assert house.ana.get("/api/history").status_code == 403
+    for wrong in ({"minutes": "0"}, {"minutes": "20161"}, {"measure": "speed"}, {"task": "echo", "job": "1"}):
+        assert house.root.get("/api/history", params=wrong).status_code == 422, wrong
 
 
 # -- streams

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import psycopg
 import pytest
 
 from duly.core.errors import StoreUnavailable
@@ -16,7 +15,7 @@ from duly.web import feed as feeds
 from duly.web import shared as room
 from duly.web.feed import Listener
 from duly.web.shared import Answer, Kept, SharedReads
-from tests.support import is_sqlite, together
+from tests.support import together
 from tests.web.conftest import House, TestClient, api_on
 
 RECENT = {"Cache-Control": "max-age=1"}
@@ -37,32 +36,6 @@ def seconds(house: House) -> Seconds:
     seconds = Seconds()
     house.api.state.shared = SharedReads(house.api.state.gate, seconds)
     return seconds
-
-
-@pytest.fixture
-def statements(house: House, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """All statements that reach the database."""
-    seen: list[str] = []
-    store: Any = house.app.store
-    if is_sqlite(store):
-        connect = store.connect
-
-        def traced() -> Any:
-            connection = connect()
-            connection.set_trace_callback(seen.append)
-            return connection
-
-        store.close()  # so that its connections are made anew
-        monkeypatch.setattr(store, "connect", traced)
-        return seen
-    execute = psycopg.Cursor.execute
-
-    def counted(self: Any, query: Any, *more: Any, **options: Any) -> Any:
-        seen.append(str(query))
-        return execute(self, query, *more, **options)
-
-    monkeypatch.setattr(psycopg.Cursor, "execute", counted)
-    return seen
 
 
 def ask(client: TestClient, url: str = "/api/workers", **headers: str) -> Any:

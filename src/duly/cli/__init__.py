@@ -15,6 +15,7 @@ from duly.cli.care import migrate, settings
 from duly.cli.doctor import doctor
 from duly.cli.items import again, cancel, discard, edit, items, retry, show
 from duly.cli.jobs import jobs
+from duly.cli.now import history
 from duly.cli.put import put
 from duly.cli.queues import queues
 from duly.cli.reports import alerts, alive, audit, late, stuck
@@ -78,6 +79,6 @@ def main() -> None:
 
 for command in (
     up, worker, serve, migrate, put, items, show, retry, again, cancel, edit, discard, review, acts, jobs, queues,
-    schedules, slots, limits, late, stuck, alerts, alive, audit, simulate, users, keys, doctor, settings,
+    schedules, slots, limits, late, stuck, alerts, alive, history, audit, simulate, users, keys, doctor, settings,
 ):  # fmt: skip
     main.add_command(command)

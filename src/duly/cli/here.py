@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, Any
 from duly.cli import options
 from duly.core.errors import InputError
 from duly.core.model import Placed, Schedule
-from duly.core.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
+from duly.core.shown import (
+    Act,
+    Action,
+    AuditLine,
+    Chart,
+    KeyInfo,
+    LimitUse,
+    ReviewNote,
+    Role,
+    Row,
+    ShownGroup,
+    Story,
+    User,
+)
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -78,9 +91,12 @@ class Here:
         schedules = self._app.schedules
         found = schedules.get(schedule_id)
         notes = [_fields(note) for note in schedules.audit(schedule_id, most=20)]
+        times = schedules.preview(found.rule, found.zone, ahead) if found.is_active else []
+        clock = self._app.verbs.schedules.clock_notes(found.rule, found.zone, times) if times else []
         return {
             **plain(self._app, found),
-            "next": schedules.preview(found.rule, found.zone, ahead) if found.is_active else [],
+            "next": times,
+            "notes": [_fields(note) for note in clock],
             "items": [_fields(each) for each in schedules.occurrences(schedule_id, 10)],
             "audit": [{**note, "details": codec.decode(note["details"])} for note in notes],
         }
@@ -109,10 +125,10 @@ class Here:
     def edit(self, item_id: int, **fields: Any) -> Row:
         return self._app.verbs.items.edit(options.who(), item_id, **fields)
 
-    def groups(self, most: int) -> list[Group]:
+    def groups(self, most: int) -> list[ShownGroup]:
         return self._app.verbs.review.groups(options.who(), most=most)
 
-    def group(self, group_id: str) -> tuple[Group, str | None, list[ReviewNote]]:
+    def group(self, group_id: str) -> tuple[ShownGroup, str | None, list[ReviewNote]]:
         """The group, a sample's error, and what people wrote about it."""
         review, who = self._app.verbs.review, options.who()
         group = review.group(who, group_id)
@@ -124,17 +140,17 @@ class Here:
     def canary(self, group_id: str) -> int:
         return self._app.verbs.review.canary(options.who(), group_id)
 
-    def retry_group(self, group_id: str, rate: float | None) -> Act:
-        return self._app.verbs.review.retry(options.who(), group_id, rate)
+    def retry_group(self, group_id: str, rate: float | None, queue: str | None) -> Act:
+        return self._app.verbs.review.retry(options.who(), group_id, rate, queue)
 
     def discard_group(self, group_id: str, reason: str) -> Act:
         return self._app.verbs.review.discard(options.who(), group_id, reason)
 
     def count(self, action: Action, filter: dict[str, Any]) -> int:
-        return self._app.verbs.acts.count(options.who(), filter)[0]
+        return self._app.verbs.acts.count(options.who(), filter).items
 
-    def order(self, action: Action, filter: dict[str, Any], rate: float | None, reason: str) -> Act:
-        return self._app.verbs.acts.order(options.who(), action, filter, rate=rate, reason=reason)
+    def order(self, action: Action, filter: dict[str, Any], **said: Any) -> Act:
+        return self._app.verbs.acts.order(options.who(), action, filter, **said)
 
     def acts(self, most: int) -> list[Act]:
         return self._app.verbs.acts.page(options.who(), most=most)
@@ -152,6 +168,9 @@ class Here:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         self._app.verbs.limits.set(options.who(), name, limit)
+
+    def history(self, **asked: Any) -> Chart:
+        return self._app.verbs.history.look(options.who(), **asked)
 
     def audit(self, subject: str | None, most: int) -> list[AuditLine]:
         return self._app.verbs.audit.page(subject, most=most)

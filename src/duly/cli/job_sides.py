@@ -16,7 +16,7 @@ from duly.cli.serve import BUILT_IN
 from duly.cli.sides import translating
 from duly.cli.there import snake
 from duly.core.model import Status
-from duly.core.shown import JobItem, JobRow
+from duly.core.shown import JobItem, JobRow, PendingItem
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -63,8 +63,8 @@ class JobsHere:
             return rows.page(options.who(), job_id, statuses, most=most)
         return rows.by_number(options.who(), job_id, most=most)
 
-    def pending(self, statuses: Sequence[Status], job_type: str | None, most: int) -> list[JobItem]:
-        return self._app.verbs.job_rows.pending(options.who(), None, statuses, job_type, most=most)
+    def pending(self, statuses: Sequence[Status], **chosen: Any) -> Sequence[JobItem]:
+        return self._app.verbs.job_rows.pending(options.who(), None, statuses, **chosen)
 
     def pause(self, job_id: int) -> JobRow:
         return self._app.verbs.jobs.pause(options.who(), job_id)
@@ -134,9 +134,12 @@ class JobsThere:
         chosen = {"statuses": ",".join(statuses) or None, "page_size": min(most, PAGE_MOST)}
         return [_item(each) for each in islice(self._client.job_items(job_id, **chosen), most)]
 
-    def pending(self, statuses: Sequence[Status], job_type: str | None, most: int) -> list[JobItem]:
-        chosen = {"statuses": ",".join(statuses), "job_type": job_type, "page_size": min(most, PAGE_MOST)}
-        return [_item(each) for each in islice(self._client.pending(**chosen), most)]
+    def pending(
+        self, statuses: Sequence[Status], *, most: int, job_ids: Sequence[int], **chosen: Any
+    ) -> Sequence[JobItem]:
+        named = {"statuses": ",".join(statuses), "job_id": ",".join(map(str, job_ids)) or None}
+        rows = self._client.pending(**named, **chosen, page_size=min(most, PAGE_MOST))
+        return [_item(each, PendingItem) for each in islice(rows, most)]
 
     def pause(self, job_id: int) -> JobRow:
         return _job(self._client.pause_job(job_id))
@@ -208,8 +211,10 @@ def _job(told: dict[str, Any]) -> JobRow:
     return convert(snake(told), JobRow)
 
 
-def _item(told: dict[str, Any]) -> JobItem:
+def _item(told: dict[str, Any], kind: type[JobItem] = JobItem) -> JobItem:
     flat = snake(told)
     names = {"row_no": "row", "attempt": "attempts", "claimed_by": "locked_by", "started_at": "locked_at"}
     renamed = {name: flat[theirs] for name, theirs in {**names, "changed_at": "updated_at"}.items()}
-    return convert({**flat, **renamed, **flat["input_summary"], "result": flat.get("result")}, JobItem)
+    if "progress" in flat:  # of all jobs
+        renamed["ended"] = round(flat["progress"] * flat["total"])
+    return convert({**flat, **renamed, **flat["input_summary"], "result": flat.get("result")}, kind)

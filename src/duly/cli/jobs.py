@@ -13,6 +13,8 @@ from duly.cli import options
 from duly.core.model import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from duly.cli.job_sides import JobsHere, JobsThere
     from duly.core.shown import JobItem, JobRow
 
@@ -155,16 +157,22 @@ def list_items(job_id: int, statuses: tuple[Status, ...], most: int, as_json: bo
 @jobs.command(name="pending")
 @statuses
 @job_type
+@click.option("--job", "job_ids", type=click.IntRange(1), multiple=True, metavar="ID", help="Of this job. Repeatable.")
+@click.option("--from", "since", metavar="TIME", help="Changed at or after this time.")
+@click.option("--to", "until", metavar="TIME", help="Changed before this time.")
 @most
 @options.database_url
 @options.service
 @options.as_json
-def list_pending(statuses: tuple[Status, ...], job_type: str | None, most: int, as_json: bool) -> None:
+def list_pending(
+    statuses: tuple[Status, ...], most: int, as_json: bool, since: str | None, until: str | None, **chosen: Any
+) -> None:
     """List rows of all jobs that wait or are worked on, those that changed longest ago first."""
     from duly.cli.job_sides import jobs_side
 
+    times: dict[str, Any] = {"since": options.moment(since, "from"), "until": options.moment(until, "to")}
     with jobs_side() as there:
-        found = there.pending(statuses or ("PENDING", "PROCESSING"), job_type, most)
+        found = there.pending(statuses or ("PENDING", "PROCESSING"), most=most, **times, **chosen)
     _tell_items(found, as_json)
 
 
@@ -424,7 +432,7 @@ def _tell(job: JobRow, as_json: bool) -> None:
         click.echo(job.last_error)
 
 
-def _tell_items(found: list[JobItem], as_json: bool) -> None:
+def _tell_items(found: Sequence[JobItem], as_json: bool) -> None:
     from duly.cli import words
 
     if words.is_all_told(found, as_json, "there are no such rows"):

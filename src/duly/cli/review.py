@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from duly.cli import options, words
+from duly.cli.items import DATES
 from duly.cli.sides import side
 from duly.core.model import STATES
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 group_id = click.argument("group_id", metavar="GROUP")
 rate = click.option("--rate", type=click.FloatRange(0, 10_000, min_open=True), metavar="N", help="So many a second.")
+into = click.option("--into", metavar="QUEUE", help="Another queue for what is tried again.")
 reason = click.option("--reason", default="", help="Kept with the items.")
 most = options.most(500)
 
@@ -81,12 +83,13 @@ def canary(group_id: str) -> None:
 @review.command(name="retry")
 @group_id
 @rate
+@into
 @options.side
 @options.as_json
-def retry_group(group_id: str, rate: float | None, as_json: bool) -> None:
+def retry_group(group_id: str, rate: float | None, into: str | None, as_json: bool) -> None:
     """Try all of the group again, at once or at a --rate."""
     with side() as there:
-        made = there.retry_group(group_id, rate)
+        made = there.retry_group(group_id, rate, into)
     words.print_one(made, as_json, _line(made))
 
 
@@ -115,22 +118,37 @@ def acts(most: int, as_json: bool) -> None:
 
 @acts.command(name="order")
 @click.argument("action", type=click.Choice(["cancel", "retry", "discard"]))
-@click.option("--state", type=click.Choice(STATES))
+@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="Repeatable.")
 @click.option("--task")
 @click.option("--queue")
+@click.option("--key")
 @click.option("--group", "error_group", help="Only failures of this group.")
+@click.option("--error", metavar="TEXT", help="A part of the last error, in whatever case.")
+@click.option("--schedule", "schedule_id", type=options.ID, metavar="ID", help="What this schedule made.")
+@click.option("--job", "job_id", type=options.ID, metavar="ID", help="Rows of this job.")
+@click.option("--min-tries", type=click.IntRange(1), metavar="N", help="Tried so often or more.")
+@click.option("--date", "date_field", type=click.Choice(DATES), help="Which time is meant.  [default: created]")
+@click.option("--from", "since", metavar="TIME", help="Not before, such as 2026-12-01T09:00+01:00.")
+@click.option("--to", "until", metavar="TIME", help="Before this time.")
+@click.option("--where", multiple=True, metavar="NAME=VALUE", help="Of an argument, or result.NAME=VALUE. Repeatable.")
 @rate
+@into
 @reason
 @click.option("--count", "is_counted", is_flag=True, help="Only say how many items it would mean.")
 @options.side
 @options.as_json
-def order_act(action: Action, rate: float | None, reason: str, is_counted: bool, as_json: bool, **filter: Any) -> None:
+def order_act(
+    action: Action, rate: float | None, into: str | None, reason: str, is_counted: bool, as_json: bool,
+    states: tuple[str, ...], where: tuple[str, ...], since: str | None, until: str | None, **said: Any,
+) -> None:  # fmt: skip
     """Cancel, retry or discard all items that fit, as durable work that a worker carries out."""
+    times = {"since": options.moment(since, "from"), "until": options.moment(until, "to")}
+    filter = {**said, **times, "state": ",".join(states) or None, "where": list(where) or None}
     with side() as there:
         if is_counted:
             click.echo(str(there.count(action, filter)))
             return
-        made = there.order(action, filter, rate, reason)
+        made = there.order(action, filter, rate=rate, reason=reason, queue=into)
     words.print_one(made, as_json, _line(made))
 
 

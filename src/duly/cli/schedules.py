@@ -98,6 +98,8 @@ def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None
     click.echo(f"failures   {told['failures']} in a row{problem}")
     for time in told["next"]:
         click.echo(f"next       {words.full(time, now, in_utc)}")
+    for each in told["notes"]:
+        click.echo(f"clocks     {words.full(each['at'], now, in_utc)}: {each['note']}")
     for each in told["items"]:
         planned = words.short(each["planned_at"], now, in_utc)
         click.echo(f"item       {each['id']} {planned} {each['state']} {each['outcome'] or ''}")
@@ -114,20 +116,25 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
     """Say what a rule means, in words and in its next times. Needs no database."""
     from datetime import UTC, datetime
 
-    from duly.core.policy.recur import parse, preview, zone_named
+    from duly.core.policy.recur import clock_notes, parse, preview, zone_named
 
     try:
         read, place = parse(rule), zone_named(zone)
     except ValueError as error:
         field = "zone" if str(error).startswith("zone:") else "rule"
         raise InputError(field, str(error).removeprefix(f"{field}: ")) from None
-    ahead = preview(read, datetime.now(UTC), place, n)
+    now = datetime.now(UTC)
+    ahead = preview(read, now, place, n)
+    notes = clock_notes(read, now, ahead, place)
     if as_json:
-        words.print_json({"rule": str(read), "describe": read.describe(place), "next": ahead})
+        told = [{"at": at, "note": note} for at, note in notes]
+        words.print_json({"rule": str(read), "describe": read.describe(place), "next": ahead, "notes": told})
         return
     click.echo(read.describe(place))
     for time in ahead:
         click.echo(f"{time.astimezone(place):%a %Y-%m-%d %H:%M:%S %z}")
+    for at, note in notes:
+        click.echo(f"{at.astimezone(place):%a %Y-%m-%d}: {note}")
 
 
 @schedules.command(name="change")

@@ -12,7 +12,20 @@ from msgspec import convert
 
 from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
 from duly.core.model import Placed
-from duly.core.shown import Act, Action, AuditLine, Group, KeyInfo, LimitUse, ReviewNote, Role, Row, Story, User
+from duly.core.shown import (
+    Act,
+    Action,
+    AuditLine,
+    Chart,
+    KeyInfo,
+    LimitUse,
+    ReviewNote,
+    Role,
+    Row,
+    ShownGroup,
+    Story,
+    User,
+)
 
 if TYPE_CHECKING:
     from duly.client import Client, ServiceError
@@ -102,6 +115,7 @@ class There:
         return {
             **_plain_there(told),
             "next": [datetime.fromisoformat(time) for time in told["next"]],
+            "notes": [_timed(note, "at") for note in told["notes"]],
             "items": [_timed(snake(each), "planned_at") for each in told["items"]],
             "audit": [_timed(snake(each), "at") for each in told["audit"]],
         }
@@ -132,12 +146,12 @@ class There:
         _asking(self._client.edit)(item_id, **fields)
         return self.story(item_id).item
 
-    def groups(self, most: int) -> list[Group]:
-        return [read_as(Group, each) for each in islice(self._client.groups(page_size=min(most, PAGE_MOST)), most)]
+    def groups(self, most: int) -> list[ShownGroup]:
+        return [read_as(ShownGroup, each) for each in islice(self._client.groups(page_size=min(most, PAGE_MOST)), most)]
 
-    def group(self, group_id: str) -> tuple[Group, str | None, list[ReviewNote]]:
+    def group(self, group_id: str) -> tuple[ShownGroup, str | None, list[ReviewNote]]:
         told = self._client.group(group_id)
-        return read_as(Group, told), told["error"], [read_as(ReviewNote, each) for each in told["notes"]]
+        return read_as(ShownGroup, told), told["error"], [read_as(ReviewNote, each) for each in told["notes"]]
 
     def write_note(self, group_id: str, text: str) -> ReviewNote:
         return read_as(ReviewNote, self._client.write_note(group_id, text))
@@ -145,9 +159,9 @@ class There:
     def canary(self, group_id: str) -> int:
         return self._client.canary(group_id)
 
-    def retry_group(self, group_id: str, rate: float | None) -> Act:
+    def retry_group(self, group_id: str, rate: float | None, queue: str | None) -> Act:
         self._client.group(group_id)
-        return _act(_asking(self._client.retry_group)(group_id, rate))
+        return _act(_asking(self._client.retry_group)(group_id, rate, queue))
 
     def discard_group(self, group_id: str, reason: str) -> Act:
         self._client.group(group_id)
@@ -156,8 +170,8 @@ class There:
     def count(self, action: Action, filter: dict[str, Any]) -> int:
         return _asking(self._client.count)(action, filter)
 
-    def order(self, action: Action, filter: dict[str, Any], rate: float | None, reason: str) -> Act:
-        return _act(_asking(self._client.order)(action, filter, rate, reason))
+    def order(self, action: Action, filter: dict[str, Any], **said: Any) -> Act:
+        return _act(_asking(self._client.order)(action, filter, **said))
 
     def acts(self, most: int) -> list[Act]:
         return [_act(each) for each in islice(self._client.acts(page_size=min(most, PAGE_MOST)), most)]
@@ -175,6 +189,10 @@ class There:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         _asking(self._client.set_limit)(name, limit)
+
+    def history(self, *, job_id: int | None, **asked: Any) -> Chart:
+        told = _asking(self._client.history)(job=job_id, **asked)
+        return read_as(Chart, {**told, "since": told["from"], "until": told["to"]})
 
     def audit(self, subject: str | None, most: int) -> list[AuditLine]:
         from duly.core import codec

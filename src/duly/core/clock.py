@@ -21,6 +21,11 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 JUMP = 1.0
 
 
+def begin_of(time: datetime, step: int) -> datetime:
+    """When the step of so many seconds began that this time is in; steps are counted from 1970."""
+    return time - (time - EPOCH) % timedelta(seconds=step)
+
+
 def _ticks() -> float:
     # Where the system has such a clock, take the one that goes on while the machine sleeps.
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

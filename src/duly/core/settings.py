@@ -96,6 +96,12 @@ class Settings(Section):
     audit_keep_seconds: float = setting(
         365 * 86_400.0, "How long lines of the audit log are kept; 0 keeps them for ever.", least=0
     )
+    history_seconds: float = setting(
+        7_200.0, "How long what happened is kept in steps of 10 seconds, for charts; 0: it is not.", least=0
+    )
+    history_long_seconds: float = setting(
+        14 * 86_400.0, "How long it is kept in steps of 5 minutes; 0: it is not.", least=0
+    )
     max_args_bytes: int = setting(
         1_048_576, "The largest arguments of one item, as JSON text; also at most 100 levels deep.", least=2
     )
@@ -123,9 +129,6 @@ class Settings(Section):
         "127.0.0.1", "The address on which the service listens, or a worker for /metrics, /healthz and /readyz."
     )
     http_port: int = setting(8086, "The port at that address; 0 turns it off.", least=0)
-    trace_url: str = setting(
-        "", "Where traces are looked at, with {traceId} for the id of one; the dashboard links items to it."
-    )
     log_level: str = setting("INFO", "The least severe level that is logged: DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting(
         "auto", "The form of log lines: json, text, or auto, which is text on a terminal and JSON elsewhere."

@@ -16,6 +16,9 @@ from duly.core.model import Lane, State, Status, Tried
 Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]
 Action = Literal["cancel", "retry", "discard"]
+# What history is kept of, and the two lengths of its steps, in seconds.
+Kind = Literal["task", "pace", "job"]
+HISTORY_SHORT, HISTORY_LONG = 10, 300
 QueueState = Literal["QUEUED", "RUNNING", "PAUSED", "DONE", "FAILED"]
 # What is measured about jobs for the metrics: how long reading a file took, how many rows were read and how many of
 # them are bad, how long writing rows takes on average, how long a page of rows took, and whether that was slow.
@@ -200,6 +203,21 @@ class Group(Struct, frozen=True):
     sample: int  # the id of one of its items
 
 
+class ShownGroup(Group, frozen=True):
+    """A group as lists show it."""
+
+    message: str | None = None  # the first line of the sample's error
+    trend: tuple[int, ...] = ()  # how many of its newest items were given up in each of the last 24 hours, oldest first
+
+
+class ReviewTotals(Struct, frozen=True):
+    """How much is in review; `is_more`: it was not counted further."""
+
+    items: int
+    groups: int
+    is_more: bool
+
+
 class ReviewNote(Struct, frozen=True):
     """What a person wrote about a group of failures."""
 
@@ -219,6 +237,50 @@ class Depth(Struct, frozen=True):
     due: int
     oldest: datetime | None
     paused: bool
+
+
+class Measured(Struct, frozen=True):
+    """What was measured of one subject since it was last asked for."""
+
+    kind: Kind
+    subject: str  # the name of a task or a pace, or the id of a job
+    measure: str
+    n: int  # how often it happened, or was measured
+    total: float = 0.0  # of all values together
+    most: float = 0.0  # the largest value
+
+
+class HistoryRow(Struct, frozen=True):
+    """The same of one step of time, by all workers."""
+
+    bucket: datetime  # when that step begins
+    kind: Kind
+    subject: str
+    measure: str
+    n: int
+    total: float
+    most: float
+
+
+class Series(Struct, frozen=True):
+    """One measure of one subject over time."""
+
+    kind: Kind
+    subject: str
+    measure: str
+    # Of each step in which there was something: when it began (seconds since 1970), how often, the mean and the largest
+    # value. What is only counted has neither of these.
+    points: list[tuple[int, int, float | None, float | None]]
+
+
+class Chart(Struct, frozen=True):
+    """What happened in a stretch of time."""
+
+    since: datetime
+    until: datetime
+    step_seconds: int
+    series: list[Series]
+    is_more: bool  # there is more than one answer has; what is told is the latest
 
 
 class MeterRow(Struct, frozen=True):
@@ -319,6 +381,10 @@ class JobRow(Struct, frozen=True):
     file_id: int | None
     created_at: datetime
     finished_at: datetime | None
+    name: str | None  # of its file
+    per_minute: float | None  # rows that ended a minute lately; None: nobody knows, or it is over
+    forecast_at: datetime | None  # when the last row ends at this speed; None: nobody knows, or it is over
+    paused: bool
 
 
 class JobItem(Struct, frozen=True):
@@ -337,6 +403,27 @@ class JobItem(Struct, frozen=True):
     brand: str | None
     sku: str | None
     result: Any
+
+
+class PendingItem(JobItem, frozen=True):
+    """A row of any job in a list, with what is known of its job."""
+
+    job_type: str | None = None
+    user_id: str | None = None
+    total: int = 0  # rows of its job
+    ended: int = 0  # of these
+
+    @property
+    def progress(self) -> float:
+        """How much of its job has ended, from 0 to 1."""
+        return self.ended / self.total if self.total else 0.0
+
+
+class StatusCounts(Struct, frozen=True):
+    """How many rows of jobs there are, by status; `capped`: there are more of some, which were not counted further."""
+
+    counts: dict[Status, int]
+    capped: bool
 
 
 class ExportRow(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from duly.core.clock import Clock
 from duly.core.model import Item, Line
 from duly.core.policy.adapt import SliceBounds
 from duly.core.settings import Settings
+from duly.core.shown import Measured
 from duly.store.contract import Store
 from duly.tasks.task import Task
 
@@ -44,6 +46,14 @@ class Observer(Protocol):
 
     def paced(self, provider: str, calls: Callable[[], int], throttled: Callable[[], float]) -> None:
         """How to ask how many calls a provider gets at a time, and what share of them it refused lately."""
+        ...
+
+    def lately(self) -> list[Measured]:
+        """What happened to each task since it was last asked."""
+        ...
+
+    def ended_lately(self) -> Counter[tuple[int, str]]:
+        """How many rows of each job, and of which task, have ended since it was last asked."""
         ...
 
     def summary(self) -> dict[str, Any] | None:

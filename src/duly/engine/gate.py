@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 from duly.core.model import Failed, Throttled
 from duly.core.policy.adapt import Call, Load, Pace, Pacing, Slice, SliceBounds, Trouble
@@ -16,6 +17,16 @@ from duly.engine.calls import Verdicts
 from duly.engine.machine import measure
 
 LOOK_EVERY = 1.0  # seconds between two looks at how busy the machine is
+
+
+class Paced(NamedTuple):
+    """How a pace went since it was last asked: how wide it is, how much it claims, and how long calls took."""
+
+    width: int
+    batch: int
+    calls: int
+    seconds: float
+    longest: float
 
 
 class Gate:
@@ -33,6 +44,7 @@ class Gate:
         self._load, self._looked = Load(), -LOOK_EVERY
         self._pacing = Pacing.first(ticks(), pace)
         self._slice = Slice()
+        self._calls, self._seconds, self._longest = 0, 0.0, 0.0  # since `lately`
         self._next = 0.0  # when the next call may begin, on the monotonic clock
         self._lock = threading.Lock()
 
@@ -45,6 +57,9 @@ class Gate:
         now = self._ticks()
         if now - self._looked >= LOOK_EVERY:
             self._load, self._looked = self._measure(), now
+        return self._batch(now)
+
+    def _batch(self, now: float) -> int:
         return max(self._slice.claim(self._slices, self._load, self._pacing.level(now, self.pace)), self.width())
 
     def turn(self) -> float:
@@ -66,6 +81,16 @@ class Gate:
         with self._lock:
             self._pacing = self._pacing.after(call, self.pace)
             self._slice = self._slice.after((now - started) / len(verdicts), has_failed)
+            self._calls += 1
+            self._seconds += now - started
+            self._longest = max(self._longest, now - started)
+
+    def lately(self) -> Paced | None:
+        """How it went since this was last asked; None when no call has ended."""
+        with self._lock:
+            calls, seconds, longest = self._calls, self._seconds, self._longest
+            self._calls, self._seconds, self._longest = 0, 0.0, 0.0
+        return Paced(self.width(), self._batch(self._ticks()), calls, seconds, longest) if calls else None
 
     def throttled(self) -> float:
         """The share of recent calls that met trouble, from 0 to 1."""

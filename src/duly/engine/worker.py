@@ -32,6 +32,7 @@ from duly.engine.coroutines import AsyncPool
 from duly.engine.detector import LOOK_WITHIN, Detector
 from duly.engine.equipment import Equipment
 from duly.engine.gate import Gate
+from duly.engine.historian import Historian
 from duly.engine.keeper import Keeper, Watchdog
 from duly.engine.loop import Loop
 from duly.engine.metering import metering_of
@@ -122,6 +123,9 @@ class Worker:
             summary=observer.summary,
         )
         self._pruner = Pruner(self._store, settings.keep_seconds, settings.audit_keep_seconds)
+        self._historian = Historian(
+            self._store, observer, settings, equipment.known, lambda: list(self._gates.values())
+        )
         self._claims = Loop("claimer", self._claimer.tick, self._clock)
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
@@ -135,6 +139,7 @@ class Worker:
             self._recurs,
             Loop("watch", self._watcher.tick, self._clock),
             Loop("pruner", self._pruner.tick, self._clock),
+            Loop("history", self._historian.tick, self._clock),
             Loop("clock", self._measure, self._clock),
         ]
         self._settler.wants = self._settles.wake
@@ -282,9 +287,15 @@ class Worker:
             time.sleep(0.01)
 
     def _sign_off(self) -> None:
-        """Write that this worker has ended, if the database takes it in a moment."""
+        """Write that this worker has ended and what it did last, if the database takes it in a moment."""
+
+        def leave() -> None:
+            now = self._clock.now()
+            self._watcher.leave(now)
+            self._historian.write(now)
+
         try:
-            Patient(lambda: self._watcher.leave(self._clock.now()), IN_A_HURRY if self._signals > 1 else LAST_PART)()
+            Patient(leave, IN_A_HURRY if self._signals > 1 else LAST_PART)()
         except StoreUnavailable:
             log.warning("could not sign off: the database is away")
 

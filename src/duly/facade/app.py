@@ -136,6 +136,7 @@ class Duly:
             forget_depths=self.telemetry.depths.forget,
             measured=self.telemetry.jobs.measured,
             masks=Masks(self.settings.masked),
+            history_seconds=self.settings.history_seconds,
             job_settings=self.section(JobSettings),
         )
 

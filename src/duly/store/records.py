@@ -36,11 +36,12 @@ from duly.core.shown import (
     Depth,
     ExportRow,
     Group,
-    JobItem,
+    HistoryRow,
     KeyInfo,
     MeterRow,
     Occurrence,
     OwnedRow,
+    PendingItem,
     ReviewNote,
     Row,
     SearchEvent,
@@ -121,13 +122,14 @@ RECORDS: dict[str, Record[Any]] = {
     "user": Record(User, without=("has_password",)),
     "key": Record(KeyInfo),
     "act": Record(Act),
+    "history_row": Record(HistoryRow),
 }
 # What a column of this name holds; sections that list their columns themselves go by these too.
 KINDS: dict[str, Kind] = {}
 _COMPUTED: list[Record[Any]] = [
     Record(Depth),
     Record(Group),
-    Record(JobItem),
+    Record(PendingItem),
     Record(User),
     Record(Story, without=("item", "tries", "timeline", "trace_id")),
 ]

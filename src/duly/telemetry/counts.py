@@ -15,11 +15,13 @@ from prometheus_client.core import Metric
 
 from duly.core.model import Change, Item, Share
 from duly.core.settings import Settings
+from duly.core.shown import Measured
 from duly.tasks.task import Task
 from duly.telemetry.depths import families_of, family_of
 from duly.telemetry.families import Histogram, counter
 from duly.telemetry.job_counts import JobCounts
 from duly.telemetry.logs import iso
+from duly.telemetry.since import Since
 
 log = logging.getLogger("duly.item")
 
@@ -63,6 +65,7 @@ class Counts:
         # What ended tries whose ends are not written yet, by item and fence.
         self._caught: dict[tuple[int, int], BaseException] = {}
         self.jobs = JobCounts()
+        self._since = Since()
 
     def claimed(self, shares: Sequence[Share], items: list[Item]) -> None:
         asked = sum(share.limit for share in shares)
@@ -149,6 +152,24 @@ class Counts:
             "durationMs": round(new["seconds"] * 1000),
             "eventsPerSecond": round(new["processed"] / new["seconds"], 2) if new["seconds"] else None,
         }
+
+    def lately(self) -> list[Measured]:
+        """What happened to each task since this was last asked."""
+        finished = list(self._finished.items())
+        return self._since(
+            {
+                "done": {task: (count, 0.0) for (task, state), count in finished if state == "done"},
+                "failed": {task: (count, 0.0) for (task, state), count in finished if state == "failed"},
+                "retried": {task: (count, 0.0) for task, count in list(self._retried.items())},
+                "lateness": self._lateness.totals(),
+                "run": self._duration.totals(),
+            },
+            {"lateness": self._lateness.take_mosts(), "run": self._duration.take_mosts()},
+        )
+
+    def ended_lately(self) -> Counter[tuple[int, str]]:
+        """How many rows of each job, and of which task, have ended since this was last asked."""
+        return self.jobs.lately()
 
     def ran(self, durations: list[tuple[str, float]]) -> None:
         """How long handlers of these tasks took, in seconds."""

@@ -19,12 +19,23 @@ class Histogram:
         self.bounds = bounds
         self.counts: dict[str, list[int]] = defaultdict(lambda: [0] * (len(bounds) + 1))
         self.sums: dict[str, float] = defaultdict(float)
+        self.mosts: dict[str, float] = defaultdict(float)  # the largest value since `take_mosts`
 
     def observe_all(self, values: Iterable[tuple[str, float]]) -> None:
-        bounds, counts, sums = self.bounds, self.counts, self.sums
+        bounds, counts, sums, mosts = self.bounds, self.counts, self.sums, self.mosts
         for task, value in values:
             counts[task][bisect_left(bounds, value)] += 1
             sums[task] += value
+            if value > mosts[task]:
+                mosts[task] = value
+
+    def totals(self) -> dict[str, tuple[int, float]]:
+        """How many values of each task there were, and their sum."""
+        return {task: (sum(counts), self.sums[task]) for task, counts in list(self.counts.items())}
+
+    def take_mosts(self) -> dict[str, float]:
+        mosts, self.mosts = self.mosts, defaultdict(float)
+        return mosts
 
     def family(self, metric: str, doc: str, label: str = "task") -> HistogramMetricFamily:
         family = HistogramMetricFamily(metric, doc, labels=[label])

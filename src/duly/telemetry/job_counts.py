@@ -16,8 +16,13 @@ INGEST = (0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
 PAGE = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)
 
 
+# How many jobs are counted one by one between two looks.
+JOBS = 1_000
+
+
 class JobCounts:
     def __init__(self) -> None:
+        self._lately: Counter[tuple[int, str]] = Counter()
         self._ended: Counter[tuple[str, str]] = Counter()
         self._read: Counter[str] = Counter()
         self._bad: Counter[str] = Counter()
@@ -33,6 +38,17 @@ class JobCounts:
             for change in changes
             if change.job_id is not None and change.finished_at is not None
         )
+        if len(self._lately) < JOBS:
+            self._lately.update(
+                (change.job_id, change.task)
+                for change in changes
+                if change.job_id is not None and change.finished_at is not None
+            )
+
+    def lately(self) -> Counter[tuple[int, str]]:
+        """How many rows of each job, and of which task, have ended since this was last asked."""
+        lately, self._lately = self._lately, Counter()
+        return lately
 
     def measured(self, what: Measure, name: str, value: float) -> None:
         """What verbs and whoever reads files have measured: seconds, or a number of rows."""

@@ -12,6 +12,7 @@ from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
 from duly.verbs.files import Files
 from duly.verbs.ground import Ground
+from duly.verbs.history import History
 from duly.verbs.items import Items
 from duly.verbs.job_rows import JobRows
 from duly.verbs.jobs import Jobs
@@ -48,4 +49,5 @@ class Verbs:
         self.jobs = Jobs(ground, self.audit, self.items)
         self.job_rows = JobRows(ground, self.jobs)
         self.searches = Searches(ground, self.jobs)
+        self.history = History(ground, self.jobs)
         self.scans = Scans(ground, self.audit, self.files, self.jobs)

@@ -7,25 +7,46 @@ counted twice.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from duly.core import codec
 from duly.core.decide import decide
-from duly.core.errors import ItemNotFound, WrongState
+from duly.core.errors import InputError, ItemNotFound, WrongState
 from duly.core.model import Cancel, Change, Discarded, Item, Outcome, Revived
 from duly.core.shown import Act, Action
 from duly.store.borrow import put_borrowed
 from duly.store.records import Record, reader
+from duly.tasks.checks import checked_name
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.items import STATES
+from duly.verbs.listing import Filter, check_values, fitting
 from duly.verbs.who import Principal
 
 TASK = "duly.acts"
 PORTION = 500
+STEP_MOST = 10_000  # items that are looked at in one go, at most
 COUNTED = 1_000_000
+COUNT_STEP = 10_000  # items that are looked at in one go to be counted
+SECONDS = 2.0  # that counting may take
+
+# What a filter may say beside states.
+FIELDS = (
+    "task", "queue", "key", "error_group", "schedule_id", "job_id", "error", "min_tries", "date_field", "since",
+    "until", "where",
+)  # fmt: skip
+
+
+class Counted(NamedTuple):
+    """How many rows a filter means, and the id of the newest row of all. There may be more than were counted."""
+
+    items: int
+    newest: int
+    is_more: bool
 
 
 class Acts:
@@ -33,11 +54,20 @@ class Acts:
         self._ground = ground
         self._audit = audit
 
-    def count(self, who: Principal, filter: Mapping[str, Any], whose: str | None = None) -> tuple[int, int]:
-        """How many rows fit a filter now, counted up to a million, and the id of the newest row of all."""
-        given = {"owner": who.among(whose), **_filter(filter), "most": COUNTED}
-        count, newest = self._ground.store.read("act_count", given)[0]
-        return count, newest
+    def count(self, who: Principal, filter: Mapping[str, Any], whose: str | None = None) -> Counted:
+        """How many rows fit a filter now, counted up to a million and for two seconds at most."""
+        return self._count(meant(filter), who.among(whose))
+
+    def _count(self, filter: Filter, owner: str | None) -> Counted:
+        newest: int = self._ground.store.read("newest_item", {})[0][0]
+        walk = Rise(self._ground, filter, owner)
+        count, place, deadline = 0, 0, time.monotonic() + SECONDS
+        while ids := walk.step(place, newest, COUNT_STEP):
+            count += len(walk.fitting(ids))
+            place = ids[-1]
+            if count >= COUNTED or time.monotonic() >= deadline:
+                return Counted(min(count, COUNTED), newest, is_more=True)
+        return Counted(count, newest, is_more=False)
 
     def order(
         self,
@@ -47,25 +77,34 @@ class Acts:
         *,
         rate: float | None = None,
         reason: str = "",
+        queue: str | None = None,
         whose: str | None = None,
         connection: Any = None,
     ) -> Act:
         """Order an action on all rows that fit this filter. Retries are due at so many a second; without a `rate`, now.
 
-        The act and the item that carries it out commit together.
+        Retried items wait in this `queue`, if one is given; rows of jobs stay in that of their job. The act and the
+        item that carries it out commit together.
         """
-        total, newest = self.count(who, filter, whose)
+        if queue is not None and action != "retry":
+            raise InputError("queue", "is for what is tried again only")
         options = {"rate": rate, "reason": reason}
+        if queue is not None:
+            options["queue"] = checked_name("queue", queue)
+        said = meant(filter)
+        total, newest, _ = self._count(said, who.among(whose))
         row = {
             "owner": who.among(whose), "author": who.user_id, "action": action,
-            "filter": codec.encode(_filter(filter)).decode(), "options": codec.encode(options).decode(),
+            "filter": codec.encode(_kept(said)).decode(), "options": codec.encode(options).decode(),
             "total": total, "until": newest, "now": self._ground.now(),
         }  # fmt: skip
         with self._ground.joining(connection) as connection:
             act_id: int = self._ground.store.run(connection, "act_create", row)[0][0]
             new = self._ground.task_named(TASK).new({"act_id": act_id, "key": f"act-{act_id}"})
             put_borrowed(connection, new)
-            details = {"action": action, "filter": _filter(filter), "total": total}
+            details: dict[str, Any] = {"action": action, "filter": _told(said), "total": total}
+            if queue is not None:
+                details["queue"] = queue
             self._audit.note(who, "act.ordered", f"act:{act_id}", details, connection)
             return self.get(who, act_id, connection)
 
@@ -91,20 +130,25 @@ class Acts:
 
 def portions(ground: Ground, act_id: int) -> Iterator[Act]:
     """Carry out an act portion by portion, from where it stands; yields the act after each portion."""
-    most = PORTION
+    most = step = PORTION
     while (act := _found(ground, act_id)).state == "running":
         if "from" not in act.options:  # a rate is counted from the real beginning
             options = codec.encode({**act.options, "from": ground.now()}).decode()
             ground.store.write("act_begin", {"id": act_id, "options": options})
             continue
-        given = {**act.filter, "owner": act.owner, "place": act.place, "until": act.until, "most": most}
-        ids = [row[0] for row in ground.store.read("act_page", given)]
-        if not ids:
+        walk = Rise(ground, meant(act.filter), act.owner)
+        met = walk.step(act.place, act.until, step)
+        if not met:
             ground.store.write("act_finish", {"id": act_id, "now": ground.now()})
             return
+        fits = walk.fitting(met)
+        ids = fits[:most]
+        # Where little fits, more is looked at in one go.
+        step = PORTION if ids else min(2 * step, STEP_MOST)
+        place = met[-1] if len(ids) == len(fits) else ids[-1]
         changes = list(_changes(ground, act, ground.store.fetch(ids)))
         try:
-            _apply(ground, act, ids, changes)
+            _apply(ground, act, ids, changes, place)
         except _Outrun:
             continue  # it was cancelled, or another try was faster, and this portion was rolled back
         except WrongState:
@@ -112,17 +156,21 @@ def portions(ground: Ground, act_id: int) -> Iterator[Act]:
             if most > 1:
                 most = 1
                 continue
-            _apply(ground, act, ids, ())
+            _apply(ground, act, ids, (), place)
         most = PORTION
         yield _found(ground, act_id)
 
 
-def _apply(ground: Ground, act: Act, ids: Sequence[int], changes: Sequence[Change]) -> None:
+def _apply(ground: Ground, act: Act, ids: Sequence[int], changes: Sequence[Change], place: int) -> None:
     """Make these changes and write where the act stands: both or none."""
     with ground.store.transaction() as connection:
         refused = ground.store.settle(changes, (), connection)
+        if queue := act.options.get("queue"):
+            moved_ids = codec.encode([change.id for change in changes if change.id not in set(refused)]).decode()
+            redirected = {"ids": moved_ids, "queue": queue, "owner": act.owner, "now": ground.now()}
+            ground.store.run(connection, "redirect_items", redirected)
         moved = {
-            "id": act.id, "was": act.place, "seen": len(ids), "changed": len(changes) - len(refused), "place": ids[-1],
+            "id": act.id, "was": act.place, "seen": len(ids), "changed": len(changes) - len(refused), "place": place,
         }  # fmt: skip
         if not ground.store.run(connection, "act_move", moved):
             raise _Outrun
@@ -148,8 +196,75 @@ def _changes(ground: Ground, act: Act, items: list[Item]) -> Iterator[Change]:
         place += 1
 
 
-def _filter(filter: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: filter.get(name) for name in ("state", "task", "queue", "error_group")}
+class Rise:
+    """A walk through the items of a filter, oldest first, along the index that leads to the fewest rows."""
+
+    def __init__(self, ground: Ground, filter: Filter, owner: str | None) -> None:
+        check_values(ground, filter)
+        self._ground = ground
+        self._filter = filter
+        self._owner = owner
+        is_review = filter.states == ("failed",)
+        self._given: dict[str, Any] = {}
+        if is_review and filter.error_group is not None:
+            self._section, self._given = "rise_group", {"error_group": filter.error_group}
+        elif is_review:
+            self._section = "rise_review"
+        elif owner is not None:
+            self._section, self._given = "rise_owner", {"owner": owner}
+        else:
+            self._section = "rise_all"
+
+    def step(self, place: int, until: int, most: int) -> list[int]:
+        """The next ids after this place, whatever they are."""
+        if self._filter.job_id is not None:
+            first, last = self._bounds
+            place, until = max(place, first - 1), min(until, last)
+        given = {**self._given, "place": place, "until": until, "most": most}
+        return [row[0] for row in self._ground.store.read(self._section, given)]
+
+    def fitting(self, ids: Sequence[int]) -> list[int]:
+        """Those of these ids that are meant, in their order. Acts are about no other acts."""
+        found = {item_id for item_id, _ in fitting(self._ground, self._filter, self._owner, ids, but=TASK)}
+        return [item_id for item_id in ids if item_id in found]
+
+    @cached_property
+    def _bounds(self) -> tuple[int, int]:
+        first, last = self._ground.store.read("job_bounds", {"job_id": self._filter.job_id})[0]
+        return first or 1, last or 0
+
+
+def meant(filter: Mapping[str, Any]) -> Filter:
+    """The filter that was said, or that was kept with an act."""
+    said = {name: value for name, value in filter.items() if value is not None}
+    states = tuple(part.strip() for part in str(said.pop("state", "")).split(",") if part.strip())
+    for name in ("since", "until"):
+        if isinstance(said.get(name), str):
+            said[name] = datetime.fromisoformat(said[name])
+    if "where" in said:
+        said["where"] = tuple(said["where"])
+    if strange := sorted(said.keys() - set(FIELDS)):
+        raise InputError(strange[0], f"is no filter; known: {', '.join(('state', *FIELDS))}")
+    return Filter(states=states, **said)  # type: ignore[arg-type]
+
+
+def _kept(filter: Filter) -> dict[str, Any]:
+    """The filter as an act keeps it.
+
+    A worker of an earlier version knows four fields only. With others, the state ends with a comma, so that such a
+    worker finds nothing at all, rather than more than is meant.
+    """
+    plain = {name: getattr(filter, name) for name in ("task", "queue", "error_group")}
+    more = {name: value for name in FIELDS if name not in plain and (value := getattr(filter, name)) not in (None, ())}
+    if filter.since is None and filter.until is None:
+        more.pop("date_field")
+    state = ",".join(filter.states) or None
+    return {"state": f"{state or ''}," if more or len(filter.states) > 1 else state, **plain, **more}
+
+
+def _told(filter: Filter) -> dict[str, Any]:
+    """The filter as the audit log tells it."""
+    return {**_kept(filter), "state": ",".join(filter.states) or None}
 
 
 def _found(ground: Ground, act_id: int, owner: str | None = None, connection: Any = None) -> Act:

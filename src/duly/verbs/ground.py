@@ -37,6 +37,8 @@ class Ground:
     measured: Callable[[Measure, str, float], None]
     # Hides secret values in the audit log.
     masks: Masks
+    # How long short steps of history are kept, in seconds.
+    history_seconds: float
     # How much jobs may be.
     job_settings: JobSettings
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from heapq import merge
 from itertools import islice
-from typing import Any
+from typing import Any, TypeVar
 
 from duly.core import codec
 from duly.core.clock import EPOCH
 from duly.core.model import Job, Status
-from duly.core.shown import ExportRow, JobItem
+from duly.core.shown import ExportRow, JobItem, PendingItem, StatusCounts
 from duly.store.records import Record, reader
 from duly.verbs.ground import Ground
 from duly.verbs.jobs import Jobs
@@ -36,8 +36,13 @@ SLOW = 0.25
 # The time of the last change of a row and its id: after which a page begins.
 Place = tuple[datetime, int]
 START: Place = (EPOCH, 0)
+END = datetime(9_999, 1, 1, tzinfo=UTC)
+COUNTED = 10_000  # rows of a status that are counted off, at most
+
+T = TypeVar("T", bound=JobItem)
 
 _item = reader(Record(JobItem), SEEN)
+_pending = reader(Record(PendingItem), SEEN)
 _export_row = reader(Record(ExportRow), {object: codec.decode})
 
 
@@ -56,7 +61,7 @@ class JobRows:
     ) -> list[JobItem]:
         """Rows of these statuses, those that changed longest ago first."""
         self._jobs.get(who, job_id)
-        return self._merged("job_items", {"job_id": job_id}, statuses, after, most)
+        return self._merged("job_items", {"job_id": job_id}, statuses, after, most, _item)
 
     def by_number(self, who: Principal, job_id: int, after: int = 0, most: int = 100) -> list[JobItem]:
         """Rows in the order of the file, from the one after this number on."""
@@ -74,17 +79,72 @@ class JobRows:
         job_type: str | None = None,
         after: Place = START,
         most: int = 100,
-    ) -> list[JobItem]:
-        """Rows of all jobs of one owner, or of all that they reach, those that changed longest ago first."""
-        given = {"owner": who.among(whose), "job_type": job_type}
+        *,
+        job_ids: Sequence[int] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> list[PendingItem]:
+        """Rows of all jobs of one owner, or of all that they reach, those that changed longest ago first.
+
+        With `job_ids`, of these jobs only; `since` and `until` are about when they changed last.
+        """
+        given = {**self._jobs_meant(who, whose, job_type, job_ids), "until": until or END}
+        after = max(after, START if since is None else (since, 0))
         live = [status for status in statuses if status in LIVE]
         ended = [status for status in statuses if status not in LIVE]
         pages = [
-            self._merged(section, given, some, after, most)
+            self._merged(section, given, some, after, most, _pending)
             for section, some in (("pending_items", live), ("ended_items", ended))
             if some
         ]
         return list(islice(merge(*pages, key=_place), most))
+
+    def counts(
+        self,
+        who: Principal,
+        whose: str | None = None,
+        job_type: str | None = None,
+        *,
+        job_ids: Sequence[int] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+    ) -> StatusCounts:
+        """How many rows of jobs there are, by status.
+
+        The counters of the jobs know, but for how many are worked on now. With a time, rows are counted, up to ten
+        thousand of each status.
+        """
+        meant = self._jobs_meant(who, whose, job_type, job_ids)
+        store = self._ground.store
+
+        def counted(status: Status) -> int:
+            asked = {**meant, "status": status, "since": since or EPOCH, "until": until or END, "most": COUNTED + 1}
+            return int(store.read("count_status", asked)[0][0])
+
+        if since is not None or until is not None:
+            found = {status: counted(status) for status in STATUSES}
+        else:
+            total, done, not_found, failed, skipped = map(int, store.read("job_sums", meant)[0])
+            left = total - done - not_found - failed - skipped
+            at_work = min(counted("PROCESSING"), left)
+            found = {
+                "PENDING": left - at_work, "PROCESSING": at_work, "DONE": done, "ERROR": failed,
+                "NOT_FOUND": not_found, "SKIPPED": skipped,
+            }  # fmt: skip
+            return StatusCounts(found, at_work > COUNTED)
+        is_capped = any(count > COUNTED for count in found.values())
+        return StatusCounts({status: min(count, COUNTED) for status, count in found.items()}, is_capped)
+
+    def counts_of(self, who: Principal, job_id: int) -> StatusCounts:
+        """The same of one job."""
+        self._jobs.get(who, job_id)
+        return self.counts(who, job_ids=[job_id])
+
+    def _jobs_meant(
+        self, who: Principal, whose: str | None, job_type: str | None, job_ids: Sequence[int]
+    ) -> dict[str, Any]:
+        jobs = f",{','.join(map(str, job_ids))}," if job_ids else None
+        return {"owner": who.among(whose), "job_type": job_type, "jobs": jobs}
 
     def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:
         """All rows with all that came in and went out, in the order of the file, read a portion at a time."""
@@ -112,19 +172,26 @@ class JobRows:
         return sorted(names)
 
     def _merged(
-        self, section: str, given: dict[str, Any], statuses: Sequence[Status], after: Place, most: int
-    ) -> list[JobItem]:
+        self,
+        section: str,
+        given: dict[str, Any],
+        statuses: Sequence[Status],
+        after: Place,
+        most: int,
+        read: Callable[[Iterable[Any]], T],
+    ) -> list[T]:
         """Each status has its own stretch of the index, so a page is the first of what they have, merged."""
         asked = {**given, "after_at": after[0], "after_id": after[1], "most": most}
+        page: list[T]
         with self._timed(section) as page:
             stretches = (
-                map(_item, self._ground.store.read(section, {**asked, "status": status})) for status in set(statuses)
+                map(read, self._ground.store.read(section, {**asked, "status": status})) for status in set(statuses)
             )
             page += islice(merge(*stretches, key=_place), most)
         return page
 
     @contextmanager
-    def _timed(self, section: str) -> Iterator[list[JobItem]]:
+    def _timed(self, section: str) -> Iterator[list[Any]]:
         """A page to be filled. How long that took is counted, and told with where the page begins and ends."""
         page: list[JobItem] = []
         begun = time.monotonic()

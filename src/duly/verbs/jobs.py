@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Literal
 
@@ -43,6 +43,12 @@ NAMED_MOST = 1_000
 UNREADABLE = "unreadable"
 # Rows that are worth another round.
 REPROCESSED: tuple[Status, ...] = ("ERROR", "NOT_FOUND")
+
+# How fast a job is, is told by the rows that ended lately, so many of each status at most; for so many jobs of a page.
+LATELY = timedelta(minutes=5)
+SECOND = timedelta(seconds=1)
+LATEST = 100
+SPEEDS = 100
 
 Action = Literal["cancel", "reprocess", "remove"]
 
@@ -211,7 +217,31 @@ class Jobs:
         unpaused = store.open_queues((job.rows_queue for job in left), connection)
         ids = codec.encode([job.id for job in left]).decode()
         at_work = {row[0] for row in store.read("jobs_at_work", {"ids": ids}, connection)} if left else set()
-        return [_shown(job, job.rows_queue in unpaused, job.id in at_work) for job in jobs]
+        names = self._file_names(jobs, connection)
+        speeds = self._speeds([job for job in left if job.ended][:SPEEDS], connection)
+        now = self._ground.now()
+        return [
+            _shown(job, job.rows_queue in unpaused, job.id in at_work, names.get(job.file_id), speeds.get(job.id), now)
+            for job in jobs
+        ]
+
+    def _file_names(self, jobs: Sequence[Job], connection: Any) -> dict[int | None, str]:
+        ids = [job.file_id for job in jobs if job.file_id is not None]
+        given = {"ids": codec.encode(ids).decode()}
+        return dict(self._ground.store.read("file_names", given, connection)) if ids else {}
+
+    def _speeds(self, jobs: Sequence[Job], connection: Any) -> dict[int, float]:
+        """How many rows of each of these jobs end in a second, by those that ended last."""
+        if not jobs:
+            return {}
+        now = self._ground.now()
+        given = {"ids": codec.encode([job.id for job in jobs]).decode(), "since": now - LATELY, "most": LATEST}
+        ages = {job.id: min(max(now - job.created_at, SECOND), LATELY) for job in jobs}
+        speeds: dict[int, float] = dict.fromkeys(ages, 0.0)
+        for job_id, rows, oldest in self._ground.store.read("job_speeds", given, connection):
+            span = ages[job_id] if rows < LATEST else max(now - oldest, SECOND)
+            speeds[job_id] += rows / span.total_seconds()
+        return speeds
 
     # -- care
 
@@ -383,14 +413,17 @@ def row_of(job: Job, number: int, new: NewItem, **more: Any) -> NewRow:
     return NewRow(**fields, job_id=job.id, row_no=number, **more)
 
 
-def _shown(job: Job, is_open: bool, is_at_work: bool) -> JobRow:
+def _shown(job: Job, is_open: bool, is_at_work: bool, name: str | None, speed: float | None, now: datetime) -> JobRow:
+    is_known = job.is_sealed and is_open
     return JobRow(
         id=job.id, task=job.task, job_type=job.job_type, queue_state=_queue_state(job, is_open, is_at_work),
         total_items=job.total, processed_items=job.ended, failed_items=job.failed, done_items=job.done,
         not_found_items=job.not_found, skipped_items=job.skipped, duplicate_items=job.duplicates,
         is_complete=job.is_sealed, attempts=job.attempts, last_error=job.last_error, last_heartbeat=job.changed_at,
         user_id=job.owner, ip_address=job.ip_address, file_id=job.file_id, created_at=job.created_at,
-        finished_at=job.finished_at,
+        finished_at=job.finished_at, name=name, per_minute=None if speed is None else round(60 * speed, 1),
+        forecast_at=now + timedelta(seconds=(job.total - job.ended) / speed) if is_known and speed else None,
+        paused=job.finished_at is None and not is_open,
     )  # fmt: skip
 
 

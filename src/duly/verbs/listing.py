@@ -23,7 +23,7 @@ from duly.core.shown import Counts, Found, OwnedRow
 from duly.verbs.ground import Ground
 from duly.verbs.masks import Masks
 from duly.verbs.read import Read
-from duly.verbs.timetable import Timetable
+from duly.verbs.timetable import Timetable, like
 from duly.verbs.who import Principal
 
 PORTION = 2_000  # items that are looked at in one go
@@ -193,13 +193,19 @@ class Listing:
         return [rows[item_id] for item_id in ids if item_id in rows]
 
 
-def fitting(ground: Ground, filter: Filter, owner: str | None, ids: Sequence[int]) -> list[tuple[int, State]]:
-    """Those of these items that fit a filter and belong to this owner, with their states; None means any owner."""
+def fitting(
+    ground: Ground, filter: Filter, owner: str | None, ids: Sequence[int], but: str | None = None
+) -> list[tuple[int, State]]:
+    """Those of these items that fit a filter and belong to this owner, with their states; None means any owner.
+
+    `but` is a task whose items are not meant.
+    """
     given: dict[str, Any] = {
+        "but": but,
         "owner": owner, "task": filter.task, "queue": filter.queue, "error_group": filter.error_group,
         "schedule_id": filter.schedule_id, "job_id": filter.job_id, "below": filter.below, "key": filter.key,
         "states": f",{','.join(filter.states)}," if filter.states else None,
-        "error": None if filter.error is None else _part(filter.error),
+        "error": None if filter.error is None else like(filter.error),
         "min_tries": filter.min_tries, "date_field": filter.date_field, "since": filter.since, "until": filter.until,
         "wanted": codec.encode([_wanted(pair, ground.masks) for pair in filter.where]).decode(),
     }  # fmt: skip
@@ -210,9 +216,10 @@ def fitting(ground: Ground, filter: Filter, owner: str | None, ids: Sequence[int
     return found
 
 
-def _part(text: str) -> str:
-    """What `like` is given to find this text anywhere."""
-    return "%" + re.sub("[%_!]", lambda sign: f"!{sign[0]}", text) + "%"
+def check_values(ground: Ground, filter: Filter) -> None:
+    """Refuse a filter that asks for values in a way that cannot be understood, or for what is masked."""
+    for pair in filter.where:
+        _wanted(pair, ground.masks)
 
 
 def _wanted(pair: str, masks: Masks) -> dict[str, Any]:

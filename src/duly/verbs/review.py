@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import asdict
+
+from duly.core import codec
 from duly.core.errors import ItemNotFound
-from duly.core.shown import Act, Group, ReviewNote
+from duly.core.shown import Act, Group, ReviewNote, ReviewTotals, ShownGroup
 from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 from duly.verbs.items import Items
 from duly.verbs.read import Read
 from duly.verbs.who import Principal
+
+HOURS = 24  # of a trend
+LOOKED_AT = 20_000  # items that the trends of one page look at, at most
+COUNTED = 100_000
 
 
 class Review:
@@ -23,15 +32,46 @@ class Review:
 
     def groups(
         self, who: Principal, whose: str | None = None, most: int = 100, after: tuple[int, str] | None = None
-    ) -> list[Group]:
+    ) -> list[ShownGroup]:
         """The largest groups first; `after` is the size and the id of the last one of the page before."""
-        return self._read.groups(who.among(whose), most, after)
+        owner = who.among(whose)
+        return self._shown(self._read.groups(owner, most, after), owner)
 
-    def group(self, who: Principal, group_id: str) -> Group:
+    def group(self, who: Principal, group_id: str) -> ShownGroup:
         group = self._read.group(group_id, who.reach)
         if group is None:
             raise ItemNotFound(f"there is no group {group_id}")
-        return group
+        return self._shown([group], who.reach)[0]
+
+    def totals(self, who: Principal, whose: str | None = None) -> ReviewTotals:
+        """How many items are in review and in how many groups, counted up to a hundred thousand."""
+        given = {"owner": who.among(whose), "most": COUNTED + 1}
+        items, groups = self._ground.store.read("review_totals", given)[0]
+        return ReviewTotals(min(items, COUNTED), groups, items > COUNTED)
+
+    def _shown(self, groups: Sequence[Group], owner: str | None) -> list[ShownGroup]:
+        """These groups with the message of a sample and how many were given up lately."""
+        if not groups:
+            return []
+        store, now = self._ground.store, self._ground.now()
+        since = now - timedelta(hours=HOURS)
+        asked = {
+            "groups": codec.encode([group.id for group in groups]).decode(), "owner": owner, "since": since,
+            "most": max(LOOKED_AT // len(groups), 10),
+        }  # fmt: skip
+        trends = {group.id: [0] * HOURS for group in groups}
+        for group_id, hour, count in store.read("group_trends", asked):
+            trends[group_id][min(hour, HOURS - 1)] += count
+        samples = codec.encode([group.sample for group in groups]).decode()
+        errors = dict(store.read("last_errors", {"ids": samples, "owner": owner}))
+        return [
+            ShownGroup(
+                **asdict(group),
+                message=(errors.get(group.sample) or "").partition("\n")[0] or None,
+                trend=tuple(trends[group.id]),
+            )
+            for group in groups
+        ]
 
     def notes(self, who: Principal, group_id: str) -> list[ReviewNote]:
         """What people wrote about a group, newest first."""
@@ -54,10 +94,17 @@ class Review:
         self._items.retry(who, sample, action="review.canary", details=about, connection=connection)
         return sample
 
-    def retry(self, who: Principal, group_id: str, rate: float | None = None, connection: Any = None) -> Act:
-        """Try all of the group again: so many a second, or all at once without a `rate`."""
+    def retry(
+        self,
+        who: Principal,
+        group_id: str,
+        rate: float | None = None,
+        queue: str | None = None,
+        connection: Any = None,
+    ) -> Act:
+        """Try all of the group again: so many a second, or all at once without a `rate`; in this queue, if given."""
         self.group(who, group_id)
-        return self._acts.order(who, "retry", _all_of(group_id), rate=rate, connection=connection)
+        return self._acts.order(who, "retry", _all_of(group_id), rate=rate, queue=queue, connection=connection)
 
     def discard(self, who: Principal, group_id: str, reason: str = "", connection: Any = None) -> Act:
         """Take all of the group out of review for good."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
@@ -11,15 +11,17 @@ from zoneinfo import ZoneInfo
 from msgspec import Struct
 
 from duly.core import advance, codec
+from duly.core.clock import EPOCH
 from duly.core.errors import InputError, ItemNotFound
 from duly.core.model import Schedule
-from duly.core.policy.recur import Rule, Slot, parse, preview, zone_named
+from duly.core.policy.recur import Rule, Slot, clock_notes, parse, preview, zone_named
 from duly.core.shown import AuditLine, Occurrence
 from duly.verbs.audit import Audit
 from duly.verbs.ground import Ground
 
 PORTION = 1_000
 DAY = timedelta(days=1)
+SCANNED = 20_000  # schedules that are looked at for one page, at most
 
 Status = Literal["active", "paused", "broken"]
 # How a schedule stands by the last item that it made: that waits or runs, is done, or has failed and waits for a retry
@@ -66,6 +68,13 @@ class Move(Struct, frozen=True):
     key: str
     slot: int
     to: int
+
+
+class ClockNote(Struct, frozen=True):
+    """What the clocks do at a time of a schedule."""
+
+    at: datetime
+    note: str
 
 
 class Timetable:
@@ -140,6 +149,59 @@ class Timetable:
         """The next n times of a rule."""
         return preview(rule_said(rule), self._ground.now(), zone_said(zone), min(n, PORTION))
 
+    def clock_notes(self, rule: Rule | str, zone: str, times: Sequence[datetime]) -> list[ClockNote]:
+        """What the clocks do at these next times of a rule, in plain words."""
+        notes = clock_notes(rule_said(rule), self._ground.now(), times, zone_said(zone))
+        return [ClockNote(at, note) for at, note in notes]
+
+    def search(
+        self,
+        owner: str | None,
+        *,
+        contains: str | None = None,
+        by_next: bool = False,
+        after: Sequence[Any] | None = None,
+        most: int = 100,
+        **filters: Any,
+    ) -> tuple[list[Schedule], list[Any] | None]:
+        """The next schedules of this owner that fit, and where to go on; None: nothing more fits.
+
+        `contains` is a part of the key, in whatever case. `by_next`: those that come next first, and last those that
+        have no next time. At most 20,000 are looked at for one page, which may therefore have none and go on.
+        """
+        given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
+        given |= {"owner": owner, "contains": None if contains is None else like(contains)}
+        place: list[Any] | None = list(after) if after else (["next", None, 0] if by_next else ["id", 0])
+        found: list[tuple[Schedule, list[Any]]] = []
+        looked = 0
+        while place is not None and looked < SCANNED and len(found) <= most:
+            met, goes_on = self._met(place, by_next)
+            asked = {**given, "ids": codec.encode([schedule_id for schedule_id, _ in met]).decode()}
+            rows = {row[0]: Schedule(*row) for row in self._ground.store.read("schedules_fitting", asked)}
+            is_rest = by_next and place[0] == "id"  # of those that have a next time, we have come along before
+            found += [
+                (row, at)
+                for schedule_id, at in met
+                if (row := rows.get(schedule_id)) is not None and not (is_rest and row.next_at is not None)
+            ]
+            looked += len(met)
+            place = goes_on
+        if len(found) > most:
+            return [row for row, _ in found[:most]], found[most - 1][1]
+        return [row for row, _ in found], place
+
+    def _met(self, place: list[Any], by_next: bool) -> tuple[list[tuple[int, list[Any]]], list[Any] | None]:
+        """The next ids after a place, each with its own place, and where to go on; None at the end."""
+        if place[0] == "next":
+            at = EPOCH if place[1] is None else datetime.fromisoformat(place[1])
+            given = {"after_at": at, "after_id": place[2], "most": PORTION}
+            rows = self._ground.store.read("schedules_by_next", given)
+            met = [(schedule_id, ["next", _utc(next_at).isoformat(), schedule_id]) for schedule_id, next_at in rows]
+            return met, met[-1][1] if len(met) == PORTION else ["id", 0]
+        rows = self._ground.store.read("schedules_by_id", {"after": place[1], "most": PORTION})
+        met = [(schedule_id, ["id", schedule_id]) for (schedule_id,) in rows]
+        return met, met[-1][1] if len(met) == PORTION else None
+
     def describe(self, schedule: Schedule) -> str:
         """Its rule in plain English; as its text when the rule is unknown here."""
         try:
@@ -211,6 +273,11 @@ class Timetable:
     def audit(self, schedule_id: int | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
         """What was done to a schedule, or to all, newest first."""
         return self._audit.page(None if schedule_id is None else f"schedule:{schedule_id}", before, most)
+
+
+def like(text: str) -> str:
+    """What `like` is given to find this text anywhere."""
+    return "%" + re.sub("[%_!]", lambda sign: f"!{sign[0]}", text) + "%"
 
 
 def rule_said(rule: Any) -> Rule:

@@ -28,7 +28,7 @@ from duly.web.auth import Gate, is_loopback
 from duly.web.desk import Desk
 from duly.web.feed import Feeds
 from duly.web.problems import MEDIA_TYPE, TITLES, Problem, handle_on, problem, unexpected
-from duly.web.routes import files, items, jobs, live, queues, review, schedules, users
+from duly.web.routes import files, items, jobs, live, now, queues, review, schedules, simulate, users
 from duly.web.schemas import ProblemOut
 from duly.web.schemas.jobs import JobIn
 from duly.web.shared import SharedReads, ShareReads
@@ -114,7 +114,7 @@ def build(
     )
     core = (
         items.router, items.tasks, files.router, jobs.router, schedules.router, queues.router, review.router,
-        users.router, live.router, dashboard.router,
+        users.router, now.router, live.router, simulate.router, dashboard.router,
     )  # fmt: skip
     for router in (*core, *(plugin.router() for plugin in plugins if plugin.router is not None)):
         api.include_router(router)

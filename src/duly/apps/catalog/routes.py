@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from duly.apps.catalog import Catalog, Product, plan, plugin
+from duly.apps.catalog import Catalog, Product, plugin
+from duly.apps.catalog.capacity import plan
 from duly.apps.catalog.products import SyncStatus
 from duly.apps.catalog.schemas import (
     DayOut,
@@ -29,12 +30,6 @@ from duly.web.schemas import Name, Page, Word
 router = APIRouter(tags=["apps"])
 
 Here = Annotated[Catalog, Depends(serving(plugin))]
-
-
-@router.post("/api/plan", response_model=PlanOut)
-def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
-    """What a catalog of so many products costs in calls and minutes, and what gives way first as it grows."""
-    return plan(**asked.model_dump())
 
 
 @router.get("/api/catalog/day", response_model=DayOut)
@@ -123,6 +118,12 @@ def withdraw_product(sku: Name, desk: At, catalog: Here, principal: Writer, user
     user_id = _whose(principal, user_id)
     _check_owner(desk, principal, catalog.product(user_id, sku).id, sku)
     catalog.withdraw(user_id, sku, actor=principal.user_id)
+
+
+@router.post("/api/plan", response_model=PlanOut)
+def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
+    """What a catalog of so many products costs in calls and minutes, and what breaks first as it grows."""
+    return plan(**asked.model_dump())
 
 
 def _whose(principal: Principal, user_id: str | None) -> str:

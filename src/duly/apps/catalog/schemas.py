@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.apps.catalog.capacity import MINUTES, MOST, Break, Plan
+from duly.apps.catalog.capacity import Break, Plan
 from duly.apps.catalog.day import Budget, CauseCount, Day, SlotDay, StatusCounts, WindowDay
 from duly.apps.catalog.products import Product, Reactivated
 from duly.web.schemas import Model, Out, Word, clean, example, fields_of
@@ -21,28 +21,6 @@ class ProductIn(Model):
 
 class ProductOut(Out):
     __annotations__ = fields_of(Product)
-
-
-class PlanIn(Model):
-    model_config = example(products=5_000, batch=10, rate=2)
-
-    products: int = Field(default=5_000, ge=0, le=MOST)
-    batch: int = Field(default=10, ge=1, le=MOST, description="Products in a call.")
-    rate: float = Field(default=2, gt=0, le=1e6, allow_inf_nan=False, description="Calls a minute.")
-    slots: int = Field(default=24, ge=1, le=MINUTES, description="Slots a day.")
-    windows: int = Field(default=6, ge=0, le=MINUTES, description="Retry windows a day.")
-    cap: int = Field(default=50, ge=0, le=MOST, description="Products in a retry window.")
-    failure_rate: float = Field(
-        default=0.05, ge=0, lt=1, allow_inf_nan=False, description="Of all calls for a product."
-    )
-
-
-class BreakOut(Out):
-    __annotations__ = fields_of(Break)
-
-
-class PlanOut(Out):
-    __annotations__ = {**fields_of(Plan), "breaks_first": BreakOut | None, "breaks": list[BreakOut]}
 
 
 class ReactivateIn(Model):
@@ -92,3 +70,24 @@ class DayOut(Out):
         "statuses": StatusCountsOut,
         "causes": list[CauseCountOut],
     }
+
+
+class PlanIn(Model):
+    model_config = example(products=5000)
+
+    products: Annotated[int, Field(ge=0, le=10_000_000)] = 5_000
+    batch: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=10, description="SKUs per call.")
+    rate: Annotated[float, Field(gt=0, le=1e6)] = Field(default=2, description="Calls a minute.")
+    slots: Annotated[int, Field(ge=1, le=86_400)] = Field(default=24, description="Slots a day.")
+    windows: Annotated[int, Field(ge=0, le=86_400)] = Field(default=6, description="Retry windows a day.")
+    cap: Annotated[int, Field(ge=0, le=1_000_000)] = Field(default=50, description="Products per retry window.")
+
+
+class BreakOut(Out):
+    __annotations__ = fields_of(Break)
+
+
+class PlanOut(Out):
+    __annotations__ = {
+        **fields_of(Plan), "breaks_first": BreakOut | None, "breaks": tuple[BreakOut, ...],
+    }  # fmt: skip

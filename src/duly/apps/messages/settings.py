@@ -101,7 +101,7 @@ def checks(settings: Settings, _: Mapping[str, int]) -> Iterator[Finding]:
         from duly.apps.messages.broker import trouble
 
         place = settings.shown()["rabbitmq_url"]
-        if problem := trouble(settings.rabbitmq_url):
-            yield Finding("bad", "messages", f"{place}: {problem}", "is RabbitMQ up, and RABBITMQ_URL right?")
+        if wrong := trouble(settings.rabbitmq_url):
+            yield Finding("bad", "messages", f"{place}: {wrong}", "is RabbitMQ up, and RABBITMQ_URL right?")
         else:
             yield Finding("ok", "messages", f"{place} answers")

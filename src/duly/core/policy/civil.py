@@ -8,14 +8,24 @@ from __future__ import annotations
 from bisect import bisect_left
 from calendar import isleap
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from typing import ClassVar, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
 from duly.core.policy import rule_text
 from duly.core.policy.rule_text import listed, one_of, quoted
-from duly.core.policy.zones import DAY, Doubled, Skipped, first_instant, instant, second_after
+from duly.core.policy.zones import (
+    DAY,
+    Doubled,
+    Skipped,
+    clock_time,
+    first_instant,
+    instant,
+    is_doubled,
+    is_missing,
+    second_after,
+)
 
 Short: TypeAlias = Literal["last", "skip"]
 Leap: TypeAlias = Literal["feb28", "mar1", "skip"]
@@ -51,6 +61,27 @@ class Civil:
 
     def describe(self, zone: ZoneInfo) -> str:
         return f"{self._days} at {listed(self._words[-1].split(','))} ({zone})"
+
+    def note(self, at: datetime, zone: ZoneInfo) -> str | None:
+        """What the clocks do at this occurrence, in plain words; None where they go on as always."""
+        local = at.astimezone(zone)
+        wall = local.replace(tzinfo=None, fold=0)
+        if is_doubled(wall, zone):
+            times = {"first": "the first time", "second": "the second time", "both": "both times"}[self.doubled]
+            return f"{clock_time(wall)} happens twice that day; runs {times}"
+        wanted = self._missing(at, wall, zone)
+        return None if wanted is None else f"{clock_time(wanted)} does not exist that day; runs {clock_time(wall)}"
+
+    def _missing(self, at: datetime, wall: datetime, zone: ZoneInfo) -> datetime | None:
+        """The local time that the clocks skip and for which this occurrence stands, if it does."""
+        fold = 1 if self.skipped == "earlier" else 0
+        for days in (0, -1, 1):  # a skipped time may stand on the day before or after
+            midnight = wall.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=days)
+            for second in self._times:
+                wanted = midnight + timedelta(seconds=second)
+                if is_missing(wanted, zone) and wanted.replace(tzinfo=zone, fold=fold).astimezone(UTC) == at:
+                    return wanted
+        return None
 
     @property
     def _words(self) -> tuple[str, ...]:
@@ -102,6 +133,9 @@ class Cron(Civil):
         if not self._hours_pass:
             return super().next(after, zone)
         return instant(first_instant(self._first_wall, second_after(after), zone, "skip", "both"))
+
+    def note(self, at: datetime, zone: ZoneInfo) -> str | None:
+        return None if self._hours_pass else super().note(at, zone)
 
     def describe(self, zone: ZoneInfo) -> str:
         said = rule_text.cron_in_english(self.text) or f'cron "{self.text}"'

@@ -7,7 +7,7 @@ strictly increase, lie on whole seconds (except those of an anchor that does not
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -18,13 +18,13 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from duly.core.policy import rule_text
-from duly.core.policy.civil import Cron, Daily, Monthly, Weekly, Yearly
+from duly.core.policy.civil import Civil, Cron, Daily, Monthly, Weekly, Yearly
 from duly.core.policy.rule_text import Length, listed, quoted
 from duly.core.policy.zones import DAY, DUSK, EPOCH, instant, second_after, within, zone_named
 
 __all__ = [
     "Cron", "Daily", "Every", "Monthly", "Rule", "Slot", "Slots", "Weekly", "Yearly",
-    "between", "latest", "parse", "preview", "zone_named",
+    "between", "clock_notes", "latest", "parse", "preview", "zone_named",
 ]  # fmt: skip
 
 
@@ -137,6 +137,22 @@ def occurrences(rule: Rule, after: datetime, zone: ZoneInfo) -> Iterator[datetim
 def preview(rule: Rule, after: datetime, zone: ZoneInfo, n: int) -> list[datetime]:
     """The next n occurrences."""
     return list(islice(occurrences(rule, after, zone), n))
+
+
+def clock_notes(rule: Rule, after: datetime, times: Sequence[datetime], zone: ZoneInfo) -> list[tuple[datetime, str]]:
+    """What the clocks do at these next times of a rule, in plain words; none for rules that count elapsed time.
+
+    Also the times in between that a rule leaves out because the clocks skip them.
+    """
+    if not isinstance(rule, Civil) or not times:
+        return []
+    found = [(at, note) for at in times if (note := rule.note(at, zone)) is not None]
+    if rule.skipped == "skip":
+        fuller: Any = parse(str(rule).replace(" skipped=skip", ""))
+        left_out = set(between(fuller, after, times[-1], zone, 2 * len(times))) - set(times)
+        notes = ((at, fuller.note(at, zone) or "") for at in left_out)
+        found += [(at, f"{note.partition(';')[0]}; does not run") for at, note in notes]
+    return sorted(found)
 
 
 def between(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo, most: int) -> list[datetime]:

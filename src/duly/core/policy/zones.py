@@ -168,3 +168,19 @@ def _zone(name: str) -> ZoneInfo:
 @lru_cache(maxsize=1)
 def _known_zones() -> tuple[str, ...]:
     return tuple(sorted(zone for zone in available_timezones() if zone.partition("/")[0] not in _NOT_CIVIL))
+
+
+def is_doubled(wall: datetime, zone: ZoneInfo) -> bool:
+    """Whether this local time comes twice in this zone."""
+    first, second = (wall.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
+    return first != second and not is_missing(wall, zone)
+
+
+def is_missing(wall: datetime, zone: ZoneInfo) -> bool:
+    """Whether the clocks of this zone skip this local time."""
+    back = wall.replace(tzinfo=zone).astimezone(UTC).astimezone(zone)
+    return back.replace(tzinfo=None, fold=0) != wall
+
+
+def clock_time(wall: datetime) -> str:
+    return f"{wall:%H:%M:%S}" if wall.second else f"{wall:%H:%M}"

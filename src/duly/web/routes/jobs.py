@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from operator import attrgetter
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
 from duly.core.errors import InputError
 from duly.core.model import Status
-from duly.core.shown import JobItem
+from duly.core.shown import JobItem, PendingItem
 from duly.verbs import Principal
 from duly.verbs.job_rows import START, STATUSES, Place
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import Act, At, Desk, Once, Pages
 from duly.web.problems import Problem
-from duly.web.schemas import Id, Page
+from duly.web.schemas import BIG, Id, Moment, Page
 from duly.web.schemas.jobs import (
     CancelIn,
     JobItemOut,
@@ -27,6 +27,7 @@ from duly.web.schemas.jobs import (
     PendingItemOut,
     ReprocessIn,
     ReprocessOut,
+    StatusCountsOut,
 )
 
 router = APIRouter(tags=["jobs"])
@@ -91,29 +92,70 @@ def list_job_items(
     )
 
 
-@router.get("/api/pending", response_model=Page[PendingItemOut])
-def list_pending(
+@router.get("/api/jobs/{job_id}/counts", response_model=StatusCountsOut)
+def count_job_items(job_id: Id, desk: At, principal: Reader) -> Any:
+    """How many rows of a job there are, by status."""
+    return desk.app.verbs.job_rows.counts_of(principal, job_id)
+
+
+class _Pending(NamedTuple):
+    """Which rows of all jobs are meant."""
+
+    job_type: str | None
+    job_ids: tuple[int, ...]
+    since: datetime | None
+    until: datetime | None
+
+
+async def _pending(
     desk: At,
-    principal: Reader,
-    pages: Pages,
-    statuses: Statuses = None,
-    user_id: UserId = None,
     job_type: JobType = None,
-) -> Any:
-    """Rows of all jobs that wait or are worked on, those that changed longest ago first. It has to be turned on."""
+    job_id: Annotated[
+        str | None, Query(alias="jobId", max_length=2_000, description="Of these jobs, by commas.")
+    ] = None,
+    since: Annotated[Moment | None, Query(alias="from", description="When they changed last.")] = None,
+    until: Annotated[Moment | None, Query(alias="to")] = None,
+) -> _Pending:
     if not desk.app.verbs.ground.job_settings.pending_enabled:
         raise Problem(404, "the list of pending rows is turned off; the setting pending_enabled turns it on")
+    said = [part.strip() for part in (job_id or "").split(",") if part.strip()]
+    if strange := next((part for part in said if not part.isdecimal() or not 1 <= int(part) <= BIG), None):
+        raise InputError("jobId", f"must be numbers of jobs, by commas, got {strange!r:.50}")
+    if since is not None and until is not None and since >= until:
+        raise InputError("to", "must be later than from")
+    return _Pending(job_type, tuple(sorted({int(part) for part in said})), since, until)
+
+
+Meant = Annotated[_Pending, Depends(_pending)]
+
+
+@router.get("/api/pending", response_model=Page[PendingItemOut])
+def list_pending(
+    desk: At, principal: Reader, pages: Pages, meant: Meant, statuses: Statuses = None, user_id: UserId = None
+) -> Any:
+    """Rows of all jobs that wait or are worked on, those that changed longest ago first. It has to be turned on."""
     owner = owner_for(principal, user_id)
     chosen = _statuses(statuses) or ("PENDING", "PROCESSING")
     if "DONE" in chosen:
         raise InputError("statuses", "what is DONE is not pending; look into its job")
     rows = desk.app.verbs.job_rows
-    return pages.turn(
-        ["pending", owner, chosen, job_type],
-        lambda after, most: rows.pending(principal, owner, chosen, job_type, _place(after), most),
-        _shown(desk),
-        _stands,
-    )
+
+    def find(after: Any, most: int) -> list[PendingItem]:
+        return rows.pending(
+            principal, owner, chosen, meant.job_type, _place(after), most, job_ids=meant.job_ids, since=meant.since,
+            until=meant.until,
+        )  # fmt: skip
+
+    return pages.turn(["pending", owner, chosen, *meant], find, _shown_pending(desk), _stands)
+
+
+@router.get("/api/pending/counts", response_model=StatusCountsOut)
+def count_pending(desk: At, principal: Reader, meant: Meant, user_id: UserId = None) -> Any:
+    """How many rows of all jobs there are, by status. It has to be turned on, like the list."""
+    return desk.app.verbs.job_rows.counts(
+        principal, owner_for(principal, user_id), meant.job_type, job_ids=meant.job_ids, since=meant.since,
+        until=meant.until,
+    )  # fmt: skip
 
 
 @router.post("/api/jobs/{job_id}/pause", response_model=JobOut)
@@ -199,6 +241,16 @@ def _shown(desk: Desk) -> Callable[[JobItem], dict[str, Any]]:
         }  # fmt: skip
 
     return show
+
+
+def _shown_pending(desk: Desk) -> Callable[[PendingItem], dict[str, Any]]:
+    show = _shown(desk)
+
+    def show_pending(item: PendingItem) -> dict[str, Any]:
+        known = {"job_type": item.job_type, "user_id": item.user_id, "progress": item.progress, "total": item.total}
+        return {**show(item), **known}
+
+    return show_pending
 
 
 def _short(text: str | None) -> str | None:

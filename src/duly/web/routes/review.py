@@ -6,7 +6,6 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
-from duly.verbs.acts import COUNTED
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Once, Pages, values
 from duly.web.schemas import GroupId, Id, Page
@@ -20,6 +19,7 @@ from duly.web.schemas.review import (
     GroupStoryOut,
     ReviewNoteIn,
     ReviewNoteOut,
+    ReviewTotalsOut,
 )
 
 router = APIRouter(tags=["review"])
@@ -38,6 +38,12 @@ def list_groups(desk: At, principal: Reader, pages: Pages, user_id: UserId = Non
         lambda after, most: groups(principal, owner, most, after),
         place=lambda group: [group.items, group.id],
     )
+
+
+@router.get("/api/review/totals", response_model=ReviewTotalsOut)
+def total_review(desk: At, principal: Reader, user_id: UserId = None) -> Any:
+    """How many items are in review, and in how many groups."""
+    return desk.app.verbs.review.totals(principal, owner_for(principal, user_id))
 
 
 @router.get("/api/review/{group_id}", response_model=GroupStoryOut)
@@ -73,8 +79,8 @@ def revive_canary(group_id: GroupId, desk: At, principal: Writer, once: Once) ->
 @router.post("/api/acts/count", response_model=CountOut)
 def count_rows(asked: CountIn, desk: At, principal: Reader, user_id: UserId = None) -> Any:
     """How many rows an act would mean, before anything is done."""
-    count, _ = desk.app.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
-    return {"count": count, "is_more": count >= COUNTED}
+    found = desk.app.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
+    return {"count": found.items, "is_more": found.is_more}
 
 
 @router.post("/api/acts", status_code=201, response_model=BulkOut)
@@ -84,8 +90,8 @@ def order_act(new: BulkIn, desk: At, principal: Writer, once: Once, user_id: Use
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.acts.order(
-            principal, new.action, new.filter.model_dump(), rate=new.rate, reason=new.reason, whose=owner,
-            connection=connection,
+            principal, new.action, new.filter.model_dump(), rate=new.rate, reason=new.reason, queue=new.queue,
+            whose=owner, connection=connection,
         )  # fmt: skip
         return 201, BulkOut.model_validate(made)
 

@@ -15,7 +15,7 @@ from duly.verbs.schedules import OPTIONS
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages
 from duly.web.routes.queues import note_out
-from duly.web.schemas import BIG, Id, Name, Page, WordFilter
+from duly.web.schemas import BIG, Id, Name, Page, Word, WordFilter
 from duly.web.schemas.schedules import (
     MoveOut,
     PreviewIn,
@@ -60,11 +60,25 @@ def list_schedules(
     state: Annotated[Literal["active", "paused", "broken"] | None, Query()] = None,
     ring: WordFilter = None,
     slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
+    key_contains: Annotated[Word | None, Query(alias="keyContains", description="A part of the key.")] = None,
+    sort: Annotated[Literal["id", "next"], Query(description="next: those that come next first.")] = "id",
     user_id: UserId = None,
 ) -> Any:
-    """The schedules that fit, by id."""
+    """The schedules that fit, by id, or those that come next first.
+
+    What no index knows is asked of the schedules one by one, at most 20,000 for a page: `next` goes on from there,
+    even where a page has no rows.
+    """
     owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
+    if key_contains is not None or sort == "next":
+        schedules, by_next = desk.app.verbs.schedules, sort == "next"
+
+        def search(after: Any, most: int) -> tuple[Sequence[Schedule], Any]:
+            return schedules.search(owner, contains=key_contains, by_next=by_next, after=after, most=most, **filters)
+
+        rows, following = pages.walk(["schedules", owner, filters, key_contains, sort], search)
+        return {"items": [shown(desk, row) for row in rows], "next": following}
 
     def find(after: int | None, most: int) -> Sequence[Schedule]:
         return desk.app.verbs.schedules.owned(owner, after=after or 0, most=most, **filters)
@@ -80,11 +94,10 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     except ValueError as error:
         field = "zone" if str(error).startswith("zone:") else "rule"
         raise InputError(field, str(error).removeprefix(f"{field}: ")) from None
-    return {
-        "rule": str(rule),
-        "describe": rule.describe(zone),
-        "next": desk.app.verbs.schedules.preview(rule, asked.zone, asked.n),
-    }
+    schedules = desk.app.verbs.schedules
+    times = schedules.preview(rule, asked.zone, asked.n)
+    notes = schedules.clock_notes(rule, asked.zone, times)
+    return {"rule": str(rule), "describe": rule.describe(zone), "next": times, "notes": notes}
 
 
 @router.get("/api/schedules/{schedule_id}", response_model=ScheduleStoryOut)
@@ -92,9 +105,11 @@ def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated
     """One schedule: its rule, its next times, what it made, and what was done to it."""
     schedules = desk.app.verbs.schedules
     found = schedules.reached(principal, schedule_id)
+    times = schedules.preview(found.rule, found.zone, ahead) if found.is_active else []
     return {
         **shown(desk, found),
-        "next": schedules.preview(found.rule, found.zone, ahead) if found.is_active else [],
+        "next": times,
+        "notes": schedules.clock_notes(found.rule, found.zone, times) if times else [],
         "items": schedules.occurrences(schedule_id, 10),
         "audit": [note_out(desk, note) for note in schedules.audit(schedule_id, most=20)],
     }

@@ -18,5 +18,5 @@ class ScreenOut(Out):
 class DashboardOut(Out):
     version: str
     screens: list[ScreenOut] = Field(description="Those of plug-ins, as far as you may use them.")
-    trace_url: str | None = Field(description="Where a trace is looked at, with {traceId} for its id.")
+    trace_url: str | None = Field(description="Where a trace is looked at, with {trace_id} for its id.")
     pending: bool = Field(description="Whether there is a list of pending rows of all jobs.")

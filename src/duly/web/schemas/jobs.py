@@ -59,7 +59,7 @@ class InputSummary(Out):
     sku: str | None = None
 
 
-class PendingItemOut(Out):
+class RowOut(Out):
     id: int
     job_id: int
     row: int = Field(description="Its number in the file, from 1.")
@@ -72,7 +72,21 @@ class PendingItemOut(Out):
     input_summary: InputSummary
 
 
-class JobItemOut(PendingItemOut):
+class PendingItemOut(RowOut):
+    job_type: str | None
+    user_id: str | None
+    progress: float = Field(description="How much of its job has ended, from 0 to 1.")
+    total: int = Field(description="Rows of its job.")
+
+
+class StatusCountsOut(Out):
+    """How many rows of jobs there are, by status."""
+
+    counts: dict[Status, int]
+    capped: bool = Field(description="There are more of some statuses, which were not counted further.")
+
+
+class JobItemOut(RowOut):
     result: Any = Field(description="What the grid shows: all that the task returned.")
 
 

@@ -7,13 +7,20 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.core.shown import Group, ReviewNote
-from duly.web.schemas import Model, Out, Sentence, State, Word, clean, example, fields_of
+from duly.core.shown import ReviewNote, ReviewTotals, ShownGroup
+from duly.verbs.listing import DateField
+from duly.web.schemas import BIG, Key, Model, Moment, Out, Sentence, Tries, Word, clean, example, fields_of
 
 
 class GroupOut(Out):
-    __annotations__ = fields_of(Group, "sample")
+    __annotations__ = fields_of(ShownGroup, "sample", "message", "trend")
     sample: int = Field(description="An item of this group.")
+    message: str | None = Field(description="The first line of the sample's error.")
+    trend: list[int] = Field(description="Given up per hour of the last 24, oldest first; of its newest items.")
+
+
+class ReviewTotalsOut(Out):
+    __annotations__ = fields_of(ReviewTotals)
 
 
 class ReviewNoteIn(Model):
@@ -32,12 +39,27 @@ class GroupStoryOut(GroupOut):
 
 
 class Filter(Model):
+    """Which items an act means: the filters of the list of items."""
+
     model_config = example(state="failed", task="http")
 
-    state: State | None = None
+    state: Annotated[str, StringConstraints(max_length=100)] | None = Field(
+        default=None, description="One or more states, by commas."
+    )
     task: Word | None = None
     queue: Word | None = None
+    key: Key | None = None
     error_group: Word | None = None
+    schedule_id: Annotated[int, Field(ge=1, le=BIG)] | None = None
+    job_id: Annotated[int, Field(ge=1, le=BIG)] | None = None
+    error: Word | None = Field(default=None, description="A part of the last error, in whatever case.")
+    min_tries: Tries | None = None
+    date_field: DateField | None = Field(default=None, description="Which time is meant; default: created.")
+    since: Moment | None = Field(default=None, alias="from")
+    until: Moment | None = Field(default=None, alias="to")
+    where: Annotated[list[Key], Field(max_length=10)] | None = Field(
+        default=None, description="name=value of an argument, or result.name=value."
+    )
 
 
 class BulkIn(Model):
@@ -51,6 +73,7 @@ class BulkIn(Model):
         default=None, description="Items per second; null: as fast as it goes."
     )
     reason: Sentence = ""
+    queue: Word | None = Field(default=None, description="Where retried items wait from now on; null: where they did.")
 
 
 class CountIn(Model):
@@ -66,10 +89,19 @@ class CountOut(Out):
 
 
 class FilterOut(Out):
-    state: State | None
+    state: Annotated[str, AfterValidator(lambda text: text.rstrip(",") or None)] | None
     task: str | None
     queue: str | None
+    key: str | None = None
     error_group: str | None
+    schedule_id: int | None = None
+    job_id: int | None = None
+    error: str | None = None
+    min_tries: int | None = None
+    date_field: DateField | None = None
+    since: datetime | None = Field(default=None, alias="from")
+    until: datetime | None = Field(default=None, alias="to")
+    where: list[str] | None = None
 
 
 class BulkOut(Out):

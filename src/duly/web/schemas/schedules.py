@@ -53,8 +53,14 @@ class OccurrenceOut(Out):
     __annotations__ = fields_of(Occurrence)
 
 
+class ClockNoteOut(Out):
+    at: datetime
+    note: str = Field(description="What the clocks do there, such as: 02:30 does not exist that day; runs 03:30.")
+
+
 class ScheduleStoryOut(ScheduleOut):
     next: list[datetime] = Field(description="Its next times; none while it is paused or broken.")
+    notes: list[ClockNoteOut] = Field(description="Where clocks change at these times.")
     items: list[OccurrenceOut] = Field(description="What it made lately, newest first.")
     audit: list[NoteOut] = Field(description="What was done to it lately, newest first.")
 
@@ -71,6 +77,7 @@ class PreviewOut(Out):
     rule: str
     describe: str
     next: list[datetime]
+    notes: list[ClockNoteOut] = Field(description="Where clocks change at these times.")
 
 
 class SlotOut(Out):

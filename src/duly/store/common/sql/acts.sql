@@ -36,20 +36,39 @@ update duly_act
  where id = :id and state = 'running' and {given owner}
 returning id
 
--- name: act_count
--- How many rows a filter means now, so many at most, and the newest row of all. Acts are about no other acts.
-select count(*), (select coalesce(max(id), 0) from duly_item)
-  from (select id from duly_item
-         where task <> 'duly.acts'
-           and {given owner, state, task, queue, error_group}
-         limit :most) d
+-- name: newest_item
+select coalesce(max(id), 0) from duly_item
 
--- name: act_page
--- The next rows of a filter, oldest first, up to the newest when it was ordered.
+-- name: rise_all
+-- The next ids, oldest first, up to the newest when an act was ordered; likewise along other indexes.
+select id from duly_item where id > :place and id <= :until order by id limit :most
+
+-- name: rise_owner
 select id
   from duly_item
- where id > :place and id <= :until
-   and task <> 'duly.acts'
-   and {given owner, state, task, queue, error_group}
- order by id
+ where owner <= :owner::text and (owner, id) > (:owner::text, :place::bigint) and id <= :until
+ order by owner, id
  limit :most
+
+-- name: rise_review
+select id from duly_item where {in_review} and id > :place and id <= :until order by id limit :most
+
+-- name: rise_group
+select id
+  from duly_item
+ where {in_review} and error_group <= :error_group::text
+   and (error_group, id) > (:error_group::text, :place::bigint) and id <= :until
+ order by error_group, id
+ limit :most
+
+-- name: job_bounds
+-- The first and the last item of a job; ids grow with the numbers of rows.
+select (select id from duly_item where job_id = :job_id order by row_no limit 1),
+       (select id from duly_item where job_id = :job_id order by row_no desc limit 1)
+
+-- name: redirect_items
+-- Another queue for those of these items that wait; rows of a job stay in its queue.
+update duly_item
+   set queue = :queue, updated_at = :now
+ where {id_given} and state = 'waiting' and job_id is null and {given owner}
+returning id

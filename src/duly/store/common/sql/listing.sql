@@ -47,6 +47,7 @@ select id, state
   from duly_item
  where {id_given}
    and {given owner, task, queue, error_group, schedule_id, job_id}
+   and (:but::text is null or task <> :but::text)
    and (:below::bigint is null or id < :below::bigint)
    and (:key::text is null or key = :key::text or key = owner || '/' || :key::text)
    and (:states::text is null or :states::text like '%,' || state || ',%')

@@ -29,3 +29,11 @@ select {review_note}
  where error_group = :error_group and {given owner}
  order by id desc
  limit :most
+
+-- name: last_errors
+select id, last_error from duly_item where {id_given} and {given owner}
+
+-- name: review_totals
+-- How many items are in review, and in how many groups, counted up to a bound.
+select count(*), count(distinct error_group)
+  from (select error_group from duly_item where {in_review} and {given owner} limit :most) r

@@ -116,6 +116,29 @@ select i.due_at, count(*) as items
  group by i.due_at
  order by i.due_at
 
+-- name: schedules_by_id
+select id from duly_schedule where id > :after order by id limit :most
+
+-- name: schedules_by_next
+-- Those that come next first.
+select id, next_at
+  from duly_schedule
+ where next_at is not null and (next_at, id) > (:after_at::timestamptz, :after_id::bigint)
+ order by next_at, id
+ limit :most
+
+-- name: schedules_fitting
+-- Those of these schedules that a filter means.
+select {schedule}
+  from duly_schedule
+ where {id_given}
+   and {given owner, task, ring, slot}
+   and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
+   and (:contains::text is null or lower(key) like lower(:contains::text) escape '!')
+   and (:state::text is null
+        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
+           = :state::text)
+
 -- name: slots
 select ring, slot, members from duly_slot where {given ring} order by ring, slot
 

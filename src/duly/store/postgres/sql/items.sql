@@ -80,3 +80,16 @@ select floor(extract(epoch from finished_at) / :step)::bigint * :step as second,
 -- name: rows
 -- These items, as people see them.
 select {row} from duly_item where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
+
+-- name: group_trends
+-- In which hour since then the newest items of each of these groups were given up.
+select g.value as error_group, floor(extract(epoch from i.finished_at - :since::timestamptz) / 3600)::int as hour, count(*)
+  from json_array_elements_text(:groups::json) as g(value)
+ cross join lateral (
+       select finished_at, owner
+         from duly_item
+        where in_review and error_group = g.value
+        order by id desc
+        limit :most) i
+ where i.finished_at >= :since::timestamptz and {given owner}
+ group by 1, 2

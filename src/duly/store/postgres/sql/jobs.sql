@@ -84,15 +84,18 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
        case when i.state = 'running' then i.started_at end as started_at, i.changed_at,
        left(i.args ->> 'title', 121) as title,
        left(i.args ->> 'brand', 121) as brand,
-       left(i.args ->> 'sku', 121) as sku, null as result
+       left(i.args ->> 'sku', 121) as sku, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
   from duly_job j
  cross join lateral (
        select *
          from duly_item
         where job_id = j.id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+          and changed_at < :until::timestamptz
         order by changed_at, id
         limit :most) i
  where not j.is_removed and (:owner::text is null or j.owner = :owner) and (:job_type::text is null or j.job_type = :job_type)
+   and (:jobs::text is null or :jobs::text like '%,' || j.id || ',%')
    and j.finished_at is null
  order by i.changed_at, i.id
  limit :most
@@ -104,15 +107,18 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
        case when i.state = 'running' then i.started_at end as started_at, i.changed_at,
        left(i.args ->> 'title', 121) as title,
        left(i.args ->> 'brand', 121) as brand,
-       left(i.args ->> 'sku', 121) as sku, null as result
+       left(i.args ->> 'sku', 121) as sku, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
   from duly_job j
  cross join lateral (
        select *
          from duly_item
         where job_id = j.id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+          and changed_at < :until::timestamptz
         order by changed_at, id
         limit :most) i
  where not j.is_removed and (:owner::text is null or j.owner = :owner) and (:job_type::text is null or j.job_type = :job_type)
+   and (:jobs::text is null or :jobs::text like '%,' || j.id || ',%')
    and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
  order by i.changed_at, i.id
  limit :most
@@ -139,3 +145,36 @@ select distinct k.name
 -- name: places_in_use
 -- Those of these places where the file of a job is kept.
 select place from duly_file where place in (select e.value from json_array_elements_text(:places::json) as e(value))
+
+-- name: count_status
+-- How many rows of one status changed in a while, over some jobs, counted up to a bound.
+select count(*)
+  from (select 1
+          from duly_job j
+         cross join lateral (
+               select 1
+                 from duly_item
+                where job_id = j.id and status = :status
+                  and changed_at >= :since::timestamptz and changed_at < :until::timestamptz
+                order by changed_at
+                limit :most) i
+         where not j.is_removed and (:owner::text is null or j.owner = :owner) and (:job_type::text is null or j.job_type = :job_type)
+           and (:jobs::text is null or :jobs::text like '%,' || j.id || ',%')
+         limit :most) c
+
+-- name: job_speeds
+-- Of each of these jobs and each end of rows, how many ended since then, the latest ones only, and when the first of them did.
+select e.value::bigint as id, w.rows, w.oldest
+  from json_array_elements_text(:ids::json) as e(value)
+ cross join (values ('DONE'), ('NOT_FOUND'), ('ERROR'), ('SKIPPED')) as s(status)
+ cross join lateral (
+       select count(*) as rows, min(changed_at) as oldest
+         from (select changed_at
+                 from duly_item
+                where job_id = e.value::bigint and status = s.status and changed_at >= :since::timestamptz
+                order by changed_at desc
+                limit :most) r) w
+ where w.rows > 0
+
+-- name: file_names
+select id, name from duly_file where id in (select e.value::bigint from json_array_elements_text(:ids::json) as e(value))

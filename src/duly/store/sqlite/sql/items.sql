@@ -73,3 +73,16 @@ select finished_at / 1000000 / :step * :step as second, avg(late) as mean_late, 
 -- name: rows
 -- These items, as people see them.
 select {row} from duly_item where id in (select value from json_each(:ids))
+
+-- name: group_trends
+-- In which hour since then the newest items of each of these groups were given up.
+select g.value as error_group, (i.finished_at - :since) / 3600000000 as hour, count(*)
+  from json_each(:groups) g
+ cross join duly_item i
+ where i.id in (select r.id
+                  from duly_item r
+                 where r.state = 'failed' and r.error_group = g.value
+                 order by r.id desc
+                 limit :most)
+   and i.finished_at >= :since and {given owner}
+ group by 1, 2

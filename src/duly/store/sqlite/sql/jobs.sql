@@ -78,15 +78,18 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
        case when i.state = 'running' then i.started_at end as started_at, i.changed_at,
        substr(cast(json_extract(i.args, '$.title') as text), 1, 121) as title,
        substr(cast(json_extract(i.args, '$.brand') as text), 1, 121) as brand,
-       substr(cast(json_extract(i.args, '$.sku') as text), 1, 121) as sku, null as result
+       substr(cast(json_extract(i.args, '$.sku') as text), 1, 121) as sku, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
   from duly_job j
   join duly_item i on i.id in (
        select r.id
          from duly_item r
         where r.job_id = j.id and r.status = :status and (r.changed_at, r.id) > (:after_at, :after_id)
+          and r.changed_at < :until
         order by r.changed_at, r.id
         limit :most)
  where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
+   and (:jobs is null or :jobs like '%,' || j.id || ',%')
    and j.finished_at is null
  order by i.changed_at, i.id
  limit :most
@@ -98,15 +101,18 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
        case when i.state = 'running' then i.started_at end as started_at, i.changed_at,
        substr(cast(json_extract(i.args, '$.title') as text), 1, 121) as title,
        substr(cast(json_extract(i.args, '$.brand') as text), 1, 121) as brand,
-       substr(cast(json_extract(i.args, '$.sku') as text), 1, 121) as sku, null as result
+       substr(cast(json_extract(i.args, '$.sku') as text), 1, 121) as sku, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
   from duly_job j
   join duly_item i on i.id in (
        select r.id
          from duly_item r
         where r.job_id = j.id and r.status = :status and (r.changed_at, r.id) > (:after_at, :after_id)
+          and r.changed_at < :until
         order by r.changed_at, r.id
         limit :most)
  where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
+   and (:jobs is null or :jobs like '%,' || j.id || ',%')
    and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
  order by i.changed_at, i.id
  limit :most
@@ -131,3 +137,31 @@ select distinct k.key as name
 -- name: places_in_use
 -- Those of these places where the file of a job is kept.
 select place from duly_file where place in (select e.value from json_each(:places) as e)
+
+-- name: count_status
+-- How many rows of one status changed in a while, over some jobs, counted up to a bound.
+select count(*)
+  from (select 1
+          from duly_job j
+         cross join duly_item i
+         where i.job_id = j.id and i.status = :status and i.changed_at >= :since and i.changed_at < :until
+           and not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
+           and (:jobs is null or :jobs like '%,' || j.id || ',%')
+         limit :most) c
+
+-- name: job_speeds
+-- Of each of these jobs and each end of rows, how many ended since then, the latest ones only, and when the first of them did.
+select w.id, count(*) as rows, min(w.changed_at) as oldest
+  from (select e.value as id, s.column1 as status, i.changed_at
+          from json_each(:ids) e
+         cross join (values ('DONE'), ('NOT_FOUND'), ('ERROR'), ('SKIPPED')) s
+         cross join duly_item i
+         where i.id in (select r.id
+                          from duly_item r
+                         where r.job_id = e.value and r.status = s.column1 and r.changed_at >= :since
+                         order by r.changed_at desc
+                         limit :most)) w
+ group by w.id, w.status
+
+-- name: file_names
+select id, name from duly_file where id in (select value from json_each(:ids))

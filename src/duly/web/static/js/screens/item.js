@@ -123,7 +123,7 @@ function Values({ item }) {
     ${progress !== null && html`<div><h3>Progress</h3><${Json} value=${progress} label="Progress" /></div>`}</div></${Section}>`;
 }
 
-const traced = (id) => service.value?.traceUrl?.replace("{traceId}", id);
+const traced = (id) => service.value?.traceUrl?.replace("{trace_id}", id);
 
 export default function Item({ id }) {
   const story = useLive(`/api/items/${id}`, {}, { every: 2 });

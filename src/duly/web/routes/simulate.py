@@ -1,0 +1,104 @@
+"""Simulations from the service: days in virtual time, in a process of their own, one at a time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from fastapi import APIRouter
+
+from duly.core.errors import InputError
+from duly.plugin import plugins
+from duly.web.auth import Admin
+from duly.web.problems import Problem
+from duly.web.schemas.simulate import SimulatedOut, SimulateIn
+
+router = APIRouter(tags=["live"])
+
+SECONDS = 25.0  # that a simulation may take
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # always the same, so that the same seed gives the same days
+PROGRAM = [sys.executable, "-m", "duly.cli"]
+
+_turn = threading.Lock()
+
+
+@router.post("/api/simulate", response_model=SimulatedOut)
+def simulate(asked: SimulateIn, principal: Admin) -> Any:
+    """The next days of an app in virtual time: how its load would be, also when calls fail or no worker runs.
+
+    It is the real engine with a model of the outside world; nothing is called and nothing of yours is touched.
+    """
+    nouns = {name: plugin.simulation.noun for name, plugin in plugins().items() if plugin.simulation is not None}
+    if asked.app not in nouns:
+        raise InputError("app", f"cannot be simulated; known: {', '.join(sorted(nouns)) or 'none'}")
+    if not _turn.acquire(blocking=False):
+        raise Problem(429, "another simulation is under way", headers={"Retry-After": "5"})
+    try:
+        return _told(asked, _simulated(asked, nouns[asked.app]))
+    finally:
+        _turn.release()
+
+
+def _simulated(asked: SimulateIn, noun: str) -> dict[str, Any]:
+    command = [
+        *PROGRAM, "simulate", asked.app, "--json", "--days", str(asked.days), "--start", BEGIN.isoformat(),
+        "--seed", str(asked.seed), "--failure-rate", str(asked.fail_rate), f"--{noun}", str(asked.count),
+    ]  # fmt: skip
+    if asked.down_hours:
+        command += ["--down", f"{_down_from(asked).isoformat()}/{asked.down_hours * 3600:g}s"]
+    try:
+        done = subprocess.run(  # noqa: S603 - our own program with checked numbers
+            command, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except subprocess.TimeoutExpired:
+        raise Problem(
+            422, f"count: took longer than {SECONDS:g} seconds; ask for fewer, or fewer days", "count"
+        ) from None
+    if done.returncode != 0:
+        reason = done.stderr.decode("utf8", "replace").strip().rpartition("\n")[2].removeprefix("Error: ")
+        raise Problem(422, f"app: cannot be simulated: {reason[:500]}", "app")
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def _down_from(asked: SimulateIn) -> datetime:
+    """After a third of the time, so that it is seen how things were before and how they recover."""
+    return (BEGIN + timedelta(days=asked.days) / 3).replace(minute=0, second=0, microsecond=0)
+
+
+def _told(asked: SimulateIn, story: dict[str, Any]) -> dict[str, Any]:
+    late = story["late"]
+    summary = {
+        "calls": story["calls"]["total"], "max_calls_per_minute": story["calls"]["max_per_minute"],
+        "tries": story["attempts"], "done": story["done"], "in_review": story["failed"],
+        "recovered": story["recovered"], "deactivated": story["deactivated"], "skipped": story["skipped"],
+        "late_p50_seconds": late["p50_s"], "late_p99_seconds": late["p99_s"], "late_most_seconds": late["max_s"],
+    }  # fmt: skip
+    lines = [
+        f"{summary['calls']:,} calls, at most {summary['max_calls_per_minute']} in any minute",
+        f"{summary['tries']:,} tries for {summary['done']:,} done",
+        f"{summary['recovered']:,} recovered after failures, {summary['in_review']:,} in review, "
+        f"{summary['deactivated']:,} deactivated",
+        f"half started within {late['p50_s']:.1f} s of their time, 99 % within {late['p99_s']:.1f} s, "
+        f"all within {late['max_s']:.1f} s",
+    ]
+    if asked.down_hours:
+        lines.append(f"no worker ran for {asked.down_hours:g} hours from {_down_from(asked):%Y-%m-%d %H:%M} UTC on")
+    series = [
+        {"name": "dispatched per hour", "points": _points(story["hours"])},
+        {"name": "retried per window", "points": _points(story["windows"])},
+    ]
+    return {"summary": summary, "series": [each for each in series if each["points"]], "lines": lines}
+
+
+def _points(rows: list[dict[str, Any]]) -> list[tuple[float, int]]:
+    """How many at each time, all slots together."""
+    totals: Counter[float] = Counter()
+    for row in rows:
+        totals[datetime.fromisoformat(row["at"]).timestamp()] += row["dispatched"]
+    return sorted(totals.items())

@@ -1,0 +1,74 @@
+"""Lists of schedules: by a part of the key, by what comes next, in bounded portions; and notes about clocks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from duly.verbs import timetable
+from tests.web.conftest import House, TestClient
+
+
+def add(house: House, key: str, rule: str, who: TestClient | None = None, **more: Any) -> int:
+    new = {"task": "echo", "key": key, "rule": rule, "args": {"text": key}, **more}
+    answer = (who or house.ana).post("/api/schedules", json=new)
+    assert answer.status_code == 201, answer.text
+    return int(answer.json()["id"])
+
+
+def keys(house: House, who: TestClient | None = None, **query: Any) -> list[str]:
+    """All pages."""
+    found: list[str] = []
+    after: dict[str, str] = {}
+    while True:
+        answer = (who or house.ana).get("/api/schedules", params={**query, **after})
+        assert answer.status_code == 200, answer.text
+        found += [row["key"] for row in answer.json()["items"]]
+        if answer.json()["next"] is None:
+            return found
+        after = {"after": answer.json()["next"]}
+
+
+@pytest.fixture(params=[2, 1_000])
+def portion(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small portions, and large ones."""
+    monkeypatch.setattr(timetable, "PORTION", request.param)
+    monkeypatch.setattr(timetable, "SCANNED", 2 * request.param)
+
+
+@pytest.mark.usefixtures("portion")
+def test_schedules_are_found_by_a_part_of_their_key_and_by_what_comes_next(house: House) -> None:
+    add(house, "report 100%", "every 1d")
+    add(house, "Report nightly", "every 1h")
+    paused = add(house, "a report", "every 2h")
+    add(house, "other", "every 30m")
+    add(house, "report of bob", "every 1h", house.bob)
+    house.ana.post(f"/api/schedules/{paused}/pause")
+    assert keys(house, keyContains="REPORT") == ["report 100%", "Report nightly", "a report"]
+    assert keys(house, keyContains="100%") == ["report 100%"]
+    assert keys(house, keyContains="1_0") == []
+    assert keys(house, sort="next") == ["other", "Report nightly", "report 100%", "a report"]
+    assert keys(house, sort="next", pageSize=1) == ["other", "Report nightly", "report 100%", "a report"]
+    assert keys(house, sort="next", state="paused") == ["a report"]
+    assert keys(house, sort="next", keyContains="report", task="echo", state="active") == [
+        "Report nightly", "report 100%",
+    ]  # fmt: skip
+    assert keys(house, house.bob, keyContains="report") == ["report of bob"]
+    assert keys(house, house.root, sort="next", userId="bob") == ["report of bob"]
+    assert keys(house, keyContains="report", key="a report") == ["a report"]
+    assert house.ana.get("/api/schedules", params={"sort": "key"}).status_code == 422
+
+
+def test_a_preview_and_a_schedule_say_where_clocks_change(house: House) -> None:
+    house.clock.set(datetime(2027, 3, 26, 12, tzinfo=UTC))
+    asked = {"rule": "daily 02:30", "zone": "Europe/Zagreb", "n": 3}
+    told = house.ana.post("/api/schedules/preview", json=asked).json()
+    note = {"at": "2027-03-28T01:30:00Z", "note": "02:30 does not exist that day; runs 03:30"}
+    assert told["notes"] == [note]
+    assert note["at"] in told["next"]
+    made = add(house, "nightly", "daily 02:30", zone="Europe/Zagreb")
+    assert house.ana.get(f"/api/schedules/{made}").json()["notes"] == [note]
+    house.ana.post(f"/api/schedules/{made}/pause")
+    assert house.ana.get(f"/api/schedules/{made}").json()["notes"] == []

@@ -1,0 +1,75 @@
+"""Simulations and plans over HTTP."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from duly.web.routes import simulate
+from tests.web.conftest import House
+
+
+def ask(house: House, **said: Any) -> Any:
+    return house.root.post("/api/simulate", json={"app": "catalog", **said})
+
+
+def test_days_are_simulated_in_a_process_of_their_own(house: House) -> None:
+    said = {"days": 1, "count": 48, "seed": 7, "failRate": 0.1, "downHours": 2}
+    answer = ask(house, **said)
+    assert answer.status_code == 200, answer.text
+    told = answer.json()
+    assert told["summary"]["done"] > 20
+    assert told["summary"]["tries"] >= told["summary"]["done"]
+    by_name = {each["name"]: each["points"] for each in told["series"]}
+    hours = by_name["dispatched per hour"]
+    assert hours == sorted(hours)
+    assert len({at for at, _ in hours}) == len(hours)
+    assert sum(value for _, value in hours) >= 40
+    assert "no worker ran for 2 hours from 2026-01-01 08:00 UTC on" in told["lines"]
+    assert ask(house, **said).json() == told, "the same seed gives the same days"
+    assert house.app.read.page() == [], "nothing of the service's own database is touched"
+
+
+def test_what_cannot_be_simulated_is_refused(house: House) -> None:
+    for said, field in (
+        ({"app": "os"}, "app"), ({"app": "app:app"}, "app"), ({"days": 15}, "days"), ({"count": 10_001}, "count"),
+        ({"failRate": 2}, "failRate"), ({"downHours": -1}, "downHours"), ({"colour": "red"}, "colour"),
+    ):  # fmt: skip
+        refused = ask(house, **said)
+        assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
+    assert house.ana.post("/api/simulate", json={"app": "catalog"}).status_code == 403
+
+
+def test_one_is_simulated_at_a_time(house: House) -> None:
+    with simulate._turn:
+        busy = ask(house, days=1)
+    assert (busy.status_code, busy.headers["retry-after"]) == (429, "5")
+
+
+def test_a_simulation_that_takes_too_long_is_ended(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(simulate, "SECONDS", 0.2)
+    monkeypatch.setattr(simulate, "PROGRAM", [sys.executable, "-c", "import time; time.sleep(60)"])
+    refused = ask(house, days=1)
+    assert (refused.status_code, refused.json()["field"]) == (422, "count")
+    assert simulate._turn.acquire(blocking=False), "the next one may begin"
+    simulate._turn.release()
+
+
+def test_a_simulation_that_breaks_says_why(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = [sys.executable, "-c", "import sys; sys.exit('Error: there is no room')"]
+    monkeypatch.setattr(simulate, "PROGRAM", program)
+    refused = ask(house, days=1)
+    assert (refused.status_code, refused.json()["detail"]) == (422, "app: cannot be simulated: there is no room")
+
+
+def test_a_catalog_is_planned(house: House) -> None:
+    told = house.ana.post("/api/plan", json={"products": 5_000}).json()
+    assert (told["products"], told["slotMost"], told["worstHourCalls"], told["dayLimit"]) == (5_000, 209, 26, 2_880)
+    assert told["breaksFirst"] == told["breaks"][0]
+    assert told["breaksFirst"]["products"] > 5_000
+    assert house.ana.post("/api/plan", json={}).json() == told
+    for said, field in (({"rate": 0}, "rate"), ({"products": -1}, "products"), ({"colour": 1}, "colour")):
+        refused = house.ana.post("/api/plan", json=said)
+        assert (refused.status_code, refused.json()["field"]) == (422, field)
