@@ -37,6 +37,7 @@ bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench
 	@$(VENV)/python -m bench.schedules
 	@$(VENV)/python -m bench.pages
+	@$(VENV)/python -m bench.dashboard
 	@$(VENV)/python -m bench.hung
 	@$(VENV)/python -m bench.messages
 	@$(VENV)/python -m bench.keys

@@ -65,7 +65,7 @@ class Host(Protocol):
 class Screen:
     """A screen that a plug-in adds to the dashboard."""
 
-    path: str  # the first part of its address, such as `catalog`; addresses below it are its own too
+    path: str  # the first part of its address, such as `sms`; addresses below it are its own too
     title: str  # what the navigation calls it
     script: str  # an ES module in the plug-in's static files, whose default export is a component
     scope: Scope = "read"  # who may use it

@@ -137,3 +137,26 @@ def test_settings_plan_for_themselves() -> None:
     assert CatalogSettings().plan(5_000) == plan(5_000)
     twice = CatalogSettings(hour_buckets=48, stuck_threshold=timedelta(minutes=5)).plan(5_000)
     assert (twice.hour_limit, twice.slot_most) == (60, 105)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"hour_buckets": 0}, "hour_buckets"),
+        ({"hour_buckets": 86_401}, "hour_buckets"),
+        ({"retry_windows": "sometimes"}, "retry_windows"),
+        ({"retry_windows": 7}, "retry_windows"),
+        ({"retry_limit": 0}, "retry_limit"),
+        ({"retry_limit": 100_001}, "retry_limit"),
+        ({"max_consecutive_failures": 0}, "max_consecutive_failures"),
+        ({"stuck_threshold": timedelta()}, "stuck_threshold"),
+        ({"stuck_threshold": 1800}, "stuck_threshold"),
+        ({"batch_size": 2.5}, "batch_size"),
+        ({"calls_per_minute": 0}, "calls_per_minute"),
+        ({"calls_per_minute": True}, "calls_per_minute"),
+    ],
+)
+def test_settings_that_no_catalog_can_have_are_refused_where_they_are_said(given: dict[str, Any], field: str) -> None:
+    with pytest.raises(InputError) as refused:
+        CatalogSettings(**given)
+    assert refused.value.field == field

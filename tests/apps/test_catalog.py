@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -150,7 +151,7 @@ def test_a_published_product_is_pending_and_then_in_step(shop: Open) -> None:
     after = at.product("S")
     assert (after.sync_status, after.consecutive_failures, after.last_error) == ("success", 0, None)
     assert (after.last_sync_at, after.last_successful_sync) == (utc("2024-01-15T10:00"), date(2024, 1, 15))
-    assert (after.last_price, after.last_quantity, len(after.last_boeing_hash or "")) == (19.99, 7, 32)
+    assert (after.last_price, after.last_quantity, len(after.last_boeing_hash or "")) == (Decimal("19.99"), 7, 32)
     (request,) = at.api.requests
     assert (request.path, request.body) == ("/catalog/batch", {"skus": ["S"]})
     assert request.headers["authorization"] == f"Bearer {KEY}"
@@ -219,6 +220,37 @@ def test_a_whole_number_and_its_decimal_are_the_same_price(shop: Open) -> None:
     at.api.entries["S"] = entry("S", price=20.0)
     at.until("2024-01-16T10:00")
     assert at.world.items()[0].outcome == "unchanged"
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"), [("19.99", "19.99"), (0.1, "0.1"), ("1234567890123.123456789", "1234567890123.123456789")]
+)
+def test_a_price_keeps_its_digits_also_when_it_is_text(shop: Open, told: Any, kept: str) -> None:
+    at = shop()
+    at.fill(10, "S")
+    at.api.entries["S"] = entry("S", price=told)
+    at.until("2024-01-15T10:00")
+    assert (at.product("S").sync_status, at.product("S").last_price) == ("success", Decimal(kept))
+    at.api.entries["S"] = entry("S", price=f"{kept}0")  # the same, written otherwise
+    at.until("2024-01-16T10:00")
+    assert at.world.items()[0].outcome == "unchanged"
+
+
+def test_who_wants_the_price_as_a_decimal_gets_all_its_digits(shop: Open) -> None:
+    heard: list[Any] = []
+
+    def on(app: Duly) -> Any:
+        @app.task
+        def tell(user_id: str, sku: str, price: Decimal, quantity: int, in_stock: bool) -> None:
+            heard.append(price)
+
+        return tell
+
+    at = shop(on=on)
+    at.fill(10, "S")
+    at.api.entries["S"] = entry("S", price="1234567890123.123456789")
+    at.until("2024-01-15T10:00")
+    assert heard == [Decimal("1234567890123.123456789")]
 
 
 def test_two_users_with_the_same_sku_cost_one_question(shop: Open) -> None:
@@ -294,6 +326,9 @@ def test_a_call_that_goes_wrong_fails_all_its_products_and_sends_none_to_review(
         ({"price": float("inf")}, "inf"),
         ({"quantity": None}, "quantity"),
         ({"quantity": 1.5}, "quantity"),
+        ({"quantity": -3}, "quantity"),
+        ({"price": "19,99"}, "price"),
+        ({"price": "-1"}, "price"),
         ({"in_stock": "yes"}, "in_stock"),
     ],
 )
@@ -430,6 +465,7 @@ def test_what_recovered_after_midnight_is_not_asked_for_again_on_that_day(shop: 
     skipped = next(row for row in at.world.items() if row.args["sku"] == "S")
     assert (skipped.state, skipped.outcome) == ("done", "skipped")
     assert at.product("S").sync_status == "success"
+    assert utc("2024-01-16T02:30") <= (at.product("S").last_sync_at or START) < utc("2024-01-16T02:31")
     at.until("2024-01-17T21:00")
     assert sorted(at.api.asked(since)) == ["S", "T", "T"]
 
@@ -513,7 +549,7 @@ def test_what_one_cause_deactivated_is_reactivated_together(shop: Open) -> None:
     assert at.app.schedules.reactivate_all("catalog.sync", cause="TimeoutError", most=2) == (2, True)
     assert at.catalog.reactivate_all("TimeoutError", sync_now=True, who=local("maja")) == Reactivated(1, False)
     assert at.catalog.day().causes == ()
-    at.catalog.ask = lambda skus: {sku: Offer(sku, 1, 1, True) for sku in skus}
+    at.catalog.ask = lambda skus: {sku: Offer(sku, Decimal(1), 1, True) for sku in skus}
     at.world.run()
     assert [p.sync_status for p in at.catalog.products()] == ["pending", "pending", "success"]
     assert at.world.items(state="failed") == []
@@ -609,6 +645,58 @@ def test_a_hundred_products_fail_in_slot_ten_and_nothing_else_feels_it(shop: Ope
     assert at.dispatched("2024-01-16T10:00") == 207
     assert at.dispatched("2024-01-16T11:00") == 208
     assert failed() == [5]
+
+
+# -- from another system
+
+
+def test_products_of_another_system_keep_their_slot_hash_and_last_success(shop: Open) -> None:
+    at = shop(start=utc("2024-01-15T09:30"))
+    same = {"last_price": "19.99", "last_quantity": "7", "in_stock": "true"}
+    rows = [
+        {"user_id": "u", "sku": "S", "hour_bucket": 10, "last_successful_sync": "2024-01-14", **same},
+        {"user_id": "u", "sku": "T", "hour_bucket": "10", "last_successful_sync": date(2024, 1, 15), **same},
+        {"user_id": "u", "sku": "V", "hour_bucket": 10, "last_boeing_hash": "old", "consecutive_failures": 4},
+        {"user_id": "w", "sku": "S"},
+    ]
+    assert at.catalog.import_many(rows, who=local("maja")) == 4
+    assert at.catalog.import_many(rows) == 0
+    first = at.product("S")
+    assert (first.hour_bucket, first.last_successful_sync, first.last_price) == (
+        10,
+        date(2024, 1, 14),
+        Decimal("19.99"),
+    )
+    assert [load.members for load in at.catalog.slots() if load.slot == 10] == [3]
+    assert at.app.schedules.find("catalog.sync", "u/S").next_at == utc("2024-01-15T10:00")
+    at.api.missing = {"V"}
+    at.until("2024-01-15T10:01")
+    assert sorted(at.api.asked()) == ["S", "V"]  # T was synced today already
+    outcomes = {row.args["sku"]: row.outcome for row in at.world.items(task="catalog.sync")}
+    assert outcomes == {"S": "unchanged", "T": "skipped", "V": "failed"}
+    assert (at.product("V").consecutive_failures, at.product("V").is_active) == (5, False)
+    (line,) = [line for line in at.app.verbs.audit.page() if line.action == "schedules.imported"]
+    assert (line.actor, line.details) == ("maja", b'{"count":4}')
+
+
+@pytest.mark.parametrize(
+    ("row", "field"),
+    [
+        ({"hour_bucket": 24}, "rows[1].hour_bucket"),
+        ({"hour_bucket": "noon"}, "rows[1].hour_bucket"),
+        ({"last_price": "-1"}, "rows[1].last_price"),
+        ({"last_price": "NaN"}, "rows[1].last_price"),
+        ({"last_successful_sync": "yesterday"}, "rows[1].last_successful_sync"),
+        ({"sku": " "}, "rows[1].sku"),
+        ({"colour": "red"}, "rows[1]"),
+    ],
+)
+def test_a_bad_row_of_an_import_is_named_and_nothing_is_written(shop: Open, row: dict[str, Any], field: str) -> None:
+    at = shop()
+    with pytest.raises(InputError) as refused:
+        at.catalog.import_many([{"user_id": "u", "sku": "ok"}, {"user_id": "u", "sku": "S", **row}])
+    assert refused.value.field.startswith(field)
+    assert at.catalog.products() == ()
 
 
 # -- care

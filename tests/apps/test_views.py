@@ -6,6 +6,7 @@ import asyncio
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -149,7 +150,9 @@ def shop(app: Duly, *broken: str) -> Catalog:
     catalog = catalog_on(app)
 
     def ask(skus: Sequence[str]) -> Found:
-        return {sku: BadAnswer("first\nsecond") if sku in broken else Offer(sku, 9.5, 7, True) for sku in skus}
+        return {
+            sku: BadAnswer("first\nsecond") if sku in broken else Offer(sku, Decimal("9.5"), 7, True) for sku in skus
+        }
 
     catalog.ask = ask
     return catalog

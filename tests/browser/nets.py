@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page, Response, WebError
+from playwright.sync_api import BrowserContext, ConsoleMessage, Error, Page, Response, WebError, expect
 from playwright.sync_api import Request as Asked
 
 # What the standards ask for at level AA, and no matters of taste.
@@ -153,6 +153,11 @@ def settled(page: Page) -> Page:
     """Wait until the page's main part says that it is no longer busy."""
     page.locator("main[aria-busy=false]").wait_for()
     return page
+
+
+def told(page: Page, text: str | re.Pattern[str]) -> None:
+    """Wait for a short message with this text."""
+    expect(page.locator(".toasts")).to_contain_text(text)
 
 
 @cache

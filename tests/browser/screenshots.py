@@ -44,6 +44,8 @@ def screens(world: World) -> list[Screen]:
     """Every screen. Those of one item and one job show rows that have something to tell."""
     failed = world.app.read.page(task="print_label", state="failed", most=1)[0].id
     job = next(job.id for job in world.app.verbs.jobs.page(LOCAL) if job.job_type == "texts")
+    morning = next(each.id for each in world.app.verbs.schedules.owned(None) if each.key == "morning report")
+    group = world.app.verbs.review.groups(LOCAL)[0].id
     return [
         Screen("now", "/"),
         Screen("items", "/items"),
@@ -52,12 +54,19 @@ def screens(world: World) -> list[Screen]:
         Screen("jobs", "/jobs"),
         Screen("job", f"/jobs/{job}"),
         Screen("schedules", "/schedules"),
+        Screen("schedule", f"/schedules/{morning}"),
+        Screen("slots", "/schedules?show=slots"),
         Screen("review", "/review"),
+        Screen("group", f"/review/{group}"),
         Screen("queues", "/queues"),
+        Screen("limits", "/queues?show=limits"),
+        Screen("workers", "/workers"),
         Screen("simulate", "/simulate"),
         Screen("plan", "/plan"),
         Screen("users", "/users"),
+        Screen("keys", "/keys"),
         Screen("audit", "/audit"),
+        Screen("api", "/api/docs"),
         Screen("catalog", "/catalog"),
         Screen("people", "/people"),
         Screen("reminders", "/reminders"),

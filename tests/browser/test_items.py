@@ -8,15 +8,11 @@ from datetime import timedelta
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import Watch, barriers, settled
+from tests.browser.nets import barriers, settled, told
 from tests.browser.sites import NARROW, Site, Visits
 from tests.browser.world import World
 
 ROWS = "Items"
-
-
-def told(page: Page, text: str | re.Pattern[str]) -> None:
-    expect(page.locator(".toasts")).to_contain_text(text)
 
 
 def test_items_are_found_by_state_name_value_and_time(show: Page) -> None:
@@ -81,8 +77,7 @@ def test_pages_instead_of_scrolling(show: Page) -> None:
     expect(grid.get_by_role("row").nth(1)).to_contain_text(first.split()[0])
 
 
-def test_an_item_is_put_from_a_form_of_its_task(page: Page, world: World, watch: Watch) -> None:
-    watch.expect("status of 422")
+def test_an_item_is_put_from_a_form_of_its_task(page: Page, world: World) -> None:
     page.goto("/items")
     expect(settled(page).get_by_text("No items yet.")).to_be_visible()
     page.get_by_role("button", name="Put a new item").click()
@@ -94,10 +89,8 @@ def test_an_item_is_put_from_a_form_of_its_task(page: Page, world: World, watch:
     form.get_by_label("copies").fill("many")
     form.get_by_role("button", name="Put", exact=True).click()
     expect(form.get_by_role("alert")).to_contain_text("copies must be a whole number")
-    form.get_by_label("copies").fill("12345678901234567890123")
     form.get_by_label("urgent").select_option("yes")
     form.get_by_text("When, key, rank and tries").click()
-    form.get_by_label("Or after seconds").fill("-5")
     form.get_by_label("Or after seconds").fill("3600")
     form.get_by_label("Key", exact=True).fill("label-1")
     form.get_by_label("Tries").fill("7")

@@ -8,13 +8,8 @@ from playwright.sync_api import Page, expect
 
 from duly.core.policy.recur import Slots
 from duly.verbs import LOCAL
-from tests.browser.nets import barriers, settled
+from tests.browser.nets import Watch, barriers, settled, told
 from tests.browser.world import World
-
-
-def told(page: Page, text: str) -> None:
-    """Wait for a short message."""
-    expect(page.locator(".toasts")).to_contain_text(text)
 
 
 def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> None:
@@ -32,10 +27,15 @@ def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> 
     expect(grid.get_by_role("row")).to_have_count(2)
     expect(grid.get_by_role("row").nth(1)).to_contain_text("closing time")
     page.get_by_role("button", name="Remove State paused").click()
-    page.get_by_label("Search and filter").fill("heartbeat")
+    page.get_by_label("Search and filter").fill("Beat")
     page.keyboard.press("Enter")
-    expect(page).to_have_url(re.compile("key=heartbeat"))
+    expect(page).to_have_url(re.compile("keyContains=Beat"))
     expect(grid.get_by_role("row")).to_have_count(2)
+    expect(grid.get_by_role("row").nth(1)).to_contain_text("heartbeat")
+    page.get_by_role("button", name="Remove Key contains Beat").click()
+    page.get_by_label("Order").select_option("next first")
+    expect(grid.get_by_role("row").nth(1)).to_contain_text("heartbeat")
+    expect(grid.get_by_role("row").nth(2)).not_to_contain_text("closing time")
     page.get_by_role("link", name="clear all").click()
 
     for key in ("heartbeat", "stand-up"):
@@ -53,7 +53,8 @@ def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> 
     expect(grid.get_by_role("link", name="heartbeat")).to_have_count(0)
 
 
-def test_one_schedule_is_told_paused_run_edited_and_removed(page: Page, world: World) -> None:
+def test_one_schedule_is_told_paused_run_edited_and_removed(page: Page, world: World, watch: Watch) -> None:
+    watch.expect("status of 422")  # a rule and a zone that do not exist
     made = world.app.schedules.create("echo", "daily 02:30", key="report", zone="Europe/Zagreb", text="hello")
     page.goto(f"/schedules/{made.id}")
     expect(page.get_by_role("heading", name="report", level=1)).to_be_visible()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,6 +117,25 @@ def test_products_are_found_and_those_that_were_deactivated_reactivated(run: Run
     assert said(run("products", "reactivate-all", "--cause", "Other")) == "0 products are reactivated\n"
     assert said(run("products", "reactivate-all", "--cause", "Refused")) == "1 products are reactivated\n"
     assert len(told(run("products", "--active", "--json"))) == 3
+
+
+def test_products_of_another_system_are_imported_and_planned_for(run: Run, app: Duly, tmp_path: Path) -> None:
+    assert told(run("plan", "--json"))["products"] == 5_000
+    file = tmp_path / "products.csv"
+    lines = [f"local,S{n},{n % 24},2024-01-14,19.99" for n in range(30)]
+    file.write_text("\n".join(["user_id,sku,hour_bucket,last_successful_sync,last_price", *lines, "local,extra,,,"]))
+    assert said(run("products", "import", str(file))) == "31 products are new\n"
+    assert said(run("products", "import", str(file))) == "0 products are new\n"
+    (product,) = told(run("products", "--search", "S7", "--json"))
+    assert (product["hour_bucket"], product["last_price"]) == (7, "19.99")
+    assert product["last_successful_sync"] == "2024-01-14"
+    plan = told(run("plan", "--json", DULY_CATALOG_BATCH_SIZE="2", DULY_CATALOG_CALLS_PER_MINUTE="1"))
+    assert (plan["products"], plan["slot_calls"], plan["day_limit"]) == (31, 1, 1_440)
+    assert told(run("plan", "--batch", "5", "--products", "100", "--json"))["slot_calls"] == 1
+    assert "from 5,701 products on" in said(run("plan", "--products", "5000"))
+    assert "Break(" not in said(run("plan", "--products", "5000"))
+    file.write_text("user_id,sku,colour\nlocal,S,red\n")
+    assert run("products", "import", str(file)).exit_code == 2
 
 
 def test_a_person_is_added_changed_and_removed(run: Run, app: Duly) -> None:

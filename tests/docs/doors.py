@@ -109,6 +109,7 @@ DOORS: dict[str, Doors] = {
     "job_rows.argument_names": inner("the columns of an export"),
     "searches.page": Doors("app.verbs.searches.page", "GET /api/jobs/{job_id}/events", APPS, "lookups"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
+    "schedules.create_with": inner("what an app ends with that takes schedules over from another system"),
     "schedules.write": inner("what create and schedules that code declares end with"),
     "schedules.page": Doors("app.schedules.page", "GET /api/schedules", "schedules", "schedules"),
     "schedules.reached": Doors(
@@ -161,6 +162,7 @@ DOORS: dict[str, Doors] = {
     ),
     "reminders.retry": Doors("reminders.retry", "POST /api/items/{item_id}/retry", "retry", "reminders retry"),
     "catalog.publish": Doors("catalog.publish", "POST /api/products", APPS, "products publish"),
+    "catalog.import_many": Doors("catalog.import_many", "POST /api/products/import", APPS, "products import"),
     "catalog.products": Doors("catalog.products", "GET /api/products", APPS, "products"),
     "catalog.withdraw": Doors("catalog.withdraw", "DELETE /api/products/{sku}", APPS, "products withdraw"),
     "catalog.reactivate": Doors(

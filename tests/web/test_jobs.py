@@ -357,6 +357,32 @@ def test_admins_have_dropped_files_made_jobs_of(house: House, tmp_path: Path) ->
     assert [line["action"] for line in house.audit("sources")] == ["sources.scanned"] * 2
 
 
+def test_a_row_in_error_is_mended_in_place(house: House) -> None:
+    job = made(house)
+    row = f"/api/jobs/{job}/rows/2"
+    house.world.run()
+    assert house.ana.get(row).json() == {
+        "row": 2, "columns": ["text", "password"], "values": {"text": "broken", "password": "***"},
+    }  # fmt: skip
+    assert (
+        house.bob.get(row).status_code
+        == house.bob.post(f"{row}/mend", json={"values": {"text": "x"}}).status_code
+        == 404
+    )
+    for body, field in (({"values": {}}, "values"), ({"values": {"txt": "x"}}, "values"), ({"text": "x"}, "text")):
+        refused = house.ana.post(f"{row}/mend", json=body)
+        assert (refused.status_code, field in refused.json()["detail"]) == (422, True)
+    again = {"Idempotency-Key": "mend-2"}
+    for _ in range(2):
+        assert house.ana.post(f"{row}/mend", json={"values": {"text": "fine"}}, headers=again).json() == {"row": 2}
+    house.world.run()
+    assert house.ana.get(f"/api/jobs/{job}").json()["doneItems"] == 3
+    assert house.ana.get(row).status_code == 409
+    types = {each["name"]: each for each in house.ana.get("/api/jobs/types").json()["items"]}
+    assert types["csv"]["fields"] is None
+    assert "csv" in types["csv"]["kinds"]
+
+
 # -- on a real socket
 
 
@@ -386,6 +412,10 @@ def test_a_large_file_is_streamed_through_the_client_and_back(house: House, monk
         rejects = io.BytesIO()
         client.job_rejects(job, rejects, "csv")
         assert rejects.getvalue().count(b"\r\n") == 1
+        assert "csv" in {each["name"] for each in client.job_types()}
+        for act in (lambda: client.refused_row(job, 1), lambda: client.mend_row(job, 1, text="x")):
+            with pytest.raises(ServiceError, match="is not in error"):
+                act()
         with pytest.raises(ServiceError, match="there is no job 999999"):
             client.export_job(999_999, out)
         with pytest.raises(ServiceError, match="source"):

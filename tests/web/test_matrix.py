@@ -94,6 +94,10 @@ def product(house: House) -> str:
     return "box/1"
 
 
+def imported(house: House) -> Ask:
+    return Ask(body={"products": [{"sku": f"moved {next(NUMBERS)}", "hourBucket": 3, "lastPrice": "19.99"}]})
+
+
 def broken(house: House) -> str:
     """A product of Ana's that was deactivated after failures in a row."""
     sku = f"broken/{next(NUMBERS)}"
@@ -278,10 +282,10 @@ RECIPES: dict[str, Recipe] = {
     "send_message": Recipe(body({"payloadText": MARK}, item_id=message), owner=404),
     "download_payload": Recipe(path(item_id=message), owner=404),
     "show_drift": Recipe(everything, **LIST),
-    "plan_catalog": Recipe(body({"products": 100}), **LIST, is_quiet=True),
     "list_products": Recipe(everything, **LIST),
     "publish_product": Recipe(body({"sku": "box/1"}), **for_all(201)),
     "withdraw_product": Recipe(path(sku=product), owner=204, admin=204, whose={"userId": "ana"}),
+    "import_products": Recipe(imported, **for_all(201)),
     "reactivate_product": Recipe(body({"syncNow": False}, sku=broken), whose={"userId": "ana"}),
     "reactivate_products": Recipe(all_broken, **LIST),
     "show_catalog_day": Recipe(everything, **LIST),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from duly.cli import options
 from duly.cli.here import Here
-from duly.cli.there import There, read_as, snake, translated
+from duly.cli.there import There, camel, read_as, snake, translated
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["Here", "There", "chosen", "read_as", "side", "snake"]
+__all__ = ["Here", "There", "camel", "chosen", "read_as", "side", "snake"]
 
 
 @contextmanager

@@ -72,7 +72,7 @@ class There:
     ) -> tuple[list[Row], int | None]:  # fmt: skip
         """Items that fit, and how many were looked at if no index knows them."""
         more = {"state": ",".join(states) or None, "user_id": owner, "page_size": min(most, PAGE_MOST)}
-        query = {**_camel({**said, **more}), "from": since, "to": until, "where": list(where) or None}
+        query = {**camel({**said, **more}), "from": since, "to": until, "where": list(where) or None}
         rows: list[Row] = []
         scanned = 0
         while True:
@@ -102,7 +102,7 @@ class There:
             self._client.cancel(item_id, reason)
 
     def schedule(self, task: str, rule: str, key: str, args: dict[str, Any], **chosen: Any) -> dict[str, Any]:
-        body = {"task": task, "rule": rule, "key": key, "args": args, **_camel(_seconds(chosen))}
+        body = {"task": task, "rule": rule, "key": key, "args": args, **camel(_seconds(chosen))}
         return _plain_there(_asking(self._client.request)("POST", "/api/schedules", body))
 
     def schedules(self, after: int, most: int, **filters: Any) -> list[dict[str, Any]]:
@@ -258,7 +258,7 @@ def snake(told: dict[str, Any]) -> dict[str, Any]:
     return {re.sub(r"[A-Z]", lambda match: f"_{match[0].lower()}", name): value for name, value in told.items()}
 
 
-def _camel(options: dict[str, Any]) -> dict[str, Any]:
+def camel(options: dict[str, Any]) -> dict[str, Any]:
     return {re.sub(r"_([a-z])", lambda match: match[1].upper(), name): value for name, value in options.items()}
 
 

@@ -67,6 +67,50 @@ class Schedules(Timetable):
             fresh += sum(is_new for _, is_new in self._ground.store.enroll(planned, self._seat, connection))
         return fresh
 
+    def create_with(
+        self,
+        who: Principal,
+        task: str | Task[..., Any],
+        rule: Any,
+        rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+        for_owner: str | None = None,
+        connection: Any = None,
+    ) -> int:
+        """The same with what each schedule remembers from the start: its slot, fingerprint, keep or failures.
+
+        Keys that exist are left as they are; returns how many are new. The audit log has one line about all of them.
+        """
+        of, store, fresh = self._task(task), self._ground.store, 0
+        with self._ground.joining(connection) as connection:
+            for first in range(0, len(rows), PORTION):
+                portion = rows[first : first + PORTION]
+                news = [self.new(of, rule, checked_key(row.get("key")), _without(row)) for row, _ in portion]
+                now = self._ground.now()
+                self._check_ring(news[0])
+                made = store.enroll(
+                    [replace(_planned(new, now), owner=for_owner) for new in news], self._seat, connection
+                )
+                facts = {key: known for (key, is_new), (_, known) in zip(made, portion, strict=True) if is_new}
+
+                def plan(
+                    schedules: Sequence[Schedule], _: Any, facts: Mapping[int, Mapping[str, Any]] = facts
+                ) -> list[Revision]:
+                    return [Revision(self._remembering(each, facts[each.id])) for each in schedules]
+
+                if facts:
+                    store.revise(list(facts), now, len(facts), plan, connection)
+                fresh += len(facts)
+            if fresh:
+                self._audit.note(who, "schedules.imported", f"task:{of.name}", {"count": fresh}, connection)
+        return fresh
+
+    def _remembering(self, schedule: Schedule, facts: Mapping[str, Any]) -> Schedule:
+        known = replace(schedule, **facts)
+        if "slot" not in facts:
+            return known
+        rule = _seated(schedule.rule, facts["slot"])
+        return replace(known, rule=str(rule), next_at=rule.next(self._ground.now(), zone_named(schedule.zone)))
+
     def _task(self, task: str | Task[..., Any]) -> Task[..., Any]:
         return self._ground.task_named(task) if isinstance(task, str) else task
 

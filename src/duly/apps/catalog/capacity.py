@@ -17,7 +17,9 @@ from msgspec.structs import replace
 from duly.apps.catalog.settings import Settings
 from duly.core.clock import EPOCH
 from duly.core.errors import InputError
-from duly.core.policy.recur import between, parse, zone_named
+from duly.core.policy.limits import Limit
+from duly.core.policy.recur import Slots, between, parse, zone_named
+from duly.core.policy.retry import Windows
 
 MINUTES = 1_440  # of a day
 # Of what a limit on calls could carry, the part to count on, 20,000 of 28,800 products: the rest is for retries.
@@ -222,6 +224,23 @@ class CatalogSettings(Struct, frozen=True, kw_only=True):
     stuck_threshold: timedelta = timedelta(minutes=30)
     batch_size: int = 10
     calls_per_minute: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("hour_buckets", "retry_limit", "max_consecutive_failures", "batch_size", "calls_per_minute"):
+            _check_whole(name, getattr(self, name), 1)
+        if not isinstance(self.stuck_threshold, timedelta) or self.stuck_threshold <= timedelta():
+            raise InputError("stuck_threshold", f"must be a timedelta of more than 0, got {self.stuck_threshold!r:.40}")
+        checks: dict[str, Callable[[], object]] = {
+            "hour_buckets": lambda: Slots(self.hour_buckets),
+            "retry_windows": lambda: Windows(parse(self.retry_windows), cap=1),
+            "retry_limit": lambda: Windows("0 0 * * *", cap=self.retry_limit),
+            "calls_per_minute": lambda: Limit("calls", self.calls_per_minute, per="1m"),
+        }
+        for name, check in checks.items():
+            try:
+                check()
+            except (ValueError, TypeError) as error:
+                raise InputError(name, str(error).partition(": ")[2] or str(error)) from None
 
     @classmethod
     def of(cls, settings: Settings) -> CatalogSettings:

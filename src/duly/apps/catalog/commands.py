@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -13,8 +15,8 @@ from duly.apps.catalog import Product, catalog_on
 from duly.apps.catalog.day import Day
 from duly.apps.catalog.products import STANDINGS, Reactivated
 from duly.cli import options, words
-from duly.cli.sides import chosen, read_as, snake
-from duly.core.errors import InputError
+from duly.cli.sides import camel, chosen, read_as, snake
+from duly.core.errors import DulyError, InputError
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -23,22 +25,47 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="What a catalog of so many products costs in calls and minutes.")
-@click.option("--products", type=click.IntRange(0, 10_000_000), default=5_000, show_default=True)
-@click.option("--batch", type=click.IntRange(1), default=10, show_default=True, help="SKUs per call.")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), default=2, show_default=True, help="Calls a minute.")
-@click.option("--slots", type=click.IntRange(1), default=24, show_default=True, help="Slots a day.")
-@click.option("--windows", type=click.IntRange(0), default=6, show_default=True, help="Retry windows a day.")
-@click.option("--cap", type=click.IntRange(0), default=50, show_default=True, help="Products per retry window.")
+@click.option("--products", type=click.IntRange(0, 10_000_000), help="How many; else those that there are, or 5,000.")
+@click.option("--batch", type=click.IntRange(1), help="SKUs per call.")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), help="Calls a minute.")
+@click.option("--slots", type=click.IntRange(1), help="Slots a day.")
+@click.option("--windows", type=click.IntRange(0), help="Retry windows a day.")
+@click.option("--cap", type=click.IntRange(0), help="Products per retry window.")
+@options.side
 @options.as_json
-def plan(as_json: bool, **given: Any) -> None:
-    """Hourly load, minutes per slot, API budget and utilisation; and what breaks first as the catalog grows."""
-    from duly.apps.catalog.capacity import plan as planned
+def plan(as_json: bool, **said: Any) -> None:
+    """Hourly load, minutes per slot, API budget and utilisation; and what breaks first as the catalog grows.
 
+    What is not said is as the settings have it (DULY_CATALOG_…).
+    """
+    from duly.apps.catalog.capacity import CatalogSettings
+    from duly.apps.catalog.capacity import plan as planned
+    from duly.apps.catalog.settings import Settings
+    from duly.config import section
+
+    known = CatalogSettings.of(section(Settings))
+    given = {
+        "batch": known.batch_size, "rate": known.calls_per_minute, "slots": known.hour_buckets,
+        "windows": known.windows_per_day, "cap": known.retry_limit,
+        **{name: value for name, value in said.items() if value is not None},
+    }  # fmt: skip
+    if "products" not in given:
+        given["products"] = _live() or 5_000
     made = planned(**given)
     if as_json:
         words.print_json(made)
     else:
         _print_plan(made)
+
+
+def _live() -> int:
+    """How many active products there are; 0 where there is no catalog, or no database that could have one."""
+    try:
+        with _side() as place:
+            day: Day = place.day()
+    except DulyError:
+        return 0
+    return sum(slot.planned for slot in day.slots)
 
 
 def _print_plan(made: Plan) -> None:
@@ -72,6 +99,9 @@ class _Here:
     def reactivate_all(self, cause: str | None, is_now: bool) -> Reactivated:
         return self._catalog.reactivate_all(cause, sync_now=is_now, who=options.who())
 
+    def import_many(self, rows: list[dict[str, Any]]) -> int:
+        return self._catalog.import_many(rows, who=options.who())
+
     def day(self) -> Day:
         return self._catalog.day()
 
@@ -102,6 +132,13 @@ class _There:
     def reactivate_all(self, cause: str | None, is_now: bool) -> Reactivated:
         said = {"syncNow": is_now, **({} if cause is None else {"cause": cause})}
         return read_as(Reactivated, self._client.request("POST", "/api/products/reactivate", said))
+
+    def import_many(self, rows: list[dict[str, Any]]) -> int:
+        made = 0
+        for first in range(0, len(rows), 1_000):
+            said = [camel(row) for row in rows[first : first + 1_000]]
+            made += int(self._client.request("POST", "/api/products/import", {"products": said})["products"])
+        return made
 
     def day(self) -> Day:
         told = self._client.request("GET", "/api/catalog/day")
@@ -189,6 +226,22 @@ def reactivate_products(cause: str | None, is_now: bool) -> None:
             done: Reactivated = place.reactivate_all(cause, is_now)
             count, is_more = count + done.products, done.is_more
     click.echo(f"{count} products are reactivated")
+
+
+@products.command(name="import")
+@click.argument("path", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE")
+@options.side
+def import_products(path: Path) -> None:
+    """Take products over from another system: a CSV file with the columns user_id and sku, and what else is known.
+
+    That is hour_bucket, last_successful_sync, last_price, last_quantity, in_stock, last_boeing_hash and
+    consecutive_failures. Products that are known stay as they are.
+    """
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
+    with _side() as place:
+        made = place.import_many(rows)
+    click.echo(f"{made} products are new")
 
 
 @products.command(name="day")

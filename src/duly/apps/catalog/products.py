@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,6 +14,7 @@ from msgspec import Meta, Struct
 from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Windows
 from duly.apps.catalog.capacity import CatalogSettings
 from duly.apps.catalog.day import LIMIT, Day, day_of
+from duly.apps.catalog.imports import imported
 from duly.apps.catalog.settings import Settings
 from duly.apps.catalog.supplier import Found, Offer, ask
 from duly.core.codec import decode
@@ -63,7 +65,7 @@ class Product(Struct, frozen=True, kw_only=True):
     last_error: str | None
     is_active: bool
     last_boeing_hash: str | None
-    last_price: float | None
+    last_price: Decimal | None
     last_quantity: int | None
     created_at: datetime
 
@@ -102,6 +104,28 @@ class Catalog:
     def publish_many(self, rows: Iterable[Mapping[str, str]]) -> int:
         """Any number, each with its user_id and sku; returns how many are new. A bad row stops all of them."""
         return self.app.verbs.schedules.create_many(self.task, self.rule, checked_rows("rows", rows, self._row))
+
+    def import_many(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        is_owned: bool = False,
+        who: Principal = LOCAL,
+        connection: Any = None,
+    ) -> int:
+        """Take products over from another system, with what it knows of them; returns how many are new.
+
+        Each row has a user_id and a sku, and may have hour_bucket, last_successful_sync, last_price, last_quantity,
+        in_stock, last_boeing_hash and consecutive_failures. Those known stay as they are. A bad row stops all of them.
+        With `is_owned`, products belong to their users, as those do that users publish over HTTP.
+        """
+        alike: dict[str | None, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+        for each in checked_rows("rows", rows, partial(imported, self.settings.hour_buckets)):
+            row = self._row(each.user_id, each.sku), each.facts()
+            alike.setdefault(each.user_id if is_owned else None, []).append(row)
+        create = self.app.verbs.schedules.create_with
+        with self.app.verbs.ground.joining(connection) as connection:
+            return sum(create(who, self.task, self.rule, some, of, connection) for of, some in alike.items())
 
     def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:
         """Sync it no more; what waits of it is cancelled, and its seat is free."""
@@ -192,15 +216,13 @@ def install(
     app: Duly, settings: Settings, on_change: Task[..., Any] | None = None, tuning: CatalogSettings | None = None
 ) -> Catalog:
     """Register the task `catalog.sync` on this app; see `catalog_on`."""
-    tuning = tuning or CatalogSettings.of(settings)
-    if on_change is not None:
-        on_change.checked_args(_news(Listing("user", "sku"), Offer("sku", 1.0, 1, True)))
     try:
-        windows = Windows(tuning.retry_windows, cap=tuning.retry_limit)
-        limit = Limit(LIMIT, tuning.calls_per_minute, per="1m")
-        Slots(tuning.hour_buckets)
-    except ValueError as error:
-        raise ConfigError(f"catalog: {error}") from None
+        tuning = tuning or CatalogSettings.of(settings)
+    except InputError as error:
+        raise ConfigError(f"catalog_{error}") from None
+    money = _money_of(on_change) if on_change is not None else Decimal
+    windows = Windows(tuning.retry_windows, cap=tuning.retry_limit)
+    limit = Limit(LIMIT, tuning.calls_per_minute, per="1m")
 
     @app.task(
         name="catalog.sync",
@@ -223,7 +245,7 @@ def install(
             if is_synced:
                 outcomes.append(Skip("synced today already"))
             elif isinstance(offer, Offer):
-                then = [on_change.new(_news(row, offer))] if on_change is not None else []
+                then = [on_change.new(_news(row, offer, money))] if on_change is not None else []
                 outcomes.append(Fingerprint(offer.hash, keep=_kept(offer, now), then=then))
             else:
                 outcomes.append(offer or BadAnswer(f"the answer does not have {row.sku!r}"))
@@ -253,7 +275,7 @@ def _schedules_of(attempts: Iterable[Attempt]) -> list[int]:
 
 def _kept(offer: Offer, now: datetime) -> dict[str, Any]:
     return {
-        "price": offer.price,
+        "price": str(offer.price),  # all its digits
         "quantity": offer.quantity,
         "in_stock": offer.in_stock,
         "success_on": now.astimezone(UTC).date(),
@@ -261,8 +283,19 @@ def _kept(offer: Offer, now: datetime) -> dict[str, Any]:
     }
 
 
-def _news(row: Listing, offer: Offer) -> dict[str, Any]:
-    values = {"price": offer.price, "quantity": offer.quantity, "in_stock": offer.in_stock}
+def _money_of(on_change: Task[..., Any]) -> Callable[[Decimal], Any]:
+    """How this task takes a price: with all its digits or, if it asks for that, as a float."""
+    sample = Listing("user", "sku"), Offer("sku", Decimal("1.5"), 1, True)
+    try:
+        on_change.checked_args(_news(*sample, Decimal))
+    except InputError:
+        on_change.checked_args(_news(*sample, float))
+        return float
+    return Decimal
+
+
+def _news(row: Listing, offer: Offer, money: Callable[[Decimal], Any]) -> dict[str, Any]:
+    values = {"price": money(offer.price), "quantity": offer.quantity, "in_stock": offer.in_stock}
     return {"user_id": row.user_id, "sku": row.sku, **values}
 
 
@@ -272,14 +305,14 @@ def _key(user_id: str, sku: str) -> str:
 
 
 def _success_on(schedule: Schedule) -> date | None:
-    kept = decode(schedule.keep) if schedule.keep else None
-    return date.fromisoformat(kept["success_on"]) if kept else None
+    kept = decode(schedule.keep) if schedule.keep else {}
+    return date.fromisoformat(kept["success_on"]) if kept.get("success_on") else None
 
 
 def _product(schedule: Schedule, item: Row | None) -> Product:
     args = decode(schedule.args)
     kept = decode(schedule.keep) if schedule.keep else {}
-    synced_at = (item.started_at if item else None) or schedule.last_success_at
+    synced_at = _synced_at(schedule, item, kept)
     return Product(
         id=schedule.id,
         user_id=args["user_id"],
@@ -292,10 +325,17 @@ def _product(schedule: Schedule, item: Row | None) -> Product:
         last_error=cut(schedule.last_error.partition("\n")[0], ERROR_LIMIT) if schedule.last_error else None,
         is_active=schedule.is_active,
         last_boeing_hash=schedule.fingerprint,
-        last_price=kept.get("price"),
+        last_price=None if kept.get("price") is None else Decimal(str(kept["price"])),
         last_quantity=kept.get("quantity"),
         created_at=schedule.created_at.astimezone(UTC),
     )
+
+
+def _synced_at(schedule: Schedule, item: Row | None, kept: dict[str, Any]) -> datetime | None:
+    """When it was last tried to sync it. An item that was skipped, because this day's sync had been, is no try."""
+    if item is not None and item.started_at is not None and item.outcome != "skipped":
+        return item.started_at
+    return datetime.fromisoformat(kept["synced_at"]) if kept.get("synced_at") else schedule.last_success_at
 
 
 def _status(schedule: Schedule, item: Row | None) -> SyncStatus:
@@ -321,7 +361,7 @@ def simulated(catalog: Catalog, world: Simulation, products: int) -> None:
             return dict.fromkeys(skus, BadAnswer("simulated outage"))
         week = world.clock.now().toordinal() // 7
         return {
-            sku: BadAnswer("simulated failure") if world.upstream.fails() else Offer(sku, 9.9, week, True)
+            sku: BadAnswer("simulated failure") if world.upstream.fails() else Offer(sku, Decimal("9.90"), week, True)
             for sku in skus
         }
 

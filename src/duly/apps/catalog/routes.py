@@ -7,15 +7,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from duly.apps.catalog import Catalog, Product, plugin
-from duly.apps.catalog.capacity import plan
+from duly.apps.catalog import Catalog, Product, plan, plugin
 from duly.apps.catalog.products import SyncStatus
 from duly.apps.catalog.schemas import (
     DayOut,
+    ImportedOut,
     PlanIn,
     PlanOut,
     ProductIn,
     ProductOut,
+    ProductsIn,
     ReactivateAllIn,
     ReactivatedOut,
     ReactivateIn,
@@ -30,6 +31,12 @@ from duly.web.schemas import Name, Page, Word
 router = APIRouter(tags=["apps"])
 
 Here = Annotated[Catalog, Depends(serving(plugin))]
+
+
+@router.post("/api/plan", response_model=PlanOut)
+def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
+    """What a catalog of so many products costs in calls and minutes, and what gives way first as it grows."""
+    return plan(**asked.model_dump())
 
 
 @router.get("/api/catalog/day", response_model=DayOut)
@@ -69,6 +76,20 @@ def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, 
         product = catalog.publish(user_id, new.sku, owner, connection, principal.user_id)
         _check_owner(desk, principal, product.id, new.sku, connection)
         return 201, ProductOut.model_validate(product)
+
+    return once(principal, new, act)
+
+
+@router.post("/api/products/import", status_code=201, response_model=ImportedOut)
+def import_products(new: ProductsIn, catalog: Here, principal: Writer, once: Once) -> Response:
+    """Take products over from another system, with their slots and what they looked like: a thousand at a time."""
+    rows = [
+        {**row.model_dump(exclude_unset=True), "user_id": _whose(principal, row.user_id)} for row in new.products
+    ]  # fmt: skip
+
+    def act(connection: Any) -> tuple[int, Any]:
+        is_owned = principal.owner is not None
+        return 201, {"products": catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection)}
 
     return once(principal, new, act)
 
@@ -118,12 +139,6 @@ def withdraw_product(sku: Name, desk: At, catalog: Here, principal: Writer, user
     user_id = _whose(principal, user_id)
     _check_owner(desk, principal, catalog.product(user_id, sku).id, sku)
     catalog.withdraw(user_id, sku, actor=principal.user_id)
-
-
-@router.post("/api/plan", response_model=PlanOut)
-def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
-    """What a catalog of so many products costs in calls and minutes, and what breaks first as it grows."""
-    return plan(**asked.model_dump())
 
 
 def _whose(principal: Principal, user_id: str | None) -> str:

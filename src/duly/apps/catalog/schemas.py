@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.apps.catalog.capacity import Break, Plan
+from duly.apps.catalog.capacity import MINUTES, MOST, Break, Plan
 from duly.apps.catalog.day import Budget, CauseCount, Day, SlotDay, StatusCounts, WindowDay
 from duly.apps.catalog.products import Product, Reactivated
 from duly.web.schemas import Model, Out, Word, clean, example, fields_of
@@ -19,8 +21,52 @@ class ProductIn(Model):
     sku: Word
 
 
+class ProductImport(ProductIn):
+    model_config = example(sku="65-12345-1", hourBucket=7, lastSuccessfulSync="2026-11-30", lastPrice="19.99")
+
+    hour_bucket: int | None = Field(default=None, ge=0, description="Without it, it gets the emptiest slot.")
+    last_successful_sync: date | None = None
+    last_price: Decimal | None = Field(default=None, ge=0, max_digits=30)
+    last_quantity: int | None = Field(default=None, ge=0)
+    in_stock: bool | None = None
+    last_boeing_hash: Word | None = None
+    consecutive_failures: int = Field(default=0, ge=0)
+
+
+class ProductsIn(Model):
+    model_config = example(products=[{"sku": "65-12345-1", "hourBucket": 7}])
+
+    products: list[ProductImport] = Field(min_length=1, max_length=1_000)
+
+
+class ImportedOut(Out):
+    products: int = Field(description="How many are new; those known stay as they are.")
+
+
 class ProductOut(Out):
     __annotations__ = fields_of(Product)
+
+
+class PlanIn(Model):
+    model_config = example(products=5_000, batch=10, rate=2)
+
+    products: int = Field(default=5_000, ge=0, le=MOST)
+    batch: int = Field(default=10, ge=1, le=MOST, description="Products in a call.")
+    rate: float = Field(default=2, gt=0, le=1e6, allow_inf_nan=False, description="Calls a minute.")
+    slots: int = Field(default=24, ge=1, le=MINUTES, description="Slots a day.")
+    windows: int = Field(default=6, ge=0, le=MINUTES, description="Retry windows a day.")
+    cap: int = Field(default=50, ge=0, le=MOST, description="Products in a retry window.")
+    failure_rate: float = Field(
+        default=0.05, ge=0, lt=1, allow_inf_nan=False, description="Of all calls for a product."
+    )
+
+
+class BreakOut(Out):
+    __annotations__ = fields_of(Break)
+
+
+class PlanOut(Out):
+    __annotations__ = {**fields_of(Plan), "breaks_first": BreakOut | None, "breaks": list[BreakOut]}
 
 
 class ReactivateIn(Model):
@@ -70,24 +116,3 @@ class DayOut(Out):
         "statuses": StatusCountsOut,
         "causes": list[CauseCountOut],
     }
-
-
-class PlanIn(Model):
-    model_config = example(products=5000)
-
-    products: Annotated[int, Field(ge=0, le=10_000_000)] = 5_000
-    batch: Annotated[int, Field(ge=1, le=1_000_000)] = Field(default=10, description="SKUs per call.")
-    rate: Annotated[float, Field(gt=0, le=1e6)] = Field(default=2, description="Calls a minute.")
-    slots: Annotated[int, Field(ge=1, le=86_400)] = Field(default=24, description="Slots a day.")
-    windows: Annotated[int, Field(ge=0, le=86_400)] = Field(default=6, description="Retry windows a day.")
-    cap: Annotated[int, Field(ge=0, le=1_000_000)] = Field(default=50, description="Products per retry window.")
-
-
-class BreakOut(Out):
-    __annotations__ = fields_of(Break)
-
-
-class PlanOut(Out):
-    __annotations__ = {
-        **fields_of(Plan), "breaks_first": BreakOut | None, "breaks": tuple[BreakOut, ...],
-    }  # fmt: skip

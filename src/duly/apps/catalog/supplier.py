@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from decimal import Decimal
 from hashlib import md5
 from typing import Annotated, Any, TypeAlias
 
@@ -19,13 +19,28 @@ class Offer(Struct, frozen=True):
     """A product as the API tells it."""
 
     sku: str
-    price: Annotated[float, Meta(ge=0)]
+    price: Decimal
     quantity: int
     in_stock: bool
 
     @property
     def hash(self) -> str:
-        return md5(f"{self.price} {self.quantity} {self.in_stock}".encode(), usedforsecurity=False).hexdigest()
+        return md5(f"{_told(self.price)} {self.quantity} {self.in_stock}".encode(), usedforsecurity=False).hexdigest()
+
+
+class _Entry(Struct, frozen=True):
+    """What an entry of an answer has to be: a price as a number or, as some APIs write money, as its digits."""
+
+    sku: str
+    price: int | float | Annotated[str, Meta(pattern=r"\A[0-9]{1,15}(\.[0-9]{1,15})?\Z")]
+    quantity: Annotated[int, Meta(ge=0, le=2**53)]
+    in_stock: bool
+
+
+def _told(price: Decimal) -> str:
+    """A price in the words that it always had in hashes, where they tell it: those of a float."""
+    rounded = str(float(price))
+    return rounded if Decimal(rounded) == price else str(price.normalize())
 
 
 Found: TypeAlias = dict[str, Offer | Exception]
@@ -73,7 +88,10 @@ def _read(products: Sequence[Any]) -> Found:
 
 def _offer(sku: str, entry: Any) -> Offer | Exception:
     try:
-        offer: Offer = convert(entry, Offer)
+        told: _Entry = convert(entry, _Entry)
     except InputError as error:
         return BadAnswer(f"the answer for {sku!r} is malformed: {error}")
-    return offer if math.isfinite(offer.price) else BadAnswer(f"the price of {sku!r} is {offer.price}")
+    price = Decimal(str(told.price))  # of a float, the digits that were sent
+    if not price.is_finite() or price < 0:
+        return BadAnswer(f"the price of {sku!r} is {told.price}")
+    return Offer(sku, price, told.quantity, told.in_stock)

@@ -54,7 +54,7 @@ class MessageOut(Out):
 
 
 class DriftOut(Out):
-    points: list[tuple[int, float, float, int]] = Field(
+    points: list[list[float]] = Field(
         description="When (seconds since 1970), mean and most seconds from its time to the broker's confirm, how many."
     )
 

@@ -90,8 +90,8 @@ def is_broker_named() -> bool:
 
 def checks(settings: Settings, _: Mapping[str, int]) -> Iterator[Finding]:
     """Find queues that cannot be, or are the same, and a broker that was set and does not answer."""
-    for problem in problems(settings):
-        yield Finding("bad", "messages", problem, "write what the broker can have")
+    for text in problems(settings):
+        yield Finding("bad", "messages", text, "write what the broker can have")
     if settings.retry_queue == settings.manual_review_queue:
         yield Finding(
             "bad", "messages", f"{settings.retry_queue} is the retry queue and the one for manual review",

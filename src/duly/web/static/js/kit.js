@@ -16,4 +16,4 @@ export { Chart, Spark } from "./parts/chart.js";
 export { Table, Facts, Section, Tile } from "./parts/table.js";
 export { Filters, Tabs } from "./parts/filters.js";
 export { Grid } from "./parts/grid.js";
-export { Title, service, commands } from "./parts/shell.js";
+export { Title, service } from "./parts/shell.js";

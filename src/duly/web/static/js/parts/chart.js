@@ -24,6 +24,8 @@ export const TONES = {
   done: "--done", failed: "--failed", retried: "--retrying", waiting: "--waiting", running: "--running", plan: "--cancelled", cap: "--failed", other: "--paused",
 };
 
+const DAYS = 2 * 86_400; // seconds, from which on the axis says days too
+
 /**
  * `times`: seconds since 1970. `series`: [{label, values, tone, bars, dashed, scale, unit}].
  * `axis`: how a time reads on the axis, when it is no moment (hours of a day).
@@ -32,7 +34,8 @@ export function Chart({ label, times, series, height = 160, unit = "", axis = nu
   const box = useRef(null);
   const plot = useRef(null);
   const [isTable, setTable] = useState(false);
-  const shape = JSON.stringify([series.map(({ label: name, tone, bars, dashed }) => [name, tone, bars, dashed]), height, unit, clock.value, theme.value, isTable]);
+  const isLong = times.length > 1 && times.at(-1) - times[0] > DAYS;
+  const shape = JSON.stringify([isLong, series.map(({ label: name, tone, bars, dashed }) => [name, tone, bars, dashed]), height, unit, clock.value, theme.value, isTable]);
   const data = [times, ...series.map((each) => each.values)];
   useEffect(() => {
     if (isTable) return undefined;
@@ -43,7 +46,7 @@ export function Chart({ label, times, series, height = 160, unit = "", axis = nu
       const grid = { stroke: colour("--line"), width: 1 };
       const font = "11px system-ui, sans-serif";
       const ink = colour("--ink-2");
-      const reads = axis || ((at) => (clock.value === "relative" ? ago(at * 1000) : exact(at * 1000).slice(11, 16)));
+      const reads = axis || ((at) => (clock.value === "relative" ? ago(at * 1000) : exact(at * 1000).slice(isLong ? 5 : 11, 16)));
       plot.current = new UPlot({
         width: Math.max(box.current.clientWidth, 50),
         height,
@@ -51,7 +54,7 @@ export function Chart({ label, times, series, height = 160, unit = "", axis = nu
         cursor: { points: { size: 6 }, drag: { setScale: false } },
         scales: { x: { time: false }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 1, 1e-9) * 1.08 || 1] } },
         axes: [
-          { stroke: ink, font, grid: { show: false }, ticks: grid, size: 26, space: 70, values: (_, marks) => marks.map(reads), ...(axis ? {} : { incrs: [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 86400, 604800] }) },
+          { stroke: ink, font, grid: { show: false }, ticks: grid, size: 26, space: isLong ? 110 : 70, values: (_, marks) => marks.map(reads), ...(axis ? {} : { incrs: [1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 21600, 86400, 604800] }) },
           { stroke: ink, font, grid, ticks: { show: false }, size: 48, space: 32, values: (_, marks) => marks.map((mark) => count(mark) + unit) },
         ],
         series: [

@@ -11,8 +11,8 @@ export function Filters({ fields, free = null, hasSearch = true, placeholder = "
   const [text, setText] = useState("");
   const [wrong, setWrong] = useState("");
   const inForce = fields.flatMap((field) => query.value.getAll(field.name).filter(Boolean).map((value) => ({ field, value })));
-  const drop = (field, value) => setQuery({ [field.name]: query.value.getAll(field.name).filter((each) => each !== value), after: null }, {});
-  const add = (field, value) => setQuery({ [field.name]: field.many ? [...new Set([...query.value.getAll(field.name), value])] : value, after: null }, {});
+  const drop = (field, value) => setQuery({ [field.name]: query.value.getAll(field.name).filter((each) => each !== value), after: null, sel: null }, {});
+  const add = (field, value) => setQuery({ [field.name]: field.many ? [...new Set([...query.value.getAll(field.name), value])] : value, after: null, sel: null }, {});
   const take = (event) => {
     event.preventDefault();
     const said = text.trim();
@@ -36,7 +36,7 @@ export function Filters({ fields, free = null, hasSearch = true, placeholder = "
       aria-invalid=${Boolean(wrong)} onInput=${(event) => { setText(event.target.value); setWrong(""); }} /></form>`}
     ${fields.filter((field) => field.options && !field.isHidden).map((field) => html`<select aria-label=${field.label} value="" onChange=${(event) => { if (event.target.value) add(field, event.target.value); event.target.value = ""; }}>
       <option value="">${field.label}</option>${field.options.map((each) => { const [key, word] = Array.isArray(each) ? each : [each, each]; return html`<option value=${key}>${word}</option>`; })}</select>`)}
-    ${fields.filter((field) => field.type === "time").map((field) => html`<label class="inline"><span>${field.label}</span><input type="datetime-local" step="1" value=${query.value.get(field.name) ?? ""} onChange=${(event) => setQuery({ [field.name]: event.target.value || null, after: null }, {})} /></label>`)}
+    ${fields.filter((field) => field.type === "time").map((field) => html`<label class="inline"><span>${field.label}</span><input type="datetime-local" step="1" value=${query.value.get(field.name) ?? ""} onChange=${(event) => setQuery({ [field.name]: event.target.value || null, after: null, sel: null }, {})} /></label>`)}
     ${wrong && html`<p class="wrong" role="alert">${wrong}</p>`}
     <ul class="chips" aria-label="Filters in force">${inForce.filter(({ field }) => field.type !== "time").map(({ field, value }) => html`<li><span class="chip">${field.label}: <b>${value}</b><button type="button" class="mini" aria-label=${`Remove ${field.label} ${value}`} onClick=${() => drop(field, value)}>✕</button></span></li>`)}
     ${inForce.length > 1 && html`<li><${Link} to=${path.value} class="chip plain">clear all</${Link}></li>`}</ul>
@@ -46,6 +46,6 @@ export function Filters({ fields, free = null, hasSearch = true, placeholder = "
 /** Tabs that set one parameter; `counts` beside their words, `10,000+` where counting stopped. */
 export function Tabs({ name, label, options, counts = {}, capped = {} }) {
   const current = query.value.get(name) ?? "";
-  return html`<nav class="tabs" aria-label=${label}>${options.map(([key, word]) => html`<${Link} to=${changed({ [name]: key || null, after: null })} class=${classes("tab", current === key && "is-here")} aria-current=${current === key ? "page" : null}>${word}
+  return html`<nav class="tabs" aria-label=${label}>${options.map(([key, word]) => html`<${Link} to=${changed({ [name]: key || null, after: null, sel: null })} class=${classes("tab", current === key && "is-here")} aria-current=${current === key ? "page" : null}>${word}
     ${counts[key] !== undefined && html`<span class="number">${count(counts[key])}${capped === true || capped[key] ? "+" : ""}</span>`}</${Link}>`)}</nav>`;
 }

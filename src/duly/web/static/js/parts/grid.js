@@ -70,6 +70,13 @@ class Pages {
   async again(number, stop, size) {
     const page = this.pages[number];
     const answer = await this.load(page.after, Math.max(page.count, number === 0 ? size : 1), stop);
+    if (!page.count && number === this.pages.length - 1) {
+      // Where there was nothing, nothing can be moved by what comes.
+      Object.assign(page, { rows: answer.items, count: answer.items.length });
+      this.next = answer.next;
+      this.isEnd = !answer.next;
+      return [];
+    }
     const found = new Map(answer.items.map((row) => [this.keyOf(row), row]));
     if (!page.rows) {
       const others = new Set([...(this.pages[number - 1]?.rows ?? []), ...(this.pages[number + 1]?.rows ?? [])].map(this.keyOf));
@@ -109,29 +116,39 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   const isPaged = query.value.get("view") === "paged";
   const size = isPaged ? Math.min(Math.max(Number(query.value.get("size")) || PAGED, 10), 500) : SIZE;
   const start = isPaged ? query.value.get("after") : null;
-  const whole = `${name}|${isPaged}|${size}|${start}|${changes}`;
+  const [turn, setTurn] = useState(0);
+  const which = `${name}|${isPaged}|${size}|${start}`;
+  const whole = `${which}|${changes}|${turn}`;
   const [, redraw] = useState(0);
   const draw = () => redraw((times) => times + 1);
   const box = useRef(null);
   const list = useRef(null);
   const [error, setError] = useState(null);
   const [fresh, setFresh] = useState(0);
-  const [here, setHere] = useState(0);
-  const [selected, setSelected] = useState(() => new Set((query.value.get("sel") ?? "").split(",").filter(Boolean)));
+  // The row that the keyboard is at and the selection are read when a key comes, which may be before the next drawing.
+  const spot = useRef(0);
+  const here = spot.current;
+  const setHere = (index) => { spot.current = index; draw(); };
+  const picked = useRef(null);
   const anchor = useRef(null);
   const stop = useRef(new AbortController());
   const shown = columns.filter((column) => !(column.isMinor && isNarrow.matches));
-  const entry = `${place.value.key}|${whole}`;
+  const entry = `${place.value.key}|${which}`;
 
   if (list.current?.name !== whole) {
     stop.current.abort();
     stop.current = new AbortController();
-    const kept = left.get(entry);
+    const isSame = list.current?.which === which;
+    if (!isSame) picked.current = null;
+    const kept = isSame ? null : left.get(entry);
     const pages = kept?.pages ?? new Pages(load, keyOf);
     pages.load = load;
     if (!kept && start) pages.next = start;
-    list.current = { name: whole, pages, offset: kept?.offset ?? 0, base: kept?.base ?? 0 };
+    // A list that is read anew stays the same one for who comes back to it.
+    list.current = Object.assign(isSame ? list.current : {}, { name: whole, which, pages, offset: kept?.offset ?? 0, base: kept?.base ?? 0 });
   }
+  picked.current ??= new Set((query.value.get("sel") ?? "").split(",").filter(Boolean));
+  const selected = picked.current;
   const { pages } = list.current;
   pages.load = load;
   useWaiting(!pages.pages.length && !error);
@@ -160,7 +177,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   if (!rows.current) {
     rows.current = new Virtualizer({
       count: 0, getScrollElement: () => box.current, estimateSize: () => ROW, overscan: 6, observeElementRect, observeElementOffset,
-      scrollToFn: elementScroll, onChange: () => draw(), initialOffset: list.current.offset,
+      scrollToFn: elementScroll, onChange: () => { if (box.current) list.current.offset = box.current.scrollTop; draw(); }, initialOffset: list.current.offset,
     });
   }
   const length = Math.min(pages.length - list.current.base, CHAPTER);
@@ -172,7 +189,10 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     box.current.scrollTop = list.current.offset;
     return undefined;
   }, [whole]);
-  useEffect(() => () => leave(entry, { pages, offset: box.current?.scrollTop ?? 0, base: list.current.base }), [entry]);
+  useEffect(() => {
+    const own = list.current;
+    return () => leave(entry, { pages: own.pages, offset: own.offset, base: own.base });
+  }, [entry]);
 
   const items = virtual.getVirtualItems();
   const first = (items[0]?.index ?? 0) + list.current.base;
@@ -220,14 +240,15 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   }, [looks]);
 
   const choose = (next) => {
-    setSelected(next);
+    picked.current = next;
+    draw();
     const text = next.size && next.size <= SELECTED ? [...next].join(",") : null;
     if ((query.value.get("sel") ?? null) !== text) setQuery({ sel: text });
   };
   const toggle = (index, isRange) => {
     const row = pages.row(index);
     if (!row) return false;
-    const next = new Set(selected);
+    const next = new Set(picked.current);
     if (isRange && anchor.current !== null) {
       const [from, until] = [Math.min(anchor.current, index), Math.max(anchor.current, index)];
       for (let at = from; at <= until; at += 1) {
@@ -246,26 +267,26 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     if (!isPaged) virtual.scrollToIndex(target - list.current.base);
   };
   const open = () => {
-    const row = pages.row(here);
+    const row = pages.row(spot.current);
     if (row && to) go(to(row));
   };
   const seen = Math.max(Math.floor((box.current?.clientHeight ?? 400) / ROW) - 2, 1);
   const keys = {
-    j: () => move(here + 1), k: () => move(here - 1), x: (event) => bar && toggle(here, event.shiftKey), X: () => bar && toggle(here, true), Enter: open,
+    j: () => move(spot.current + 1), k: () => move(spot.current - 1), x: (event) => bar && toggle(spot.current, event.shiftKey), X: () => bar && toggle(spot.current, true), Enter: open,
     ...(bar ? { Escape: () => choose(new Set()) } : {}),
   };
-  useKeys(keys, [here, selected, length, whole]);
+  useKeys(keys, [length, whole, bar === null]);
   const onKeyDown = (event) => {
     const moves = {
-      ArrowDown: () => move(here + 1), ArrowUp: () => move(here - 1), PageDown: () => move(here + seen), PageUp: () => move(here - seen),
-      Home: () => move(0), End: () => move(Infinity), " ": () => bar && toggle(here, event.shiftKey),
+      ArrowDown: () => move(spot.current + 1), ArrowUp: () => move(spot.current - 1), PageDown: () => move(spot.current + seen), PageUp: () => move(spot.current - seen),
+      Home: () => move(0), End: () => move(Infinity), " ": () => bar && toggle(spot.current, event.shiftKey),
     };
     const act = event.target === box.current && moves[event.key];
     if (!act) return;
     event.preventDefault();
     if (event.shiftKey && bar && (event.key === "ArrowDown" || event.key === "ArrowUp")) {
-      if (anchor.current === null) toggle(here, false);
-      const next = here + (event.key === "ArrowDown" ? 1 : -1);
+      if (anchor.current === null) toggle(spot.current, false);
+      const next = spot.current + (event.key === "ArrowDown" ? 1 : -1);
       move(next);
       toggle(Math.max(next, 0), true);
     } else act();
@@ -280,10 +301,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     for (const page of pages.pages) for (const row of page.rows ?? []) if (selected.has(keyOf(row))) chosen.push(row);
   }
   const again = () => {
-    left.delete(entry);
-    list.current = null;
-    setFresh(0);
-    draw();
+    setTurn((times) => times + 1);
     box.current.scrollTop = 0;
   };
   const visible = isPaged ? Array.from({ length: pages.length }, (_, index) => ({ index, start: index * ROW })) : items;

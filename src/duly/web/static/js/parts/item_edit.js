@@ -7,58 +7,53 @@ import { fromInput, toInput } from "../lib/time.js";
 import { Dialog, Field, say } from "./dialogs.js";
 import { Diff } from "./json_view.js";
 
-/** What of the form differs from the item, as PATCH takes it. */
-function changes(item, form, args) {
-  const said = {};
-  if (stringify(args) !== stringify(item.args)) said.args = args;
-  if (form.get("queue") && form.get("queue") !== item.queue) said.queue = form.get("queue");
-  if (form.get("rank") !== "" && Number(form.get("rank")) !== item.rank) said.rank = Number(form.get("rank"));
-  if (form.get("tries") && Number(form.get("tries")) !== item.maxAttempts) said.tries = Number(form.get("tries"));
-  if (form.get("at") && form.get("at") !== toInput(item.dueAt)) said.at = fromInput(form.get("at"));
-  return said;
-}
-
-/** `item`: as /api/items/{id} has it. A failed one can be tried again with what was changed. */
+/** `item`: as /api/items/{id} has it. One in review can be tried again with what was changed. */
 export function EditItem({ item, onClose, onDone }) {
-  const [text, setText] = useState(stringify(item.args, 2));
-  const [error, setError] = useState(null);
-  const [isBusy, setBusy] = useState(false);
-  let args;
-  let problem = null;
-  try { args = parse(text); } catch (wrong) { problem = wrong.message; }
+  const first = { args: stringify(item.args, 2), at: toInput(item.dueAt), queue: item.queue, rank: String(item.rank), tries: item.maxAttempts === null ? "" : String(item.maxAttempts) };
   const isFailed = item.state === "failed";
+  const [now, setNow] = useState(first);
+  const [wrong, setWrong] = useState(null);
+  const [isBusy, setBusy] = useState(false);
+  const set = (name) => (event) => setNow({ ...now, [name]: event.target.value });
+  let args = null;
+  let unread = "";
+  try { args = parse(now.args); } catch (error) { unread = error.message; }
+  const before = { at: first.at, queue: first.queue, rank: first.rank, tries: first.tries, args: item.args };
+  const after = { at: now.at, queue: now.queue, rank: now.rank, tries: now.tries, args };
+  const isSame = !unread && stringify(before) === stringify(after);
   const send = async (event) => {
     event.preventDefault();
+    const said = {};
+    if (stringify(args) !== stringify(item.args)) said.args = args;
+    if (now.at !== first.at) said.at = fromInput(now.at);
+    if (now.queue !== first.queue) said.queue = now.queue;
+    for (const name of ["rank", "tries"]) if (now[name] !== first[name]) said[name] = Number(now[name]);
     const isRetried = event.submitter?.value === "retry";
-    const said = changes(item, new FormData(event.target), args);
     setBusy(true);
     try {
-      if (Object.keys(said).length) await patch(`/api/items/${item.id}`, said);
-      else if (!isRetried) throw new Error("Nothing was changed.");
+      if (!isSame) await patch(`/api/items/${item.id}`, said);
       if (isRetried) await post(`/api/items/${item.id}/retry`);
       forget();
       say(`Item ${item.id} is ${isRetried ? "changed and tried again" : "changed"}.`);
-      await onDone();
-    } catch (wrong) {
-      setError(wrong);
+      onDone();
+    } catch (error) {
+      setWrong(error);
       setBusy(false);
     }
   };
   return html`<${Dialog} title=${`Edit item ${item.id}`} wide onClose=${onClose}><form onSubmit=${send}>
-    <div class="halves"><div>
-      <div class="field"><label for="edit-args">Arguments</label><textarea id="edit-args" class="code" rows="12" spellcheck="false" aria-invalid=${Boolean(problem)} aria-describedby="edit-args-hint" value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
-        <small id="edit-args-hint">JSON. What is masked stays as it is unless you write over it.</small></div>
-    </div><div>
-      <div class="field"><span>Difference</span>${problem ? html`<p class="wrong" role="alert">This is no JSON: ${problem}</p>` : html`<${Diff} before=${item.args} after=${args} />`}</div>
-      <div class="form">
-        <${Field} name="queue" label="Queue" value=${item.queue} autocomplete="off" spellcheck="false" />
-        <${Field} name="rank" label="Rank" type="number" min="-100" max="100" value=${item.rank} />
-        <${Field} name="tries" label="Tries in all" type="number" min="1" value=${item.maxAttempts ?? ""} />
-        ${!isFailed && html`<${Field} name="at" label="Due" type="datetime-local" value=${toInput(item.dueAt)} />`}
-      </div>
-    </div></div>
-    ${error && html`<p class="wrong" role="alert">${error.field ? `${error.field}: ` : ""}${error.message}</p>`}
-    <footer><button type="button" onClick=${onClose}>Not now</button><button type="submit" value="save" class=${isFailed ? "" : "main"} disabled=${isBusy || problem}>Save</button>
-      ${isFailed && html`<button type="submit" value="retry" class="main" disabled=${isBusy || problem}>Save and try again</button>`}</footer>
+    <${Field} name="args" label="Arguments" type="json" rows=${10} value=${first.args} onInput=${set("args")} hint="Values that are masked stay as they are unless you write over them." />
+    ${unread && html`<p class="wrong" role="alert">Arguments are no JSON: ${unread}</p>`}
+    <div class="form">
+      <${Field} name="at" label="Due" type="datetime-local" value=${first.at} onInput=${set("at")} />
+      <${Field} name="queue" label="Queue" value=${first.queue} onInput=${set("queue")} />
+      <${Field} name="rank" label="Rank" type="number" value=${first.rank} onInput=${set("rank")} />
+      <${Field} name="tries" label="Tries in all" type="number" min="1" value=${first.tries} onInput=${set("tries")} />
+    </div>
+    <h3>What changes</h3>
+    ${isSame || unread ? html`<p class="note">Nothing yet.</p>` : html`<${Diff} before=${before} after=${after} />`}
+    ${wrong && html`<p class="wrong" role="alert">${wrong.field ? `${wrong.field}: ` : ""}${wrong.message}</p>`}
+    <footer><button type="button" onClick=${onClose}>Not now</button><button type="submit" value="save" class=${isFailed ? "" : "main"} disabled=${isBusy || isSame || Boolean(unread)}>Save</button>
+      ${isFailed && html`<button type="submit" value="retry" class="main" disabled=${isBusy || Boolean(unread)}>Save and try again</button>`}</footer>
   </form></${Dialog}>`;
 }

@@ -125,5 +125,5 @@ export function Pending({ jobId = null, every = 3 }) {
     ${!jobId && html`<${Filters} fields=${fields} free=${(text, add) => (/^\d+$/.test(text) ? add("jobId", text) : "Say job:17 or jobType:csv; a number is a job.")} placeholder="job:17 jobType:csv" />`}
     <${Grid} name=${`${name} ${statuses}`} label="Rows of jobs" columns=${columns} keyOf=${(row) => `${row.jobId}-${row.id}`} to=${(row) => (jobId ? `/items/${row.id}` : `/jobs/${row.jobId}`)} every=${every}
       load=${(after, pageSize, signal) => get(list, { ...filter, statuses: statuses.join(","), after, pageSize }, { signal, age: 2 })} bar=${may("write") ? bar : null}
-      empty=${html`<${Empty} title="No row is in this state."><p>${isAgain ? "Nothing went wrong." : "Everything that was sent is worked off."} <${Link} to="/jobs">Send a file</${Link} to have more.</p></${Empty}>`} />`;
+      empty=${html`<${Empty} title="No row is in this state."><p>${isAgain ? "Nothing went wrong." : "Everything that was sent is worked off."} <${Link} to="/jobs">Send a file</${Link}> to have more.</p></${Empty}>`} />`;
 }

@@ -18,7 +18,7 @@ const CORE = [
   { path: "/jobs", title: "Jobs", key: "j", group: "Work" },
   { path: "/schedules", title: "Schedules", key: "s", group: "Work" },
   { path: "/review", title: "Review", key: "r", group: "Work" },
-  { path: "/queues", title: "Queues and limits", key: "q", group: "Run", scope: "admin" },
+  { path: "/queues", also: "/workers", title: "Queues and limits", key: "q", group: "Run", scope: "admin" },
   { path: "/simulate", title: "Simulate", key: "m", group: "Run", scope: "admin" },
   { path: "/users", title: "Users", key: "u", group: "People", scope: "admin" },
   { path: "/keys", title: "API keys", key: "k", group: "People" },
@@ -31,7 +31,7 @@ export function screens() {
   return [...CORE.slice(0, 6), ...own, ...CORE.slice(6)].filter((screen) => (!screen.scope || may(screen.scope)) && (!screen.isShown || screen.isShown()));
 }
 
-const isHere = (screen) => (screen.path === "/" ? path.value === "/" : `${path.value}/`.startsWith(`${screen.path}/`));
+const isHere = (screen) => (screen.path === "/" ? path.value === "/" : path.value === screen.also || `${path.value}/`.startsWith(`${screen.path}/`));
 
 function Navigation({ onGo }) {
   const groups = Map.groupBy ? Map.groupBy(screens(), (screen) => screen.group) : screens().reduce((map, screen) => map.set(screen.group, [...(map.get(screen.group) ?? []), screen]), new Map());
@@ -52,8 +52,8 @@ function Help({ onClose }) {
     html`<div><dt><kbd>${key}</kbd></dt><dd>${text}</dd></div>`)}</dl></${Dialog}>`;
 }
 
-/** What screens add to the palette while they are shown: [{title, act}]. */
-export const commands = signal([]);
+/** What can be done on the screen that is shown: the buttons at its head. */
+const actsHere = () => Array.from(document.querySelectorAll("main .title .actions button:not(:disabled)"), (button) => ({ title: button.textContent.trim(), act: () => button.click() }));
 
 function Palette({ onClose }) {
   const [text, setText] = useState("");
@@ -61,11 +61,11 @@ function Palette({ onClose }) {
   const field = useRef(null);
   useEffect(() => field.current?.focus(), []);
   const all = useMemo(() => [
-    ...commands.value,
+    ...actsHere(),
     ...screens().map((screen) => ({ title: `Go to ${screen.title}`, act: () => go(screen.path) })),
     ...["light", "dark", "auto"].map((each) => ({ title: `Theme: ${each}`, act: () => { theme.value = each; } })),
     ...["local", "utc", "relative"].map((each) => ({ title: `Times: ${each}`, act: () => { clock.value = each; } })),
-  ], [commands.value, service.value]);
+  ], [service.value]);
   const said = text.trim().toLowerCase();
   const found = all.filter((each) => said.split(/\s+/).every((word) => each.title.toLowerCase().includes(word)));
   if (/^\d+$/.test(said)) found.unshift({ title: `Open item ${said}`, act: () => go(`/items/${said}`) }, { title: `Open job ${said}`, act: () => go(`/jobs/${said}`) });

@@ -1,5 +1,5 @@
 // One group of failures: why, what people wrote about it, its items, and what can be done with one, some or all of them.
-import { html, useState } from "../lib/ui.js";
+import { html, useEffect, useState } from "../lib/ui.js";
 import { get, post, may } from "../lib/api.js";
 import { Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
@@ -8,7 +8,7 @@ import { stringify } from "../lib/json.js";
 import { Grid } from "../parts/grid.js";
 import { Title } from "../parts/shell.js";
 import { Facts, Section } from "../parts/table.js";
-import { Bar, Copy, Loaded, State, Time, Trouble } from "../parts/marks.js";
+import { Bar, Copy, Empty, Loaded, State, Time } from "../parts/marks.js";
 import { Spark } from "../parts/chart.js";
 import { act, ask } from "../parts/dialogs.js";
 import { actOn, RATE } from "../parts/acts.js";
@@ -27,9 +27,13 @@ const DOING = { retry: "Revive", discard: "Discard", cancel: "Cancel" };
 const DONE = { retry: "revived", discard: "discarded", cancel: "cancelled" };
 
 /** Acts on the whole group: how far they are, with a way to stop them. */
-function Progress({ id, onChange }) {
-  const acts = useLive("/api/acts", { pageSize: 50 }, { every: 1 });
+function Progress({ id, changes, onChange }) {
+  const [every, setEvery] = useState(5);
+  const acts = useLive("/api/acts", { pageSize: 50 }, { every });
   const own = (acts.data?.items ?? []).filter((each) => each.filter.errorGroup === id).slice(0, 3);
+  const isRunning = own.some((each) => each.state === "running");
+  useEffect(() => setEvery(isRunning ? 1 : 5), [isRunning]);
+  useEffect(() => { if (changes) acts.reload(); }, [changes]);
   return html`<div class="acts">${own.map((each) => html`<div key=${each.id} class="banner" role="group" aria-label=${`${DOING[each.action]} the group`}>
     <${State} of=${each.state} /> <span role="status"><b class="number">${count(each.changed)}</b> ${DONE[each.action]}, <span class="number">${count(each.seen)} of ${count(each.total)}</span> looked at</span>
     <span class="meter"><${Bar} value=${each.state === "done" ? 1 : each.total ? each.seen / each.total : 0} label=${`Progress of ${DOING[each.action].toLowerCase()}`} tone=${each.state === "cancelled" ? "cancelled" : "done"} /></span>
@@ -61,10 +65,8 @@ function Sample({ group }) {
     ${isLong && html`<p><button type="button" class="mini" onClick=${() => setWhole(!isWhole)}>${isWhole ? "Only its end" : `All ${count(lines.length)} lines`}</button></p>`}</${Section}>`;
 }
 
-function Story({ group, reload }) {
-  const [changes, setChanges] = useState(0);
-  const [edited, setEdited] = useState(null);
-  const look = () => { setChanges((times) => times + 1); reload(); };
+/** What can be done with all of it. */
+function Acts({ group, look }) {
   const filter = { state: "failed", errorGroup: group.id };
   const order = (action, more) => post("/api/acts", { action, filter, ...more });
   const canary = () => act(() => post(`/api/review/${group.id}/canary`), ({ ids }) => `Item ${ids[0]} is tried again. See how it ends before you revive the others.`, { after: look });
@@ -91,6 +93,12 @@ function Story({ group, reload }) {
     });
     if (said) look();
   };
+  return html`<button type="button" class="main" onClick=${canary}>Try one</button><button type="button" onClick=${revive}>Revive all</button>
+    <button type="button" onClick=${redirect}>Redirect</button><button type="button" onClick=${discard}>Discard all</button>`;
+}
+
+function Story({ group, reload, changes, look }) {
+  const [edited, setEdited] = useState(null);
   const edit = async (id) => act(async () => setEdited(await get(`/api/items/${id}`)), null);
   const bar = ({ selected, clear, reload: again }) => {
     const ids = [...selected];
@@ -101,13 +109,7 @@ function Story({ group, reload }) {
       <button type="button" class="mini" onClick=${() => actOn("retry", ids, after)}>Retry</button><button type="button" class="mini" onClick=${() => actOn("discard", ids, after)}>Discard</button>
       <button type="button" class="mini" onClick=${clear}>Clear</button>`;
   };
-  const title = group.message || (group.error ?? "").split("\n")[0] || group.errorClass || group.id;
-  const actions = may("write") && group.items > 0 && html`
-    <button type="button" class="main" onClick=${canary}>Try one</button><button type="button" onClick=${revive}>Revive all</button>
-    <button type="button" onClick=${redirect}>Redirect</button><button type="button" onClick=${discard}>Discard all</button>`;
-  return html`<${Title} text=${title} actions=${actions}><span class="wrap">${title}</span></${Title}>
-    <${Progress} id=${group.id} onChange=${look} />
-    <div class="card"><${Facts} of=${[
+  return html`<div class="card"><${Facts} of=${[
     ["Items", html`<span class="number">${count(group.items)}</span>`], ["Task", html`<${Link} to=${`/items?task=${encodeURIComponent(group.task)}`}>${group.task}</${Link}>`], ["Class", html`<code>${group.errorClass ?? "–"}</code>`],
     ["First", html`<${Time} at=${group.firstAt} />`], ["Last", html`<${Time} at=${group.lastAt} />`],
     group.trend && ["Last 24 hours", html`<${Spark} values=${group.trend} tone="failed" label=${`Given up in the last 24 hours: ${count(group.trend.reduce((sum, each) => sum + each, 0))}`} />`],
@@ -118,13 +120,18 @@ function Story({ group, reload }) {
     ${edited && html`<${EditItem} item=${edited} onClose=${() => setEdited(null)} onDone=${() => { setEdited(null); look(); }} />`}`;
 }
 
+const titleOf = (group) => group.message || (group.error ?? "").split("\n")[0] || group.errorClass || group.id;
+
 export default function Group({ id }) {
   const found = useLive(`/api/review/${id}`, {}, { every: 3 });
-  if (found.error?.status === 404) {
-    // All its items left review, perhaps just now and by an act whose progress is still of interest.
-    return html`<${Title}>This group is empty</${Title}><${Progress} id=${id} onChange=${found.reload} />
-      <${Trouble} error=${Object.assign(new Error("None of its items is in review any more."), { status: 200 })} retry=${found.reload} /><p><${Link} to="/review">All groups</${Link}></p>`;
-  }
-  return found.data === undefined ? html`<${Title}>Group</${Title}><${Loaded} of=${found}>${() => null}</${Loaded}>`
-    : html`<${Loaded} of=${found}>${(group) => html`<${Story} group=${group} reload=${found.reload} />`}</${Loaded}>`;
+  const [changes, setChanges] = useState(0);
+  const look = () => { setChanges((times) => times + 1); found.reload(); };
+  // All its items may have left review, perhaps just now and by an act whose progress is still of interest.
+  const isEmpty = found.error?.status === 404;
+  const group = isEmpty ? undefined : found.data;
+  const title = isEmpty ? "This group is empty" : group ? titleOf(group) : "Group";
+  return html`<${Title} text=${title} actions=${group && may("write") && html`<${Acts} group=${group} look=${look} />`}><span class="wrap">${title}</span></${Title}>
+    <${Progress} id=${id} changes=${changes} onChange=${look} />
+    ${isEmpty ? html`<${Empty} title="None of its items is in review any more."><p><${Link} to="/review">All groups</${Link}></p></${Empty}>`
+    : html`<${Loaded} of=${found}>${(data) => html`<${Story} group=${data} reload=${found.reload} changes=${changes} look=${look} />`}</${Loaded}>`}`;
 }

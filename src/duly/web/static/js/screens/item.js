@@ -1,15 +1,16 @@
 // One item: what happened to it, what it was given and gave, and all that can be done about it.
 import { html, useState } from "../lib/ui.js";
-import { get, may, patch, post } from "../lib/api.js";
+import { get, may, post } from "../lib/api.js";
 import { go, Link } from "../lib/router.js";
 import { useLive, forget } from "../lib/live.js";
-import { parse, stringify } from "../lib/json.js";
+import { stringify } from "../lib/json.js";
 import { fromInput, toInput, duration } from "../lib/time.js";
 import { Title, service } from "../parts/shell.js";
 import { Facts, Section, Table } from "../parts/table.js";
 import { Copy, Loaded, State, Time } from "../parts/marks.js";
-import { Dialog, Field, act, ask, say } from "../parts/dialogs.js";
-import { Diff, Json } from "../parts/json_view.js";
+import { act, ask, say } from "../parts/dialogs.js";
+import { Json } from "../parts/json_view.js";
+import { EditItem } from "../parts/item_edit.js";
 
 const MASK = /"[*•]{3,}"/;
 // How what happened is coloured; what a person did has the colour that nothing else has.
@@ -26,53 +27,6 @@ function Timeline({ of }) {
     <${Time} at=${each.at} long /> <strong>${each.text}</strong>
     ${each.error && html`<div class="wrong wrap">${each.error}</div>`}
     ${each.traceback && html`<details><summary>Traceback</summary><pre tabindex="0">${each.traceback}</pre></details>`}</li>`)}</ol>`;
-}
-
-/** What can be changed of an item, with the difference shown while one writes. */
-function Edit({ item, onClose, onDone }) {
-  const first = { args: stringify(item.args, 2), at: toInput(item.dueAt), queue: item.queue, rank: String(item.rank), tries: item.maxAttempts === null ? "" : String(item.maxAttempts) };
-  const [now, setNow] = useState(first);
-  const [wrong, setWrong] = useState(null);
-  const [isBusy, setBusy] = useState(false);
-  const set = (name) => (event) => setNow({ ...now, [name]: event.target.value });
-  let args = null;
-  let unread = "";
-  try { args = parse(now.args); } catch (error) { unread = error.message; }
-  const before = { at: first.at, queue: first.queue, rank: first.rank, tries: first.tries, args: item.args };
-  const after = { at: now.at, queue: now.queue, rank: now.rank, tries: now.tries, args };
-  const isSame = !unread && stringify(before) === stringify(after);
-  const send = async (event) => {
-    event.preventDefault();
-    const said = {};
-    if (stringify(args) !== stringify(item.args)) said.args = args;
-    if (now.at !== first.at) said.at = fromInput(now.at);
-    if (now.queue !== first.queue) said.queue = now.queue;
-    for (const name of ["rank", "tries"]) if (now[name] !== first[name]) said[name] = Number(now[name]);
-    setBusy(true);
-    try {
-      await patch(`/api/items/${item.id}`, said);
-      forget();
-      say(`Item ${item.id} is changed.`);
-      onDone();
-    } catch (error) {
-      setWrong(error);
-      setBusy(false);
-    }
-  };
-  return html`<${Dialog} title=${`Edit item ${item.id}`} wide onClose=${onClose}><form onSubmit=${send}>
-    <${Field} name="args" label="Arguments" type="json" rows=${10} value=${first.args} onInput=${set("args")} hint="Values that are masked stay as they are unless you write over them." />
-    ${unread && html`<p class="wrong" role="alert">Arguments are no JSON: ${unread}</p>`}
-    <div class="form">
-      <${Field} name="at" label="Due" type="datetime-local" value=${first.at} onInput=${set("at")} />
-      <${Field} name="queue" label="Queue" value=${first.queue} onInput=${set("queue")} />
-      <${Field} name="rank" label="Rank" type="number" value=${first.rank} onInput=${set("rank")} />
-      <${Field} name="tries" label="Tries in all" type="number" min="1" value=${first.tries} onInput=${set("tries")} />
-    </div>
-    <h3>What changes</h3>
-    ${isSame || unread ? html`<p class="note">Nothing yet.</p>` : html`<${Diff} before=${before} after=${after} />`}
-    ${wrong && html`<p class="wrong" role="alert">${wrong.field ? `${wrong.field}: ` : ""}${wrong.message}</p>`}
-    <footer><button type="button" onClick=${onClose}>Not now</button><button type="submit" class="main" disabled=${isBusy || isSame || Boolean(unread)}>Save</button></footer>
-  </form></${Dialog}>`;
 }
 
 function Acts({ item, reload, onEdit }) {
@@ -160,5 +114,5 @@ export default function Item({ id }) {
     { title: "What", cell: (line) => html`<code>${line.action}</code>` },
     { title: "Details", isWide: true, cell: (line) => html`<code class="wrap">${line.details && Object.keys(line.details).length ? stringify(line.details) : ""}</code>` },
   ]} /></${Section}>
-      ${isEditing && html`<${Edit} item=${one} onClose=${() => setEditing(false)} onDone=${() => { setEditing(false); story.reload(); }} />`}`}</${Loaded}>`;
+      ${isEditing && html`<${EditItem} item=${one} onClose=${() => setEditing(false)} onDone=${() => { setEditing(false); story.reload(); }} />`}`}</${Loaded}>`;
 }

@@ -15,8 +15,7 @@ import { Put } from "../parts/put.js";
 
 const STATES = [["", "All"], ["waiting", "Waiting"], ["running", "Running"], ["failed", "In review"], ["done", "Done"], ["cancelled", "Cancelled"]];
 const DATES = [["created", "created"], ["due", "due"], ["started", "started"], ["finished", "finished"]];
-// What acts on all that fit can go by; with any other filter, only a selection can be acted on.
-const ACTED = ["state", "task", "queue", "errorGroup", "scheduleId", "jobId", "error", "from", "to", "dateField"];
+const NUMBERS = ["minTries", "jobId", "scheduleId"];
 const UNINDEXED = ["where", "error", "minTries", "from", "to"];
 
 const fields = () => [
@@ -87,8 +86,8 @@ export default function Items() {
     sums[""] = Object.values(counts.data.counts).reduce((all, each) => all + each, 0);
     capped[""] = Object.values(counts.data.capped).some(Boolean);
   }
-  const filter = Object.fromEntries(Object.entries({ state, ...others }).filter(([, value]) => value));
-  const canAll = Object.keys(filter).length > 0 && Object.keys(filter).every((name) => ACTED.includes(name));
+  const filter = Object.fromEntries(Object.entries({ state, ...others }).filter(([, value]) => value).map(([name, value]) => [name, NUMBERS.includes(name) ? Number(value) : value]));
+  const canAll = Object.keys(filter).length > 0;
   const matching = counts.data ? `${count(sums[state ?? ""] ?? 0)}${capped[state ?? ""] ? "+" : ""}` : "";
   const bar = ({ selected, clear, reload: again }) => {
     const after = () => { clear(); again(); };

@@ -179,10 +179,11 @@ function Events({ job }) {
 export default function JobScreen({ id }) {
   const found = useLive(`/api/jobs/${id}`, {}, { every: 2 });
   const tab = query.value.get("tab") ?? "";
+  const [isOpen, setOpen] = useState(false);
   const one = found.data;
   return html`<${Title} text=${`Job ${id}`} actions=${one && html`<${Acts} job=${one} reload=${found.reload} />`}>Job ${id} ${one?.name && html`<small>${one.name}</small>`}</${Title}>
     <${Loaded} of=${found}>${(job) => html`
-      <div class="tiles" style=${{ gridTemplateColumns: "repeat(auto-fit, minmax(125px, 1fr))" }}>
+      <div class="tiles" style=${{ gridTemplateColumns: "repeat(auto-fit, minmax(110px, 1fr))" }}>
         <${Tile} label="State" value=${html`<${State} of=${job.queueState} />`} note=${job.isComplete ? "" : "rows are still being read"} />
         <${Tile} label="Processed" value=${count(job.processedItems)} note=${`of ${count(job.totalItems)}${job.isComplete ? "" : " so far"}`}><${Bar} value=${job.totalItems ? job.processedItems / job.totalItems : 0} label="Progress" tone="done" /></${Tile}>
         <${Tile} label="Done" value=${count(job.doneItems)} tone="done" />
@@ -193,9 +194,9 @@ export default function JobScreen({ id }) {
         <${Tile} label=${job.finishedAt ? "Took" : "Done in"} value=${job.finishedAt ? duration((new Date(job.finishedAt) - new Date(job.createdAt)) / 1000) : job.forecastAt ? duration(Math.max((new Date(job.forecastAt) - now.value) / 1000, 0)) : "–"} note=${html`<${Time} at=${job.finishedAt ?? job.forecastAt} />`} />
       </div>
       ${job.lastError && html`<div class="banner is-bad" role="alert"><strong>${job.lastError}</strong></div>`}
-      <details class="card"><summary>Facts and controller</summary>
+      <details class="card" onToggle=${(event) => setOpen(event.target.open)}><summary>Facts and controller</summary>
         <${Facts} of=${[["Type", job.jobType], ["Task", job.task], ["Owner", job.userId], ["Created", html`<${Time} at=${job.createdAt} long />`], ["Last change", html`<${Time} at=${job.lastHeartbeat} long />`], job.ipAddress && ["Sent from", job.ipAddress], ["Items", html`<${Link} to=${`/items?jobId=${id}`}>as items</${Link}>`]]} />
-        <${Controller} job=${job} /></details>
+        ${isOpen && html`<${Controller} job=${job} />`}</details>
       <div class="title"><${Tabs} name="tab" label="Parts of the job" options=${TABS} counts=${{ refused: job.failedItems }} /><div class="actions">${tab !== "refused" && html`<${Downloads} job=${job} />`}</div></div>
       ${tab === "" && html`<${Rows} job=${job} />`}
       ${tab === "pending" && html`<${Pending} jobId=${id} />`}

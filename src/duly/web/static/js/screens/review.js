@@ -17,8 +17,8 @@ const OWNER = [{ name: "userId", label: "Owner" }];
 
 const GROUPS = [
   { title: "Error", width: "minmax(220px, 3fr)", cell: (row) => html`<${Link} to=${`/review/${row.id}`} tabindex="-1">${row.message || row.errorClass || row.id}</${Link}>` },
-  { title: "Task", width: "minmax(110px, 1fr)", cell: (row) => html`<code>${row.task}</code>` },
   { title: "Items", width: "80px", isNumber: true, cell: (row) => count(row.items) },
+  { title: "Task", width: "minmax(110px, 1fr)", cell: (row) => html`<code>${row.task}</code>` },
   { title: "Last 24 hours", width: "125px", isMinor: true, cell: (row) => row.trend && html`<${Spark} values=${row.trend} tone="failed" label=${`Given up in the last 24 hours: ${count(row.trend.reduce((sum, each) => sum + each, 0))}`} />` },
   { title: "Class", width: "minmax(110px, 1fr)", isMinor: true, cell: (row) => html`<code>${row.errorClass}</code>` },
   { title: "First", width: "180px", isMinor: true, cell: (row) => html`<${Time} at=${row.firstAt} />` },

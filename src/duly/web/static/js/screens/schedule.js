@@ -32,8 +32,8 @@ const LINES = [
   { title: "Details", isWide: true, cell: (line) => html`<code class="wrap">${line.details ? stringify(line.details) : ""}</code>` },
 ];
 
-function Story({ story, reload }) {
-  const [isEdited, setEdited] = useState(false);
+/** What can be done to it. */
+function Acts({ story, reload, onEdit }) {
   const at = `/api/schedules/${story.id}`;
   const doing = (name, done) => act(() => post(`${at}/${name}`), done, { after: reload });
   const pause = () => act(() => post(`${at}/pause`), { text: `${story.key} is paused.`, undo: () => doing("resume", `${story.key} goes on.`) }, { after: reload });
@@ -41,15 +41,18 @@ function Story({ story, reload }) {
     const yes = await ask({ title: `Remove ${story.key}`, text: "Its waiting items are cancelled. This cannot be undone.", typed: story.key, yes: "Remove", isGrave: true });
     if (yes) await act(() => remove(at), `${story.key} is removed.`, { after: () => go("/schedules", { replace: true }) });
   };
-  const actions = may("write") && html`
+  return html`
     <button type="button" onClick=${() => doing("run", `One more item of ${story.key} is due now.`)}>Run now</button>
     ${story.state === "active" && html`<button type="button" onClick=${pause}>Pause</button>`}
     ${story.state === "paused" && html`<button type="button" class="main" onClick=${() => doing("resume", `${story.key} goes on.`)}>Resume</button>`}
     ${story.state === "broken" && html`<button type="button" class="main" onClick=${() => doing("reactivate", `${story.key} is active again.`)}>Reactivate</button>`}
-    <button type="button" onClick=${() => setEdited(true)}>Edit</button>
+    <button type="button" onClick=${onEdit}>Edit</button>
     <button type="button" onClick=${drop}>Remove</button>`;
-  return html`<${Title} text=${story.key} actions=${actions}>${story.key}</${Title}>
-    <div class=${`banner ${{ broken: "is-bad", paused: "is-warn" }[story.state] ?? ""}`}><${State} of=${story.state} label=${story.state === "broken" ? "deactivated" : story.state} /><strong>${story.describe}</strong>
+}
+
+/** What is known of it. */
+function Story({ story }) {
+  return html`<div class=${`banner ${{ broken: "is-bad", paused: "is-warn" }[story.state] ?? ""}`}><${State} of=${story.state} label=${story.state === "broken" ? "deactivated" : story.state} /><strong>${story.describe}</strong>
       ${story.state === "broken" && html`<span>It failed ${count(story.failures)} times in a row${story.lastError ? `: ${story.lastError.split("\n")[0]}` : ""}. Mend the cause, then reactivate it.</span>`}
       ${story.state === "paused" && html`<span>Since <${Time} at=${story.pausedAt} />. What is missed meanwhile is not made up for.</span>`}</div>
     <div class="cards"><div class="card"><h2>Next runs</h2>
@@ -65,12 +68,14 @@ function Story({ story, reload }) {
     ${story.keep !== null && html`<${Section} title="Kept by the task"><${Json} value=${story.keep} label="Kept by the task" /></${Section}>`}
     <${Section} title="History" actions=${html`<${Link} to=${`/items?scheduleId=${story.id}`} class="button">All its items</${Link}>`}>
       <${Table} label="History" columns=${RUNS} rows=${story.items} empty="It has made no item yet." /></${Section}>
-    <${Section} title="Audit"><${Table} label="Audit" columns=${LINES} rows=${story.audit} empty="Nobody has changed it." /></${Section}>
-    ${isEdited && html`<${ScheduleForm} schedule=${story} onClose=${() => setEdited(false)} save=${(said) => patch(at, said)} onDone=${async () => { setEdited(false); await reload(); }} />`}`;
+    <${Section} title="Audit"><${Table} label="Audit" columns=${LINES} rows=${story.audit} empty="Nobody has changed it." /></${Section}>`;
 }
 
 export default function Schedule({ id }) {
-  const story = useLive(`/api/schedules/${id}`, {}, { every: 3 });
-  return story.data === undefined ? html`<${Title}>Schedule ${id}</${Title}><${Loaded} of=${story}>${() => null}</${Loaded}>`
-    : html`<${Loaded} of=${story}>${(data) => html`<${Story} story=${data} reload=${story.reload} />`}</${Loaded}>`;
+  const found = useLive(`/api/schedules/${id}`, {}, { every: 3 });
+  const [isEdited, setEdited] = useState(false);
+  const story = found.data;
+  return html`<${Title} text=${story?.key ?? `Schedule ${id}`} actions=${story && may("write") && html`<${Acts} story=${story} reload=${found.reload} onEdit=${() => setEdited(true)} />`}>${story?.key ?? `Schedule ${id}`}</${Title}>
+    <${Loaded} of=${found}>${(data) => html`<${Story} story=${data} />`}</${Loaded}>
+    ${isEdited && html`<${ScheduleForm} schedule=${story} onClose=${() => setEdited(false)} save=${(said) => patch(`/api/schedules/${id}`, said)} onDone=${async () => { setEdited(false); await found.reload(); }} />`}`;
 }

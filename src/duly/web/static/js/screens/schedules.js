@@ -14,20 +14,21 @@ import { ScheduleForm } from "../parts/schedule_form.js";
 import { eachOf } from "../lib/many.js";
 
 const FIELDS = [
-  { name: "task", label: "Task" }, { name: "key", label: "Key" }, { name: "ring", label: "Ring" }, { name: "slot", label: "Slot" },
+  { name: "task", label: "Task" }, { name: "keyContains", label: "Key contains" }, { name: "key", label: "Key" }, { name: "ring", label: "Ring" }, { name: "slot", label: "Slot" },
   { name: "state", label: "State", options: [["active", "active"], ["paused", "paused"], ["broken", "deactivated"]], isHidden: true },
+  { name: "sort", label: "Order", options: [["next", "next first"]] },
 ];
 const ALL = [...FIELDS, { name: "userId", label: "Owner" }];
 
 const columns = () => [
-  { title: "State", width: "125px", cell: (row) => html`<${State} of=${row.state} label=${row.state === "broken" ? "deactivated" : row.state} />` },
+  { title: "State", width: "134px", cell: (row) => html`<${State} of=${row.state} label=${row.state === "broken" ? "deactivated" : row.state} />` },
   { title: "Key", width: "minmax(150px, 1.2fr)", cell: (row) => html`<${Link} to=${`/schedules/${row.id}`} tabindex="-1">${row.key}</${Link}>` },
-  { title: "Task", width: "minmax(100px, 0.8fr)", isMinor: true, cell: (row) => html`<code>${row.task}</code>` },
-  { title: "When", width: "minmax(180px, 2fr)", cell: (row) => html`<span title=${row.rule}>${row.describe}</span>` },
-  { title: "Next", width: "180px", cell: (row) => html`<${Time} at=${row.nextAt} />` },
-  { title: "Last", width: "180px", isMinor: true, cell: (row) => html`<${Time} at=${row.lastAt} />` },
-  { title: "Failures", width: "80px", isNumber: true, isMinor: true, cell: (row) => count(row.failures) },
-  ...(may("admin") ? [{ title: "Owner", width: "100px", isMinor: true, cell: (row) => row.owner ?? html`<span class="none">code</span>` }] : []),
+  { title: "Task", width: "minmax(110px, 0.8fr)", isMinor: true, cell: (row) => html`<code>${row.task}</code>` },
+  { title: "When", width: "minmax(220px, 3fr)", cell: (row) => html`<span title=${row.rule}>${row.describe}</span>` },
+  { title: "Next", width: "165px", cell: (row) => html`<${Time} at=${row.nextAt} />` },
+  { title: "Last", width: "165px", isMinor: true, cell: (row) => html`<${Time} at=${row.lastAt} />` },
+  { title: "Failures", width: "75px", isNumber: true, isMinor: true, cell: (row) => count(row.failures) },
+  ...(may("admin") ? [{ title: "Owner", width: "80px", isMinor: true, cell: (row) => row.owner ?? html`<span class="none">code</span>` }] : []),
 ];
 
 const ACTS = [["pause", "Pause", "paused"], ["resume", "Resume", "resumed"], ["run", "Run now", "started"], ["reactivate", "Reactivate", "reactivated"]];
@@ -53,7 +54,7 @@ function List() {
   return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${() => setNew(true)}>New schedule</button>`}>Schedules</${Title}>
     <${Views} />
     <${Tabs} name="state" label="States" options=${[["", "All"], ["active", "Active"], ["paused", "Paused"], ["broken", "Deactivated"]]} />
-    <${Filters} fields=${may("admin") ? ALL : FIELDS} free=${(text, add) => { add("key", text); }} placeholder="a key, or task:echo" />
+    <${Filters} fields=${may("admin") ? ALL : FIELDS} free=${(text, add) => { add("keyContains", text); }} placeholder="a part of a key, or task:echo" />
     <${Grid} name=${`schedules ${JSON.stringify(filters)}`} label="Schedules" columns=${columns()} changes=${changes} to=${(row) => `/schedules/${row.id}`}
       load=${(after, pageSize, signal) => get("/api/schedules", { ...filters, after, pageSize }, { signal, age: 2 })}
       bar=${(given) => html`<${SelectionBar} ...${given} />`}

@@ -1,0 +1,62 @@
+"""Products that another system has kept in step until now, with what it knows of them: the seed's backfill."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct, ValidationError, convert
+
+from duly import InputError
+from duly.apps.catalog.supplier import Offer
+from duly.core import codec
+
+Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class Import(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One product of another system. What it does not know is left out."""
+
+    user_id: Word
+    sku: Word
+    hour_bucket: Annotated[int, Meta(ge=0)] | None = None  # without one, it gets the emptiest
+    last_successful_sync: date | None = None
+    last_price: Annotated[Decimal, Meta()] | None = None
+    last_quantity: Count | None = None
+    in_stock: bool | None = None
+    last_boeing_hash: Annotated[str, Meta(max_length=200)] | None = None
+    consecutive_failures: Count = 0
+
+    def facts(self) -> dict[str, Any]:
+        """What its schedule remembers from the start.
+
+        Where price, quantity and stock are known, its hash is made of them as ours is, so that what has not changed
+        since is not taken for news.
+        """
+        price, quantity, in_stock = self.last_price, self.last_quantity, self.in_stock
+        value = self.last_boeing_hash
+        if price is not None and quantity is not None and in_stock is not None:
+            value = Offer(self.sku, price, quantity, in_stock).hash
+        told = {"price": None if price is None else str(price), "quantity": quantity, "in_stock": in_stock,
+                "success_on": self.last_successful_sync}  # fmt: skip
+        keep = {name: known for name, known in told.items() if known is not None}
+        facts = {"slot": self.hour_bucket, "fingerprint": value, "keep": codec.encode(keep) if keep else None}
+        return {name: known for name, known in facts.items() if known is not None} | {
+            "failures": self.consecutive_failures
+        }
+
+
+def imported(hour_buckets: int, /, **row: Any) -> Import:
+    """A row of an import, checked. Numbers and dates may be text, as in CSV, where an empty cell says nothing."""
+    given = {name: value for name, value in row.items() if value not in (None, "")}
+    try:
+        found = convert(given, Import, strict=False)
+    except ValidationError as error:
+        raise codec.named(error) from None
+    if found.hour_bucket is not None and found.hour_bucket >= hour_buckets:
+        raise InputError("hour_bucket", f"must be from 0 to {hour_buckets - 1}, got {found.hour_bucket}")
+    if found.last_price is not None and not (found.last_price.is_finite() and found.last_price >= 0):
+        raise InputError("last_price", f"must be a number that is not negative, got {found.last_price}")
+    return found

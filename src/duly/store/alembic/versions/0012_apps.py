@@ -1,0 +1,19 @@
+"""Views of the apps tell what the apps tell."""
+
+from __future__ import annotations
+
+from alembic import op
+
+from duly.store.alembic import upgrade_to
+
+revision = "duly_0012"
+down_revision = "duly_0008"
+branch_labels = None
+
+
+def upgrade() -> None:
+    upgrade_to(op.get_bind(), 12)
+
+
+def downgrade() -> None:
+    raise NotImplementedError("migrations go forward only")
