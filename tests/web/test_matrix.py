@@ -288,6 +288,7 @@ RECIPES: dict[str, Recipe] = {
     "import_products": Recipe(imported, **for_all(201)),
     "reactivate_product": Recipe(body({"syncNow": False}, sku=broken), whose={"userId": "ana"}),
     "reactivate_products": Recipe(all_broken, **LIST),
+    "plan_catalog": Recipe(body({"products": 5_000}), **for_all(200), is_quiet=True),
     "show_catalog_day": Recipe(everything, **LIST),
     "add_person": Recipe(body(PERSON), **for_all(201)),
     "list_people": Recipe(everything, **LIST),
