@@ -31,9 +31,11 @@ def wheel(folder: Path) -> Path:
     (project,) = re.findall(r"^```toml\n(.*?)^```", PAGE.read_text(encoding="utf8"), re.MULTILINE | re.DOTALL)
     (group,) = re.findall(r'^\[project.entry-points."(.*)"\]\n((?:.+\n?)*)', project, re.MULTILINE)
     module = "\n\n".join(blocks(PAGE)[:-2])
+    (screen,) = re.findall(r"^```js\n(.*?)^```", PAGE.read_text(encoding="utf8"), re.MULTILINE | re.DOTALL)
     path = folder / "duly_texts-1.0-py3-none-any.whl"
     with ZipFile(path, "w") as archive:
-        archive.writestr("duly_texts.py", module)
+        archive.writestr("duly_texts/__init__.py", module)
+        archive.writestr("duly_texts/static/texts.js", screen)
         archive.writestr(f"{DIST}/METADATA", "Metadata-Version: 2.1\nName: duly-texts\nVersion: 1.0\n")
         archive.writestr(
             f"{DIST}/WHEEL", "Wheel-Version: 1.0\nGenerator: tests\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -155,3 +157,10 @@ def test_its_task_and_its_route_work_where_the_setting_apps_names_it(env: dict[s
             assert "/api/texts" in paths
             assert "/api/reminders" in paths
             assert "/api/products" not in paths
+            screens = {each["path"]: each for each in asked(f"{url}/api/dashboard")["screens"]}
+            assert set(screens) == {"/texts", "/reminders"}
+            with urllib.request.urlopen(f"{url}/texts", timeout=10) as page:
+                (static,) = set(re.findall(r'"(/static/[0-9a-f]+)/', page.read().decode()))
+            with urllib.request.urlopen(f"{url}{static}/{screens['/texts']['script']}", timeout=10) as script:
+                assert script.headers["Content-Type"].startswith("text/javascript")
+                assert b"export default function Texts()" in script.read()

@@ -29,6 +29,7 @@ def test_the_python_of_a_page_runs_from_top_to_bottom(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DULY_DATABASE_URL", raising=False)
     module = type(sys)(f"page_{page.stem}")
+    module.__file__ = str(tmp_path / f"{module.__name__}.py")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for block in blocks(page):
         exec(compile(block, page.name, "exec"), vars(module))

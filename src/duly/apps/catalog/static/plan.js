@@ -19,8 +19,7 @@ const minutes = (number) => duration(number * 60);
 
 /** Calls from slot to slot over a day: the scheduled ones are even, and windows come on top where they open. */
 function hours(said, plan) {
-  const step = 86_400 / said.slots;
-  const times = Array.from({ length: said.slots }, (_, slot) => slot * step);
+  const times = Array.from({ length: said.slots }, (_, slot) => (slot * 24) / said.slots);
   const fuller = said.products % said.slots;
   const calls = (products) => Math.ceil(products / said.batch);
   const scheduled = times.map((_, slot) => calls(slot < fuller ? plan.slotMost : plan.slotLeast));
@@ -29,7 +28,7 @@ function hours(said, plan) {
   return { times, scheduled, all: scheduled.map((number, slot) => number + opened[slot]) };
 }
 
-const clockTime = (seconds) => `${String(Math.floor(seconds / 3600)).padStart(2, "0")}:${String(Math.floor((seconds % 3600) / 60)).padStart(2, "0")}`;
+const clockTime = (hour) => `${String(Math.floor(hour)).padStart(2, "0")}:${String(Math.floor((hour % 1) * 60)).padStart(2, "0")}`;
 
 function Curves({ said, plan }) {
   const { times, scheduled, all } = hours(said, plan);

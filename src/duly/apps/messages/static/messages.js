@@ -21,7 +21,7 @@ const NoBroker = () => html`<${Title}>Messages</${Title}>
 
 const fields = (message, isSent) => [
   { name: "queue", label: "Queue", value: message.queue, required: true, autocomplete: "off", hint: isSent ? "Where it is published to." : "Where it will be published to." },
-  ...(message.payload.text !== null && message.payload.text.length >= message.payload.bytes
+  ...(message.payload.text !== null && new TextEncoder().encode(message.payload.text).length === message.payload.bytes
     ? [{ name: "payloadText", label: "Payload", type: "json", value: message.payload.text, rows: 10 }]
     : [{ name: "payloadBase64", label: "Another payload, as base64", type: "json", rows: 4, hint: "Left empty, the payload stays as it is." }]),
   { name: "headers", label: "More headers, as JSON", type: "json", rows: 3, hint: 'Such as {"x-repaired-by": "ana"}; they are added to those that it has.' },
