@@ -61,7 +61,10 @@ def run_demo(seconds: float | None) -> None:
         app = load_app(REMINDERS)
         stack.callback(app.close)
         enrichment_on(app)
-        players = [Scene(app, provider), Stall(app), Shelf(catalog_on(app)), Party(birthdays_on(app), provider)]
+        plays = [
+            Scene(app, provider).play, Stall(app).play, Shelf(catalog_on(app)).play,
+            Party(birthdays_on(app), provider).play,
+        ]  # fmt: skip
         if broker:
             messages.message_retry_on(app)
             stack.enter_context(shop.Shop(app, broker))
@@ -72,8 +75,8 @@ def run_demo(seconds: float | None) -> None:
         service = stack.enter_context(serving(app, worker.ailing))
 
         def play() -> None:
-            for player in players:
-                player.play()
+            for each in plays:
+                each()
 
         play()
         stack.enter_context(ending(worker, seconds))
