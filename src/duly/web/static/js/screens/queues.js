@@ -153,7 +153,7 @@ function Workers({ summary }) {
 }
 
 export default function QueuesAndLimits() {
-  const summary = useLive("/api/now", {}, { every: 3 }).data;
+  const summary = useLive("/api/now", {}, { every: 15 }).data;
   if (path.value === "/workers") return html`<${Workers} summary=${summary} />`;
   return query.value.get("show") === "limits" ? html`<${Limits} summary=${summary} />` : html`<${Queues} summary=${summary} />`;
 }
