@@ -52,6 +52,11 @@ class Items:
                 self._audit.note(who, "item.put", f"item:{placed.id}", {"task": new.task}, connection)
         return placed
 
+    def keep_late(self, item_id: int, fence: int, result: Any) -> bool:
+        """Keep what a try brought although its item was cancelled meanwhile; False when it was not."""
+        given = {"id": item_id, "fence": fence, "result": codec.encode(result).decode()}
+        return bool(self._ground.store.write("late_result", given))
+
     # -- looks
 
     def find(self, who: Principal, item_id: int, connection: Any = None) -> OwnedRow:
