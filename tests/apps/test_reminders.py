@@ -14,7 +14,7 @@ from duly import InputError
 from duly.apps.reminders import Reminder
 from duly.core.errors import ItemNotFound, WrongState
 from tests.apps.conftest import KEY, START, Office
-from tests.outbound.provider import Provider, accept_and_hang, answer, drip, echo_headers, hang_up, huge
+from tests.outbound.provider import Provider, accept_and_hang, answer, drip, echo_headers, hang_up, huge, ok
 from tests.support import query
 
 Desk = Callable[..., Provider]
@@ -322,6 +322,38 @@ def test_a_reminder_is_processing_while_it_is_called(office: Open, call_desk: De
     at.remind()
     at.world.run()
     assert [(reminder.status, reminder.attempt_count) for reminder in seen] == [("processing", 1)]
+
+
+def test_a_call_that_was_placed_while_its_reminder_was_cancelled_keeps_its_id(office: Open, call_desk: Desk) -> None:
+    at: Office | None = None
+
+    def cancel_meanwhile(desk: Any) -> None:
+        assert at is not None
+        at.reminders.cancel(reminder_id)
+        ok(desk)
+
+    at = office(call_desk(cancel_meanwhile))
+    reminder_id = at.remind()
+    at.world.run()
+    reminder = at.reminders.get(reminder_id)
+    assert (reminder.status, reminder.vapi_call_id) == ("cancelled", "call-1")
+    assert len(at.provider.requests) == 1
+
+
+def test_a_result_that_comes_just_before_its_item_is_cancelled_is_kept(office: Open, call_desk: Desk) -> None:
+    at = office(call_desk())
+    reminder_id = at.remind()
+    keep_late = at.reminders.app.verbs.items.keep_late
+
+    def cancelled_afterwards(*given: Any) -> bool:
+        kept = keep_late(*given)
+        at.reminders.cancel(reminder_id)
+        return kept
+
+    at.reminders.app.verbs.items.keep_late = cancelled_afterwards  # type: ignore[method-assign]
+    at.world.run()
+    reminder = at.reminders.get(reminder_id)
+    assert (reminder.status, reminder.vapi_call_id) == ("cancelled", "call-1")
 
 
 def test_scheduling_twice_under_one_key_makes_one_call(office: Open, call_desk: Desk) -> None:

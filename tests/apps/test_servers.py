@@ -106,3 +106,35 @@ def test_a_worker_by_the_databases_clock_retries_sixty_seconds_after_the_failure
     assert reminder.next_retry_at == failure.ended_at + timedelta(seconds=60)
     assert (reminder.date_time_utc, reminder.attempt_count) == (PAST, 1)
     app.close()
+
+
+def test_a_worker_hears_the_id_of_a_call_whose_reminder_was_cancelled_during_it(
+    database_url: str, call_desk: CallDesk, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked, stopped = threading.Event(), threading.Event()
+
+    def answer_late(desk: Desk) -> None:
+        asked.set()
+        stopped.wait(60)
+        ok(desk)
+
+    provider = call_desk(answer_late)
+    app = Duly(database_url, vapi_base_url=provider.url, vapi_api_key=KEY)
+    reminders = reminders_on(app)
+    reminder_id = reminders.schedule("+385 1 234", "Dentist", PAST).id
+    worker = app.worker()
+    worker.start()
+    try:
+        assert asked.wait(60)
+        reminders.cancel(reminder_id)
+        eventually(lambda: any("is no longer ours" in line.getMessage() for line in caplog.records), 60)
+        stopped.set()
+        eventually(lambda: reminders.get(reminder_id).vapi_call_id == "call-1", 60)
+    finally:
+        stopped.set()
+        worker.stop()
+        worker.drain()
+        status = reminders.get(reminder_id).status
+        app.close()
+    assert status == "cancelled"
+    assert len(provider.requests) == 1

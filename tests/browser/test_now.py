@@ -45,6 +45,8 @@ def test_it_moves_with_the_work_and_nothing_jumps(page: Page, world: World) -> N
             for number in range(3):
                 world.app.put("echo", text=f"due {number}")
             expect(due).to_contain_text("Due now3")
+        row = page.get_by_role("region", name="Queues").get_by_role("row", name=re.compile("echo"))
+        expect(row).to_contain_text("paused")
 
 
 def test_charts_have_a_table_twin_and_their_span_is_in_the_address(show: Page) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -95,6 +96,7 @@ class Settler:
             self._settle_one_by_one(now)
             emptied = []
             refused = set()
+        self._keep_late(refused)
         for _ in emptied:
             self._emptied.popleft()
         # Leases are held until the verdicts are written, so that nobody runs these items again.
@@ -102,6 +104,14 @@ class Settler:
         self.freed(self._over)
         self.settled([change for change in self._changes if change.id not in refused] if refused else self._changes)
         self._changes, self._closed, self._over = [], [], []
+
+    def _keep_late(self, refused: set[int]) -> None:
+        """Keep the results of tries that ended well just after a person had cancelled their items."""
+        for change in self._changes if refused else ():
+            if change.id in refused and change.result is not None:
+                late = {"id": change.id, "fence": change.fence, "result": change.result.decode()}
+                with suppress(StoreUnavailable):  # the changes are written, and must not be written again over this
+                    self._store.write("late_result", late)
 
     def _take_out(self, now: datetime) -> None:
         """Decide the verdicts that wait in the outbox."""

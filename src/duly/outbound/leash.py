@@ -48,6 +48,16 @@ def put_on(leash: Leash) -> None:
 
 
 @contextmanager
+def unleashed() -> Iterator[None]:
+    """A context for a call that is let come to its end, because what it asks for happens whether it is heard or not."""
+    before = _leash.set(None)
+    try:
+        yield
+    finally:
+        _leash.reset(before)
+
+
+@contextmanager
 def held(end_it: Callable[[], object]) -> Iterator[None]:
     """A context around a wait, which `end_it` ends if the handler is stopped."""
     leash = _leash.get()

@@ -13,7 +13,7 @@ from duly.apps.catalog.supplier import Offer
 from duly.core import codec
 
 Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
-Count = Annotated[int, Meta(ge=0, le=2**53)]
+Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
 class Import(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,7 +27,7 @@ class Import(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     last_quantity: Count | None = None
     in_stock: bool | None = None
     last_boeing_hash: Annotated[str, Meta(max_length=200)] | None = None
-    consecutive_failures: Count = 0
+    consecutive_failures: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
     def facts(self) -> dict[str, Any]:
         """What its schedule remembers from the start.

@@ -24,13 +24,15 @@ class ProductIn(Model):
 class ProductImport(ProductIn):
     model_config = example(sku="65-12345-1", hourBucket=7, lastSuccessfulSync="2026-11-30", lastPrice="19.99")
 
-    hour_bucket: int | None = Field(default=None, ge=0, description="Without it, it gets the emptiest slot.")
+    hour_bucket: int | None = Field(
+        default=None, ge=0, le=100_000, description="Without it, it gets the emptiest slot."
+    )
     last_successful_sync: date | None = None
     last_price: Decimal | None = Field(default=None, ge=0, max_digits=30)
-    last_quantity: int | None = Field(default=None, ge=0)
+    last_quantity: int | None = Field(default=None, ge=0, le=2**31 - 1)
     in_stock: bool | None = None
     last_boeing_hash: Word | None = None
-    consecutive_failures: int = Field(default=0, ge=0)
+    consecutive_failures: int = Field(default=0, ge=0, le=1_000_000)
 
 
 class ProductsIn(Model):

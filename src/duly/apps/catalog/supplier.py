@@ -33,7 +33,7 @@ class _Entry(Struct, frozen=True):
 
     sku: str
     price: int | float | Annotated[str, Meta(pattern=r"\A[0-9]{1,15}(\.[0-9]{1,15})?\Z")]
-    quantity: Annotated[int, Meta(ge=0, le=2**53)]
+    quantity: Annotated[int, Meta(ge=0, le=2**31 - 1)]
     in_stock: bool
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args
 
@@ -12,10 +13,11 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, Settings
-from duly.core.errors import ItemNotFound
+from duly.core.errors import DulyError, ItemNotFound
 from duly.core.model import NewItem, State, Tried
 from duly.core.shown import OwnedRow, Row
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
+from duly.outbound.leash import unleashed
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
 
@@ -235,28 +237,32 @@ def install(app: Duly, settings: Settings) -> Reminders:
     def remind(phone: Phone, message: Message, attempt: Attempt, name: Name = "") -> dict[str, str]:
         """Place the call. Returns the provider's id of it."""
         secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
-        answer = post_json(
-            f"{settings.base_url.rstrip('/')}/call",
-            {
-                "assistantId": settings.assistant_id,
-                "phoneNumberId": settings.phone_number_id,
-                "customer": {"number": phone.replace(" ", ""), **({"name": name} if name else {})},
-                "assistantOverrides": {"variableValues": {"message": message, "name": name}},
-                "metadata": {
-                    "idempotency_key": attempt.key,
-                    "attempt_key": attempt.attempt_key,
-                    "attempt": attempt.number,
-                    "reminder_id": attempt.id,
+        with unleashed():  # a call that was asked for is placed, also when the reminder is cancelled meanwhile
+            answer = post_json(
+                f"{settings.base_url.rstrip('/')}/call",
+                {
+                    "assistantId": settings.assistant_id,
+                    "phoneNumberId": settings.phone_number_id,
+                    "customer": {"number": phone.replace(" ", ""), **({"name": name} if name else {})},
+                    "assistantOverrides": {"variableValues": {"message": message, "name": name}},
+                    "metadata": {
+                        "idempotency_key": attempt.key,
+                        "attempt_key": attempt.attempt_key,
+                        "attempt": attempt.number,
+                        "reminder_id": attempt.id,
+                    },
                 },
-            },
-            headers={**attempt_headers(attempt), **secret},
-            timeout=settings.timeout_seconds,
-        ).json()
+                headers={**attempt_headers(attempt), **secret},
+                timeout=settings.timeout_seconds,
+            ).json()
         call_id = answer.get("id") if isinstance(answer, dict) else None
         if not isinstance(call_id, str) or not call_id:
             raise BadAnswer("the provider took the call but gave it no id")
         call_id = call_id[:CALL_ID_LIMIT]  # a long id is no reason to ask for a call that was placed
         log.info("Call initiated for reminder %s", attempt.id, extra={"itemId": attempt.id, "vapiCallId": call_id})
-        return {"vapi_call_id": call_id}
+        result = {"vapi_call_id": call_id}
+        with suppress(DulyError):  # a call that was placed is no failure because the database is away
+            app.verbs.items.keep_late(attempt.id, attempt.item.fence, result)
+        return result
 
     return Reminders(app, remind)

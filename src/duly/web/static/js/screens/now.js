@@ -109,14 +109,17 @@ function Fleet({ now }) {
     : html`<p class="note">None stands.</p>`}</${Section}>`;
 }
 
-/** The picture with what is known of the queues by now. */
+const SHOWN = 100; // queues
+
+/** The picture with what is known of the queues by now: the worst first. */
 function withDepths(now, depths) {
   if (!depths || depths.next) return now;
-  const sum = (name) => depths.items.reduce((all, queue) => all + queue[name], 0);
-  const fresh = new Map(depths.items.map((queue) => [queue.queue, queue]));
   const totals = { ...now.totals };
-  for (const name of ["waiting", "due", "retrying", "running", "failed"]) totals[name] = sum(name);
-  return { ...now, totals, queues: now.queues.map((queue) => ({ ...queue, ...fresh.get(queue.queue) })) };
+  for (const name of ["waiting", "due", "retrying", "running", "failed"]) totals[name] = depths.items.reduce((all, queue) => all + queue[name], 0);
+  const known = new Map(now.queues.map((queue) => [queue.queue, queue]));
+  const queues = depths.items.map((queue) => ({ ...known.get(queue.queue), ...queue }));
+  queues.sort((one, other) => (other.oldestDueSeconds ?? 0) - (one.oldestDueSeconds ?? 0) || other.failed - one.failed || other.waiting - one.waiting);
+  return { ...now, totals, queues: queues.slice(0, SHOWN), moreQueues: Math.max(queues.length - SHOWN, 0) };
 }
 
 export default function Now() {
