@@ -65,7 +65,6 @@ class Items:
                 self._audit.note(who, action, f"item:{placed.id}", details, connection)
         return placed
 
-<<<<<<< HEAD
     def again(
         self,
         who: Principal,
@@ -96,12 +95,11 @@ class Items:
             expires_at=None if lateness is None else (due_at or self._ground.now()) + lateness, is_relative=at is None,
         )  # fmt: skip
         return self._put(who, new, "item.again", {"task": item.task, "of": item_id}, connection)
-=======
+
     def keep_late(self, item_id: int, fence: int, result: Any) -> bool:
         """Keep what a try brought although its item was cancelled meanwhile; False when it was not."""
         given = {"id": item_id, "fence": fence, "result": codec.encode(result).decode()}
         return bool(self._ground.store.write("late_result", given))
->>>>>>> h-d
 
     # -- looks
 
