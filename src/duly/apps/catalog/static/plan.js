@@ -93,7 +93,7 @@ export default function Plan() {
     <form class="form card" onSubmit=${send} key=${name} aria-label="Plan">${FIELDS.map((field) => html`<${Field} key=${field.name} type="number" required ...${field} value=${said[field.name]} />`)}
       <button type="submit" class="main">Calculate</button></form>
     ${error && html`<${Trouble} error=${error} />`}
-    ${plan && html`<div class="after"><${Words} said=${answer.said} plan=${plan} /></div>
+    ${plan && html`<div class="back"><${Words} said=${answer.said} plan=${plan} /></div>
       <${Curves} said=${answer.said} plan=${plan} /><${Growth} said=${answer.said} plan=${plan} />
       <${Section} title="What gives way, as the catalog grows"><${Table} label="What gives way" rows=${plan.breaks} keyOf=${(each) => each.what} empty="Nothing does." columns=${[
     { title: "From products", isNumber: true, cell: (each) => count(each.products) }, { title: "What", isWide: true, cell: (each) => each.what }]} /></${Section}>
