@@ -45,6 +45,7 @@ ASKED: dict[str, tuple[dict[str, Any], str]] = {
     "walk_schedule": ({"schedule_id": 1, "before": after(ROWS // 2), "most": MOST}, "duly_item_occurrence"),
     "some_waiting": ({"most": MOST}, "duly_item_soon"),
 }
+ASKED |= {"newest_until": ({"id": ROWS // 2}, "duly_item_pkey")}
 RISING = {"place": ROWS // 2, "until": ROWS, "most": MOST}
 ASKED |= {
     "rise_all": (RISING, "duly_item_pkey"),
@@ -110,6 +111,23 @@ def test_a_walk_is_a_short_stretch_of_its_index_on_postgres(seeded_server: str, 
     assert [scan.get("Index Name") for scan in scans] == [index], plan
     assert sum(map(touched, scans)) <= MOST
     assert not [node for node in nodes(plan) if node["Node Type"].endswith("Sort")]
+
+
+TRENDS = {"groups": '["abc"]', "owner": None, "since": NOW, "most": MOST}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_trend_of_a_group_looks_at_its_newest_items_only_on_postgres(seeded_server: str, mode: str) -> None:
+    plan = plan_of(seeded_server, mode, "group_trends", TRENDS)
+    scans = [node for node in nodes(plan) if node.get("Relation Name") == "duly_item"]
+    assert [scan.get("Index Name") for scan in scans] == ["duly_item_group"], plan
+    assert sum(map(touched, scans)) <= MOST
+
+
+def test_the_trend_of_a_group_looks_at_its_newest_items_only_on_sqlite(seeded_file: str) -> None:
+    told = explained(seeded_file, "group_trends", {**TRENDS, "since": to_int(NOW)})
+    assert any(line.startswith("SEARCH r USING INDEX duly_item_group ") for line in told), told
+    assert not any(line.startswith(("SCAN i", "SCAN r")) for line in told), told
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -166,6 +166,47 @@ def test_nobody_learns_how_much_of_others_was_in_the_way(house: House) -> None:
     assert ([row["id"] for row in told["items"]], told["search"]["scanned"]) == ([mine], 1)
 
 
+def _put_days_ago(house: House, *days: int) -> list[int]:
+    """Items of Ana's that were put so many days ago, those put first with the smallest ids."""
+    made = []
+    for ago in days:
+        made.append(house.put())
+        day = "interval '1 day'" if house.app.store.url.startswith("postgres") else "86400000000"
+        with house.app.store.transaction() as connection:
+            connection.execute(f"update duly_item set created_at = created_at - {ago} * {day} where id = {made[-1]}")
+    return made
+
+
+@pytest.mark.usefixtures("few")
+def test_a_search_by_when_items_were_put_leaves_out_what_is_much_older_or_newer(house: House) -> None:
+    old = _put_days_ago(house, *[40] * 30)
+    wanted = _put_days_ago(house, *[30] * 3)
+    _put_days_ago(house, *[10] * 30)
+    now = house.app.store.now()
+    since, until = ((now - timedelta(days=days)).isoformat() for days in (31, 29))
+    for who in (house.ana, house.root):
+        told = page(who, since=since, until=until)
+        assert ([row["id"] for row in told["items"]], told["search"]["isDone"]) == (wanted[::-1], True)
+        assert told["search"]["scanned"] <= 5, "not the sixty others"
+    assert counts(house.ana, **{"from": since, "to": until})["counts"]["waiting"] == 3
+    assert not any(counts(house.ana, **{"from": since, "to": until})["capped"].values())
+    earlier = (now - timedelta(days=39)).isoformat()
+    found, after = [], {}
+    while True:
+        told = page(house.ana, until=earlier, **after)
+        found += [row["id"] for row in told["items"]]
+        if told["next"] is None:
+            break
+        after = {"after": told["next"]}
+    assert found == old[::-1]
+    assert ids(house.ana, since=(now + timedelta(days=9)).isoformat()) == []
+    assert ids(house.ana, until="2001-01-01T00:00:00Z") == []
+
+
+def test_an_empty_database_is_searched_by_time(house: House) -> None:
+    assert ids(house.ana, since="2001-01-01T00:00:00Z", until="2099-01-01T00:00:00Z") == []
+
+
 def test_a_full_page_is_followed_by_one_only_if_there_is_more(house: House) -> None:
     for _ in range(4):
         house.put()

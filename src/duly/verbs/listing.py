@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
@@ -37,6 +37,7 @@ Place = int | datetime
 LAST_ID = 2**63 - 1
 LAST_TIME = datetime(9_999, 1, 1, tzinfo=UTC)
 DEEP = 20  # names in one path
+SPARE = timedelta(days=1)  # by which ids and times of items may be in another order
 
 # How items of a state are found without a look at all the others.
 APART: dict[State, str] = {"waiting": "some_waiting", "running": "some_leased", "failed": "walk_review"}
@@ -82,6 +83,7 @@ class Walk(Struct, frozen=True):
     start: Place
     is_exact: bool  # everything on the way fits
     is_own: bool  # everything on the way may be seen by who asks
+    floor: int = 0  # nothing fits from this id on downwards
 
 
 class Listing:
@@ -98,13 +100,13 @@ class Listing:
         on from: then no index knows what fits, and enough was looked at for one time.
         """
         owner = who.among(whose)
-        walk = self._walk(filter, owner)
+        walk = self._between(self._walk(filter, owner), filter)
         portion = most + 1 if walk.is_exact else PORTION
         found: list[tuple[int, Place]] = []
         looked, place, deadline = 0, walk.start if after is None else after, time.monotonic() + SECONDS
         goes_on: Place | None = None
         while True:
-            met = self._step(walk, place, portion)
+            met, is_end = self._step(walk, place, portion)
             ids = [item_id for item_id, _ in met]
             fits = set(ids) if walk.is_exact else {each for each, _ in fitting(self._ground, filter, owner, ids)}
             found += [each for each in met if each[0] in fits]
@@ -112,7 +114,7 @@ class Listing:
             if len(found) > most:
                 found, goes_on = found[:most], found[most - 1][1]
                 break
-            if len(met) < portion:
+            if is_end:
                 break
             place = met[-1][1]
             if looked >= SCANNED or time.monotonic() >= deadline:
@@ -130,11 +132,11 @@ class Listing:
         owner = who.among(whose)
         counts: dict[State, int] = dict.fromkeys(STATES, 0)
         capped: dict[State, bool] = dict.fromkeys(STATES, False)
-        walk = self._walk(replace(filter, states=()), owner)
-        ids = [item_id for item_id, _ in self._step(walk, walk.start, SCANNED + 1)]
-        for _, state in fitting(self._ground, filter, owner, ids[:SCANNED]):
+        walk = self._between(self._walk(replace(filter, states=()), owner), filter)
+        met, is_end = self._step(walk, walk.start, SCANNED)
+        for _, state in fitting(self._ground, filter, owner, [item_id for item_id, _ in met]):
             counts[state] += 1
-        if len(ids) > SCANNED:
+        if not is_end:
             capped = dict.fromkeys(STATES, True)
             for state in filter.states or STATES:
                 self._count_apart(state, filter, owner, counts, capped)
@@ -183,9 +185,40 @@ class Listing:
     def _has_schedule(self, schedule_id: int, owner: str | None) -> bool:
         return owner is None or self._timetable.owned_one(schedule_id, owner) is not None
 
-    def _step(self, walk: Walk, place: Place, most: int) -> list[tuple[int, Place]]:
-        given = {**walk.given, "before": place, "most": most}
-        return [(item_id, at) for item_id, at in self._ground.store.read(walk.section, given)]
+    def _step(self, walk: Walk, place: Place, most: int) -> tuple[list[tuple[int, Place]], bool]:
+        """The next items of a walk, each with its place, and whether these are the last."""
+        given = {**walk.given, "before": place, "most": most + 1}
+        rows = [(item_id, at) for item_id, at in self._ground.store.read(walk.section, given)]
+        met = [row for row in rows[:most] if row[0] > walk.floor]
+        return met, len(rows) <= most or len(met) < most
+
+    def _between(self, walk: Walk, filter: Filter) -> Walk:
+        """The same walk without what was put long before or after the times that are asked for.
+
+        Ids are in the order of time, but for what clocks and long transactions do, so there is a day to spare.
+        """
+        if filter.date_field != "created" or walk.section in ("walk_job", "walk_schedule"):
+            return walk
+        start, floor = walk.start, walk.floor
+        if filter.until is not None:
+            assert isinstance(start, int)
+            start = min(start, self._first_since(filter.until + SPARE))
+        if filter.since is not None:
+            floor = self._first_since(filter.since - SPARE) - 1
+        return replace(walk, start=start, floor=floor)
+
+    def _first_since(self, moment: datetime) -> int:
+        """The id from which on items were put at or after this moment, found by halving."""
+        low, high = 0, LAST_ID
+        middle = LAST_ID - 1  # first of all, the newest item
+        while high - low > 1:
+            rows = self._ground.store.read("newest_until", {"id": middle})
+            if rows and rows[0][1] >= moment and rows[0][0] > low:
+                high = rows[0][0]
+            else:
+                low = middle
+            middle = (low + high) // 2
+        return high
 
     def _rows(self, owner: str | None, found: Sequence[tuple[int, Place]]) -> list[OwnedRow]:
         ids = [item_id for item_id, _ in found]

@@ -24,7 +24,7 @@ from duly.verbs import Principal
 from duly.web.auth import PRINCIPAL, Gate, credentials
 from duly.web.problems import Problem
 
-LONGEST = 10.0  # seconds for which an answer may be given again, whatever is asked for
+LONGEST = 30.0  # seconds for which an answer may be given again, whatever is asked for
 KNOWN_FOR = 1.0  # seconds for which it is taken as known who has a key or a session
 MOST, BYTES = 1_000, 32 * 1024 * 1024  # how many answers are kept, and how large they may be together
 LARGEST = 1024 * 1024  # how large each of them may be

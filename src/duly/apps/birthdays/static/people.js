@@ -101,7 +101,7 @@ function People() {
   const [changes, setChanges] = useState(0);
   return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${() => add(() => setChanges(changes + 1))}>Add person</button>`}>People</${Title}>
     <${Grid} name="people" label="People" columns=${COLUMNS} changes=${changes} keyOf=${(person) => `${person.owner ?? ""}/${person.id}`} to=${at}
-      load=${(after, pageSize, signal) => get("/api/people", { after, pageSize }, { signal, age: 2 })}
+      load=${(after, pageSize, signal, age) => get("/api/people", { after, pageSize }, { signal, age })}
       empty=${html`<${Empty} title="There is nobody yet."><p>Add someone above, or from a terminal:</p><${Command}>duly people add user-456 Ana Horvat 1990-03-15 Europe/Zagreb</${Command}></${Empty}>`} />`;
 }
 

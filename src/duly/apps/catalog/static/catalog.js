@@ -142,7 +142,7 @@ const COLUMNS = [
 
 function Products({ changes, onChange }) {
   const said = Object.fromEntries(FIELDS.map(({ name: each }) => [each, query.value.get(each)]));
-  const load = (after, pageSize, signal) => get("/api/products", { ...said, after, pageSize }, { signal, age: 2 });
+  const load = (after, pageSize, signal, age) => get("/api/products", { ...said, after, pageSize }, { signal, age });
   return html`<${Section} title="Products">
     <${Filters} fields=${FIELDS} free=${(text, add) => { add("q", text); }} placeholder="part of a SKU, status:failed, slot:7" />
     <${Grid} name=${`products ${JSON.stringify(said)}`} label="Products" columns=${COLUMNS} load=${load} to=${(row) => `/schedules/${row.id}`} changes=${changes}

@@ -200,7 +200,7 @@ function Messages() {
     <${Section} title="Messages"><${Tabs} name="state" label="Status" options=${TABS} />
     <${Filters} fields=${FIELDS} free=${free} placeholder="a queue, or a message's id" />
     <${Grid} name=${`messages ${state} ${queue} ${messageId}`} label="Messages" columns=${COLUMNS} to=${(row) => `/messages/${row.id}`}
-      load=${(after, pageSize, signal) => get("/api/messages", { state, queue, messageId, after, pageSize }, { signal, age: 2 })}
+      load=${(after, pageSize, signal, age) => get("/api/messages", { state, queue, messageId, after, pageSize }, { signal, age })}
       bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
       empty=${html`<${Empty} title=${isFiltered ? "No message fits." : "No message has failed yet."}>${!isFiltered && html`<p>Send one that did to the queue <code>retry.scheduled</code>; docs/messages.md says what it looks like.</p>`}</${Empty}>`} /></${Section}>`;
 }

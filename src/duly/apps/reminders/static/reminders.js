@@ -124,7 +124,7 @@ function Reminders() {
     <${Tabs} name="state" label="Status" options=${TABS} />
     <${Filters} fields=${FIELDS} hasSearch=${false} />
     <${Grid} name=${`reminders ${state} ${from} ${to}`} label="Reminders" columns=${COLUMNS} changes=${changes} to=${(row) => `/reminders/${row.id}`}
-      load=${(after, pageSize, signal) => get("/api/reminders", { state, from, to, after, pageSize }, { signal, age: 2 })}
+      load=${(after, pageSize, signal, age) => get("/api/reminders", { state, from, to, after, pageSize }, { signal, age })}
       bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
       empty=${html`<${Empty} title=${state || from || to ? "No reminder fits." : "There are no reminders yet."}>${!(state || from || to) && html`<p>Schedule one above, or from a terminal:</p><${Command}>duly reminders add '+385 1 234 567' 'Dentist at 9' --at 2026-12-01T09:00+01:00</${Command}>`}</${Empty}>`} />`;
 }

@@ -37,6 +37,10 @@ select id, planned_at
  order by planned_at desc
  limit :most
 
+-- name: newest_until
+-- The newest item up to this id, and when it was put.
+select id, created_at from duly_item where id <= :id order by id desc limit 1
+
 -- name: some_waiting
 -- Waiting items, those due first; for counts, which stop soon.
 select id from duly_item where {is_waiting} order by due_at limit :most

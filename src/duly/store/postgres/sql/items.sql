@@ -90,8 +90,8 @@ select g.value as error_group, floor(extract(epoch from i.finished_at - :since::
  cross join lateral (
        select finished_at, owner
          from duly_item
-        where in_review and error_group = g.value
-        order by id desc
+        where in_review and error_group >= g.value and (error_group, id) < (g.value, 9223372036854775807)
+        order by error_group desc, id desc
         limit :most) i
  where i.finished_at >= :since::timestamptz and {given owner}
  group by 1, 2

@@ -29,7 +29,6 @@ export function address(path, query = {}) {
 
 // When something was last changed from here. What is read soon after has to show it, so nothing older will do.
 let changedAt = 0;
-const SOON = 5_000;
 
 async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
   let answer;
@@ -42,6 +41,7 @@ async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
     throw new ApiError(0, "The service does not answer. It may be restarting; this page tries again.");
   }
   reach.value = true;
+  if (method !== "GET") changedAt = Date.now();
   const text = await answer.text();
   if (!answer.ok) {
     let told = {};
@@ -54,8 +54,11 @@ async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
 }
 
 /** Read something. `age`: an answer so many seconds old will do, so that many who look cost what one does. */
-export const get = (path, query, { age = 0, signal: stop } = {}) =>
-  ask("GET", address(path, query), { headers: age && Date.now() - changedAt > SOON ? { "Cache-Control": `max-age=${age}` } : {}, signal: stop });
+export const get = (path, query, { age = 0, signal: stop } = {}) => {
+  // What was read before the last act of this page does not know of it.
+  const taken = Math.min(age, Math.floor((Date.now() - changedAt) / 1000));
+  return ask("GET", address(path, query), { headers: taken > 0 ? { "Cache-Control": `max-age=${taken}` } : {}, signal: stop });
+};
 
 const once = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 

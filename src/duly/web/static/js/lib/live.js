@@ -28,7 +28,8 @@ const keep = (name, data) => {
 export const forget = () => known.clear();
 
 /**
- * What `path` answers. `every`: seconds between two looks, 0 for once. A null path asks nothing.
+ * What `path` answers. `every`: seconds between two looks, 0 for once. A null path asks nothing. All who look share the
+ * answers: a read that costs the database k statements should be asked for every k seconds or less often.
  * Gives {data, error, isLoading, reload}; data of the same address stays while it is asked for again.
  */
 export function useLive(path, query = {}, { every = 2 } = {}) {
@@ -43,7 +44,7 @@ export function useLive(path, query = {}, { every = 2 } = {}) {
     const look = async (isFresh) => {
       clearTimeout(timer);
       try {
-        const age = every && !isFresh ? Math.min(Math.ceil(every), 5) : 0;
+        const age = every && !isFresh ? Math.ceil(every) : 0;
         const data = await get(path, query, { age, signal: stop.signal });
         if (isOver) return;
         keep(name, data);

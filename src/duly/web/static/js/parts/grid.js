@@ -18,8 +18,8 @@ const PAGED = 50;
 
 /** The pages of a list as far as they were read, in the order of their cursors. */
 class Pages {
-  constructor(load, keyOf) {
-    this.load = load;
+  constructor(keyOf) {
+    this.load = null;
     this.keyOf = keyOf;
     this.pages = [];
     this.next = null;
@@ -107,12 +107,12 @@ const leave = (key, kept) => {
 const isNarrow = matchMedia("(max-width: 720px)");
 
 /**
- * `name` says what list this is: another name is another list. `load(after, size, stop)` gives {items, next, search?}.
+ * `name` says what list this is: another name is another list. `load(after, size, stop, age)` gives {items, next, search?}.
  * `columns`: [{title, width, cell, isNumber, isMinor}]; minor ones are left out on a phone. `to(row)`: where Enter leads.
  * `bar({selected, rows, clear})` draws what can be done with a selection. `total`: rows in all, if that is known.
  * Another number of `changes` reads the list anew; another one of `looks` reads the rows that are seen, where they stand.
  */
-export function Grid({ name, label, columns, load, keyOf = (row) => String(row.id), to = null, bar = null, total = null, every = 3, empty = null, changes = 0, looks = 0 }) {
+export function Grid({ name, label, columns, load, keyOf = (row) => String(row.id), to = null, bar = null, total = null, every = 5, empty = null, changes = 0, looks = 0 }) {
   const isPaged = query.value.get("view") === "paged";
   const size = isPaged ? Math.min(Math.max(Number(query.value.get("size")) || PAGED, 10), 500) : SIZE;
   const start = isPaged ? query.value.get("after") : null;
@@ -141,8 +141,8 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     const isSame = list.current?.which === which;
     if (!isSame) picked.current = null;
     const kept = isSame ? null : left.get(entry);
-    const pages = kept?.pages ?? new Pages(load, keyOf);
-    pages.load = load;
+    const pages = kept?.pages ?? new Pages(keyOf);
+    pages.load = (after, most, stopping) => load(after, most, stopping, Math.ceil(every));
     if (!kept && start) pages.next = start;
     // A list that is read anew stays the same one for who comes back to it.
     list.current = Object.assign(isSame ? list.current : {}, { name: whole, which, pages, offset: kept?.offset ?? 0, base: kept?.base ?? 0 });
@@ -150,7 +150,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   picked.current ??= new Set((query.value.get("sel") ?? "").split(",").filter(Boolean));
   const selected = picked.current;
   const { pages } = list.current;
-  pages.load = load;
+  pages.load = (after, most, stopping) => load(after, most, stopping, Math.ceil(every));
   useWaiting(!pages.pages.length && !error);
 
   const more = async () => {

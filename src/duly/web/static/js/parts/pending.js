@@ -85,14 +85,14 @@ async function reprocessAll(statuses, filter, reload) {
   }, `${rowsOf(total)} are to be tried once more.`, { after: reload });
 }
 
-export function Pending({ jobId = null, every = 3 }) {
+export function Pending({ jobId = null, every = 6 }) {
   const statuses = chosen();
   const filter = jobId ? {} : {
     jobId: query.value.get("jobId"), jobType: query.value.get("jobType"), userId: may("admin") ? query.value.get("userId") : null,
     from: fromInput(query.value.get("from")), to: fromInput(query.value.get("to")),
   };
   const root = jobId ? `/api/jobs/${jobId}` : "/api/pending";
-  const sums = useLive(`${root}/counts`, filter, { every: 4 });
+  const sums = useLive(`${root}/counts`, filter, { every: 12 });
   const counts = { ...sums.data?.counts };
   if (sums.data) counts[""] = LIVE.reduce((sum, status) => sum + (counts[status] ?? 0), 0);
   const types = useLive(jobId ? null : "/api/jobs/types", { pageSize: 500 }, { every: 0 });
@@ -124,6 +124,6 @@ export function Pending({ jobId = null, every = 3 }) {
     <${Tabs} name="statuses" label="Statuses" options=${jobId ? [...TABS, ["DONE", "Done"]] : TABS} counts=${counts} capped=${sums.data?.capped ?? false} />
     ${!jobId && html`<${Filters} fields=${fields} free=${(text, add) => (/^\d+$/.test(text) ? add("jobId", text) : "Say job:17 or jobType:csv; a number is a job.")} placeholder="job:17 jobType:csv" />`}
     <${Grid} name=${`${name} ${statuses}`} label="Rows of jobs" columns=${columns} keyOf=${(row) => `${row.jobId}-${row.id}`} to=${(row) => (jobId ? `/items/${row.id}` : `/jobs/${row.jobId}`)} every=${every}
-      load=${(after, pageSize, signal) => get(list, { ...filter, statuses: statuses.join(","), after, pageSize }, { signal, age: 2 })} bar=${may("write") ? bar : null}
+      load=${(after, pageSize, signal, age) => get(list, { ...filter, statuses: statuses.join(","), after, pageSize }, { signal, age })} bar=${may("write") ? bar : null}
       empty=${html`<${Empty} title="No row is in this state."><p>${isAgain ? "Nothing went wrong." : "Everything that was sent is worked off."} <${Link} to="/jobs">Send a file</${Link}> to have more.</p></${Empty}>`} />`;
 }

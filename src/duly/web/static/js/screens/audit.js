@@ -29,6 +29,6 @@ export default function Audit() {
   const subject = query.value.get("subject");
   return html`<${Title}>Audit log</${Title}>
     <${Filters} fields=${FIELDS} free=${(text, add) => { add("subject", text); }} placeholder="subject, such as item:17" />
-    <${Grid} name=${`audit ${subject}`} label="Audit log" columns=${COLUMNS} load=${(after, pageSize, signal) => get("/api/audit", { subject, after, pageSize }, { signal, age: 2 })}
+    <${Grid} name=${`audit ${subject}`} label="Audit log" columns=${COLUMNS} load=${(after, pageSize, signal, age) => get("/api/audit", { subject, after, pageSize }, { signal, age })}
       empty=${html`<${Empty} title="Nothing was done by hand yet."><p>Every act of a person or a key is kept here: put, cancel, edit, pause, retry.</p></${Empty}>`} />`;
 }

@@ -116,7 +116,7 @@ function Story({ group, reload, changes, look }) {
   ]} /></div>
     <div class="halves"><${Sample} group=${group} /><${Notes} group=${group} reload=${reload} /></div>
     <${Section} title="Items"><${Grid} name=${`group ${group.id}`} label="Items of this group" columns=${ITEMS} changes=${changes} bar=${bar} to=${(row) => `/items/${row.id}`}
-      load=${(after, pageSize, signal) => get("/api/items", { state: "failed", errorGroup: group.id, after, pageSize }, { signal })} /></${Section}>
+      load=${(after, pageSize, signal, age) => get("/api/items", { state: "failed", errorGroup: group.id, after, pageSize }, { signal })} /></${Section}>
     ${edited && html`<${EditItem} item=${edited} onClose=${() => setEdited(null)} onDone=${() => { setEdited(null); look(); }} />`}`;
 }
 

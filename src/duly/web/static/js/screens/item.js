@@ -80,7 +80,7 @@ function Values({ item }) {
 const traced = (id) => service.value?.traceUrl?.replace("{trace_id}", id);
 
 export default function Item({ id }) {
-  const story = useLive(`/api/items/${id}`, {}, { every: 2 });
+  const story = useLive(`/api/items/${id}`, {}, { every: 8 });
   const [isEditing, setEditing] = useState(false);
   const item = story.data;
   return html`<${Title} text=${`Item ${id}`} actions=${item && html`<${Acts} item=${item} reload=${story.reload} onEdit=${() => setEditing(true)} />`}>Item ${id} ${item && html`<small>${item.task}</small>`}</${Title}>

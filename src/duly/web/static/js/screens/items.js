@@ -79,7 +79,7 @@ export default function Items() {
   const said = asked();
   const { state, userId, ...others } = said;
   const isSlow = UNINDEXED.some((name) => others[name]);
-  const counts = useLive("/api/items/counts", { ...others, userId }, { every: isSlow ? 20 : 4 });
+  const counts = useLive("/api/items/counts", { ...others, userId }, { every: isSlow ? 20 : 10 });
   const sums = { ...counts.data?.counts };
   const capped = { ...counts.data?.capped };
   if (counts.data) {
@@ -111,6 +111,6 @@ export default function Items() {
     <${Tabs} name="state" label="States" options=${STATES} counts=${sums} capped=${capped} />
     <${Filters} fields=${fields()} free=${free} placeholder="task:http error:timeout order.id=17 or an id" />
     <${Grid} name=${`items ${stringify(said)} ${said.from || said.to ? clock.value : ""}`} label="Items" columns=${columns} changes=${changes} to=${(item) => `/items/${item.id}`}
-      load=${(after, pageSize, signal) => get("/api/items", { ...said, after, pageSize }, { signal, age: 2 })} bar=${may("write") ? bar : null} empty=${empty} every=${isSlow ? 15 : 3} />
+      load=${(after, pageSize, signal, age) => get("/api/items", { ...said, after, pageSize }, { signal, age })} bar=${may("write") ? bar : null} empty=${empty} every=${isSlow ? 15 : 5} />
     ${isPutting && html`<${Put} first=${said.task ?? ""} onClose=${() => setPutting(false)} onDone=${(made) => { setPutting(false); go(`/items/${made.id}`); }} />`}`;
 }

@@ -83,8 +83,8 @@ function Controller({ job }) {
 function Rows({ job }) {
   const [names, setNames] = useState([]);
   const known = useRef(new Set());
-  const load = async (after, pageSize, signal) => {
-    const page = await get(`/api/jobs/${job.id}/items`, { sort: "row", after, pageSize }, { signal, age: 2 });
+  const load = async (after, pageSize, signal, age) => {
+    const page = await get(`/api/jobs/${job.id}/items`, { sort: "row", after, pageSize }, { signal, age });
     const before = known.current.size;
     for (const { result } of page.items) {
       if (result !== null && typeof result === "object" && !Array.isArray(result)) for (const name of Object.keys(result)) if (known.current.size < MANY) known.current.add(name);
@@ -154,7 +154,7 @@ function Refused({ job, reload }) {
       <input ref=${picker} type="file" class="offscreen" tabindex="-1" aria-label="File of mended rejects" onChange=${(event) => { send(event.target.files[0]); event.target.value = ""; }} />`}</div>
     ${told?.refusals.length > 0 && html`<${Table} label="Still refused" rows=${told.refusals} keyOf=${(each) => `${each.line}`} columns=${[{ title: "Line", isNumber: true, cell: (each) => each.line }, { title: "Why", isWide: true, cell: (each) => each.reason }]} />`}
     <${Grid} name=${`job ${job.id} refused`} label="Refused rows" columns=${columns} changes=${changes} to=${(row) => `/items/${row.id}`}
-      load=${(after, pageSize, signal) => get(`/api/jobs/${job.id}/items`, { statuses: "ERROR", after, pageSize }, { signal, age: 2 })} empty=${html`<${Empty} title="No row was refused or failed."></${Empty}>`} />
+      load=${(after, pageSize, signal, age) => get(`/api/jobs/${job.id}/items`, { statuses: "ERROR", after, pageSize }, { signal, age })} empty=${html`<${Empty} title="No row was refused or failed."></${Empty}>`} />
     ${fixed && html`<${Fix} job=${job} row=${fixed} onClose=${() => setFixed(null)} onDone=${() => { setFixed(null); again(); }} />`}`;
 }
 
@@ -176,13 +176,13 @@ function Events({ job }) {
     { title: "Took", width: "90px", isNumber: true, isMinor: true, cell: (event) => `${count(event.milliseconds)} ms` },
   ];
   return html`
-    ${may("admin") && html`<${Section} title="Acts of people"><${Grid} name=${`job ${job.id} audit`} label="Acts of people" columns=${acts} load=${(after, pageSize, signal) => get("/api/audit", { subject: `job:${job.id}`, after, pageSize }, { signal, age: 2 })} /></${Section}>`}
-    ${lookups.data?.items.length > 0 && html`<${Section} title="Look-ups"><${Grid} name=${`job ${job.id} lookups`} label="Look-ups" columns=${asked} load=${(after, pageSize, signal) => get(`/api/jobs/${job.id}/events`, { after, pageSize }, { signal, age: 2 })} /></${Section}>`}
+    ${may("admin") && html`<${Section} title="Acts of people"><${Grid} name=${`job ${job.id} audit`} label="Acts of people" columns=${acts} load=${(after, pageSize, signal, age) => get("/api/audit", { subject: `job:${job.id}`, after, pageSize }, { signal, age })} /></${Section}>`}
+    ${lookups.data?.items.length > 0 && html`<${Section} title="Look-ups"><${Grid} name=${`job ${job.id} lookups`} label="Look-ups" columns=${asked} load=${(after, pageSize, signal, age) => get(`/api/jobs/${job.id}/events`, { after, pageSize }, { signal, age })} /></${Section}>`}
     ${!may("admin") && !lookups.data?.items.length && html`<${Empty} title="Nothing is told of this job."></${Empty}>`}`;
 }
 
 export default function JobScreen({ id }) {
-  const found = useLive(`/api/jobs/${id}`, {}, { every: 2 });
+  const found = useLive(`/api/jobs/${id}`, {}, { every: 5 });
   const tab = query.value.get("tab") ?? "";
   const [isOpen, setOpen] = useState(false);
   const one = found.data;

@@ -155,7 +155,7 @@ export default function Jobs() {
     ${types.data && !known.length && html`<p class="note">No type of job is known here, so files cannot be sent. Name a provider for products, or give your app a type with <code>app.job_type</code>.</p>`}
     ${files.map((file) => html`<${Sending} key=${file.name} file=${file} types=${known} onGone=${gone(file)} />`)}
     <${Filters} fields=${fields} placeholder="jobType:csv" free=${(text) => { if (/^\d+$/.test(text)) { go(`/jobs/${text}`); return undefined; } return "Say type:csv; a number is a job."; }} />
-    <${Grid} name=${`jobs ${jobType} ${userId}`} label="Jobs" changes=${changes} columns=${COLUMNS.filter((column) => !column.isAdmin || may("admin"))} to=${(job) => `/jobs/${job.id}`}
-      load=${(after, pageSize, signal) => get("/api/jobs", { jobType, userId, after, pageSize }, { signal, age: 2 })}
+    <${Grid} name=${`jobs ${jobType} ${userId}`} label="Jobs" every=${8} changes=${changes} columns=${COLUMNS.filter((column) => !column.isAdmin || may("admin"))} to=${(job) => `/jobs/${job.id}`}
+      load=${(after, pageSize, signal, age) => get("/api/jobs", { jobType, userId, after, pageSize }, { signal, age })}
       empty=${html`<${Empty} title="No jobs yet."><p>Drop a file above, or send one from a terminal:</p><${Command}>duly jobs create products.csv</${Command}></${Empty}>`} />`;
 }

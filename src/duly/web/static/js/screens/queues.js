@@ -89,7 +89,7 @@ function Queues({ summary }) {
   return html`<${Title} actions=${may("admin") && html`<button type="button" onClick=${pauseByName}>Pause by name</button>`}>Queues and limits</${Title}><${Views} at="" />
     <${Totals} summary=${summary} />
     <${Grid} name="queues" label="Queues" keyOf=${(row) => row.queue} columns=${columns} looks=${looks} bar=${bar} to=${(row) => `/items?queue=${encodeURIComponent(row.queue)}`}
-      load=${(after, pageSize, signal) => get("/api/queues", { after, pageSize }, { signal, age: 2 })}
+      load=${(after, pageSize, signal, age) => get("/api/queues", { after, pageSize }, { signal, age })}
       empty=${html`<${Empty} title="No queue has any work."><p>A queue is there as soon as something is put:</p><${Command}>duly put echo text=hello</${Command}></${Empty}>`} />
     <p class="note">“At once” is how many handlers of a queue ran at the same time, on average over ten minutes.</p>`;
 }
@@ -131,7 +131,7 @@ function Limits({ summary }) {
   ];
   const bar = ({ rows, selected, clear: unselect }) => (selected.size === 1 && rows[0] ? html`<button type="button" class="mini" onClick=${() => change(rows[0])}>Change the limit</button>${rows[0].most !== null && html`<button type="button" class="mini" onClick=${() => clear(rows[0])}>Clear the limit</button>`}<button type="button" class="mini" onClick=${unselect}>Unselect</button>` : null);
   return html`<${Title} text="Limits" actions=${may("admin") && html`<button type="button" onClick=${() => change(null)}>Set a limit</button>`}>Limits</${Title}><${Views} at="limits" />
-    <${Grid} name="limits" label="Limits" changes=${changes} looks=${looks} keyOf=${(row) => row.name} columns=${columns} bar=${bar} load=${(after, pageSize, signal) => get("/api/limits", { after, pageSize }, { signal, age: 2 })}
+    <${Grid} name="limits" label="Limits" changes=${changes} looks=${looks} keyOf=${(row) => row.name} columns=${columns} bar=${bar} load=${(after, pageSize, signal, age) => get("/api/limits", { after, pageSize }, { signal, age })}
       empty=${html`<${Empty} title="No limit has counted anything yet."><p>A task with a limit shares it with all workers: <code>@app.task(limits=Limit("provider", 2, per=60))</code>.</p></${Empty}>`} />`;
 }
 
@@ -148,12 +148,12 @@ function Workers({ summary }) {
     { title: "Tasks", width: "minmax(140px, 1.5fr)", isMinor: true, cell: (row) => html`<span title=${row.tasks.join(", ")}>${row.tasks.join(", ")}</span>` },
   ];
   return html`<${Title}>Workers</${Title}><${Views} at="workers" />
-    <${Grid} name="workers" label="Workers" keyOf=${(row) => row.name} columns=${columns} load=${(after, pageSize, signal) => get("/api/workers", { after, pageSize }, { signal, age: 2 })}
+    <${Grid} name="workers" label="Workers" keyOf=${(row) => row.name} columns=${columns} load=${(after, pageSize, signal, age) => get("/api/workers", { after, pageSize }, { signal, age })}
       empty=${html`<${Empty} title="No worker gave a sign of life."><p>What is due waits until one is started:</p><${Command}>duly worker</${Command}></${Empty}>`} />`;
 }
 
 export default function QueuesAndLimits() {
-  const summary = useLive("/api/now", {}, { every: 3 }).data;
+  const summary = useLive("/api/now", {}, { every: 15 }).data;
   if (path.value === "/workers") return html`<${Workers} summary=${summary} />`;
   return query.value.get("show") === "limits" ? html`<${Limits} summary=${summary} />` : html`<${Queues} summary=${summary} />`;
 }

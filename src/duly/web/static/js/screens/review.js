@@ -29,7 +29,7 @@ function Groups() {
   const userId = query.value.get("userId");
   return html`${may("admin") && html`<${Filters} fields=${OWNER} free=${(text, add) => { add("userId", text); }} placeholder="an owner: me, all, or a user" />`}
     <${Grid} name=${`review ${userId}`} label="Groups of failures" columns=${GROUPS} to=${(row) => `/review/${row.id}`}
-      load=${(after, pageSize, signal) => get("/api/review", { userId, after, pageSize: Math.min(pageSize, 100) }, { signal, age: 2 })}
+      load=${(after, pageSize, signal, age) => get("/api/review", { userId, after, pageSize: Math.min(pageSize, 100) }, { signal, age })}
       empty=${html`<${Empty} title="Nothing is in review."><p>An item that used up its tries, or that its task gave up, waits here for a person. Those that failed alike are one group.</p></${Empty}>`} />`;
 }
 

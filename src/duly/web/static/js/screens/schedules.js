@@ -56,7 +56,7 @@ function List() {
     <${Tabs} name="state" label="States" options=${[["", "All"], ["active", "Active"], ["paused", "Paused"], ["broken", "Deactivated"]]} />
     <${Filters} fields=${may("admin") ? ALL : FIELDS} free=${(text, add) => { add("keyContains", text); }} placeholder="a part of a key, or task:echo" />
     <${Grid} name=${`schedules ${JSON.stringify(filters)}`} label="Schedules" columns=${columns()} changes=${changes} to=${(row) => `/schedules/${row.id}`}
-      load=${(after, pageSize, signal) => get("/api/schedules", { ...filters, after, pageSize }, { signal, age: 2 })}
+      load=${(after, pageSize, signal, age) => get("/api/schedules", { ...filters, after, pageSize }, { signal, age })}
       bar=${(given) => html`<${SelectionBar} ...${given} />`}
       empty=${isFiltered ? html`<${Empty} title="No schedule fits."><p>Take a filter away, or look for another key.</p></${Empty}>`
     : html`<${Empty} title="There is no schedule yet."><p>Make one here, or with:</p><${Command}>duly schedules add echo "daily 02:30" text=hello --key nightly --zone Europe/Zagreb</${Command}></${Empty}>`} />
