@@ -294,6 +294,12 @@ class Client:
         """pause, resume, run or reactivate."""
         return convert(self.request("POST", f"/api/schedules/{schedule_id}/{quote(act, safe='')}"), Schedule)
 
+    def reactivate_schedules(self, task: str | None = None, cause: str | None = None, run: bool = False) -> int:
+        """Reactivate all that were deactivated, by task and by what their last error says; returns how many."""
+        asked = {"task": task, "cause": cause, "run": run}
+        count: int = self._told("POST", "/api/schedules/reactivate", asked)["reactivated"]
+        return count
+
     def remove_schedule(self, schedule_id: int) -> None:
         self.request("DELETE", f"/api/schedules/{schedule_id}")
 

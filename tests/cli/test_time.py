@@ -248,3 +248,23 @@ def test_the_dead_mans_switch_tells_until_the_webhook_takes_it(duly: Duly, monke
     assert isinstance(result.exception, Enough)
     assert len(provider.requests) == 3, "twice in vain, and then once"
     assert waits == [60.0] * 4
+
+
+def test_what_an_outage_deactivated_is_reactivated_by_its_cause_and_run(duly: Duly, app: App) -> None:
+    for n in range(5):
+        app.schedules.create("sync", Every(86_400), key=f"p{n}", sku=f"S{n}")
+    with app.store.transaction() as connection:
+        for n, error in enumerate(["gateway timed out", "Gateway Timed Out again", "no such part", None]):
+            text = "null" if error is None else f"'{error}'"
+            connection.execute(
+                "update duly_schedule set broken_at = created_at, next_at = null, failures = 5, "
+                f"last_error = {text} where key = 'p{n}'"
+            )
+    said = duly("schedules", "reactivate-all", "--task", "sync", "--cause", "timed out", "--run")
+    assert lines(said) == "2 reactivated\n"
+    assert [each.key for each in app.schedules.page(state="broken")] == ["p2", "p3"]
+    assert len(app.read.page(task="sync", state="waiting")) == 2, "and each is tried now"
+    assert lines(duly("schedules", "reactivate-all", "--task", "other")) == "0 reactivated\n"
+    assert lines(duly("schedules", "reactivate-all")) == "2 reactivated\n"
+    told = [note.action for note in app.schedules.audit()]
+    assert told.count("schedule.reactivated") == 4

@@ -75,6 +75,9 @@ class Here:
         changed = self._app.verbs.schedules.change(options.who(), schedule_id, **fields)
         return self._app.schedules.describe(changed)
 
+    def reactivate_all(self, **asked: Any) -> int:
+        return self._app.verbs.schedules.reactivate_all(options.who(), **asked)
+
     def act_on_schedules(self, act: str, *ids: int) -> None:
         getattr(self._app.verbs.schedules, act)(options.who(), *ids)
 

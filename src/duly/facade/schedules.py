@@ -49,6 +49,7 @@ class Schedules(Timetable):
     pause = _by_code(schedules.Schedules.pause)
     resume = _by_code(schedules.Schedules.resume)
     reactivate = _by_code(schedules.Schedules.reactivate)
+    reactivate_all = _by_code(schedules.Schedules.reactivate_all)
     run_now = _by_code(schedules.Schedules.run_now)
     remove = _by_code(schedules.Schedules.remove)
     move = _by_code(schedules.Schedules.move)

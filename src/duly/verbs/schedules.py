@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from duly.core import advance
-from duly.core.errors import InputError, ItemNotFound, KeyConflict
+from duly.core.errors import InputError, ItemNotFound, KeyConflict, WrongState
 from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
@@ -189,6 +190,26 @@ class Schedules(Timetable):
     def reactivate(self, who: Principal, *ids: int, connection: Any = None) -> None:
         """Let a schedule go on that was deactivated after too many failures in a row."""
         self._revise(who, ids, _plainly(advance.reactivated), connection)
+
+    def reactivate_all(
+        self, who: Principal, *, task: str | None = None, cause: str | None = None, run: bool = False
+    ) -> int:
+        """Reactivate all that were deactivated, of this task, whose last error says this; returns how many.
+
+        With `run`, each makes an item now. They are taken some at a time, so whatever ends this can be asked for again.
+        """
+        count, after = 0, 0
+        while page := self.owned(who.reach, task=task, state="broken", after=after, most=PORTION):
+            after = page[-1].id
+            words = None if cause is None else cause.lower()
+            ids = [each.id for each in page if words is None or words in (each.last_error or "").lower()]
+            if ids:
+                self.reactivate(who, *ids)
+            for schedule_id in ids if run else ():
+                with suppress(WrongState):  # an item of it is live, so what was asked for is under way
+                    self.run_now(who, schedule_id)
+            count += len(ids)
+        return count
 
     def run_now(self, who: Principal, *ids: int, connection: Any = None) -> None:
         """Make one more item now; WrongState if items must not overlap and one is still live."""

@@ -20,6 +20,8 @@ from duly.web.schemas.schedules import (
     MoveOut,
     PreviewIn,
     PreviewOut,
+    ReactivatedOut,
+    ReactivateIn,
     ScheduleEdit,
     ScheduleIn,
     ScheduleOut,
@@ -85,6 +87,13 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
         "describe": rule.describe(zone),
         "next": desk.app.verbs.schedules.preview(rule, asked.zone, asked.n),
     }
+
+
+@router.post("/api/schedules/reactivate", response_model=ReactivatedOut)
+def reactivate_schedules(asked: ReactivateIn, desk: At, principal: Writer) -> Any:
+    """Reactivate all that were deactivated after failures in a row, by task and by what their last error says."""
+    schedules = desk.app.verbs.schedules
+    return {"reactivated": schedules.reactivate_all(principal, task=asked.task, cause=asked.cause, run=asked.run)}
 
 
 @router.get("/api/schedules/{schedule_id}", response_model=ScheduleStoryOut)
