@@ -355,6 +355,14 @@ class Client:
         """pause, resume, run or reactivate."""
         return convert(self.request("POST", f"/api/schedules/{schedule_id}/{quote(act, safe='')}"), Schedule)
 
+    def reactivate_schedules(self, task: str | None = None, cause: str | None = None, run: bool = False) -> int:
+        """Reactivate all that were deactivated, by task and by the class of their last error; returns how many."""
+        asked, count, is_more = {"task": task, "cause": cause, "run": run}, 0, True
+        while is_more:
+            told = self._told("POST", "/api/schedules/reactivate", asked)
+            count, is_more = count + int(told["reactivated"]), told["isMore"]
+        return count
+
     def remove_schedule(self, schedule_id: int) -> None:
         self.request("DELETE", f"/api/schedules/{schedule_id}")
 

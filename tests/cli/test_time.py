@@ -261,3 +261,19 @@ def test_the_dead_mans_switch_tells_until_the_webhook_takes_it(duly: Duly, monke
     assert isinstance(result.exception, Enough)
     assert len(provider.requests) == 3, "twice in vain, and then once"
     assert waits == [60.0] * 4
+
+
+def test_what_an_outage_deactivated_is_reactivated_and_run(duly: Duly, app: App) -> None:
+    for n in range(4):
+        app.schedules.create("sync", Every(86_400), key=f"p{n}", sku=f"S{n}")
+    with app.store.transaction() as connection:
+        connection.execute(
+            "update duly_schedule set broken_at = created_at, next_at = null, failures = 5 where key <> 'p3'"
+        )
+    assert lines(duly("schedules", "reactivate-all", "--task", "other")) == "0 reactivated\n"
+    assert lines(duly("schedules", "reactivate-all", "--cause", "TimeoutError")) == "0 reactivated\n"
+    assert lines(duly("schedules", "reactivate-all", "--task", "sync", "--run")) == "3 reactivated\n"
+    assert app.schedules.page(state="broken") == []
+    assert len(app.read.page(task="sync", state="waiting")) == 3, "and each is tried now"
+    told = [note.action for note in app.schedules.audit()]
+    assert told.count("schedule.reactivated") == 3

@@ -123,8 +123,8 @@ DOORS: dict[str, Doors] = {
     "schedules.run_now": Doors("app.schedules.run_now", ACT, "act_on_schedule", "schedules run-now"),
     "schedules.reactivate": Doors("app.schedules.reactivate", ACT, "act_on_schedule", "schedules reactivate"),
     "schedules.reactivate_all": Doors(
-        "app.schedules.reactivate_all", No("schedules of one task belong to an app, which has a path for it"),
-        No("schedules of one task belong to an app, which has a path for it"), "products reactivate-all",
+        "app.schedules.reactivate_all", "POST /api/schedules/reactivate", "reactivate_schedules",
+        "schedules reactivate-all",
     ),
     "schedules.remove": Doors(
         "app.schedules.remove", "DELETE /api/schedules/{schedule_id}", "remove_schedule", "schedules remove"

@@ -245,6 +245,7 @@ RECIPES: dict[str, Recipe] = {
     "show_schedule": Recipe(path(schedule_id=schedule)),
     "change_schedule": Recipe(body({"rule": "daily 03:30"}, schedule_id=schedule)),
     "remove_schedule": Recipe(path(schedule_id=schedule), owner=204, admin=204),
+    "reactivate_schedules": Recipe(body({"cause": "busy"}), **for_all(200), is_quiet=True),
     "act_on_schedule": Recipe(path(schedule_id=schedule, act=fixed("pause"))),
     "list_slots": Recipe(everything, **ADMINS),
     "preview_rebalance": Recipe(path(ring=fixed("catalog.sync")), **ADMINS),

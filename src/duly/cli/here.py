@@ -107,6 +107,14 @@ class Here:
         changed = self._app.verbs.schedules.change(options.who(), schedule_id, **fields)
         return self._app.schedules.describe(changed)
 
+    def reactivate_all(self, task: str | None, cause: str | None, run: bool) -> int:
+        count, is_more = 0, True
+        while is_more:  # some at a time, so that what ends this can be asked for again
+            schedules = self._app.verbs.schedules
+            done, is_more = schedules.reactivate_all(options.who(), task, cause=cause, run_now=run)
+            count += done
+        return count
+
     def act_on_schedules(self, act: str, *ids: int) -> None:
         getattr(self._app.verbs.schedules, act)(options.who(), *ids)
 

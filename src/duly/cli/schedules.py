@@ -176,6 +176,18 @@ _act("remove", "Remove it, with what still waits of it.", "removed")
 _act("reactivate", "Try again what was deactivated after failures in a row.", "reactivated")
 
 
+@schedules.command(name="reactivate-all")
+@click.option("--task", help="Only those of this task.")
+@click.option("--cause", metavar="CLASS", help="Only those whose last item ended with this class of errors.")
+@click.option("--run", is_flag=True, help="And one occurrence of each now.")
+@options.side
+def reactivate_all(task: str | None, cause: str | None, run: bool) -> None:
+    """Try again all that were deactivated after failures in a row, such as by an outage."""
+    with side() as there:
+        count = there.reactivate_all(task=task, cause=cause, run=run)
+    click.echo(f"{count} reactivated")
+
+
 @click.command(short_help="Show how evenly slots are filled.")
 @click.option("--ring", help="Only this ring (the task's name).")
 @click.option("--rebalance", is_flag=True, help="Show who would have to move to make them even again.")

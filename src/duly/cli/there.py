@@ -124,6 +124,9 @@ class There:
     def change_schedule(self, schedule_id: int, **fields: Any) -> str:
         return _asking(self._client.change_schedule)(schedule_id, **_seconds(fields)).describe
 
+    def reactivate_all(self, **asked: Any) -> int:
+        return self._client.reactivate_schedules(**asked)
+
     def act_on_schedules(self, act: str, *ids: int) -> None:
         for schedule_id in ids:
             if act == "remove":

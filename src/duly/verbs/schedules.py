@@ -252,7 +252,7 @@ class Schedules(Timetable):
     def reactivate_all(
         self,
         who: Principal,
-        task: str,
+        task: str | None = None,
         *,
         cause: str | None = None,
         whose: str | None = None,
@@ -260,7 +260,7 @@ class Schedules(Timetable):
         most: int = PORTION,
         connection: Any = None,
     ) -> tuple[int, bool]:
-        """Reactivate the schedules of a task that were deactivated, all or those of one cause, so many at most.
+        """Reactivate schedules that were deactivated, of a task or all, for one cause or any, so many at most.
 
         A cause is a class of errors as `causes` tells it. Returns how many were reactivated, and whether more are left.
         """

@@ -20,6 +20,8 @@ from duly.web.schemas.schedules import (
     MoveOut,
     PreviewIn,
     PreviewOut,
+    ReactivatedOut,
+    ReactivateIn,
     ScheduleEdit,
     ScheduleIn,
     ScheduleOut,
@@ -98,6 +100,13 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     times = schedules.preview(rule, asked.zone, asked.n)
     notes = schedules.clock_notes(rule, asked.zone, times)
     return {"rule": str(rule), "describe": rule.describe(zone), "next": times, "notes": notes}
+
+
+@router.post("/api/schedules/reactivate", response_model=ReactivatedOut)
+def reactivate_schedules(asked: ReactivateIn, desk: At, principal: Writer) -> Any:
+    """Reactivate what was deactivated after failures in a row, by task and by cause, some at a time."""
+    done, is_more = desk.app.verbs.schedules.reactivate_all(principal, asked.task, cause=asked.cause, run_now=asked.run)
+    return {"reactivated": done, "is_more": is_more}
 
 
 @router.get("/api/schedules/{schedule_id}", response_model=ScheduleStoryOut)

@@ -42,6 +42,21 @@ class ScheduleEdit(Model):
     rank: Rank | None = None
 
 
+class ReactivateIn(Model):
+    model_config = example(task="catalog.sync", cause="duly.outbound.http.TimedOut", run=True)
+
+    task: Word | None = None
+    cause: str | None = Field(
+        None, min_length=1, max_length=500, description="The class of the error that their last item ended with."
+    )
+    run: bool = Field(False, description="Whether each makes an item now.")
+
+
+class ReactivatedOut(Out):
+    reactivated: int
+    is_more: bool = Field(description="There are more; ask again.")
+
+
 class ScheduleOut(Out):
     # As it is kept, but for JSON, which is shown as what it says, and words that may become more.
     __annotations__ = {**fields_of(Schedule), "args": Any, "keep": Any, "catch_up": str, "overlap": str}

@@ -81,11 +81,11 @@ select i.error_class, count(*) as members
  limit :most
 
 -- name: broken_ids
--- Those that were deactivated after errors of this class, or any; class '' is for those whose item is gone.
+-- Those of a task, or any, that were deactivated after errors of this class, or any; class '' is for those whose item is gone.
 select s.id
   from duly_schedule s
   left join duly_item i on i.id = s.last_item
- where s.broken_at is not null and s.task = :task and (:owner::text is null or s.owner = :owner::text)
+ where s.broken_at is not null and (:task::text is null or s.task = :task::text) and (:owner::text is null or s.owner = :owner::text)
    and (:error_class::text is null or coalesce(i.error_class, '') = :error_class::text)
  order by s.id
  limit :most
