@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError
@@ -154,7 +155,7 @@ def test_a_database_whose_clock_is_off_is_told(postgres_url: str, duly: Duly, mo
     result = call("doctor", "--json", "--database-url", postgres_url)
     clock = next(each for each in json.loads(result.stdout) if each["subject"] == "clock")
     assert clock["level"] == "warn"
-    assert "5.0" in clock["text"]
+    assert re.search(r"4\.99|5\.0", clock["text"])  # measured, over a connection
     assert "NTP" in clock["advice"]
 
 

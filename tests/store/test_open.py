@@ -32,7 +32,7 @@ def test_a_bad_url_names_the_setting_and_what_would_do(url: str, said: str) -> N
 
 def test_postgresql_without_its_driver_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "duly.store.postgres.store", None)
-    with pytest.raises(ConfigError, match=r"pip install duly\[postgres\]"):
+    with pytest.raises(ConfigError, match=r"pip install 'duly\[postgres\]'"):
         open_store("postgresql://127.0.0.1/x")
 
 

@@ -128,7 +128,7 @@ def show_drift(minutes: int, as_json: bool, in_utc: bool) -> None:
 
     def line(each: Drift) -> str:
         when = words.short(datetime.fromtimestamp(each.at, UTC), now, in_utc)
-        return f"{when} {each.items} messages, {each.mean_seconds:.2f} s late, {each.most_seconds:.2f} s at most"
+        return f"{when} {each.items:g} messages, {each.mean_seconds:.2f} s late, {each.most_seconds:.2f} s at most"
 
     words.print_lines(found, as_json, "nothing was published", line)
 

@@ -6,13 +6,13 @@ from alembic import op
 
 from duly.store.alembic import upgrade_to
 
-revision = "duly_0012"
-down_revision = "duly_0008"
+revision = "duly_0010"
+down_revision = "duly_0009"
 branch_labels = None
 
 
 def upgrade() -> None:
-    upgrade_to(op.get_bind(), 12)
+    upgrade_to(op.get_bind(), 10)
 
 
 def downgrade() -> None:
