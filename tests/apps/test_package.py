@@ -117,7 +117,7 @@ def test_its_settings_are_shown_with_their_sources(duly: Run) -> None:
     }
     assert "DULY_TEXTS_LONGEST" in duly("settings").stdout
     refused = duly("settings", DULY_TEXTS_LONGEST="0")
-    assert (refused.returncode, "texts_longest: must be at least 1" in refused.stderr) == (2, True)
+    assert (refused.returncode, "DULY_TEXTS_LONGEST: must be at least 1" in refused.stderr) == (2, True)
 
 
 def test_its_command_puts_and_the_doctor_finds_what_is_missing(duly: Run) -> None:

@@ -43,7 +43,7 @@ class ScheduleEdit(Model):
 
 
 class ReactivateIn(Model):
-    model_config = example(task="catalog.sync", cause="duly.outbound.http.TimedOut", run=True)
+    model_config = example(task="http", cause="duly.outbound.http.TimedOut", run=True)
 
     task: Word | None = None
     cause: str | None = Field(
