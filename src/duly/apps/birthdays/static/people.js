@@ -93,7 +93,7 @@ const COLUMNS = [
   { title: "Birthday", width: "130px", cell: (person) => day(person.birthday) },
   { title: "Next, there", width: "150px", cell: (person) => html`<${There} moment=${person.nextAt} zone=${person.zone} />` },
   { title: "Time zone", width: "minmax(140px, 1fr)", isMinor: true, cell: (person) => person.zone },
-  { title: "Next", width: "190px", isMinor: true, cell: (person) => html`<${Time} at=${person.nextAt} />` },
+  { title: "Next", isTime: true, isMinor: true, cell: (person) => html`<${Time} at=${person.nextAt} />` },
   { title: "Id", width: "minmax(110px, 1fr)", isMinor: true, cell: (person) => html`<code>${person.id}</code>` },
 ];
 

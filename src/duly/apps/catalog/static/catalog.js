@@ -134,7 +134,7 @@ const COLUMNS = [
   { title: "Status", width: "120px", cell: (row) => html`<${Status} of=${row.isActive ? row.syncStatus : "deactivated"} />` },
   { title: "Slot", width: "60px", isNumber: true, cell: (row) => row.hourBucket },
   { title: "Failures", width: "80px", isNumber: true, cell: (row) => count(row.consecutiveFailures) },
-  { title: "Last sync", width: "170px", isMinor: true, cell: (row) => html`<${Time} at=${row.lastSyncAt} />` },
+  { title: "Last sync", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.lastSyncAt} />` },
   { title: "Price", width: "90px", isNumber: true, isMinor: true, cell: (row) => row.lastPrice === null ? "–" : String(row.lastPrice) },
   { title: "Quantity", width: "90px", isNumber: true, isMinor: true, cell: (row) => count(row.lastQuantity) || "–" },
   { title: "Last error", width: "minmax(160px, 2fr)", isMinor: true, cell: (row) => html`<span class="clip" title=${row.lastError}>${row.lastError ?? ""}</span>` },

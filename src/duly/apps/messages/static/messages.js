@@ -167,7 +167,7 @@ const COLUMNS = [
   { title: "Queue", width: "minmax(120px, 1fr)", cell: (row) => row.queue || html`<span class="none">none</span>` },
   { title: "Status", width: "130px", cell: (row) => html`<${Status} of=${row.state} />` },
   { title: "Retries", width: "80px", isNumber: true, cell: (row) => `${row.retryCount}/${row.maxRetries}` },
-  { title: "Due", width: "190px", isMinor: true, cell: (row) => html`<${Time} at=${row.dueAt} />` },
+  { title: "Due", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.dueAt} />` },
   { title: "Payload", width: "minmax(160px, 2fr)", isMinor: true, cell: (row) => html`<code class="clip" title=${row.payload.text}>${row.payload.text ?? row.payload.hex}</code>` },
   { title: "Reason", width: "minmax(140px, 1fr)", isMinor: true, cell: (row) => html`<span class="clip" title=${row.reason || row.error}>${row.reason || row.error}</span>` },
 ];

@@ -88,7 +88,7 @@ function Reminder({ id }) {
 // ---- all reminders
 
 const COLUMNS = [
-  { title: "When", width: "165px", cell: (row) => html`<${Link} to=${`/reminders/${row.id}`} tabindex="-1"><${Time} at=${row.dateTimeUtc} /></${Link}>` },
+  { title: "When", isTime: true, cell: (row) => html`<${Link} to=${`/reminders/${row.id}`} tabindex="-1"><${Time} at=${row.dateTimeUtc} /></${Link}>` },
   { title: "Status", width: "160px", cell: (row) => html`<${Status} of=${row.status} />` },
   { title: "Phone", width: "150px", cell: (row) => row.phone },
   { title: "Name", width: "110px", isMinor: true, cell: (row) => row.name },

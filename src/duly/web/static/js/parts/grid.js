@@ -3,7 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState, classes } from "../lib/ui.js";
 import { Virtualizer, elementScroll, observeElementOffset, observeElementRect } from "../../vendor/virtual/index.js";
 import { go, place, query, setQuery, changed, Link } from "../lib/router.js";
-import { isLive } from "../lib/prefs.js";
+import { clock, isLive } from "../lib/prefs.js";
 import { useWaiting } from "../lib/live.js";
 import { useKeys } from "../lib/keys.js";
 import { count } from "../lib/time.js";
@@ -104,11 +104,14 @@ const leave = (key, kept) => {
   if (left.size > 8) left.delete(left.keys().next().value);
 };
 
+/** How wide a column is; moments take more room where they are also told from now. */
+const widthOf = (column) => (column.isTime ? (clock.value === "relative" ? "260px" : "180px") : column.width || "minmax(90px, 1fr)");
+
 const isNarrow = matchMedia("(max-width: 720px)");
 
 /**
  * `name` says what list this is: another name is another list. `load(after, size, stop, age)` gives {items, next, search?}.
- * `columns`: [{title, width, cell, isNumber, isMinor}]; minor ones are left out on a phone. `to(row)`: where Enter leads.
+ * `columns`: [{title, width, cell, isNumber, isMinor, isTime}]; minor ones are left out on a phone. `to(row)`: where Enter leads.
  * `bar({selected, rows, clear})` draws what can be done with a selection. `total`: rows in all, if that is known.
  * Another number of `changes` reads the list anew; another one of `looks` reads the rows that are seen, where they stand.
  */
@@ -293,7 +296,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     } else act();
   };
 
-  const tracks = `${bar ? "34px " : ""}${shown.map((column) => column.width || "minmax(90px, 1fr)").join(" ")}`;
+  const tracks = `${bar ? "34px " : ""}${shown.map((column) => widthOf(column)).join(" ")}`;
   // All rows are as wide as their columns need at least, whatever is in them, so that columns stand below each other.
   const least = shown.reduce((sum, column) => sum + Number(/\d+/.exec(column.width || "90")[0]), bar ? 34 : 0);
   const across = { gridTemplateColumns: tracks, minWidth: `${least}px` };

@@ -28,7 +28,7 @@ const COLUMNS = [
   { title: "Status", width: "125px", cell: (row) => html`<${State} of=${row.status} />` },
   { title: "Attempts", width: "90px", isNumber: true, isMinor: true, cell: (row) => row.attempts },
   { title: "Locked by", width: "minmax(80px, 1fr)", isMinor: true, cell: (row) => row.lockedBy && html`<code class="clip">${row.lockedBy}</code>` },
-  { title: "Updated", width: "170px", isMinor: true, cell: (row) => html`<${Time} at=${row.updatedAt} />` },
+  { title: "Updated", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.updatedAt} />` },
   { title: "Job type", width: "110px", isMinor: true, isGlobal: true, cell: (row) => row.jobType && html`<span class="pill">${row.jobType}</span>` },
   { title: "Progress", width: "90px", isMinor: true, isGlobal: true, cell: (row) => html`<span class="pill" title="Of its job">${Math.floor((row.progress ?? 0) * 100)} %</span>` },
   { title: "Error", width: "minmax(120px, 2fr)", isMinor: true, isJob: true, cell: (row) => row.lastError && html`<span class="wrong clip">${row.lastError.split("\n", 1)[0]}</span>` },

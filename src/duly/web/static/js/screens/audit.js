@@ -18,7 +18,7 @@ function Subject({ of }) {
 }
 
 const COLUMNS = [
-  { title: "When", width: "190px", cell: (line) => html`<${Time} at=${line.at} />` },
+  { title: "When", isTime: true, cell: (line) => html`<${Time} at=${line.at} />` },
   { title: "Who", width: "120px", cell: (line) => line.actor },
   { title: "What", width: "170px", cell: (line) => html`<code>${line.action}</code>` },
   { title: "Subject", width: "minmax(140px, 1fr)", cell: (line) => html`<${Subject} of=${line.subject} />` },

@@ -16,7 +16,7 @@ import { EditItem } from "../parts/item_edit.js";
 
 const ITEMS = [
   { title: "Item", width: "80px", cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1">${row.id}</${Link}>` },
-  { title: "Given up", width: "180px", cell: (row) => html`<${Time} at=${row.finishedAt} />` },
+  { title: "Given up", isTime: true, cell: (row) => html`<${Time} at=${row.finishedAt} />` },
   { title: "Tries", width: "70px", isNumber: true, cell: (row) => count(row.attempt) },
   { title: "Arguments", width: "minmax(180px, 2fr)", cell: (row) => html`<code class="clip">${stringify(row.args)}</code>` },
   { title: "Error", width: "minmax(180px, 2fr)", isMinor: true, cell: (row) => html`<span title=${row.lastError}>${(row.lastError ?? "").split("\n")[0]}</span>` },

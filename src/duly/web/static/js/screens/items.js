@@ -62,9 +62,9 @@ const COLUMNS = [
   { title: "State", width: "115px", cell: (item) => html`<${State} of=${stateOf(item)} label=${item.state === "failed" ? "in review" : null} />` },
   { title: "Task", width: "minmax(110px, 180px)", cell: (item) => item.task },
   { title: "Key", width: "minmax(80px, 1fr)", isMinor: true, cell: (item) => item.key && html`<code class="clip">${item.key}</code>` },
-  { title: "Due", width: "170px", cell: (item) => html`<${Time} at=${item.dueAt} />` },
+  { title: "Due", isTime: true, cell: (item) => html`<${Time} at=${item.dueAt} />` },
   { title: "Tries", width: "64px", isNumber: true, cell: (item) => `${item.attempt}${item.maxAttempts ? `/${item.maxAttempts}` : ""}` },
-  { title: "Ended", width: "170px", isMinor: true, cell: (item) => html`<${Time} at=${item.finishedAt} />` },
+  { title: "Ended", isTime: true, isMinor: true, cell: (item) => html`<${Time} at=${item.finishedAt} />` },
   { title: "Owner", width: "90px", isMinor: true, isAdmin: true, cell: (item) => item.owner ?? html`<span class="none">–</span>` },
   {
     title: "Error or arguments", width: "minmax(220px, 3fr)", isMinor: true,

@@ -162,13 +162,13 @@ function Refused({ job, reload }) {
 function Events({ job }) {
   const lookups = useLive(`/api/jobs/${job.id}/events`, { pageSize: 1 }, { every: 0 });
   const acts = [
-    { title: "When", width: "190px", cell: (line) => html`<${Time} at=${line.at} />` },
+    { title: "When", isTime: true, cell: (line) => html`<${Time} at=${line.at} />` },
     { title: "Who", width: "120px", cell: (line) => line.actor },
     { title: "What", width: "170px", cell: (line) => html`<code>${line.action}</code>` },
     { title: "Details", width: "minmax(160px, 2fr)", isMinor: true, cell: (line) => html`<code class="clip">${stringify(line.details)}</code>` },
   ];
   const asked = [
-    { title: "When", width: "190px", cell: (event) => html`<${Time} at=${event.createdAt ?? event.at} />` },
+    { title: "When", isTime: true, cell: (event) => html`<${Time} at=${event.createdAt ?? event.at} />` },
     { title: "Item", width: "90px", isNumber: true, cell: (event) => html`<${Link} to=${`/items/${event.itemId}`} tabindex="-1">${event.itemId}</${Link}>` },
     { title: "Words", width: "minmax(100px, 1fr)", cell: (event) => event.variant },
     { title: "Retailer", width: "minmax(90px, 1fr)", cell: (event) => event.retailer },

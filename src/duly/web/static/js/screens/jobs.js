@@ -120,9 +120,9 @@ const COLUMNS = [
   { title: "Rows", width: "90px", isNumber: true, cell: (job) => `${count(job.totalItems)}${job.isComplete ? "" : "+"}` },
   { title: "Errors", width: "80px", isNumber: true, cell: (job) => count(job.failedItems) },
   { title: "A minute", width: "90px", isNumber: true, isMinor: true, cell: (job) => (job.perMinute ? count(Math.round(job.perMinute)) : "–") },
-  { title: "Done by", width: "170px", isMinor: true, cell: (job) => html`<${Time} at=${job.finishedAt ?? job.forecastAt} />` },
+  { title: "Done by", isTime: true, isMinor: true, cell: (job) => html`<${Time} at=${job.finishedAt ?? job.forecastAt} />` },
   { title: "Owner", width: "90px", isMinor: true, isAdmin: true, cell: (job) => job.userId ?? html`<span class="none">–</span>` },
-  { title: "Created", width: "170px", isMinor: true, cell: (job) => html`<${Time} at=${job.createdAt} />` },
+  { title: "Created", isTime: true, isMinor: true, cell: (job) => html`<${Time} at=${job.createdAt} />` },
 ];
 
 export default function Jobs() {

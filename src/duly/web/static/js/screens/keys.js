@@ -48,9 +48,9 @@ export default function Keys() {
     { title: "May", width: "120px", cell: (row) => row.scopes.join(", ") },
     { title: "Begins with", width: "140px", isMinor: true, cell: (row) => html`<code>duly_${row.id}</code>` },
     ...(may("admin") ? [{ title: "Owner", width: "90px", isMinor: true, cell: (row) => row.userId }] : []),
-    { title: "Last used", width: "165px", cell: (row) => (row.lastUsedAt ? html`<${Time} at=${row.lastUsedAt} />` : html`<span class="none">never</span>`) },
-    { title: "Expires", width: "165px", isMinor: true, cell: (row) => (row.expiresAt ? html`<${Time} at=${row.expiresAt} />` : html`<span class="none">when revoked</span>`) },
-    { title: "Made", width: "165px", isMinor: true, cell: (row) => html`<${Time} at=${row.createdAt} />` },
+    { title: "Last used", isTime: true, cell: (row) => (row.lastUsedAt ? html`<${Time} at=${row.lastUsedAt} />` : html`<span class="none">never</span>`) },
+    { title: "Expires", isTime: true, isMinor: true, cell: (row) => (row.expiresAt ? html`<${Time} at=${row.expiresAt} />` : html`<span class="none">when revoked</span>`) },
+    { title: "Made", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.createdAt} />` },
     { title: "Act", width: "84px", cell: (row) => !row.revokedAt && may("write") && html`<button type="button" class="mini" aria-label=${`Revoke ${row.name}`} onClick=${() => revoke(row)}>Revoke</button>` },
   ];
   return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${make}>New key</button>`}>API keys</${Title}>

@@ -125,8 +125,8 @@ function Limits({ summary }) {
     { title: "Set by hand", width: "100px", isMinor: true, cell: (row) => (row.most === null ? html`<span class="none">no</span>` : html`<${State} of="paused" label="yes" />`) },
     { title: "Used", width: "80px", isNumber: true, cell: (row) => count(known.get(row.name)?.used ?? row.granted) },
     { title: "Fill", width: "120px", cell: (row) => { const fill = known.get(row.name)?.fill; return fill === undefined || fill === null ? html`<span class="none">–</span>` : html`<${Bar} value=${fill} label=${`Fill of ${row.name}`} tone=${fill >= 1 ? "failed" : fill > 0.8 ? "retrying" : "running"} />`; } },
-    { title: "Free", width: "180px", isMinor: true, cell: (row) => { const free = known.get(row.name)?.freeAt; return free && new Date(free) > now.value ? html`<${Time} at=${free} />` : "now"; } },
-    { title: "Last call", width: "180px", isMinor: true, cell: (row) => html`<${Time} at=${row.last} />` },
+    { title: "Free", isTime: true, isMinor: true, cell: (row) => { const free = known.get(row.name)?.freeAt; return free && new Date(free) > now.value ? html`<${Time} at=${free} />` : "now"; } },
+    { title: "Last call", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.last} />` },
     { title: "Act", width: "140px", cell: (row) => may("admin") && html`<button type="button" class="mini" tabindex="-1" aria-label=${`Change ${row.name}`} onClick=${() => change(row)}>Change</button> ${row.most !== null && html`<button type="button" class="mini" tabindex="-1" aria-label=${`Clear ${row.name}`} onClick=${() => clear(row)}>Clear</button>`}` },
   ];
   const bar = ({ rows, selected, clear: unselect }) => (selected.size === 1 && rows[0] ? html`<button type="button" class="mini" onClick=${() => change(rows[0])}>Change the limit</button>${rows[0].most !== null && html`<button type="button" class="mini" onClick=${() => clear(rows[0])}>Clear the limit</button>`}<button type="button" class="mini" onClick=${unselect}>Unselect</button>` : null);
@@ -144,7 +144,7 @@ function Workers({ summary }) {
     { title: "Last sign", width: "130px", cell: (row) => html`<${Age} at=${row.seenAt} />` },
     { title: "Running", width: "85px", isNumber: true, cell: (row) => count(known.get(row.name)?.running ?? 0) },
     { title: "Runs now", width: "minmax(200px, 2.5fr)", cell: (row) => (known.get(row.name)?.runs ?? []).map((run, place) => html`${place > 0 && ", "}<${Link} to=${`/items/${run.id}`} tabindex="-1">${run.task} ${run.key ?? run.id}</${Link}> <small>${duration(Math.max((now.value - new Date(run.startedAt).getTime()) / 1000, 0))}</small>`) },
-    { title: "Started", width: "180px", isMinor: true, cell: (row) => html`<${Time} at=${row.startedAt} />` },
+    { title: "Started", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.startedAt} />` },
     { title: "Tasks", width: "minmax(140px, 1.5fr)", isMinor: true, cell: (row) => html`<span title=${row.tasks.join(", ")}>${row.tasks.join(", ")}</span>` },
   ];
   return html`<${Title}>Workers</${Title}><${Views} at="workers" />

@@ -21,8 +21,8 @@ const GROUPS = [
   { title: "Task", width: "minmax(110px, 1fr)", cell: (row) => html`<code>${row.task}</code>` },
   { title: "Last 24 hours", width: "125px", isMinor: true, cell: (row) => row.trend && html`<${Spark} values=${row.trend} tone="failed" label=${`Given up in the last 24 hours: ${count(row.trend.reduce((sum, each) => sum + each, 0))}`} />` },
   { title: "Class", width: "minmax(110px, 1fr)", isMinor: true, cell: (row) => html`<code>${row.errorClass}</code>` },
-  { title: "First", width: "180px", isMinor: true, cell: (row) => html`<${Time} at=${row.firstAt} />` },
-  { title: "Last", width: "180px", cell: (row) => html`<${Time} at=${row.lastAt} />` },
+  { title: "First", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.firstAt} />` },
+  { title: "Last", isTime: true, cell: (row) => html`<${Time} at=${row.lastAt} />` },
 ];
 
 function Groups() {

@@ -25,8 +25,8 @@ const columns = () => [
   { title: "Key", width: "minmax(150px, 1.2fr)", cell: (row) => html`<${Link} to=${`/schedules/${row.id}`} tabindex="-1">${row.key}</${Link}>` },
   { title: "Task", width: "minmax(110px, 0.8fr)", isMinor: true, cell: (row) => html`<code>${row.task}</code>` },
   { title: "When", width: "minmax(220px, 3fr)", cell: (row) => html`<span title=${row.rule}>${row.describe}</span>` },
-  { title: "Next", width: "165px", cell: (row) => html`<${Time} at=${row.nextAt} />` },
-  { title: "Last", width: "165px", isMinor: true, cell: (row) => html`<${Time} at=${row.lastAt} />` },
+  { title: "Next", isTime: true, cell: (row) => html`<${Time} at=${row.nextAt} />` },
+  { title: "Last", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.lastAt} />` },
   { title: "Failures", width: "75px", isNumber: true, isMinor: true, cell: (row) => count(row.failures) },
   ...(may("admin") ? [{ title: "Owner", width: "80px", isMinor: true, cell: (row) => row.owner ?? html`<span class="none">code</span>` }] : []),
 ];

@@ -31,7 +31,7 @@ export default function Users() {
     { title: "Role", width: "90px", cell: (row) => row.role },
     { title: "State", width: "110px", cell: (row) => html`<${State} of=${row.disabledAt ? "cancelled" : "ok"} label=${row.disabledAt ? "disabled" : "enabled"} />` },
     { title: "Signs in with", width: "130px", isMinor: true, cell: (row) => (row.hasPassword ? "a password" : "keys only") },
-    { title: "Since", width: "180px", isMinor: true, cell: (row) => html`<${Time} at=${row.createdAt} />` },
+    { title: "Since", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.createdAt} />` },
     { title: "See", width: "130px", isMinor: true, cell: (row) => html`<${Link} to=${`/items?userId=${encodeURIComponent(row.id)}`} tabindex="-1">items<span class="sr"> of ${row.id}</span></${Link}> <${Link} to=${`/keys?userId=${encodeURIComponent(row.id)}`} tabindex="-1">keys<span class="sr"> of ${row.id}</span></${Link}>` },
     { title: "Act", width: "265px", cell: (row) => html`<button type="button" class="mini" aria-label=${`Role of ${row.id}`} onClick=${() => role(row)}>Role</button> <button type="button" class="mini" aria-label=${`Password of ${row.id}`} onClick=${() => password(row)}>Password</button>
       ${" "}<button type="button" class="mini" aria-label=${`${row.disabledAt ? "Enable" : "Disable"} ${row.id}`} onClick=${() => (row.disabledAt ? change(row, { disabled: false }, `${row.id} is enabled.`) : disable(row))}>${row.disabledAt ? "Enable" : "Disable"}</button>` },
