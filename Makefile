@@ -25,7 +25,7 @@ check: setup postgres  ## set up, then lint, types and the fast suites: for ever
 	@$(PYTHON) tools/check
 
 test: setup postgres rabbitmq  ## set up, then run the whole suite on a private PostgreSQL and RabbitMQ, under coverage
-	@$(PYTHON) tools/test tools/vendor
+	@$(PYTHON) tools/test
 
 lint: setup  ## check style, format and types
 	$(VENV)/ruff check src tests tools bench $(SCRIPTS)
