@@ -335,6 +335,25 @@ def test_a_person_sends_a_message_back_or_elsewhere_or_changed(service_on_both: 
     assert "message.sent" in notes
 
 
+@pytest.mark.parametrize("kind", ["quorum", "classic"])
+def test_what_a_person_sends_back_is_gone_from_the_queue_for_people_and_nothing_else_is(
+    sqlite_url: str, vhost_url: str, broker: Broker, kind: str
+) -> None:
+    broker.declare(REVIEW, arguments={"x-queue-type": kind})
+    with service_at(sqlite_url, vhost_url) as service:
+        broker.send(b"somebody's own", REVIEW)
+        for number in range(3):
+            broker.send(retry_message(message_id=f"order-{number}", retry_count=3))
+            patiently(lambda most=number + 2: broker.depth(REVIEW) == most)
+        patiently(lambda: len([row for row in rows(service) if row.state == "failed"]) == 3)
+        second = next(row for row in rows(service) if row.args["message_id"] == "order-1")
+        service.review.resend(second.id)
+        assert broker.get().headers["x-retry-message-id"] == "order-1"
+        patiently(lambda: broker.depth(REVIEW) == 3)
+        left = [broker.get(REVIEW) for _ in range(3)]
+        assert [got.headers.get("x-retry-message-id") for got in left] == [None, "order-0", "order-2"]
+
+
 def test_a_waiting_message_is_edited_and_hurried(database_url: str, vhost_url: str, broker: Broker) -> None:
     with service_at(database_url, vhost_url, message_base_delay_ms=600_000, message_max_delay_ms=600_000) as service:
         broker.send(retry_message())

@@ -18,6 +18,7 @@ from pika.exceptions import AMQPError
 
 from duly.bridge.link import Link
 from duly.bridge.properties import BadProperties, Encoded, Properties
+from duly.bridge.search import Search
 
 # A header that identifies a message when the broker returns it; the sender's message ids may not be unique.
 MARK = "x-duly-item"
@@ -160,6 +161,11 @@ class Publisher:
                 self._handed.discard(window)
             window.tell_all(Receipt("not_sent", "the connection broke"))
         return window
+
+    def withdraw(self, queue: str, mark: int) -> None:
+        """Take the message with this mark out of a queue, if it is found there soon; returns at once."""
+        search = Search(queue, MARK, mark)
+        self.link.call(lambda: self.link.another_channel(search.begin, lambda: None))
 
     # -- on the link's thread
 

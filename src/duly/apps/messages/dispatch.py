@@ -78,6 +78,8 @@ class Dispatch:
             case "confirmed" if reason is None:
                 self._metrics.executed.labels(label, "success").inc()
                 self._metrics.drift.observe(self._lateness(attempt))
+                if attempt.revivals:  # a person has sent it back from review, where it has a copy
+                    self._wire.withdraw(attempt.id)
                 log.debug("message %s is back in %s", row.message_id, row.queue, extra=about(row, attempt))
                 return None
             case "confirmed":

@@ -57,6 +57,11 @@ class Wire:
         """Whether its queues are there and messages may come."""
         return self._consumer is not None and self._consumer.is_consuming
 
+    def withdraw(self, mark: int) -> None:
+        """Take the copy of a message out of the queue for people, for nobody has to look at it any more."""
+        if self._publisher is not None:
+            self._publisher.withdraw(self._settings.manual_review_queue, mark)
+
     def publish(self, messages: Sequence[Outgoing]) -> list[Receipt]:
         """Publish these, and say what became of each."""
         if not messages:
