@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import barriers, settled, still
+from tests.browser.nets import Watch, barriers, settled, still
 from tests.browser.sites import NARROW, Site, Visits
 
 SCREENS = (
@@ -211,3 +211,25 @@ def test_the_page_says_when_the_service_is_away(show: Page, visit: Visits) -> No
     expect(show.get_by_role("button", name="No connection")).to_be_visible()
     show.context.set_offline(False)
     expect(show.get_by_role("button", name="Live")).to_be_visible()
+
+
+def test_enter_follows_the_link_that_has_the_focus_also_beside_a_list(show: Page) -> None:
+    show.goto("/items")
+    settled(show)
+    link = show.get_by_role("navigation", name="Screens").get_by_role("link", name="Review")
+    link.focus()
+    show.keyboard.press("Enter")
+    expect(show.get_by_role("heading", name="Review", level=1)).to_be_visible()
+    show.goto("/items")
+    settled(show)
+    show.get_by_role("grid", name="Items").get_by_role("checkbox").first.click()
+    show.keyboard.press("j")
+    show.keyboard.press("x")
+    expect(show.get_by_text("2 selected")).to_be_visible()
+
+
+def test_a_filter_that_is_no_number_is_told_and_nothing_can_be_done_to_all(show: Page, watch: Watch) -> None:
+    watch.expect("status of 422")
+    show.goto("/items?minTries=abc")
+    expect(show.get_by_role("alert").first).to_contain_text("minTries")
+    expect(show.get_by_label("Act on all that fit")).to_have_count(0)

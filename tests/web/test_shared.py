@@ -185,11 +185,11 @@ def test_a_database_that_is_away_is_told_as_such(house: House, monkeypatch: pyte
 
 def test_what_is_revealed_is_made_and_noted_each_time(house: House) -> None:
     item = house.put(args={"text": "hello", "password": "secret"})
-    for _ in range(2):
-        shown = ask(house.ana, f"/api/items/{item}?reveal=true")
+    for written in ("reveal", "reveal", "%72eveal", "%72eveal"):
+        shown = ask(house.ana, f"/api/items/{item}?{written}=true")
         assert "secret" in shown.text
         assert "age" not in shown.headers
-    assert [note["action"] for note in house.audit(f"item:{item}")].count("item.revealed") == 2
+    assert [note["action"] for note in house.audit(f"item:{item}")].count("item.revealed") == 4
 
 
 def test_the_local_admin_shares_too(house: House, statements: list[str]) -> None:
@@ -202,6 +202,40 @@ def test_the_local_admin_shares_too(house: House, statements: list[str]) -> None
 
 
 # -- what is kept
+
+
+def test_one_that_was_begun_too_long_ago_is_not_waited_for() -> None:
+    """What is under way may have been read before an act that the asker knows of."""
+
+    async def story() -> None:
+        seconds = Seconds()
+        kept: Kept[Answer] = Kept(3, 100, seconds)
+        going = asyncio.Event()
+
+        async def slow() -> Answer:
+            await going.wait()
+            return Answer([], b"before")
+
+        async def quick() -> Answer:
+            return Answer([], b"after")
+
+        first = asyncio.create_task(kept.get("a", 5.0, slow))
+        await asyncio.sleep(0)
+        seconds.now += 3.0
+        joined = asyncio.create_task(kept.get("a", 5.0, quick))
+        newer = await kept.get("a", 1.0, quick)
+        assert newer is not None
+        assert newer[0].body == b"after"
+        going.set()
+        for waiting in (first, joined):
+            found = await waiting
+            assert found is not None
+            assert found[0].body == b"before"
+        latest = await kept.get("a", 5.0, slow)
+        assert latest is not None
+        assert latest[0].body == b"after", "the older answer, which came later, does not replace it"
+
+    asyncio.run(story())
 
 
 def test_what_is_kept_is_bounded_in_number_size_and_time() -> None:

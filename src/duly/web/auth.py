@@ -25,7 +25,7 @@ from duly.web.problems import Problem
 from duly.web.schemas import clean
 
 COOKIE = "__Host-duly"
-# The name of the same cookie where a browser would not keep the other: on plain HTTP, between machines.
+# The name of the same cookie where a browser would not keep the other: on plain HTTP.
 PLAIN_COOKIE = "duly"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
@@ -89,15 +89,14 @@ class Gate:
 
 def session_of(request: Request) -> str | None:
     """The token of the browser's session, if it has one."""
-    return request.cookies.get(COOKIE) or request.cookies.get(PLAIN_COOKIE)
+    # On a safe connection only the cookie that no other site could have set counts.
+    return request.cookies.get(COOKIE) or (None if is_secure(request) else request.cookies.get(PLAIN_COOKIE))
 
 
 def is_secure(request: Request) -> bool:
     """Whether the browser keeps cookies that are only for safe connections."""
     said = (request.headers.get("origin", ""), request.headers.get("x-forwarded-proto", ""), request.url.scheme)
-    if any(each.lower().startswith("https") for each in said):
-        return True
-    return is_loopback(request.url.hostname or "")
+    return any(each.lower().startswith("https") for each in said)
 
 
 def is_loopback(host: str) -> bool:

@@ -9,6 +9,7 @@ Only answers in JSON with status 200 are shared; nothing that fails, is revealed
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
@@ -16,7 +17,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from fastapi import Request
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duly.core.errors import DulyError
@@ -27,7 +28,8 @@ from duly.web.problems import Problem
 LONGEST = 30.0  # seconds for which an answer may be given again, whatever is asked for
 KNOWN_FOR = 1.0  # seconds for which it is taken as known who has a key or a session
 MOST, BYTES = 1_000, 32 * 1024 * 1024  # how many answers are kept, and how large they may be together
-LARGEST = 1024 * 1024  # how large each of them may be
+LARGEST = 4 * 1024 * 1024  # how large each of them may be
+NEVER = re.compile(r"/api/events|/api/jobs/\d+/(?:export|rejects)")  # what is sent as it is made
 PEOPLE = 10_000  # how many keys and sessions are remembered
 
 
@@ -72,7 +74,8 @@ class Kept(Generic[V]):
         self._most = most
         self._size = size
         self._ticks = ticks
-        self._under_way: dict[Hashable, asyncio.Future[tuple[V, float] | None]] = {}
+        # What is being made, and since when.
+        self._under_way: dict[Hashable, tuple[asyncio.Future[tuple[V, float] | None], float]] = {}
         self._kept: OrderedDict[Hashable, tuple[V, float]] = OrderedDict()  # with the time at which it was asked for
         self.size = 0
 
@@ -88,25 +91,32 @@ class Kept(Generic[V]):
         """
         found = self._kept.get(key)
         if found is None or self._ticks() - found[1] > seconds:
-            under_way = self._under_way.get(key)
-            # Shielded, because who waits may be cancelled, and the others go on waiting.
-            found = await (self._made(key, make) if under_way is None else asyncio.shield(under_way))
+            under_way, begun = self._under_way.get(key, (None, 0.0))
+            if under_way is None or self._ticks() - begun > seconds:  # one that began earlier may not know all
+                found = await self._made(key, make)
+            else:  # shielded, because who waits may be cancelled, and the others go on waiting
+                found = await asyncio.shield(under_way)
         return None if found is None else (found[0], self._ticks() - found[1])
 
     async def _made(self, key: Hashable, make: Callable[[], Awaitable[V | None]]) -> tuple[V, float] | None:
-        under_way = self._under_way[key] = asyncio.get_running_loop().create_future()
+        under_way: asyncio.Future[tuple[V, float] | None] = asyncio.get_running_loop().create_future()
         begun, found = self._ticks(), None
+        self._under_way[key] = (under_way, begun)
         try:
             if (value := await make()) is not None:
                 found = (value, begun)
                 self._keep(key, found)
             return found
         finally:
-            del self._under_way[key]
+            if self._under_way[key][0] is under_way:
+                del self._under_way[key]
             under_way.set_result(found)
 
     def _keep(self, key: Hashable, found: tuple[V, float]) -> None:
-        if (before := self._kept.pop(key, None)) is not None:
+        if (before := self._kept.get(key)) is not None:
+            if before[1] > found[1]:  # one that began later was quicker
+                return
+            del self._kept[key]
             self.size -= before[0].size
         self._kept[key] = found
         self.size += found[0].size
@@ -168,7 +178,9 @@ class ShareReads:
 def _age_taken(scope: Scope) -> float:
     """How many seconds old an answer to this request may be; 0 for one that must be made anew."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))
-    if scope["method"] != "GET" or not path.startswith("/api/") or b"reveal" in scope["query_string"]:
+    if scope["method"] != "GET" or not path.startswith("/api/") or NEVER.fullmatch(path):
+        return 0.0
+    if "reveal" in QueryParams(scope["query_string"]):  # which is audited each time
         return 0.0
     said = Headers(scope=scope).get("cache-control", "").lower().replace(" ", "").split(",")
     ages = [each.removeprefix("max-age=") for each in said if each.startswith("max-age=")]

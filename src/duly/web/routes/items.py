@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from pydantic import BaseModel
 
 from duly.core.errors import InputError
@@ -48,9 +48,16 @@ def list_tasks(desk: At, principal: Reader, pages: Pages) -> Any:
 
     def find(after: str | None, most: int) -> Sequence[Signature]:
         names = sorted(name for name, task in desk.app.tasks.items() if not task.is_internal and name > (after or ""))
-        return [signature(desk.app.tasks[name]) for name in names[:most]]
+        return [_without_secrets(desk, signature(desk.app.tasks[name])) for name in names[:most]]
 
     return pages.turn(["tasks"], find, place=lambda task: task.name)
+
+
+def _without_secrets(desk: Desk, found: Signature) -> Signature:
+    """The same, with the defaults of parameters masked as arguments are."""
+    masked = desk.masked({param.name: param.default for param in found.params if param.default is not None})
+    params = [replace(param, default=masked.get(param.name)) for param in found.params]
+    return replace(found, params=params)
 
 
 @router.post("", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})

@@ -95,7 +95,7 @@ function App() {
     if (me.value === false && !SignIn) import("./screens/sign_in.js").then((module) => setSignIn(() => module.default));
   }, [me.value]);
   if (error) return html`<main class="alone"><h1>duly</h1><${Trouble} error=${error} retry=${begin} /></main>`;
-  if (me.value === false) return SignIn && html`<${SignIn} onDone=${begin} />`;
+  if (me.value === false) return SignIn && html`<${SignIn} />`;
   if (!me.value) return html`<p class="boot">Loading…</p>`;
   return html`<${Shell}><${Screen} /></${Shell}>`;
 }

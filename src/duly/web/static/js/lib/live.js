@@ -41,16 +41,19 @@ export function useLive(path, query = {}, { every = 2 } = {}) {
     const stop = new AbortController();
     let timer = null;
     let isOver = false;
+    let looks = 0;
     const look = async (isFresh) => {
       clearTimeout(timer);
+      looks += 1;
+      const number = looks;
       try {
         const age = every && !isFresh ? Math.ceil(every) : 0;
         const data = await get(path, query, { age, signal: stop.signal });
-        if (isOver) return;
+        if (isOver || number !== looks) return; // a later look, which knows more, is under way
         keep(name, data);
         setState({ name, data, error: null });
       } catch (error) {
-        if (isOver || error.name === "AbortError") return;
+        if (isOver || number !== looks || error.name === "AbortError") return;
         setState((before) => ({ name, data: before.name === name ? before.data : undefined, error }));
       }
       if (every && !isOver) timer = setTimeout(tick, (reach.value === false ? Math.max(every, 3) : every) * 1000);

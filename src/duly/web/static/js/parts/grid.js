@@ -73,8 +73,11 @@ class Pages {
     if (!page.count && number === this.pages.length - 1) {
       // Where there was nothing, nothing can be moved by what comes.
       Object.assign(page, { rows: answer.items, count: answer.items.length });
-      this.next = answer.next;
-      this.isEnd = !answer.next;
+      // A search that has looked further goes on from there, unless something came.
+      if (answer.items.length || !this.isHeld) {
+        this.next = answer.next;
+        this.isEnd = !answer.next;
+      }
       return [];
     }
     const found = new Map(answer.items.map((row) => [this.keyOf(row), row]));

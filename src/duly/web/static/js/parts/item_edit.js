@@ -7,9 +7,12 @@ import { fromInput, toInput } from "../lib/time.js";
 import { Dialog, Field, say } from "./dialogs.js";
 import { Diff } from "./json_view.js";
 
+const firstOf = (item) => ({ args: stringify(item.args, 2), at: toInput(item.dueAt), queue: item.queue, rank: String(item.rank), tries: item.maxAttempts === null ? "" : String(item.maxAttempts) });
+
 /** `item`: as /api/items/{id} has it. One in review can be tried again with what was changed. */
-export function EditItem({ item, onClose, onDone }) {
-  const first = { args: stringify(item.args, 2), at: toInput(item.dueAt), queue: item.queue, rank: String(item.rank), tries: item.maxAttempts === null ? "" : String(item.maxAttempts) };
+export function EditItem({ item: given, onClose, onDone }) {
+  // As it was when the dialog was opened: only what the person changes is sent.
+  const [{ item, first }] = useState(() => ({ item: given, first: firstOf(given) }));
   const isFailed = item.state === "failed";
   const [now, setNow] = useState(first);
   const [wrong, setWrong] = useState(null);

@@ -1,6 +1,6 @@
 // Rows of jobs by their status: those of one job, or of all of them. They stand in the order in which they changed.
 import { html } from "../lib/ui.js";
-import { get, may, post } from "../lib/api.js";
+import { get, may, me, post } from "../lib/api.js";
 import { query, Link } from "../lib/router.js";
 import { useLive, forget } from "../lib/live.js";
 import { fromInput, count } from "../lib/time.js";
@@ -65,7 +65,8 @@ async function jobsWith(statuses, { jobId, jobType, userId }) {
       after = page.next;
     } while (after);
   }
-  const held = found.map((job) => ({ id: job.id, rows: statuses.reduce((sum, status) => sum + job[HELD[status]], 0) }));
+  const fitting = found.filter((job) => (!jobType || job.jobType === jobType) && (!userId || userId === "all" || job.userId === (userId === "me" ? me.value.userId : userId)));
+  const held = fitting.map((job) => ({ id: job.id, rows: statuses.reduce((sum, status) => sum + job[HELD[status]], 0) }));
   return held.filter((job) => job.rows);
 }
 

@@ -116,14 +116,14 @@ function Story({ group, reload, changes, look }) {
   ]} /></div>
     <div class="halves"><${Sample} group=${group} /><${Notes} group=${group} reload=${reload} /></div>
     <${Section} title="Items"><${Grid} name=${`group ${group.id}`} label="Items of this group" columns=${ITEMS} changes=${changes} bar=${bar} to=${(row) => `/items/${row.id}`}
-      load=${(after, pageSize, signal, age) => get("/api/items", { state: "failed", errorGroup: group.id, after, pageSize }, { signal })} /></${Section}>
+      load=${(after, pageSize, signal, age) => get("/api/items", { state: "failed", errorGroup: group.id, after, pageSize }, { signal, age })} /></${Section}>
     ${edited && html`<${EditItem} item=${edited} onClose=${() => setEdited(null)} onDone=${() => { setEdited(null); look(); }} />`}`;
 }
 
 const titleOf = (group) => group.message || (group.error ?? "").split("\n")[0] || group.errorClass || group.id;
 
 export default function Group({ id }) {
-  const found = useLive(`/api/review/${id}`, {}, { every: 3 });
+  const found = useLive(`/api/review/${id}`, {}, { every: 8 });
   const [changes, setChanges] = useState(0);
   const look = () => { setChanges((times) => times + 1); found.reload(); };
   // All its items may have left review, perhaps just now and by an act whose progress is still of interest.

@@ -79,15 +79,15 @@ export default function Items() {
   const said = asked();
   const { state, userId, ...others } = said;
   const isSlow = UNINDEXED.some((name) => others[name]);
-  const counts = useLive("/api/items/counts", { ...others, userId }, { every: isSlow ? 20 : 10 });
+  const counts = useLive("/api/items/counts", { ...others, userId }, { every: isSlow ? 30 : 20 });
   const sums = { ...counts.data?.counts };
   const capped = { ...counts.data?.capped };
   if (counts.data) {
     sums[""] = Object.values(counts.data.counts).reduce((all, each) => all + each, 0);
     capped[""] = Object.values(counts.data.capped).some(Boolean);
   }
-  const filter = Object.fromEntries(Object.entries({ state, ...others }).filter(([, value]) => value).map(([name, value]) => [name, NUMBERS.includes(name) ? Number(value) : value]));
-  const canAll = Object.keys(filter).length > 0;
+  const filter = Object.fromEntries(Object.entries({ state, ...others }).filter(([, value]) => value).map(([name, value]) => [name, NUMBERS.includes(name) && /^\d+$/.test(value) ? Number(value) : value]));
+  const canAll = Object.keys(filter).length > 0 && counts.data && !counts.error;
   const matching = counts.data ? `${count(sums[state ?? ""] ?? 0)}${capped[state ?? ""] ? "+" : ""}` : "";
   const bar = ({ selected, clear, reload: again }) => {
     const after = () => { clear(); again(); };

@@ -55,7 +55,7 @@ export default function Keys() {
   ];
   return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${make}>New key</button>`}>API keys</${Title}>
     ${may("admin") && html`<${Filters} fields=${OWNER} free=${(text, add) => { add("userId", text); }} placeholder="an owner: me, all, or a user" />`}
-    <${Grid} name=${`keys ${userId}`} label="API keys" columns=${columns} changes=${changes} looks=${looks} every=${10} load=${(after, pageSize, signal, age) => get("/api/keys", { userId, after, pageSize }, { signal })}
+    <${Grid} name=${`keys ${userId}`} label="API keys" columns=${columns} changes=${changes} looks=${looks} every=${10} load=${(after, pageSize, signal, age) => get("/api/keys", { userId, after, pageSize }, { signal, age })}
       empty=${html`<${Empty} title="There is no key yet."><p>Programs use the API with a key. Make one here, or with:</p><${Command}>duly keys add USER --name shop</${Command}></${Empty}>`} />
     ${made && html`<${Secret} made=${made} onClose=${() => setMade(null)} />`}`;
 }

@@ -40,7 +40,7 @@ export const causeOf = (error) => (error ?? "").split("\n")[0].replace(/["'][^"'
 
 function Broken() {
   const userId = query.value.get("userId");
-  const found = useLive("/api/schedules", { state: "broken", userId, pageSize: MOST }, { every: 3 });
+  const found = useLive("/api/schedules", { state: "broken", userId, pageSize: MOST }, { every: 8 });
   const revive = (rows) => act(() => eachOf(rows, (row) => post(`/api/schedules/${row.id}/reactivate`)), (told) => told.text("schedule", "reactivated"), { after: found.reload });
   const reviveAll = async (cause, rows) => {
     const yes = rows.length === 1 || await ask({ title: `Reactivate ${count(rows.length)} schedules`, text: `Cause: ${cause}. Each is due at its next time. They are deactivated again if the cause is not gone.`, yes: `Reactivate ${count(rows.length)}` });
@@ -64,7 +64,7 @@ function Broken() {
 }
 
 export default function Review() {
-  const totals = useLive("/api/review/totals", { userId: query.value.get("userId") }, { every: 5 });
+  const totals = useLive("/api/review/totals", { userId: query.value.get("userId") }, { every: 10 });
   const isBroken = query.value.get("show") === "schedules";
   const said = totals.data && `${count(totals.data.items)}${totals.data.isMore ? "+" : ""} ${totals.data.items === 1 ? "item" : "items"} in ${count(totals.data.groups)} ${totals.data.groups === 1 ? "group" : "groups"}`;
   return html`<${Title} text="Review" actions=${html`<span class="note number">${said}</span>`}>Review</${Title}>

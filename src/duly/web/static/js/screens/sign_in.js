@@ -4,7 +4,7 @@ import { post } from "../lib/api.js";
 import { Field } from "../parts/dialogs.js";
 import { Command } from "../parts/marks.js";
 
-export default function SignIn({ onDone }) {
+export default function SignIn() {
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);
   const form = useRef(null);
@@ -15,7 +15,8 @@ export default function SignIn({ onDone }) {
     setBusy(true);
     try {
       await post("/api/session", said);
-      await onDone();
+      // Nothing that the one before has seen may be left on the page.
+      location.reload();
     } catch (wrong) {
       setError(wrong);
     }

@@ -37,7 +37,7 @@ export default function Users() {
       ${" "}<button type="button" class="mini" aria-label=${`${row.disabledAt ? "Enable" : "Disable"} ${row.id}`} onClick=${() => (row.disabledAt ? change(row, { disabled: false }, `${row.id} is enabled.`) : disable(row))}>${row.disabledAt ? "Enable" : "Disable"}</button>` },
   ];
   return html`<${Title} actions=${html`<button type="button" class="main" onClick=${add}>Add a user</button>`}>Users</${Title}>
-    <${Grid} name="users" label="Users" columns=${columns} changes=${changes} looks=${looks} every=${10} load=${(after, pageSize, signal, age) => get("/api/users", { after, pageSize }, { signal })}
+    <${Grid} name="users" label="Users" columns=${columns} changes=${changes} looks=${looks} every=${10} load=${(after, pageSize, signal, age) => get("/api/users", { after, pageSize }, { signal, age })}
       empty=${html`<${Empty} title="There are no users yet."><p>On this machine you are the local admin. To listen on other addresses, someone must be able to sign in:</p><${Command}>duly users add NAME --admin</${Command}></${Empty}>`} />
     <p class="note">Who has left is disabled, not removed, so that the audit log still says who did what.</p>`;
 }
