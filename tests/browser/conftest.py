@@ -39,7 +39,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, sync_playwright
+from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from tests.browser import sites
 from tests.browser.nets import Watch, chromium_path
@@ -47,6 +47,9 @@ from tests.browser.sites import Site, Visits
 from tests.browser.world import World
 from tests.conftest import KINDS
 from tests.support import fresh_database
+
+# Longer than any screen waits between two looks.
+expect.set_options(timeout=20_000)
 
 PICTURES = Path(__file__).resolve().parents[2] / ".scratch" / "browser"
 VISITS = pytest.StashKey[Visits]()

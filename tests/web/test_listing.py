@@ -403,6 +403,13 @@ def test_tasks_are_told_with_what_a_form_has_to_know(house: House) -> None:
     assert (tasks["keep"]["params"], tasks["keep"]["takesMore"], tasks["echo"]["takesMore"]) == ([], True, False)
     assert tasks["http"]["doc"]
     assert not any(task["isInternal"] for task in tasks.values())
+
+    @house.app.task
+    def pay(amount: int = 3, api_key: str = "sk-secret") -> None: ...
+
+    (paid,) = [task for task in house.ana.get("/api/tasks").json()["items"] if task["name"] == "pay"]
+    assert [param["default"] for param in paid["params"]] == [3, "***"]
+    del house.app.tasks["pay"]
     first = house.ana.get("/api/tasks", params={"pageSize": 2}).json()
     rest = house.ana.get("/api/tasks", params={"pageSize": 100, "after": first["next"]}).json()
     assert [task["name"] for task in first["items"] + rest["items"]] == list(tasks)
