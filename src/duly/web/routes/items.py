@@ -55,8 +55,8 @@ def list_tasks(desk: At, principal: Reader, pages: Pages) -> Any:
 
 def _without_secrets(desk: Desk, found: Signature) -> Signature:
     """The same, with the defaults of parameters masked as arguments are."""
-    masked = desk.masked({param.name: param.default for param in found.params if param.default is not None})
-    params = [replace(param, default=masked.get(param.name)) for param in found.params]
+    masked = desk.masked({param.name: param.default for param in found.params if param.default})
+    params = [replace(param, default=masked.get(param.name, param.default)) for param in found.params]
     return replace(found, params=params)
 
 
