@@ -166,6 +166,16 @@ def test_nobody_learns_how_much_of_others_was_in_the_way(house: House) -> None:
     assert ([row["id"] for row in told["items"]], told["search"]["scanned"]) == ([mine], 1)
 
 
+@pytest.mark.usefixtures("few")
+def test_no_place_to_go_on_from_tells_of_others(house: House) -> None:
+    group = house.group(house.fail())
+    for _ in range(25):
+        house.fail(house.bob)
+    for query in ({"state": "failed"}, {"state": "failed", "errorGroup": group}):
+        told = page(house.ana, **query)
+        assert (len(told["items"]), told["next"], told["search"]["isDone"]) == (1, None, True)
+
+
 def _put_days_ago(house: House, *days: int) -> list[int]:
     """Items of Ana's that were put so many days ago, those put first with the smallest ids."""
     made = []

@@ -127,6 +127,25 @@ select id, next_at
  order by next_at, id
  limit :most
 
+-- name: broken_schedules
+select id from duly_schedule where broken_at is not null and id > :after order by id limit :most
+
+-- name: own_schedules
+-- Those of one owner. It asks for a range, and not for equality, because the order of such a range is that of one index.
+select id
+  from duly_schedule
+ where owner <= :owner::text and (owner, id) > (:owner::text, :after::bigint)
+ order by owner, id
+ limit :most
+
+-- name: own_schedules_by_next
+-- Those of one owner that come next first.
+select id, next_at
+  from duly_schedule
+ where owner = :owner and next_at is not null and (next_at, id) > (:after_at::timestamptz, :after_id::bigint)
+ order by next_at, id
+ limit :most
+
 -- name: schedules_fitting
 -- Those of these schedules that a filter means.
 select {schedule}
