@@ -176,8 +176,24 @@ def test_a_pace_and_the_jobs_under_it_tell_how_it_went(store: Store, app: Duly) 
         assert found["job", "7", measure] == found["pace", "google", measure]
     assert found["pace", "google", "width"][1] >= 1
     assert found["job", "7", "rate"][0] == 30
-    assert found["job", "8", "latency"] == (4, 2.0, 1.0)
+    assert found["job", "8", "latency"] == (1, 0.5, 0.5), "not how often its task ran, also for others"
     assert gate.lately() is None, "nothing was called since"
+
+
+def test_a_job_does_not_tell_how_many_calls_there_were_for_others(store: Store, app: Duly) -> None:
+    pace = Pace("google")
+
+    @app.task(pace=pace)
+    def find(text: str) -> None: ...
+
+    gate = Gate(pace, SliceBounds(), lambda: 110.0)
+    for started in (102.0, 106.0, 109.0):
+        gate.ended(started, 1, [Done()])
+    one = Historian(store, Watched(jobs={(7, "find"): 1}), SETTINGS, app.tasks, lambda: [gate])  # type: ignore[arg-type]
+    one.tick(NOW)
+    found = {row[:3]: row[3:] for row in rows(store)}
+    assert found["pace", "google", "latency"] == (3, 13.0, 8.0)
+    assert found["job", "7", "latency"] == (1, pytest.approx(13 / 3), pytest.approx(13 / 3))
 
 
 def test_old_steps_are_forgotten_as_the_settings_say(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,10 +43,10 @@ ASKED: dict[str, tuple[str, dict[str, Any], str]] = {
     "pending rows of all": ("pending_items", {"owner": None, "status": "PENDING", **ANY_TYPE}, "duly_item_job"),
     "rows of all that were skipped": ("ended_items", {"owner": None, "status": "SKIPPED", **ANY_TYPE}, "duly_item_job"),
     "pending rows of one job": (
-        "pending_items", {"owner": None, "status": "PENDING", **ANY_TYPE, "jobs": ",2,"}, "duly_item_job"
+        "pending_items", {"owner": None, "status": "PENDING", **ANY_TYPE, "jobs": "[2]"}, "duly_item_job"
     ),
     "rows of a job that changed in a while": (
-        "count_status", {"status": "PENDING", "jobs": ",1,", **WHILE}, "duly_item_job"
+        "count_status", {"status": "PENDING", "jobs": "[1]", **WHILE}, "duly_item_job"
     ),
     "how fast jobs are": ("job_speeds", {"ids": "[1]", "since": after(ROWS / 300), "most": MOST}, "duly_item_job"),
     "rows to export": ("export_rows", {"job_id": 1, "after": 90_000, "most": MOST}, "duly_item_row"),
@@ -172,3 +172,44 @@ def test_settling_an_item_without_a_job_writes_no_index(blank_postgres_url: str)
         settle(store, items, Done())
     until(lambda: updates()[0] == 10)  # what a connection counted is known when it has ended
     assert updates() == (10, 5), "a claim takes a row out of the lines; its end changes no index"
+
+
+MANY_JOBS = """
+insert into duly_job (task, queue, created_at, changed_at, finished_at)
+select 'ring', 'ring', {at}, {at}, {at}
+  from {series}
+"""
+OF_ONE_JOB = {
+    "job_sums": {"owner": None, "job_type": None, "jobs": "[7]"},
+    "count_status": {"status": "PENDING", "jobs": "[7]", **WHILE},
+}
+
+
+@pytest.mark.parametrize("name", OF_ONE_JOB)
+def test_one_job_of_many_is_looked_up_on_postgres(postgres_server: str, name: str) -> None:
+    with fresh_database(postgres_server) as url, opened(url) as store:
+        migrate(store)
+        with psycopg.connect(url, autocommit=True) as connection:
+            series = "generate_series(1, 5000) as s(n)"
+            connection.execute(MANY_JOBS.format(at=f"timestamptz '{NOW}'", series=series))
+            connection.execute("vacuum analyze duly_job")
+        for mode in MODES:
+            asked = Explained(url, mode)
+            try:
+                asked.read(name, OF_ONE_JOB[name])  # so that the connection is there
+                (plan,) = asked.plans(lambda asked=asked: asked.read(name, OF_ONE_JOB[name]))
+            finally:
+                asked.close()
+            scans = [node for node in nodes(plan) if node.get("Relation Name") == "duly_job" and node["Actual Loops"]]
+            assert [scan.get("Index Name") for scan in scans] in (["duly_job_pkey"], ["duly_job_live"]), plan
+            assert scans[0]["Actual Rows"] <= 1
+            items = [node for node in nodes(plan) if node.get("Relation Name") == "duly_item" and node["Actual Loops"]]
+            assert not items, "it is over, so nothing of it waits"
+
+
+@pytest.mark.parametrize("name", OF_ONE_JOB)
+def test_one_job_of_many_is_looked_up_on_sqlite(seeded_file: str, name: str) -> None:
+    given = {key: to_int(each) if isinstance(each, datetime) else each for key, each in OF_ONE_JOB[name].items()}
+    with opened(seeded_file) as store, store.transaction() as connection:
+        told = [row[3] for row in connection.execute(f"explain query plan {sections('sqlite')[name]}", given)]
+    assert any(line.startswith("SEARCH duly_job USING INTEGER PRIMARY KEY") for line in told), told

@@ -28,9 +28,10 @@ from duly.apps.reminders import reminders_on
 from duly.core.clock import ManualClock
 from duly.testing import World
 from duly.verbs import LOCAL
+from duly.verbs.jobs import row_of
 from duly.web import api as rooms
 from duly.web.auth import is_loopback
-from tests.support import is_sqlite
+from tests.support import is_sqlite, query
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it would rather have another httpx
@@ -141,6 +142,19 @@ class House:
     def close(self) -> None:
         for client in self._clients:
             client.close()
+
+
+def unreadable_rows(house: House, count: int) -> list[int]:
+    """Rows of a job that could not be read, and are in review."""
+    task = house.app.tasks["echo"]
+    job = house.app.verbs.jobs.open(LOCAL, task)
+    new = task.new({"text": "x"})
+    rows = [
+        row_of(job, number, new, status="ERROR", state="failed", outcome="unreadable", last_error="line 2")
+        for number in range(1, count + 1)
+    ]
+    assert house.app.store.load_rows(job.id, 1, rows)
+    return [row[0] for row in query(house.app.store, f"select id from duly_item where job_id = {job.id} order by id")]
 
 
 SCOPES = ("read", "write", "admin")

@@ -12,7 +12,7 @@ from duly.core.errors import WrongState
 from duly.core.model import Crashed
 from duly.verbs import LOCAL, acts
 from tests.support import query
-from tests.web.conftest import LATER, START, House
+from tests.web.conftest import LATER, START, House, unreadable_rows
 
 
 @pytest.fixture(autouse=True)
@@ -232,6 +232,15 @@ def test_a_row_whose_key_was_taken_meanwhile_does_not_stop_the_others(house: Hou
     list(acts.portions(house.app.verbs.ground, act.id))
     assert told(house, act_id) == ("done", 5, 5, 3)
     assert states(house, [first, second, *others]) == ["failed", "failed", "waiting", "waiting", "waiting"]
+
+
+def test_rows_that_could_not_be_read_do_not_stop_the_others(house: House) -> None:
+    first, unread, last = house.fail(house.root), unreadable_rows(house, 2), house.fail(house.root)
+    act_id = house.root.post("/api/acts", json={"action": "retry", "filter": {"state": "failed"}}).json()["id"]
+    list(acts.portions(house.app.verbs.ground, act_id))
+    told = house.root.get(f"/api/acts/{act_id}").json()
+    assert (told["state"], told["seen"], told["changed"]) == ("done", 4, 2)
+    assert states(house, [first, *unread, last]) == ["waiting", "failed", "failed", "waiting"]
 
 
 def test_acts_are_about_no_other_acts(house: House) -> None:

@@ -11,7 +11,7 @@ from duly.core.errors import InputError, WrongState
 from duly.core.model import NewItem
 from duly.verbs import LOCAL, listing
 from duly.verbs.listing import Filter
-from tests.web.conftest import LATER, START, House, TestClient
+from tests.web.conftest import LATER, START, House, TestClient, unreadable_rows
 
 NOTHING = {"scanned": 0, "isDone": True, "isIndexed": True}
 
@@ -164,6 +164,16 @@ def test_nobody_learns_how_much_of_others_was_in_the_way(house: House) -> None:
         house.fail(house.bob)
     told = page(house.ana, state="failed")
     assert ([row["id"] for row in told["items"]], told["search"]["scanned"]) == ([mine], 1)
+
+
+@pytest.mark.usefixtures("few")
+def test_no_place_to_go_on_from_tells_of_others(house: House) -> None:
+    group = house.group(house.fail())
+    for _ in range(25):
+        house.fail(house.bob)
+    for query in ({"state": "failed"}, {"state": "failed", "errorGroup": group}):
+        told = page(house.ana, **query)
+        assert (len(told["items"]), told["next"], told["search"]["isDone"]) == (1, None, True)
 
 
 def _put_days_ago(house: House, *days: int) -> list[int]:
@@ -377,6 +387,19 @@ def test_a_selection_is_all_or_nothing_where_one_is_refused(house: House) -> Non
         house.ana.post(f"/api/items/{twins[-1]}/cancel")
     assert act(house.ana, "retry", *twins).status_code == 409
     assert [house.app.read.item(each).state for each in twins] == ["cancelled", "cancelled"]
+
+
+def test_a_selection_leaves_alone_what_cannot_live_again(house: House) -> None:
+    """A row that could not be read, and an item whose key a live one has, are no reason to leave the others."""
+    failed, (unread,) = house.fail(), unreadable_rows(house, 1)
+    old = house.put(key="same")
+    house.ana.post(f"/api/items/{old}/cancel")
+    live = house.put(key="same")
+    assert act(house.root, "retry", unread, old, failed, live).json() == {"ids": [failed, live]}
+    assert [house.app.read.item(each).state for each in (unread, old, failed, live)] == [
+        "failed", "cancelled", "waiting", "waiting",
+    ]  # fmt: skip
+    assert act(house.root, "discard", unread).json() == {"ids": [unread]}
 
 
 def test_a_selection_has_bounds(house: House) -> None:

@@ -237,6 +237,28 @@ def test_counting_is_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> N
     assert (own["totals"]["failed"], own["totals"]["capped"]) == (2, True)
 
 
+def test_an_old_schedule_is_told_of_however_many_came_after_it(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Broken ones, and the one that comes next, are not only looked for among the newest."""
+    a_worker(house)
+    ids = []
+    for number, rule in enumerate(("every 1h", "every 2h", "every 5h", "every 4h")):
+        said = {"task": "echo", "key": f"k{number}", "rule": rule, "args": {"text": "x"}}
+        ids.append(house.ana.post("/api/schedules", json=said).json()["id"])
+    with house.app.store.transaction() as connection:
+        connection.execute(f"update duly_schedule set broken_at = created_at, next_at = null where id = {ids[0]}")
+    second = house.ana.get(f"/api/schedules/{ids[1]}").json()["nextAt"]
+    monkeypatch.setattr(room, "COUNTED", 2)
+    for who in (house.root, house.ana):
+        picture = now(who)
+        told = picture["schedules"]
+        assert (told["active"], told["broken"], told["nextAt"], told["capped"]) == (2, 1, second, True)
+        assert (picture["health"], reasons(picture)) == ("warn", [("warn", "/schedules?state=broken")])
+    with house.app.store.transaction() as connection:
+        connection.execute("update duly_schedule set paused_at = created_at, next_at = null")
+    assert now(house.ana)["schedules"]["nextAt"] is None
+    assert now(house.bob)["schedules"]["broken"] == 0
+
+
 def test_a_picture_costs_eight_statements_at_most(house: House, statements: list[str]) -> None:
     a_worker(house)
     house.fail()

@@ -61,6 +61,32 @@ def test_schedules_are_found_by_a_part_of_their_key_and_by_what_comes_next(house
     assert house.ana.get("/api/schedules", params={"sort": "key"}).status_code == 422
 
 
+@pytest.mark.parametrize("query", [{"keyContains": "k"}, {"keyContains": "k", "sort": "next"}])
+def test_no_page_tells_of_schedules_of_others(
+    house: House, monkeypatch: pytest.MonkeyPatch, query: dict[str, str]
+) -> None:
+    monkeypatch.setattr(timetable, "PORTION", 2)
+    monkeypatch.setattr(timetable, "SCANNED", 2)
+    for number in range(5):
+        add(house, f"k{number}", "every 1h", house.bob)
+    mine = add(house, "k", "every 2h")
+    told = house.ana.get("/api/schedules", params=query).json()
+    assert [row["id"] for row in told["items"]] == [mine]
+    assert told["next"] is None
+
+
+@pytest.mark.parametrize("sort", ["id", "next"])
+def test_broken_schedules_are_found_among_any_number(house: House, monkeypatch: pytest.MonkeyPatch, sort: str) -> None:
+    monkeypatch.setattr(timetable, "PORTION", 2)
+    monkeypatch.setattr(timetable, "SCANNED", 2)
+    broken = [add(house, f"k{number}", "every 1h") for number in range(6)][-1]
+    with house.app.store.transaction() as connection:
+        connection.execute(f"update duly_schedule set broken_at = created_at, next_at = null where id = {broken}")
+    told = house.root.get("/api/schedules", params={"state": "broken", "sort": sort}).json()
+    assert [row["id"] for row in told["items"]] == [broken]
+    assert told["next"] is None
+
+
 def test_a_preview_and_a_schedule_say_where_clocks_change(house: House) -> None:
     house.clock.set(datetime(2027, 3, 26, 12, tzinfo=UTC))
     asked = {"rule": "daily 02:30", "zone": "Europe/Zagreb", "n": 3}

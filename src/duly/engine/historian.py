@@ -71,7 +71,11 @@ class Historian:
         runs = {each.subject: each for rows in by_subject.values() for each in rows if each.measure == "run"}
         paced = {gate.pace.name: lately for gate in self._gates() if (lately := gate.lately()) is not None}
         for name, lately in paced.items():
-            by_subject["pace", name] = [*_paced("pace", name, lately), Measured("pace", name, "rate", lately.calls)]
+            by_subject["pace", name] = [
+                *_sized("pace", name, lately),
+                Measured("pace", name, "latency", lately.calls, lately.seconds, lately.longest),
+                Measured("pace", name, "rate", lately.calls),
+            ]
         for (job_id, task), ended in self._observer.ended_lately().most_common(JOBS):
             subject = str(job_id)
             by_subject["job", subject] = [
@@ -82,12 +86,18 @@ class Historian:
         return [each for rows in kept for each in rows]
 
     def _of_job(self, job_id: str, task: str, paced: Mapping[str, Paced], run: Measured | None) -> Iterator[Measured]:
-        """How its rows are worked off: as the pace of its task has it, or else as its task runs."""
+        """How its rows are worked off: as the pace of its task has it, or else as its task runs.
+
+        The owner of a job may read this, so it tells how long one call takes on the average, and not how many there
+        were: most of them may be for others.
+        """
         known = self._tasks.get(task)
         if known is not None and known.pace is not None and known.pace.name in paced:
-            yield from _paced("job", job_id, paced[known.pace.name])
+            lately = paced[known.pace.name]
+            yield from _sized("job", job_id, lately)
+            yield _once("job", job_id, "latency", lately.seconds / lately.calls)
         elif run is not None:
-            yield Measured("job", job_id, "latency", run.n, run.total, run.most)
+            yield _once("job", job_id, "latency", run.total / run.n)
 
     def _forget(self, now: datetime) -> bool:
         """Delete what is old; True when there may be more of it."""
@@ -98,7 +108,10 @@ class Historian:
         return is_more
 
 
-def _paced(kind: Kind, subject: str, lately: Paced) -> Iterator[Measured]:
-    yield Measured(kind, subject, "width", 1, lately.width, lately.width)
-    yield Measured(kind, subject, "batch", 1, lately.batch, lately.batch)
-    yield Measured(kind, subject, "latency", lately.calls, lately.seconds, lately.longest)
+def _sized(kind: Kind, subject: str, lately: Paced) -> Iterator[Measured]:
+    yield _once(kind, subject, "width", lately.width)
+    yield _once(kind, subject, "batch", lately.batch)
+
+
+def _once(kind: Kind, subject: str, measure: str, value: float) -> Measured:
+    return Measured(kind, subject, measure, 1, value, value)

@@ -192,7 +192,11 @@ def _changes(ground: Ground, act: Act, items: list[Item]) -> Iterator[Change]:
             case _:
                 # At a rate, each is due a little after the one before, so that nobody has to wait here.
                 outcome = Revived(begun + timedelta(seconds=place / rate) if rate else now)
-        yield decide(item, outcome, now, ground.rules_of(item.task))
+        try:
+            change = decide(item, outcome, now, ground.rules_of(item.task))
+        except WrongState:
+            continue  # what this cannot happen to, such as a row that could not be read, is left alone
+        yield change
         place += 1
 
 

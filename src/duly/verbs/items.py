@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -151,7 +152,8 @@ class Items:
         """Cancel, retry or discard those of a selection that can be; returns which, and leaves the others as they are.
 
         All of them are changed in one transaction, or none. What is gone or has moved on since it was selected is no
-        error, for a list is always a little old.
+        error, for a list is always a little old; nor is a row that could not be read, or an item whose key another
+        live one has by now. Two of the selection that had the same key are refused, for only one of them can live.
         """
         wanted = list(dict.fromkeys(ids))
         if not 1 <= len(wanted) <= SELECTED:
@@ -160,7 +162,7 @@ class Items:
         with self._ground.joining(connection) as connection:
             left = wanted
             for _ in range(TURNS):
-                changes = self._possible(who, left, action, reason)
+                changes = self._possible(who, left, action, reason, connection)
                 refused = set(self._ground.observed().settle(changes, (), connection))
                 done += [change.id for change in changes if change.id not in refused]
                 left = [item_id for item_id in left if item_id in refused]
@@ -172,16 +174,25 @@ class Items:
                 self._audit.note_each(who, NOTED[action], subjects, {"reason": reason}, connection)
         return acted
 
-    def _possible(self, who: Principal, ids: Sequence[int], action: Action, reason: str) -> list[Change]:
-        """What the action makes of those of these items that they may reach and that are in a state for it."""
+    def _possible(
+        self, who: Principal, ids: Sequence[int], action: Action, reason: str, connection: Any
+    ) -> list[Change]:
+        """What the action makes of those of these items that they may reach and that it can happen to."""
         now = self._ground.now()
-        items = [item for item in self._ground.store.fetch(ids) if who.reach in (None, item.owner)]
         outcome: dict[Action, Outcome] = {"cancel": Cancel(reason), "retry": Revived(now), "discard": Discarded()}
-        return [
-            decide(item, outcome[action], now, self._ground.rules_of(item.task))
-            for item in items
-            if item.state in STATES[action]
-        ]
+        # Only what lives again can be in the way of a live item.
+        twins = set(self._with_live_twin(ids, connection)) if action == "retry" else set()
+        changes = []
+        for item in self._ground.store.fetch(ids):
+            if who.reach in (None, item.owner) and item.state in STATES[action] and item.id not in twins:
+                with suppress(WrongState):  # such as a row that could not be read
+                    changes.append(decide(item, outcome[action], now, self._ground.rules_of(item.task)))
+        return changes
+
+    def _with_live_twin(self, ids: Sequence[int], connection: Any) -> list[int]:
+        """Those of these items whose key another live item has."""
+        given = {"ids": codec.encode(list(ids)).decode()}
+        return [row[0] for row in self._ground.store.read("with_live_twin", given, connection)]
 
     def edit(
         self,

@@ -143,7 +143,7 @@ class JobRows:
     def _jobs_meant(
         self, who: Principal, whose: str | None, job_type: str | None, job_ids: Sequence[int]
     ) -> dict[str, Any]:
-        jobs = f",{','.join(map(str, job_ids))}," if job_ids else None
+        jobs = codec.encode(list(job_ids)).decode() if job_ids else None
         return {"owner": who.among(whose), "job_type": job_type, "jobs": jobs}
 
     def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:

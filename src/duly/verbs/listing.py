@@ -169,12 +169,12 @@ class Listing:
             return along("walk_job", LAST_ID, "job_id", "owner", job_id=filter.job_id)
         if filter.schedule_id is not None and self._has_schedule(filter.schedule_id, owner):
             return along("walk_schedule", LAST_TIME, "schedule_id", "owner", schedule_id=filter.schedule_id)
+        if owner is not None:
+            return along("walk_owner", start, "owner", "below", owner=owner)
         if filter.states == ("failed",) and filter.error_group is not None:
             return along("walk_group", start, "states", "error_group", "below", error_group=filter.error_group)
         if filter.states == ("failed",):
             return along("walk_review", start, "states", "below")
-        if owner is not None:
-            return along("walk_owner", start, "owner", "below", owner=owner)
         return along("walk_all", start, "below")
 
     # Nobody learns of rows on a way that is not their own, not even how many there are: they take their own way then.

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from duly.core.picture import (
     Level,
     LimitNow,
@@ -57,11 +59,19 @@ class Now:
         waiting, due, retrying, running, failed, late, groups, looked = map(int, row[:8])
         totals = Totals(waiting, due, retrying, running, failed, late, looked == COUNTED)
         review = ReviewTotals(failed, groups, totals.capped)
-        schedules = _schedules(*row[8:])
+        schedules = self._beyond(_schedules(*row[8:]), owner)
         reasons = [*_about_review(review), *_about_schedules(schedules)]
         return Picture(
             at=now, health=_health(reasons), reasons=reasons, totals=totals, review=review, schedules=schedules
         )
+
+    def _beyond(self, known: ScheduleTotals, owner: str) -> ScheduleTotals:
+        """The same totals; if there are more schedules than were looked at, also with broken and next ones of those."""
+        if not known.capped:
+            return known
+        ((broken, next_at),) = self._ground.store.read("own_standing", {"owner": owner, "most": COUNTED})
+        times = [at for at in (known.next_at, None if next_at is None else _time(next_at)) if at is not None]
+        return replace(known, broken=max(known.broken, int(broken)), next_at=min(times, default=None))
 
     def _whole(self) -> Picture:
         ground = self._ground

@@ -167,15 +167,17 @@ class Timetable:
         """The next schedules of this owner that fit, and where to go on; None: nothing more fits.
 
         `contains` is a part of the key, in whatever case. `by_next`: those that come next first, and last those that
-        have no next time. At most 20,000 are looked at for one page, which may therefore have none and go on.
+        have no next time. At most 20,000 are looked at for one page, which may therefore have none and go on. Of one
+        owner, nobody else's are looked at, so no page and no place tells of them.
         """
         given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
         given |= {"owner": owner, "contains": None if contains is None else like(contains)}
+        by_next = by_next and given["state"] != "broken"  # those have no next time
         place: list[Any] | None = list(after) if after else (["next", None, 0] if by_next else ["id", 0])
         found: list[tuple[Schedule, list[Any]]] = []
         looked = 0
         while place is not None and looked < SCANNED and len(found) <= most:
-            met, goes_on = self._met(place, by_next)
+            met, goes_on = self._met(place, owner, given["state"])
             asked = {**given, "ids": codec.encode([schedule_id for schedule_id, _ in met]).decode()}
             rows = {row[0]: Schedule(*row) for row in self._ground.store.read("schedules_fitting", asked)}
             is_rest = by_next and place[0] == "id"  # of those that have a next time, we have come along before
@@ -190,15 +192,21 @@ class Timetable:
             return [row for row, _ in found[:most]], found[most - 1][1]
         return [row for row, _ in found], place
 
-    def _met(self, place: list[Any], by_next: bool) -> tuple[list[tuple[int, list[Any]]], list[Any] | None]:
+    def _met(
+        self, place: list[Any], owner: str | None, state: Status | None
+    ) -> tuple[list[tuple[int, list[Any]]], list[Any] | None]:
         """The next ids after a place, each with its own place, and where to go on; None at the end."""
         if place[0] == "next":
             at = EPOCH if place[1] is None else datetime.fromisoformat(place[1])
-            given = {"after_at": at, "after_id": place[2], "most": PORTION}
-            rows = self._ground.store.read("schedules_by_next", given)
+            given = {"owner": owner, "after_at": at, "after_id": place[2], "most": PORTION}
+            rows = self._ground.store.read("schedules_by_next" if owner is None else "own_schedules_by_next", given)
             met = [(schedule_id, ["next", _utc(next_at).isoformat(), schedule_id]) for schedule_id, next_at in rows]
             return met, met[-1][1] if len(met) == PORTION else ["id", 0]
-        rows = self._ground.store.read("schedules_by_id", {"after": place[1], "most": PORTION})
+        if owner is not None:
+            section = "own_schedules"
+        else:
+            section = "broken_schedules" if state == "broken" else "schedules_by_id"
+        rows = self._ground.store.read(section, {"owner": owner, "after": place[1], "most": PORTION})
         met = [(schedule_id, ["id", schedule_id]) for (schedule_id,) in rows]
         return met, met[-1][1] if len(met) == PORTION else None
 

@@ -46,6 +46,7 @@ class Postgres(Dialect):
         "is_waiting": "is_waiting",
         "in_review": "in_review",
         "id_given": "id = any(array(select value::bigint from json_array_elements_text(:ids::json)))",
+        "job_given": "id = any(array(select value::bigint from json_array_elements_text(:jobs::json)))",
         "has_values": HAS_VALUES,
     })  # fmt: skip
     read_as = MappingProxyType({"execution_key": "::text"})

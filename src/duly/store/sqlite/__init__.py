@@ -43,6 +43,7 @@ class Sqlite(Dialect):
     conditions = MappingProxyType({
         **Dialect.conditions,
         "id_given": "id in (select value from json_each(:ids))",
+        "job_given": "id in (select value from json_each(:jobs))",
         "has_values": HAS_VALUES,
     })  # fmt: skip
     is_embedded = True

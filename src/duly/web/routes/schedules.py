@@ -73,7 +73,7 @@ def list_schedules(
     """
     owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
-    if key_contains is not None or sort == "next":
+    if key_contains is not None or sort == "next" or state == "broken":
         schedules, by_next = desk.app.verbs.schedules, sort == "next"
 
         def search(after: Any, most: int) -> tuple[Sequence[Schedule], Any]:

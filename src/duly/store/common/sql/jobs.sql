@@ -55,12 +55,14 @@ select coalesce(job_type, task), sum(total - done - not_found - failed - skipped
  group by 1
 
 -- name: job_sums
--- How many rows of some jobs have ended how, and how many there are; the counters of jobs know.
+-- How many rows of some jobs have ended how, and how many there are; the counters of jobs know. Jobs that are named are
+-- looked up, and only without names all of them are looked at.
 select coalesce(sum(total), 0), coalesce(sum(done), 0), coalesce(sum(not_found), 0), coalesce(sum(failed), 0),
        coalesce(sum(skipped), 0)
-  from duly_job j
+  from (select * from duly_job where :jobs::json is null
+        union all
+        select * from duly_job where {job_given}) j
  where not is_removed and (:owner::text is null or owner = :owner) and (:job_type::text is null or job_type = :job_type)
-   and (:jobs::text is null or :jobs::text like '%,' || id || ',%')
 
 -- name: old_jobs
 -- Jobs that have been over since before then, the oldest first.

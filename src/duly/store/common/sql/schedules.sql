@@ -127,6 +127,25 @@ select id, next_at
  order by next_at, id
  limit :most
 
+-- name: broken_schedules
+select id from duly_schedule where broken_at is not null and id > :after order by id limit :most
+
+-- name: own_schedules
+-- Those of one owner. It asks for a range, and not for equality, because the order of such a range is that of one index.
+select id
+  from duly_schedule
+ where owner <= :owner::text and (owner, id) > (:owner::text, :after::bigint)
+ order by owner, id
+ limit :most
+
+-- name: own_schedules_by_next
+-- Those of one owner that come next first.
+select id, next_at
+  from duly_schedule
+ where owner = :owner and next_at is not null and (next_at, id) > (:after_at::timestamptz, :after_id::bigint)
+ order by next_at, id
+ limit :most
+
 -- name: schedules_fitting
 -- Those of these schedules that a filter means.
 select {schedule}
@@ -154,13 +173,23 @@ select {occurrence}
 select count(*) from duly_schedule where broken_at is not null
 
 -- name: standing
--- Of the newest schedules: how many are active, paused and broken, how many were looked at, and when the next one is due;
--- and in how many groups the first so many items in review are.
+-- Of the newest schedules: how many are active and paused; of all, how many are broken, counted up to a bound; how many
+-- were looked at; when the next one of all is due; and in how many groups the first so many items in review are.
 select count(*) filter (where broken_at is null and paused_at is null),
        count(*) filter (where broken_at is null and paused_at is not null),
-       count(*) filter (where broken_at is not null),
+       (select count(*) from (select 1 from duly_schedule where broken_at is not null order by id limit :most) b),
        count(*),
-       min(next_at) as next_at,
+       (select next_at from duly_schedule where next_at is not null order by next_at, id limit 1) as next_at,
        (select count(distinct error_group)
           from (select error_group from duly_item where {in_review} limit :most) i)
-  from (select broken_at, paused_at, next_at from duly_schedule order by id desc limit :most) s
+  from (select broken_at, paused_at from duly_schedule order by id desc limit :most) s
+
+-- name: own_standing
+-- For an owner who has more schedules than are looked at: how many of the first broken ones of all are theirs, and when
+-- the first of theirs is due among those of all that are due next.
+select (select count(*)
+          from (select owner from duly_schedule where broken_at is not null order by id limit :most) b
+         where owner = :owner),
+       (select min(next_at)
+          from (select owner, next_at from duly_schedule where next_at is not null order by next_at, id limit :most) n
+         where owner = :owner) as next_at

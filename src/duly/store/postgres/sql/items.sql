@@ -95,3 +95,10 @@ select g.value as error_group, floor(extract(epoch from i.finished_at - :since::
         limit :most) i
  where i.finished_at >= :since::timestamptz and {given owner}
  group by 1, 2
+
+-- name: with_live_twin
+-- Those of these items whose key another live item has.
+select i.id
+  from duly_item i
+ where i.{id_given}
+   and exists (select 1 from duly_item t where t.task = i.task and t.live_key = i.key and t.live_key is not null and t.id <> i.id)

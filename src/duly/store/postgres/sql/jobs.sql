@@ -95,7 +95,7 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
         order by changed_at, id
         limit :most) i
  where not j.is_removed and (:owner::text is null or j.owner = :owner) and (:job_type::text is null or j.job_type = :job_type)
-   and (:jobs::text is null or :jobs::text like '%,' || j.id || ',%')
+   and (:jobs::json is null or j.{job_given})
    and j.finished_at is null
  order by i.changed_at, i.id
  limit :most
@@ -118,7 +118,7 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
         order by changed_at, id
         limit :most) i
  where not j.is_removed and (:owner::text is null or j.owner = :owner) and (:job_type::text is null or j.job_type = :job_type)
-   and (:jobs::text is null or :jobs::text like '%,' || j.id || ',%')
+   and (:jobs::json is null or j.{job_given})
    and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
  order by i.changed_at, i.id
  limit :most
@@ -147,10 +147,13 @@ select distinct k.name
 select place from duly_file where place in (select e.value from json_array_elements_text(:places::json) as e(value))
 
 -- name: count_status
--- How many rows of one status changed in a while, over some jobs, counted up to a bound.
+-- How many rows of one status changed in a while, over some jobs, counted up to a bound. Jobs that are named are looked
+-- up, and in jobs that are over nothing waits or is worked on.
 select count(*)
   from (select 1
-          from duly_job j
+          from (select * from duly_job where :jobs::json is null
+                union all
+                select * from duly_job where {job_given}) j
          cross join lateral (
                select 1
                  from duly_item
@@ -159,7 +162,7 @@ select count(*)
                 order by changed_at
                 limit :most) i
          where not j.is_removed and (:owner::text is null or j.owner = :owner) and (:job_type::text is null or j.job_type = :job_type)
-           and (:jobs::text is null or :jobs::text like '%,' || j.id || ',%')
+           and (j.finished_at is null or :status not in ('PENDING', 'PROCESSING'))
          limit :most) c
 
 -- name: job_speeds

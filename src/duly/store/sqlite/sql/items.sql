@@ -88,3 +88,10 @@ select g.value as error_group, (i.finished_at - :since) / 3600000000 as hour, co
                  limit :most)
    and i.finished_at >= :since and {given owner}
  group by 1, 2
+
+-- name: with_live_twin
+-- Those of these items whose key another live item has.
+select i.id
+  from duly_item i
+ where i.{id_given}
+   and exists (select 1 from duly_item t where t.task = i.task and t.key = i.key and t.key is not null and t.state in ('waiting', 'running') and t.id <> i.id)

@@ -89,7 +89,7 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
         order by r.changed_at, r.id
         limit :most)
  where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
-   and (:jobs is null or :jobs like '%,' || j.id || ',%')
+   and (:jobs is null or j.{job_given})
    and j.finished_at is null
  order by i.changed_at, i.id
  limit :most
@@ -112,7 +112,7 @@ select i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
         order by r.changed_at, r.id
         limit :most)
  where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
-   and (:jobs is null or :jobs like '%,' || j.id || ',%')
+   and (:jobs is null or j.{job_given})
    and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
  order by i.changed_at, i.id
  limit :most
@@ -139,14 +139,17 @@ select distinct k.key as name
 select place from duly_file where place in (select e.value from json_each(:places) as e)
 
 -- name: count_status
--- How many rows of one status changed in a while, over some jobs, counted up to a bound.
+-- How many rows of one status changed in a while, over some jobs, counted up to a bound. Jobs that are named are looked
+-- up, and in jobs that are over nothing waits or is worked on.
 select count(*)
   from (select 1
-          from duly_job j
+          from (select * from duly_job where :jobs is null
+                union all
+                select * from duly_job where {job_given}) j
          cross join duly_item i
          where i.job_id = j.id and i.status = :status and i.changed_at >= :since and i.changed_at < :until
            and not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
-           and (:jobs is null or :jobs like '%,' || j.id || ',%')
+           and (j.finished_at is null or :status not in ('PENDING', 'PROCESSING'))
          limit :most) c
 
 -- name: job_speeds
