@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.birthdays import Birthdays, Event, Person, Settings, birthdays_on
+from duly.apps.birthdays import Birthdays, Event, Person, Settings, birthdays_on, greetings
 from duly.apps.birthdays.settings import checks
 from duly.core.clock import ManualClock
 from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.model import NewItem
 from duly.testing import World
 from tests.outbound.provider import Provider, accept_and_hang, answer
 
@@ -434,6 +435,36 @@ def test_who_is_removed_and_added_again_on_the_day_is_greeted_once(
     assert len(at.messages) == 1
     assert at.birthdays.get("ana", owner).next_at.year == 2026
     assert at.world.items(state="waiting") == []
+
+
+def test_who_is_removed_while_they_are_greeted_and_added_again_is_greeted_once(
+    house: Open, call_desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = house(call_desk())
+    at.ana()
+    send = greetings.post_json
+
+    def removed_meanwhile(*given: Any, **more: Any) -> Any:
+        at.birthdays.remove("ana")
+        return send(*given, **more)
+
+    monkeypatch.setattr(greetings, "post_json", removed_meanwhile)
+    at.until("2025-03-15T08:30")
+    monkeypatch.undo()
+    at.ana(zone="America/New_York")
+    at.until("2025-03-18T00:00")
+    assert len(at.messages) == 1
+    assert at.birthdays.get("ana").next_at.year == 2026
+
+
+def test_who_is_removed_and_added_again_in_one_transaction_is_greeted_once(house: Open, call_desk: Desk) -> None:
+    at = house(call_desk())
+    at.pass_without_worker("2025-03-15T08:30")
+    mark = NewItem(greetings.GREETED, "birthdays", b"{}", utc("2025-03-17T08:00"), "ana")
+    with at.app.store.transaction() as connection:
+        at.app.place(mark, connection)  # as removing leaves it
+        at.birthdays.add("ana", **{**ANA, "zone": "America/New_York"}, connection=connection)
+    assert at.birthdays.get("ana").next_at.year == 2026
 
 
 def test_who_was_not_greeted_before_they_were_removed_is_greeted_when_they_are_back(

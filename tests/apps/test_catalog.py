@@ -546,7 +546,7 @@ def test_what_one_cause_deactivated_is_reactivated_together(shop: Open) -> None:
     assert at.catalog.day().causes == (CauseCount(cause="TimeoutError", products=3),)
     at.api.missing = set()
     assert at.catalog.reactivate_all("ValueError") == Reactivated(0, False)
-    assert at.app.schedules.reactivate_all("catalog.sync", cause="TimeoutError", most=2) == (2, True)
+    assert at.app.schedules.reactivate_all("catalog.sync", cause="TimeoutError", discard=True, most=2) == (2, True)
     assert at.catalog.reactivate_all("TimeoutError", sync_now=True, who=local("maja")) == Reactivated(1, False)
     assert at.catalog.day().causes == ()
     at.catalog.ask = lambda skus: {sku: Offer(sku, Decimal(1), 1, True) for sku in skus}

@@ -119,7 +119,8 @@ def test_a_message_is_published_again_and_its_bytes_are_downloaded(
     assert run("messages", "payload", str(mails)).stdout_bytes == b"\x00\xff"
     said(run("messages", "payload", str(mails), "--out", str(tmp_path / "mail.bin")))
     assert (tmp_path / "mail.bin").read_bytes() == b"\x00\xff"
-    line = said(run("messages", "send", str(mails)))
+    assert "was published" in run("messages", "send", str(mails)).stderr
+    line = said(run("messages", "send", str(mails), "--again"))
     assert re.fullmatch(rf"message {mails} is on its way again, as message \d+\n", line)
     (again,) = told(run("messages", "list", "--queue", "mails", "--state", "waiting", "--json"))
     assert again["replay_of"] == mails

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from duly import Daily, Duly, Every, InputError, Limit, Slots, testing
+from duly import NEVER, Daily, Duly, Every, InputError, Limit, Slots, testing
+from duly.core.clock import ManualClock
 from duly.core.errors import DulyError, ItemNotFound, WrongState
 from duly.testing import World
 
@@ -240,3 +243,75 @@ def test_a_zone_that_is_not_known_here_spoils_no_list(world: World) -> None:
     with world.app.store.transaction() as connection:
         connection.execute("update duly_schedule set zone = 'America/Newtown'")
     assert world.app.schedules.describe(world.app.schedules.get(made.id)) == "daily 09:00 (America/Newtown)"
+
+
+@pytest.fixture
+def failing(database_url: str) -> Iterator[World]:
+    """A world whose task `fall` goes to review at every try, and its schedule is deactivated with the second."""
+    clock = ManualClock(START)
+    app = Duly(database_url, clock=clock)
+
+    @app.task(retry=NEVER, breaker=2)
+    def fall() -> None:
+        raise ValueError("it fell")
+
+    with asyncio.Runner() as runner:
+        yield World(app, clock, runner)
+    app.close()
+
+
+def deactivated(world: World, *keys: str) -> list[int]:
+    made = [world.app.schedules.create("fall", "every 1h", key=key).id for key in keys]
+    world.advance(hours=2)
+    assert [each.id for each in world.app.schedules.page(state="broken")] == made
+    return made
+
+
+def test_reactivating_leaves_review_alone_unless_asked_and_then_takes_the_last_only(failing: World) -> None:
+    schedules = failing.app.schedules
+    first, second, third = deactivated(failing, "a", "b", "c")
+
+    def in_review(schedule_id: int) -> list[int]:
+        return [each.id for each in schedules.occurrences(schedule_id) if each.state == "failed"]
+
+    assert len(in_review(first)) == 2
+    schedules.reactivate(first)
+    assert len(in_review(first)) == 2
+    _, older = in_review(second)
+    schedules.reactivate(second, discard=True)
+    assert in_review(second) == [older]
+    _, older = in_review(third)
+    assert schedules.reactivate_all("fall", cause="ValueError", discard=True) == (1, False)
+    assert in_review(third) == [older]
+    assert len(in_review(first)) == 2
+
+
+def test_one_that_was_reactivated_or_removed_meanwhile_does_not_keep_the_others_from_it(
+    failing: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedules, store = failing.app.schedules, failing.app.store
+    first, second, third = deactivated(failing, "a", "b", "c")
+    read = store.read
+
+    def meanwhile(name: str, *given: Any) -> Any:
+        return [(first,), (second,), (third,)] if name == "broken_ids" else read(name, *given)
+
+    schedules.reactivate(first)
+    schedules.remove(second)
+    monkeypatch.setattr(store, "read", meanwhile)
+    assert schedules.reactivate_all() == (1, False)
+    assert schedules.get(third).is_active
+
+
+def test_reactivating_reads_in_the_transaction_that_it_is_part_of(failing: World) -> None:
+    schedules, store = failing.app.schedules, failing.app.store
+    (made,) = deactivated(failing, "a")
+    last = schedules.get(made).last_item
+    assert last is not None
+    failing.app.discard(last)
+    with store.transaction() as connection:
+        failing.app.retry(last, connection=connection)
+        connection.execute(f"update duly_item set state = 'failed' where id = {last}")  # as nobody else sees it yet
+        schedules.reactivate(made, discard=True, connection=connection)
+    assert failing.app.read.item(last).outcome == "discarded"
+    assert failing.app.read.item(last).state == "cancelled"

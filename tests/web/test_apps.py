@@ -178,8 +178,12 @@ def test_all_bytes_of_a_message_are_downloaded_as_a_file(house: House) -> None:
 def test_a_published_message_is_published_again_by_a_row_of_its_own(house: House) -> None:
     done = published(house, 0)
     key = {"Idempotency-Key": "once"}
-    (again,) = house.root.post(f"/api/messages/{done}/send", json={"queue": "repair"}, headers=key).json()["ids"]
-    assert house.root.post(f"/api/messages/{done}/send", json={"queue": "repair"}, headers=key).json()["ids"] == [again]
+    for refused in (None, {}, {"queue": "repair"}, {"replay": False}):
+        assert house.root.post(f"/api/messages/{done}/send", json=refused).status_code == 409
+    assert ids(house.root.get("/api/messages", params={"state": "waiting"})) == []
+    asked = {"queue": "repair", "replay": True}
+    (again,) = house.root.post(f"/api/messages/{done}/send", json=asked, headers=key).json()["ids"]
+    assert house.root.post(f"/api/messages/{done}/send", json=asked, headers=key).json()["ids"] == [again]
     assert again != done
     told = house.root.get(f"/api/messages/{again}").json()
     assert (told["state"], told["queue"], told["replayOf"]) == ("waiting", "repair", done)
@@ -187,7 +191,9 @@ def test_a_published_message_is_published_again_by_a_row_of_its_own(house: House
     assert ids(house.root.get("/api/messages", params={"state": "waiting", "queue": "repair"})) == [again]
     assert house.root.patch(f"/api/messages/{done}", json={"queue": "repair"}).status_code == 409
     house.root.post(f"/api/items/{again}/cancel")
-    assert house.root.post(f"/api/messages/{again}/send").status_code == 200
+    assert house.root.post(f"/api/messages/{again}/send").status_code == 409
+    assert house.root.post(f"/api/messages/{again}/send", json={"replay": True}).status_code == 200
+    assert house.root.patch(f"/api/messages/{done}", json={"replay": True}).status_code == 422
 
 
 def test_the_drift_of_messages_is_told_in_steps_of_time(house: House) -> None:

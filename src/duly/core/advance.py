@@ -175,18 +175,18 @@ def reactivated(
     now: datetime,
     actor: str,
     live: Sequence[Item] = (),
-    failed: Sequence[Item] = (),
+    failed: Item | None = None,
     is_run: bool = False,
 ) -> Revision:
     """Go on after too many failures in a row, and with `is_run` also at once, unless an item of it is running.
 
-    `failed` are items of it that stand in review. A person has looked at what they tell of, so they are discarded.
+    `failed` is an item of it that stands in review. A person has looked at what it tells of, so it is discarded.
     """
     if schedule.broken_at is None:
         raise WrongState(f"schedule {schedule.id} is active")
     moved = replace(schedule, broken_at=None, failures=0)
     details = {"failures": schedule.failures, "error": (schedule.last_error or "").partition("\n")[0]}
-    changes = [decide(item, Discarded(), now, UNKNOWN) for item in failed]
+    changes = [decide(failed, Discarded(), now, UNKNOWN)] if failed is not None else []
     is_run = is_run and not any(item.state == "running" for item in live)
     if is_run and schedule.overlap != "allow":
         changes += [decide(item, Superseded(), now, UNKNOWN) for item in _waiting(live)]

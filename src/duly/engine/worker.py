@@ -157,7 +157,9 @@ class Worker:
         self._hurry = threading.Event()
         self._listen_stop = threading.Event()
         self._is_started = False
+        self._starting = threading.Lock()
         self._runs_in: threading.Thread | None = None  # the thread that `run` was called in, which will drain it
+        self._has_run = threading.Event()  # that thread has left `run`
         self._ending = threading.Lock()
         self._is_over = threading.Event()
 
@@ -172,7 +174,14 @@ class Worker:
         self.close()
 
     def start(self) -> None:
-        """Work in threads of its own from now on, until `close`."""
+        """Work in threads of its own from now on, until `close`. Nothing happens if it was asked to stop before."""
+        with self._starting:
+            if not self._stop.is_set():
+                self._start()
+        if self._stop.is_set():  # asked meanwhile, maybe by someone who does not wait for the end
+            self.drain()
+
+    def _start(self) -> None:
         self._is_waiting = True
         migrate.check(self._equipment.store)
         self._is_waiting = False
@@ -194,16 +203,24 @@ class Worker:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, self._on_signal)
         self._runs_in = threading.current_thread()
-        self.start()
-        while not (self._signals or self._stop.is_set()):
-            time.sleep(0.1)
-        self.drain()
+        try:
+            self.start()
+            while not (self._signals or self._stop.is_set()):
+                time.sleep(0.1)
+            self.drain()
+        finally:
+            self._has_run.set()
 
     def _on_signal(self, *_: object) -> None:
         # Only count: a signal handler that takes a lock could wait for the very thread that it interrupted.
         self._signals += 1
         if self._is_waiting:  # it waits for a database that is away, so nothing has begun that would have to end
             raise SystemExit(0)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it worked once and has stopped."""
+        return self._is_over.is_set()
 
     def ailing(self) -> str | None:
         """What is wrong with this worker, in a few words; None when it can do its work."""
@@ -226,19 +243,27 @@ class Worker:
             self._hurry.set()
         self._stop.set()
 
+    def ask_to_stop(self) -> None:
+        """Ask the worker to stop if nobody has yet; unlike `stop`, it never asks it to hurry."""
+        self._stop.set()
+
     def close(self) -> None:
         """Stop, wherever it runs, and return when that is done; nothing happens if it has not started or is over."""
-        self.stop()
+        self.ask_to_stop()
+        with self._starting:
+            pass  # a start under way is over now, and none comes after it
         if self._runs_in not in (None, threading.current_thread()):
-            # As long as draining takes at most; if the thread died before it could drain, that is done here.
-            self._is_over.wait(self._equipment.settings.drain_seconds + LAST_WRITES + ENDING)
-        if self._is_started:
-            self.drain()
+            # As long as draining takes at most; if `run` ended before it could drain, that is done here.
+            self._has_run.wait(self._equipment.settings.drain_seconds + LAST_WRITES + ENDING)
+        self.drain()
 
     def drain(self) -> None:
-        """Stop: let handlers finish, then stop the others and give their items back. A second call waits for that."""
+        """Stop: let handlers finish, then stop the others and give their items back. A second call waits for that.
+
+        Nothing happens if it has not started.
+        """
         with self._ending:
-            if not self._is_over.is_set():
+            if self._is_started and not self._is_over.is_set():
                 self._drain()
                 self._is_over.set()
 

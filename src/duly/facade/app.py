@@ -418,13 +418,19 @@ class Duly:
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
-        """A worker for as long as an ASGI app lives: `FastAPI(lifespan=app.lifespan)`. In the end the app is closed."""
+        """A worker for as long as an ASGI app lives: `FastAPI(lifespan=app.lifespan)`.
+
+        In the end the app is closed too, unless it has another worker in this process.
+        """
         worker = self.worker()
         try:
             await asyncio.to_thread(worker.start)
             yield
         finally:
-            await asyncio.to_thread(self.close)
+            await asyncio.to_thread(worker.close)
+            self._workers.discard(worker)
+            if all(other.is_over for other in list(self._workers)):
+                await asyncio.to_thread(self.close)
 
     def _equip(
         self,
@@ -459,7 +465,10 @@ class Duly:
 
     def close(self) -> None:
         """Stop the workers of this app that run in this process, and let go of the database."""
-        for worker in list(self._workers):
+        workers = list(self._workers)
+        for worker in workers:  # all of them before the first is waited for
+            worker.ask_to_stop()
+        for worker in workers:
             worker.close()
         self._workers.clear()
         self.endings.close()

@@ -80,10 +80,11 @@ class Read:
         key: str | None = None,
         before: int | None = None,
         most: int = 50,
+        connection: Any = None,
     ) -> list[Row]:
         """A page of items, newest first; `before` is the last id of the page before."""
         filters = {"state": state, "task": task, "queue": queue, "key": key, "before": before}
-        rows = self._store.read("page", {**filters, "most": max(1, min(most, PAGE_MOST))})
+        rows = self._store.read("page", {**filters, "most": max(1, min(most, PAGE_MOST))}, connection)
         return [_row(row) for row in rows]
 
     def pages(self, **filters: Any) -> Iterator[Row]:
@@ -97,9 +98,9 @@ class Read:
         """How those of these items ended that have."""
         return [_ending(row) for row in self._store.read("endings", {"ids": codec.encode(list(ids)).decode()})]
 
-    def rows(self, ids: Sequence[int]) -> list[Row]:
+    def rows(self, ids: Sequence[int], connection: Any = None) -> list[Row]:
         """The items with these ids, as far as they exist."""
-        return [_row(row) for row in self._store.read("rows", {"ids": codec.encode(list(ids)).decode()})]
+        return [_row(row) for row in self._store.read("rows", {"ids": codec.encode(list(ids)).decode()}, connection)]
 
     def item(self, item_id: int) -> Row:
         return self.story(item_id).item

@@ -232,22 +232,27 @@ class Schedules(Timetable):
         """Go on from now; what was missed during the pause is not made up for."""
         self._revise(who, ids, _plainly(advance.resumed), connection)
 
-    def reactivate(self, who: Principal, *ids: int, run_now: bool = False, connection: Any = None) -> None:
+    def reactivate(
+        self, who: Principal, *ids: int, run_now: bool = False, discard: bool = False, connection: Any = None
+    ) -> None:
         """Let schedules go on that were deactivated after too many failures in a row; with `run_now`, also at once.
 
-        Their items in review are discarded: whoever reactivates has looked at what they tell of.
+        With `discard`, the last item of each is discarded if it is in review: somebody has looked at what it tells of.
         """
-        store = self._ground.store
         with self._ground.joining(connection) as connection:
-            in_review = store.read("failed_of", {"ids": codec.encode(list(ids)).decode()}, connection)
-            failed: dict[int, list[Item]] = {}
-            for item in store.fetch([item_id for (item_id,) in in_review]):
-                failed.setdefault(item.schedule_id or 0, []).append(item)
+            failed = self._last_failures(ids, connection) if discard else {}
 
             def act(each: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
-                return advance.reactivated(each, now, actor, live, failed.get(each.id, ()), run_now)
+                return advance.reactivated(each, now, actor, live, failed.get(each.id), run_now)
 
             self._revise(who, ids, act, connection)
+
+    def _last_failures(self, ids: Sequence[int], connection: Any) -> dict[int, Item]:
+        """The last items of these schedules that are in review, by schedule."""
+        store = self._ground.store
+        in_review = store.read("failed_of", {"ids": codec.encode(list(ids)).decode()}, connection)
+        found = store.fetch([item_id for (item_id,) in in_review], connection)
+        return {item.schedule_id: item for item in found if item.schedule_id is not None}
 
     def reactivate_all(
         self,
@@ -257,19 +262,32 @@ class Schedules(Timetable):
         cause: str | None = None,
         whose: str | None = None,
         run_now: bool = False,
+        discard: bool = False,
         most: int = PORTION,
         connection: Any = None,
     ) -> tuple[int, bool]:
         """Reactivate schedules that were deactivated, of a task or all, for one cause or any, so many at most.
 
-        A cause is a class of errors as `causes` tells it. Returns how many were reactivated, and whether more are left.
+        A cause is a class of errors as `causes` tells it. For `discard`, see `reactivate`. Returns how many were
+        reactivated, and whether more are left.
         """
         given = {"task": task, "owner": who.among(whose), "error_class": cause, "most": most + 1}
         with self._ground.joining(connection) as connection:
             ids = [each for (each,) in self._ground.store.read("broken_ids", given, connection)]
-            if ids:
-                self.reactivate(who, *ids[:most], run_now=run_now, connection=connection)
-        return min(len(ids), most), len(ids) > most
+            now, chosen, done = self._ground.now(), ids[:most], 0
+            failed = self._last_failures(chosen, connection) if discard else {}
+
+            def plan(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
+                nonlocal done
+                broken = [each for each in schedules if each.broken_at is not None]  # others were reactivated meanwhile
+                done = len(broken)
+                return [
+                    advance.reactivated(each, now, who.user_id, live.get(each.id, ()), failed.get(each.id), run_now)
+                    for each in broken
+                ]
+
+            self._ground.store.revise(chosen, now, len(chosen), plan, connection)
+        return done, len(ids) > most
 
     def run_now(self, who: Principal, *ids: int, connection: Any = None) -> None:
         """Make one more item now; WrongState if items must not overlap and one is still live."""
@@ -301,7 +319,7 @@ class Schedules(Timetable):
             return [act(each, live.get(each.id, ()), now, who.user_id, **fields) for each in schedules]
 
         if self._ground.store.revise(ids, now, len(ids), plan, connection) < len(set(ids)):
-            found = {each.id for each in self.some(ids)}
+            found = {each.id for each in self.some(ids, connection)}
             missing = ", ".join(str(each) for each in ids if each not in found)
             if missing:
                 raise ItemNotFound(f"there is no schedule {missing}")

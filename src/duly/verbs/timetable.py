@@ -108,9 +108,9 @@ class Timetable:
             raise ItemNotFound(problem)
         return Schedule(*rows[0])
 
-    def some(self, ids: Iterable[int]) -> list[Schedule]:
+    def some(self, ids: Iterable[int], connection: Any = None) -> list[Schedule]:
         """The schedules with these ids, as far as they exist."""
-        rows = self._ground.store.read("schedules_with_ids", {"ids": codec.encode(list(ids)).decode()})
+        rows = self._ground.store.read("schedules_with_ids", {"ids": codec.encode(list(ids)).decode()}, connection)
         return [Schedule(*row) for row in rows]
 
     def page(

@@ -105,17 +105,17 @@ class Birthdays:
         """Write these people; those who were greeted before they were removed are next greeted after that."""
         alike: dict[tuple[str | None, datetime | None], list[dict[str, Any]]] = {}
         for new in people:
-            alike.setdefault((new.owner, self._greeted_until(new)), []).append(new.row)
+            alike.setdefault((new.owner, self._greeted_until(new, connection)), []).append(new.row)
         create = self.app.verbs.schedules.create_many
         return sum(create(self.task, None, rows, *of, connection=connection) for of, rows in alike.items())
 
-    def _greeted_until(self, new: _New) -> datetime | None:
+    def _greeted_until(self, new: _New, connection: Any) -> datetime | None:
         """Until when the year's event of this person has been, though they were removed since; None: it has not."""
         now = self.app.clock.now()
         next_at = new.row["rule"].next(now, zone_named(new.row["zone"]))
         if next_at is None or next_at - now > EVENT:  # nearly always, and nothing has to be looked for
             return None
-        marks = self.app.read.page(task=GREETED, key=new.row["key"], state="waiting", most=1)
+        marks = self.app.read.page(task=GREETED, key=new.row["key"], state="waiting", most=1, connection=connection)
         return marks[0].planned_at if marks else None
 
     def change(self, person_id: str, *, actor: str = "local", owner: str | None = None, **fields: Any) -> Person:
@@ -131,12 +131,17 @@ class Birthdays:
         return self.get(person_id, owner)
 
     def remove(self, person_id: str, *, actor: str = "local", owner: str | None = None) -> None:
-        """No more greetings; one that waits is cancelled. Who was greeted is not once more if they are added again."""
+        """No more greetings; one that waits is cancelled.
+
+        Who was greeted, or is being greeted right now, is not greeted once more if they are added again.
+        """
         verbs = self.app.verbs
         with verbs.ground.joining(None) as connection:
             schedule, _ = self._find(person_id, owner, connection)
             last, done = schedule.last_at, schedule.last_success_at
-            if last is not None and done is not None and last <= done and verbs.ground.now() - last < EVENT:
+            is_greeted = last is not None and done is not None and last <= done
+            is_being = any(row.state == "running" for row in self.app.read.rows([schedule.last_item or 0], connection))
+            if last is not None and (is_greeted or is_being) and verbs.ground.now() - last < EVENT:
                 until = last + EVENT
                 self.app.place(NewItem(GREETED, QUEUE, b"{}", until, schedule.key, owner=owner), connection)
             verbs.schedules.remove(local(actor), schedule.id, connection=connection)

@@ -136,10 +136,12 @@ class Catalog:
     ) -> Product:
         """A person says that a product which failed too often may be tried again, from its next slot on, or now too.
 
-        What stood in review of it is discarded.
+        Its last sync is discarded if it stands in review.
         """
         schedule = self._find(user_id, sku, connection)
-        self.app.verbs.schedules.reactivate(local(actor), schedule.id, run_now=sync_now, connection=connection)
+        self.app.verbs.schedules.reactivate(
+            local(actor), schedule.id, run_now=sync_now, discard=True, connection=connection
+        )
         return self.product(user_id, sku, connection)
 
     def reactivate_all(
@@ -153,7 +155,7 @@ class Catalog:
     ) -> Reactivated:
         """Reactivate what was deactivated by one cause, which `day` names, or all of it: a thousand at a time."""
         done, is_more = self.app.verbs.schedules.reactivate_all(
-            who, self.task.name, cause=cause, whose=owner, run_now=sync_now, connection=connection
+            who, self.task.name, cause=cause, whose=owner, run_now=sync_now, discard=True, connection=connection
         )
         return Reactivated(done, is_more)
 

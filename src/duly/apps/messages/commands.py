@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -83,28 +84,38 @@ def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
     click.echo(payload["text"] if payload["text"] is not None else payload["hex"])
 
 
-def _changing(name: str, doc: str, done: str, is_sent: bool) -> None:
-    """A command that makes something else of a message, and maybe sends it."""
-
-    @messages.command(name, help=doc)
-    @item
-    @click.option("--queue", metavar="NAME", help="Another queue to publish it to.")
-    @click.option("--payload", "path", type=FILE, metavar="FILE", help="Another payload: the bytes of this file.")
-    @click.option("--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header to set; repeatable.")
-    @options.side
-    def change(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
-        with side() as place:
-            changed = place.change(item_id, is_sent, _changes(queue, path, pairs))
-        click.echo(f"message {item_id} {done}{'' if changed == item_id else f' again, as message {changed}'}")
+def _changes_said(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that make something else of a message."""
+    for option in (
+        click.option("--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header to set; repeatable."),
+        click.option("--payload", "path", type=FILE, metavar="FILE", help="Another payload: the bytes of this file."),
+        click.option("--queue", metavar="NAME", help="Another queue to publish it to."),
+    ):
+        command = option(command)
+    return command
 
 
-_changing(
-    "send",
-    "Publish a message now, whatever its count, also again: to its queue or another, as it is or changed.",
-    "is on its way",
-    is_sent=True,
-)
-_changing("edit", "Change a message that waits or is in review.", "is changed", is_sent=False)
+@messages.command("send")
+@item
+@_changes_said
+@click.option("--again", "is_again", is_flag=True, help="Also if it was published or cancelled: as another message.")
+@options.side
+def send(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...], is_again: bool) -> None:
+    """Publish a message now, whatever its count: to its queue or another, as it is or changed."""
+    with side() as place:
+        sent = place.send(item_id, is_again, _changes(queue, path, pairs))
+    click.echo(f"message {item_id} is on its way{'' if sent == item_id else f' again, as message {sent}'}")
+
+
+@messages.command("edit")
+@item
+@_changes_said
+@options.side
+def edit(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
+    """Change a message that waits or is in review."""
+    with side() as place:
+        place.edit(item_id, _changes(queue, path, pairs))
+    click.echo(f"message {item_id} is changed")
 
 
 @messages.command("payload")

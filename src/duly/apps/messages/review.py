@@ -13,7 +13,7 @@ from duly.apps.messages.rows import TASK, TASK_RANK, Rows
 from duly.apps.messages.settings import Settings
 from duly.bridge.message import Message, changed
 from duly.core import codec
-from duly.core.errors import ItemNotFound
+from duly.core.errors import ItemNotFound, WrongState
 from duly.core.shown import OwnedRow
 from duly.verbs import LOCAL, Principal
 
@@ -43,13 +43,25 @@ class Review:
             raise ItemNotFound(f"there is no message {item_id}")
         return row
 
-    def resend(self, item_id: int, *, who: Principal = LOCAL, connection: Any = None, **other: Unpack[Other]) -> int:
+    def resend(
+        self,
+        item_id: int,
+        *,
+        replay: bool = False,
+        who: Principal = LOCAL,
+        connection: Any = None,
+        **other: Unpack[Other],
+    ) -> int:
         """Publish this message now, whatever its count: to its queue or another, as it is or changed.
 
-        One that was published or cancelled already is published again by a row of its own, whose id is returned.
+        With `replay`, one that was published or cancelled already is published again by a row of its own, whose id is
+        returned. Without, that is refused, because it may have been published since the caller looked.
         """
         row = self.find(who, item_id, connection)
         if row.state in ("done", "cancelled"):
+            if not replay:
+                ended = "was published" if row.state == "done" else "is cancelled"
+                raise WrongState(f"message {item_id} {ended}; ask for a replay to publish it again")
             return self._replay(who, row, other, connection)
         self._change(who, item_id, other, is_sent=True, connection=connection)
         return item_id
@@ -75,7 +87,7 @@ class Review:
                 self._items.discard(who, item_id)
 
     def _change(self, who: Principal, item_id: int, other: Other, *, is_sent: bool, connection: Any) -> None:
-        row = self.find(who, item_id)
+        row = self.find(who, item_id, connection)
         known = msgspec.convert(row.args, Message)
         message = self._changed(known, other, is_sent)
         payload = other.get("payload")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from duly.apps.messages import plugin
-from duly.apps.messages.schemas import DriftOut, MessageEdit, MessageOut, MessageStoryOut
+from duly.apps.messages.schemas import DriftOut, MessageEdit, MessageOut, MessageSend, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
 from duly.core.errors import InputError
 from duly.core.shown import OwnedRow
@@ -77,15 +77,16 @@ def edit_message(item_id: Id, edit: MessageEdit, desk: At, messages: Here, princ
 
 @router.post("/{item_id}/send", response_model=Changed)
 def send_message(
-    item_id: Id, messages: Here, principal: Writer, once: Once, edit: MessageEdit | None = None
+    item_id: Id, messages: Here, principal: Writer, once: Once, edit: MessageSend | None = None
 ) -> Response:
     """Publish it now, whatever its count: to its queue or another, as it is or changed.
 
-    What was published or cancelled already is published again as a message of its own, whose id is the answer.
+    With `replay`, what was published or cancelled already is published again as a message of its own, whose id is the
+    answer.
     """
 
     def act(connection: Any) -> tuple[int, Any]:
-        changes = _changes(edit) if edit else {}
+        changes = {**_changes(edit), "replay": edit.replay} if edit else {}
         return 200, {"ids": [messages.review.resend(item_id, **changes, who=principal, connection=connection)]}
 
     return once(principal, edit, act)

@@ -23,6 +23,12 @@ class MessageEdit(Model):
     headers: Annotated[dict[HeaderName, HeaderValue], Field(max_length=50)] | None = None
 
 
+class MessageSend(MessageEdit):
+    replay: bool = Field(
+        default=False, description="Also if it was published or cancelled already: again, as a message of its own."
+    )
+
+
 class PayloadOut(Out):
     bytes: int
     text: str | None = Field(description="Its beginning, if it is text.")

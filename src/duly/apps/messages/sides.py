@@ -21,7 +21,9 @@ class Side(Protocol):
 
     def show(self, item_id: int) -> dict[str, Any]: ...
 
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> int: ...
+    def edit(self, item_id: int, changes: dict[str, Any]) -> None: ...
+
+    def send(self, item_id: int, is_again: bool, changes: dict[str, Any]) -> int: ...
 
     def payload(self, item_id: int, out: BinaryIO) -> None: ...
 
@@ -45,11 +47,11 @@ class _Here:
     def show(self, item_id: int) -> dict[str, Any]:
         return self._messages.queries.shown(self._messages.review.find(options.who(), item_id))
 
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> int:
-        if is_sent:
-            return self._messages.review.resend(item_id, **changes, who=options.who())
+    def edit(self, item_id: int, changes: dict[str, Any]) -> None:
         self._messages.review.edit(item_id, **changes, who=options.who())
-        return item_id
+
+    def send(self, item_id: int, is_again: bool, changes: dict[str, Any]) -> int:
+        return self._messages.review.resend(item_id, replay=is_again, **changes, who=options.who())
 
     def payload(self, item_id: int, out: BinaryIO) -> None:
         out.write(self._messages.queries.payload(self._messages.review.find(options.who(), item_id)))
@@ -74,14 +76,12 @@ class _There:
     def show(self, item_id: int) -> dict[str, Any]:
         return snake(self._client.request("GET", f"/api/messages/{item_id}"))
 
-    def change(self, item_id: int, is_sent: bool, changes: dict[str, Any]) -> int:
-        payload = changes.pop("payload")
-        text = None if payload is None else b64encode(payload).decode()
-        body = {name: value for name, value in {**changes, "payloadBase64": text}.items() if value is not None}
-        if is_sent:
-            return int(self._client.request("POST", f"/api/messages/{item_id}/send", body)["ids"][0])
-        self._client.request("PATCH", f"/api/messages/{item_id}", body)
-        return item_id
+    def edit(self, item_id: int, changes: dict[str, Any]) -> None:
+        self._client.request("PATCH", f"/api/messages/{item_id}", _body(changes))
+
+    def send(self, item_id: int, is_again: bool, changes: dict[str, Any]) -> int:
+        body = {**_body(changes), "replay": is_again}
+        return int(self._client.request("POST", f"/api/messages/{item_id}/send", body)["ids"][0])
 
     def payload(self, item_id: int, out: BinaryIO) -> None:
         self._client.download(f"/api/messages/{item_id}/payload", {}, out)
@@ -93,6 +93,12 @@ class _There:
     def act(self, act: Act, item_id: int) -> None:
         self.show(item_id)
         self._client.request("POST", f"/api/items/{item_id}/{'retry' if act == 'expedite' else act}")
+
+
+def _body(changes: dict[str, Any]) -> dict[str, Any]:
+    payload = changes.pop("payload")
+    text = None if payload is None else b64encode(payload).decode()
+    return {name: value for name, value in {**changes, "payloadBase64": text}.items() if value is not None}
 
 
 def side() -> AbstractContextManager[Side]:

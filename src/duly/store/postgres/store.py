@@ -40,8 +40,8 @@ class PostgresStore(Claims, Schedules):
     def twin(self, timeout: float | None = None) -> PostgresStore:
         return PostgresStore(self.url, pool_size=2, timeout=timeout or self._timeout, listen=self._listen)
 
-    def fetch(self, ids: Sequence[int]) -> list[Item]:
-        return [Item(*row) for row in self._run("fetch", {"ids": ints(ids)})]
+    def fetch(self, ids: Sequence[int], connection: Connection | None = None) -> list[Item]:
+        return [Item(*row) for row in self._run("fetch", {"ids": ints(ids)}, connection)]
 
     def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
         ((gone, go_on),) = self._run("prune", {"before": before, "after": after, "most": most})

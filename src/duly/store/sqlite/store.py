@@ -25,8 +25,11 @@ class SqliteStore(Claims, Schedules):
     def twin(self, timeout: float | None = None) -> SqliteStore:
         return SqliteStore(self.path, self._timeout, self._synchronous)
 
-    def fetch(self, ids: Sequence[int]) -> list[Item]:
-        return [item_of(row) for row in self._read("fetch", {"ids": to_json(list(ids))})]
+    def fetch(self, ids: Sequence[int], connection: sqlite3.Connection | None = None) -> list[Item]:
+        given = {"ids": to_json(list(ids))}
+        if connection is not None:
+            return [item_of(row) for row in connection.execute(self._sql["fetch"], given)]
+        return [item_of(row) for row in self._read("fetch", given)]
 
     def prune(self, before: datetime, after: int, most: int) -> tuple[int, int | None]:
         limit = to_int(before)

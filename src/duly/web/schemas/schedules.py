@@ -47,7 +47,9 @@ class ReactivateIn(Model):
 
     task: Word | None = None
     cause: str | None = Field(
-        None, min_length=1, max_length=500, description="The class of the error that their last item ended with."
+        None,
+        max_length=500,
+        description="The class of the error that their last item ended with; empty: those whose last item is gone.",
     )
     run: bool = Field(False, description="Whether each makes an item now.")
 

@@ -81,7 +81,7 @@ const plural = (number, word = "product") => `${count(number)} ${word}${number =
 async function askReactivate(cause, products, after) {
   const said = await ask({
     title: cause === null ? "Reactivate all products" : "Reactivate by cause",
-    text: `${plural(products)} ${products === 1 ? "was" : "were"} deactivated${cause ? ` by ${cause}` : ""} and will be synced again. Is the cause mended?`,
+    text: `${plural(products)} ${products === 1 ? "was" : "were"} deactivated${cause ? ` by ${cause}` : ""} and will be synced again. The last sync of each is discarded if it stands in review. Is the cause mended?`,
     fields: [{ name: "syncNow", label: "Sync now too, not only from the next slot on", type: "checkbox", value: true }], yes: "Reactivate",
   });
   if (said) await act(() => reactivateAll(cause, said.syncNow), (number) => `${plural(number)} reactivated.`, { after });

@@ -51,14 +51,14 @@ async function edit(message, after) {
   });
 }
 
-/** Publish it now, whatever its count. What was published or cancelled before is published again as a message of its own. */
+/** Publish it now, whatever its count. What ended before is published again as a message of its own; what ends meanwhile is refused. */
 async function send(message, after) {
   const isReplay = message.state === "done" || message.state === "cancelled";
   await ask({
     title: isReplay ? `Replay message ${message.id}` : `Send message ${message.id}`, wide: true, yes: isReplay ? "Replay" : "Send",
     text: isReplay ? "It is published again, as a message of its own." : "It is published now, whatever its count.", fields: fields(message, true),
     check: async (said) => {
-      const made = await post(`/api/messages/${message.id}/send`, changes(said, message));
+      const made = await post(`/api/messages/${message.id}/send`, { ...changes(said, message), ...(isReplay ? { replay: true } : {}) });
       const [id] = made.ids;
       await act(async () => made, isReplay ? `Message ${id} publishes it again.` : `Message ${id} is on its way.`, { after: isReplay ? () => go(`/messages/${id}`) : after });
     },
@@ -174,6 +174,7 @@ const COLUMNS = [
 const TABS = [["", "All"], ["waiting", "Waiting"], ["failed", "In review"], ["running", "Being sent"], ["done", "Sent"], ["cancelled", "Cancelled"]];
 const FIELDS = [{ name: "queue", label: "Queue" }, { name: "messageId", label: "Message id" }];
 const ID = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
+const WORD = /^\S{1,200}$/;
 
 function Chosen({ selected, rows, clear, reload }) {
   if (!rows.length) return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
@@ -194,7 +195,11 @@ function Chosen({ selected, rows, clear, reload }) {
 function Messages() {
   const [state, queue, messageId] = ["state", "queue", "messageId"].map((name) => query.value.get(name));
   const isFiltered = state || queue || messageId;
-  const free = (text, add) => { add(ID.test(text) ? "messageId" : "queue", text); };
+  // An id need not be a UUID: any word is one if a message has it, and the name of a queue otherwise.
+  const free = (text, add) => {
+    const asId = ID.test(text) || !WORD.test(text) ? Promise.resolve(ID.test(text)) : get("/api/messages", { messageId: text, pageSize: 1 }).then((found) => found.items.length > 0, () => false);
+    asId.then((isId) => add(isId ? "messageId" : "queue", text));
+  };
   return html`<${Title}>Messages</${Title}>
     <${Queues} /><${Drift} />
     <${Section} title="Messages"><${Tabs} name="state" label="Status" options=${TABS} />

@@ -87,5 +87,9 @@ select {schedule}
  order by id
 
 -- name: failed_of
--- What stands in review of these schedules.
-select id from duly_item where schedule_id = any(array(select value::bigint from json_array_elements_text(:ids::json))) and {in_review}
+-- The last items of these schedules, as far as they stand in review.
+select id
+  from duly_item
+ where id = any(array(select last_item from duly_schedule
+                       where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))))
+   and {in_review}

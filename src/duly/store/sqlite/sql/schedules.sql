@@ -64,5 +64,7 @@ select {schedule}
  order by id
 
 -- name: failed_of
--- What stands in review of these schedules.
-select id from duly_item where schedule_id in (select value from json_each(:ids)) and {in_review}
+-- The last items of these schedules, as far as they stand in review.
+select id
+  from duly_item
+ where id in (select last_item from duly_schedule where id in (select value from json_each(:ids))) and {in_review}
