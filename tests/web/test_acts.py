@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, timedelta
 from typing import Any
 
@@ -63,6 +65,31 @@ def test_rows_are_counted_before_anything_is_done(house: House, monkeypatch: pyt
     assert house.root.post("/api/acts/count?userId=bob", json=asked).json()["count"] == 1
     monkeypatch.setattr(acts, "COUNTED", 2)
     assert house.ana.post("/api/acts/count", json=asked).json() == {"count": 2, "isMore": True}
+
+
+def test_rows_are_counted_while_no_transaction_is_open(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others can write meanwhile, also where there is one writer at a time."""
+    house.put()
+    opened: list[str] = []
+    store, count, transaction = house.app.store, acts.Acts._count, house.app.store.transaction
+
+    @contextmanager
+    def noted(*given: Any) -> Iterator[Any]:
+        with transaction(*given) as connection:
+            opened.append("begun")
+            yield connection
+        opened.append("over")
+
+    def counting(*given: Any) -> Any:
+        opened.append("counted")
+        return count(*given)
+
+    monkeypatch.setattr(store, "transaction", noted)
+    monkeypatch.setattr(acts.Acts, "_count", counting)
+    order(house, "cancel", {"state": "waiting"})
+    assert opened.count("counted") == 1
+    before = opened[: opened.index("counted")]
+    assert before.count("begun") == before.count("over")
 
 
 def test_an_act_goes_through_all_portions_and_touches_nothing_that_came_later(house: House) -> None:

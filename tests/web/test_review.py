@@ -57,6 +57,20 @@ def test_review_is_totalled(house: House, monkeypatch: pytest.MonkeyPatch) -> No
     assert (told["items"], told["isMore"]) == (2, True)
 
 
+def test_the_totals_of_an_owner_look_at_a_bounded_number_of_rows(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One who has nothing in review is not told so only after a look at everything that others have there."""
+    monkeypatch.setattr(review, "COUNTED", 2)
+    for _ in range(3):
+        house.fail(house.bob)
+    house.fail()
+    house.put()
+    assert house.ana.get("/api/review/totals").json() == {"items": 1, "groups": 1, "isMore": False}
+    house.put()
+    assert house.ana.get("/api/review/totals").json() == {"items": 1, "groups": 1, "isMore": True}
+    house.put()
+    assert house.ana.get("/api/review/totals").json() == {"items": 0, "groups": 0, "isMore": True}
+
+
 @pytest.fixture
 def many(house: House) -> dict[str, int]:
     found = {"failed": house.fail(text="broken: timeout"), "refused": house.fail(text="broken: refused")}

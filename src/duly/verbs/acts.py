@@ -79,12 +79,14 @@ class Acts:
         reason: str = "",
         queue: str | None = None,
         whose: str | None = None,
+        counted: Counted | None = None,
         connection: Any = None,
     ) -> Act:
         """Order an action on all rows that fit this filter. Retries are due at so many a second; without a `rate`, now.
 
         Retried items wait in this `queue`, if one is given; rows of jobs stay in that of their job. The act and the
-        item that carries it out commit together.
+        item that carries it out commit together. Whoever gives a connection says what was `counted` before its
+        transaction began, for counting takes a while, and others may wait for that transaction.
         """
         if queue is not None and action != "retry":
             raise InputError("queue", "is for what is tried again only")
@@ -92,7 +94,7 @@ class Acts:
         if queue is not None:
             options["queue"] = checked_name("queue", queue)
         said = meant(filter)
-        total, newest, _ = self._count(said, who.among(whose))
+        total, newest, _ = counted or self._count(said, who.among(whose))
         row = {
             "owner": who.among(whose), "author": who.user_id, "action": action,
             "filter": codec.encode(_kept(said)).decode(), "options": codec.encode(options).decode(),

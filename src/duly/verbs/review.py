@@ -44,10 +44,14 @@ class Review:
         return self._shown([group], who.reach)[0]
 
     def totals(self, who: Principal, whose: str | None = None) -> ReviewTotals:
-        """How many items are in review and in how many groups, counted up to a hundred thousand."""
-        given = {"owner": who.among(whose), "most": COUNTED + 1}
-        items, groups = self._ground.store.read("review_totals", given)[0]
-        return ReviewTotals(min(items, COUNTED), groups, items > COUNTED)
+        """How many items are in review and in how many groups, counted up to a hundred thousand.
+
+        Of one owner, so many of the newest items are looked at, whatever state they are in.
+        """
+        owner = who.among(whose)
+        section = "review_totals" if owner is None else "own_review_totals"
+        items, groups, looked = self._ground.store.read(section, {"owner": owner, "most": COUNTED + 1})[0]
+        return ReviewTotals(min(items, COUNTED), groups, looked > COUNTED)
 
     def _shown(self, groups: Sequence[Group], owner: str | None) -> list[ShownGroup]:
         """These groups with the message of a sample and how many were given up lately."""

@@ -86,12 +86,13 @@ def count_rows(asked: CountIn, desk: At, principal: Reader, user_id: UserId = No
 @router.post("/api/acts", status_code=201, response_model=BulkOut)
 def order_act(new: BulkIn, desk: At, principal: Writer, once: Once, user_id: UserId = None) -> Response:
     """Cancel, retry (at a rate) or discard all rows that fit a filter, as durable work."""
-    owner = owner_for(principal, user_id)
+    owner, filter = owner_for(principal, user_id), new.filter.model_dump()
+    counted = desk.app.verbs.acts.count(principal, filter, owner)
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.acts.order(
-            principal, new.action, new.filter.model_dump(), rate=new.rate, reason=new.reason, queue=new.queue,
-            whose=owner, connection=connection,
+            principal, new.action, filter, rate=new.rate, reason=new.reason, queue=new.queue, whose=owner,
+            counted=counted, connection=connection,
         )  # fmt: skip
         return 201, BulkOut.model_validate(made)
 

@@ -34,6 +34,15 @@ select {review_note}
 select id, last_error from duly_item where {id_given} and {given owner}
 
 -- name: review_totals
--- How many items are in review, and in how many groups, counted up to a bound.
-select count(*), count(distinct error_group)
-  from (select error_group from duly_item where {in_review} and {given owner} limit :most) r
+-- How many items are in review, and in how many groups, counted up to a bound; and how many were looked at.
+select count(*), count(distinct error_group), count(*)
+  from (select error_group from duly_item where {in_review} limit :most) r
+
+-- name: own_review_totals
+-- The same of the newest items of one owner.
+select count(*) filter (where reviewed = 1), count(distinct case when reviewed = 1 then error_group end), count(*)
+  from (select error_group, case when {in_review} then 1 else 0 end as reviewed
+          from duly_item
+         where owner = :owner
+         order by id desc
+         limit :most) r
