@@ -99,10 +99,6 @@ def holds_of(tasks: Mapping[str, Task[..., Any]]) -> Callable[[str], Holds]:
         if all(task.limits for task in own):
             meters = [each for task in own for each in Meters(metering_of(task), prefixes_of([task])).of_queue(queue)]
         windows = [windows_of(task.rules.retry) for task in own]
-        return Holds(
-            tuple(each.name for each in meters),
-            max((each.per or 0.0 for each in meters), default=0.0),
-            windows[0] if windows and all(windows) else None,
-        )
+        return Holds(tuple(dict.fromkeys(meters)), windows[0] if windows and all(windows) else None)
 
     return held
