@@ -11,7 +11,8 @@ import pytest
 
 from duly import Duly, Limit, Windows
 from duly.core.clock import ManualClock
-from duly.core.model import Ask, Failed
+from duly.core.model import Ask, Done, Failed
+from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
 from duly.engine import watch as watching
 from duly.engine.metering import holds_of
@@ -306,32 +307,105 @@ def test_what_nobody_uses_any_more_is_forgotten(store: Store) -> None:
     assert [row[0] for row in store.read("workers", {"after": "", "most": 100})] == ["new"]
 
 
-def limited(store: Store, ear: Ear) -> Watch:
+TOWER = Limit("tower", 12, per="1m")
+
+
+def limited(store: Store, ear: Ear, limit: Limit = TOWER) -> Watch:
     """A watch over a queue of 12 calls in a minute at most, whose retries wait for windows."""
     app = Duly(store=store, clock=ManualClock(NOW))
-    app.task(name="ring", limits=Limit("tower", 12, per="1m"), retry=Windows("30 */4 * * *", cap=2))(lambda: None)
+    app.task(name="ring", limits=limit, retry=Windows("30 */4 * * *", cap=2))(lambda: None)
     return Watch(store, "w1", ["ring"], LATE, post=ear, holds=holds_of(app.tasks))
 
 
-def granted(store: Store, at: datetime) -> None:
-    """One call under the limit."""
-    asks = [Ask(share(limit=1), (Limit("tower", 12, per="1m").meter(),))]
-    assert store.claim_metered(asks, "w1", at, timedelta(seconds=60), 1, 1)[0].items
+def granted(store: Store, at: datetime, limit: Limit = TOWER, calls: int = 1, task: str = "ring") -> None:
+    """So many calls under the limit."""
+    asks = [Ask(share(task, limit=calls, task=task), (limit.meter(),))]
+    (grant,) = store.claim_metered(asks, "w1", at, timedelta(seconds=60), calls, 1)
+    assert len(grant.items) == calls
 
 
 def test_what_a_limit_holds_back_is_late_when_it_stops_or_takes_too_long(store: Store) -> None:
     put(store, 40)
     ear = Ear()
-    one = limited(store, ear)
-    for seconds in range(30, 600, 30):
-        granted(store, after(seconds))
+    two = Limit("tower", 2, per="1m")
+    one = limited(store, ear, two)
+    for seconds in range(31, 600, 31):
+        granted(store, after(seconds), two)
         one.tick(after(seconds))
         assert alerts(store) == [], "the limit works them off, as planned"
     one.tick(after(800))
     assert alerts(store) == ["late_items"], "nothing comes through any more"
-    granted(store, after(4_000))
+    granted(store, after(4_000), two, 2)
     one.tick(after(4_001))
-    assert alerts(store) == ["oldest_due"], "an hour is more than a limit may explain by itself"
+    assert alerts(store) == [], "an hour, and what those ahead need, a limit explains by itself"
+    granted(store, after(4_300), two, 2)
+    one.tick(after(4_301))
+    assert alerts(store) == ["oldest_due"], "but no more than that"
+
+
+@pytest.mark.parametrize("limit", [Limit("tower", 1_000, per="1m"), Limit("tower", 10)])
+@pytest.mark.parametrize("task", ["ring", "other"])
+def test_a_single_call_under_a_limit_explains_no_backlog(store: Store, limit: Limit, task: str) -> None:
+    put(store, 50)
+    store.put([new(task="other", queue="other", due_at=after(3_000))])
+    granted(store, after(3_200), limit, task=task)
+    limited(store, Ear(), limit).tick(after(3_300))
+    assert alerts(store) == ["late_items"]
+
+
+def test_a_limit_on_calls_at_the_same_time_explains_while_its_places_are_taken(store: Store) -> None:
+    limit = Limit("tower", 4)
+    put(store, 50)
+    one = limited(store, Ear(), limit)
+    granted(store, after(600), limit, 4)
+    one.tick(after(610))
+    assert alerts(store) == []
+    watch(store).tick(after(620))
+    assert alerts(store) == ["late_items"], "who knows of no limit has nothing to explain it"
+
+
+def test_a_place_that_is_free_for_a_moment_does_not_make_late_what_waits_for_a_limit(store: Store) -> None:
+    limit = Limit("tower", 1)
+    put(store, 50)
+    one = limited(store, Ear(), limit)
+    asks = [Ask(share(limit=1), (limit.meter(),))]
+    (grant,) = store.claim_metered(asks, "w1", after(600), timedelta(seconds=60), 1, 1)
+    one.tick(after(610))
+    settle(store, grant.items, Done(), closed=[grant.items[0].fence])
+    one.tick(after(640))
+    assert alerts(store) == []
+    one.tick(after(700))
+    assert alerts(store) == ["late_items"], "nobody takes its place"
+
+
+def test_what_waits_for_the_next_day_of_a_limit_is_not_late(store: Store) -> None:
+    limit = Limit("tower", 100, per="1d")
+    put(store, 150)
+    ear = Ear()
+    one = limited(store, ear, limit)
+    granted(store, after(10), limit, 100)
+    for hour in range(1, 24):
+        one.tick(after(3_600 * hour))
+    assert ear.heard == []
+    assert alerts(store) == []
+
+
+def test_a_tick_asks_once_for_the_limits_of_ever_so_many_queues(store: Store) -> None:
+    app = Duly(store=store, clock=ManualClock(NOW))
+    app.task(name="ring", limits=Limit("tower", 2, per="1m", by="who"))(lambda who: None)
+    store.put([new(queue=f"ring/{n}") for n in range(300)])
+    asked: list[str] = []
+    known = holds_of(app.tasks)
+
+    def holds(queue: str) -> Holds:
+        asked.append(queue)
+        return known(queue)
+
+    seen = Asked(store)
+    Watch(seen, "w1", ["ring"], LATE, post=Ear(), holds=holds).tick(after(400))  # type: ignore[arg-type]
+    assert alerts(store) == ["late_items"]
+    assert len(seen.reads) <= 4
+    assert len(asked) == 300, "once for each queue"
 
 
 def test_what_fell_due_while_no_worker_ran_is_one_alert_that_is_told_again_until_it_is_over(
@@ -367,6 +441,66 @@ def test_leftovers_of_a_window_are_not_late(store: Store) -> None:
     for hour in range(1, 30):
         one.tick(after(3_600 * hour))
     assert [told for told in ear.heard if told["alert"] != "no_tick"] == []
+
+
+def test_retries_that_missed_more_windows_than_they_fill_are_late(store: Store) -> None:
+    put(store, 12)
+    settle(store, claim(store), Failed("busy"))
+    one = limited(store, Ear())
+    one.tick(after(3_600 * 30))
+    assert alerts(store) == [], "12 of them fill 6 windows"
+    one.tick(after(86_400 * 30))
+    assert alerts(store) == ["oldest_due"]
+
+
+def test_what_gets_late_after_workers_are_back_is_told_beside_what_they_missed(store: Store) -> None:
+    watch(store).tick(NOW)
+    store.put([new(task="unknown", queue="unknown")])
+    ear = Ear()
+    back = watch(store, ear, "w2")
+    back.tick(after(7_200))
+    assert alerts(store) == ["no_tick"]
+    put(store, 11, due_at=after(7_210))
+    back.tick(after(7_300))
+    assert alerts(store) == ["late_items", "no_tick"]
+    assert [told["details"]["lateEvents"] for told in ear.heard] == [1, 11]
+    claim(store, now=after(7_310))
+    back.tick(after(7_330))
+    assert alerts(store) == ["no_tick"]
+
+
+def test_what_makes_no_progress_after_workers_are_back_is_late_as_anything(store: Store) -> None:
+    watch(store).tick(NOW)
+    put(store, 12)
+    ear = Ear()
+    back, returned = watch(store, ear, "w2"), 7_200
+    for minute in range(0, 60, 5):
+        back.tick(after(returned + 60 * minute))
+    claim(store, share(limit=11), now=after(returned + 3_500))
+    for minute in range(60, 118, 5):
+        back.tick(after(returned + 60 * minute))
+        assert alerts(store) == ["no_tick"], minute
+    back.tick(after(returned + 60 * 125))
+    assert alerts(store) == ["oldest_due"], "the last one has not moved for an hour"
+    back.tick(after(returned + 60 * 126))
+    assert alerts(store) == ["oldest_due"]
+    assert [told["alert"] for told in ear.heard] == ["no_tick", "no_tick", "oldest_due"]
+
+
+def test_what_was_missed_is_told_apart_behind_paused_queues_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "COUNTED", 12)
+    watch(store).tick(NOW)
+    put(store, 50, queue="closed")
+    store.pause("closed", NOW)
+    put(store, 3)
+    back = watch(store, name="w2")
+    back.tick(after(7_200))
+    assert alerts(store) == ["no_tick"]
+    store.put([new(queue=f"q{n}", due_at=after(7_210)) for n in range(11)])
+    back.tick(after(7_300))
+    assert alerts(store) == ["late_items", "no_tick"]
+    counts = [alert.details["lateEvents"] for alert in Read(store, ManualClock(NOW)).alerts()]
+    assert counts == [11, 3]
 
 
 def test_an_alert_is_told_once_where_it_is_not_to_be_told_again(store: Store) -> None:

@@ -75,7 +75,7 @@ def test_reads_of_both_dialects_take_the_same_parameters() -> None:
 
     work = ("survey", "expired", "live", "pause", "resume", "page", "show", "attempts", "depth", "late", "stuck")
     time = ("schedules", "schedule", "schedules_with_ids", "slots", "occurrences", "audit", "next_schedule", "backlog",
-            "overdue")  # fmt: skip
+            "overdue", "meter_use")  # fmt: skip
     others = (
         "set_meter",
         "all_meters",

@@ -82,6 +82,16 @@ def test_a_late_start_is_logged_with_how_late_it_was(app: Duly, caplog: pytest.L
     assert {each["latenessMinutes"] for each in late} == {1140}
 
 
+def test_what_waited_for_the_next_day_of_its_limit_is_no_recovery(app: Duly, caplog: pytest.LogCaptureFixture) -> None:
+    app.task(name="daily", limits=Limit("tower", 2, per="1d"))(lambda: None)
+    with caplog.at_level(logging.WARNING, "duly"), duly.testing.virtual(app) as world:
+        for _ in range(4):
+            app.put("daily")
+        world.advance(2 * 86_400)
+        assert [item.state for item in world.items(task="daily")] == ["done"] * 4
+    assert caplog.records == []
+
+
 def test_a_log_line_is_one_json_object_with_its_fields() -> None:
     record = logging.LogRecord("duly.item", logging.WARNING, "x.py", 1, "Reminder %s failed", (7,), None)
     record.itemId = 7

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import inf
 from typing import Any
 
@@ -93,16 +93,16 @@ def prefixes_of(tasks: Iterable[Task[..., Any]]) -> tuple[str, ...]:
 def holds_of(tasks: Mapping[str, Task[..., Any]]) -> Callable[[str], Holds]:
     """What may hold back the items of a queue by plan: what holds those of all the tasks that have it."""
 
+    @cache
+    def meters_for(name: str) -> Meters:
+        return Meters(metering_of(tasks[name]), prefixes_of([tasks[name]]))
+
     def held(queue: str) -> Holds:
         own = [task for task in tasks.values() if queue == task.queue or queue.startswith(f"{task.queue}/")]
         meters: list[Meter] = []
         if all(task.limits for task in own):
-            meters = [each for task in own for each in Meters(metering_of(task), prefixes_of([task])).of_queue(queue)]
+            meters = [each for task in own for each in meters_for(task.name).of_queue(queue)]
         windows = [windows_of(task.rules.retry) for task in own]
-        return Holds(
-            tuple(each.name for each in meters),
-            max((each.per or 0.0 for each in meters), default=0.0),
-            windows[0] if windows and all(windows) else None,
-        )
+        return Holds(tuple(dict.fromkeys(meters)), windows[0] if windows and all(windows) else None)
 
     return held

@@ -4,8 +4,9 @@ An alert is a row, so that only one of many workers tells the webhook, and anoth
 The sign of life is a row too, so that anybody who can read the database sees when no worker is running any more.
 
 One cause is one alert. After a time in which no worker ran, `no_tick` stands until what fell due in it is done, and
-says how much that is; what is late otherwise is `late_items`, or `oldest_due` if it is few but old. What a pause, a
-limit or a window holds back by plan is not late.
+says how much that is; what is late otherwise is `late_items`, or `oldest_due` if it is few but old. When `no_tick` has
+not changed for long, something else holds back the rest of it, which then is late as anything. What a pause, a limit or
+a window holds back by plan is not late.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from duly.core.clock import EPOCH
-from duly.core.model import Head, Lane
-from duly.core.policy.lateness import Holds, is_held
+from duly.core.model import Head
+from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
+from duly.engine.reasons import Overdue, Reasons
 from duly.store.contract import START, Store
 
 log = logging.getLogger("duly.engine")
@@ -38,6 +40,8 @@ COUNTED = 10_000
 LINES = 10_000
 # The alerts that are raised here.
 OURS = frozenset(("no_tick", "late_items", "oldest_due"))
+# What `no_tick` tells of makes progress while any of these changes.
+PROGRESS = ("lateEvents", "oldestDueAt")
 # So long before now no alert was told, for those that are told once.
 NEVER_AGAIN = timedelta(days=100_000)
 
@@ -60,15 +64,6 @@ class Standing(Struct, frozen=True):
     told_at: datetime | None
 
 
-class Overdue(Struct, frozen=True):
-    """How many items of a queue and lane are due for long, and since when the oldest is."""
-
-    queue: str
-    lane: Lane
-    items: int
-    oldest: datetime
-
-
 class LateCount(Struct, frozen=True):
     """How many items are late, and since when the oldest is due."""
 
@@ -83,6 +78,19 @@ class LateCount(Struct, frozen=True):
 
     def _older(self, other: LateCount) -> datetime | None:
         return min((time for time in (self.oldest, other.oldest) if time is not None), default=None)
+
+
+class Late(Struct, frozen=True):
+    """What is late: what fell due while no worker ran, and the rest."""
+
+    missed: LateCount = LateCount()
+    rest: LateCount = LateCount()
+
+    def and_also(self, more: Late, most: int) -> Late:
+        return Late(self.missed.and_also(more.missed, most), self.rest.and_also(more.rest, most))
+
+    def or_else(self, other: Late) -> Late:
+        return Late(self.missed.or_else(other.missed), self.rest.or_else(other.rest))
 
 
 class Watch:
@@ -103,13 +111,13 @@ class Watch:
         self._settings = settings
         self._post = post
         self._summary = summary
-        self._holds = holds  # what may hold back the items of a queue by plan
+        self._reasons = Reasons(store, holds, settings.alert_oldest_seconds)  # `holds`: what holds a queue by plan
         self._started_at: datetime | None = None
         self._tidy_at = EPOCH
         # The walk over the lines: where it stands, what it has found so far, and what the last walk found.
         self._place = START
-        self._walk = LateCount()
-        self._last_walk: LateCount | None = None
+        self._walk = Late()
+        self._last_walk: Late | None = None
 
     def tick(self, now: datetime) -> datetime:
         standing = {alert.name: alert for alert in map(_standing, self._store.read("alerts", {}))}
@@ -148,69 +156,89 @@ class Watch:
         before = now - timedelta(seconds=settings.alert_late_seconds)
         most = max(COUNTED, settings.alert_late_items + 1)
         late = self._late(before, most, now, back_at)
-        oldest = 0.0 if late.oldest is None else (now - late.oldest).total_seconds()
-        details = {"lateEvents": late.items, "oldestEventAge": int(oldest // 60)}
-        many = f"{late.items:,} items" if late.items < most else f"{most:,} items or more"
-        if back_at is not None and late.oldest is not None and late.oldest < back_at:
+        missed, rest = late.missed, late.rest
+        if missed.oldest is not None:
             known = fresh or Alarm("no_tick", silence.message if silence else "", silence.details if silence else {})
-            text = known.message.partition("; ")[0]
-            yield Alarm("no_tick", f"{text}; {many} are late", {**known.details, **details})
-            return
-        if fresh is not None:
+            facts = {**_age(missed, now), "oldestDueAt": missed.oldest.isoformat()}
+            changed_at = known.details.get("changedAt", "")
+            if fresh is not None or not changed_at or any(known.details.get(name) != facts[name] for name in PROGRESS):
+                changed_at = now.isoformat()
+            if 0 < settings.alert_oldest_seconds < (now - datetime.fromisoformat(changed_at)).total_seconds():
+                rest = rest.and_also(missed, most)
+            else:
+                text = f"{known.message.partition('; ')[0]}; {_many(missed, most)} are late"
+                yield Alarm("no_tick", text, {**known.details, **facts, "changedAt": changed_at})
+        elif fresh is not None:
             yield fresh
-        if late.oldest is None:
+        if rest.oldest is None:
             return
-        if late.items > settings.alert_late_items:
-            yield Alarm("late_items", f"Recovery mode detected: {many} are late", details)
-        elif settings.alert_oldest_seconds and oldest > settings.alert_oldest_seconds:
-            minutes = int(oldest // 60)
+        details = _age(rest, now)
+        if rest.items > settings.alert_late_items:
+            yield Alarm("late_items", f"Recovery mode detected: {_many(rest, most)} are late", details)
+        elif 0 < settings.alert_oldest_seconds < (now - rest.oldest).total_seconds():
+            minutes = details["oldestEventAge"]
             yield Alarm("oldest_due", f"the oldest due item waits for {minutes:,} minutes", {"oldestEventAge": minutes})
 
-    def _late(self, before: datetime, most: int, now: datetime, back_at: datetime | None) -> LateCount:
-        """How many items of open queues were due before then, found with one look at so many rows by due time.
+    def _late(self, before: datetime, most: int, now: datetime, back_at: datetime | None) -> Late:
+        """What of open queues was due before then and is late, found with one look at so many rows by due time.
 
-        If items of paused queues fill these rows, a walk from line to line passes over them, some lines in each tick.
+        If items that are not late fill these rows, such as those of paused queues, a walk from line to line passes over
+        them, some lines in each tick.
         """
-        rows = self._store.read("overdue", {"before": before, "most": 2 * most})
+        rows = self._store.read("overdue", {"before": before, "most": 2 * most, "back_at": back_at or EPOCH})
         are_open = self._store.open_queues({row[0] for row in rows})
         overdue = [Overdue(*row) for row in rows]
-        late = LateCount()
+        is_all = sum(each.items for each in overdue) < 2 * most
+        overdue = [each for each in overdue if each.queue in are_open]
+        self._reasons.begin(now)
+        self._reasons.look(overdue, now)
+        late = Late()
         for each in overdue:
-            if each.queue in are_open:
-                late = late.and_also(self._unexplained(each, now, back_at), most)
-        if sum(each.items for each in overdue) < 2 * most or late.items >= most:
-            self._place, self._walk, self._last_walk = START, LateCount(), None
+            late = late.and_also(self._unexplained(each, now, back_at), most)
+        if is_all or late.missed.items + late.rest.items >= most:
+            self._place, self._walk, self._last_walk = START, Late(), None
             return late
         heads, place = self._store.survey(self._place, LINES)
         found = self._counted([head for head in heads if head.due_at < before], before, most, now, back_at)
         self._walk = self._walk.and_also(found, most)
         self._place = place or START
         if place is None:
-            self._walk, self._last_walk = LateCount(), self._walk
+            self._walk, self._last_walk = Late(), self._walk
         return self._walk if self._last_walk is None else self._walk.or_else(self._last_walk)
 
-    def _unexplained(self, each: Overdue, now: datetime, back_at: datetime | None) -> LateCount:
+    def _unexplained(self, each: Overdue, now: datetime, back_at: datetime | None) -> Late:
         """What is late of this: the main lane by number, unless a limit holds it, and retries by their age alone."""
-        holds = self._holds(each.queue)
-        if each.lane == "retry":
-            return LateCount() if holds.windows is not None else LateCount(0, each.oldest)
-        granted_at, is_under_way = None, False
-        if holds.meters:
-            ((granted_at, is_under_way),) = self._store.read("last_granted", {"names": encode(holds.meters).decode()})
-        if is_held(holds, each.oldest, now, now if is_under_way else granted_at, back_at):
-            # That many wait is the plan; that one waits for longer than anything should, is not.
-            is_old = (now - each.oldest).total_seconds() > self._settings.alert_oldest_seconds > 0
-            return LateCount(0, each.oldest if is_old else None)
-        return LateCount(each.items, each.oldest)
+        is_missed = back_at is not None and each.oldest < back_at
+        late = LateCount(each.items if each.lane == "main" else 0, each.oldest)
+        if is_missed and each.lane == "main":  # what a limit holds back waits because no worker ran
+            return Late(missed=late)
+        if self._reasons.explain(each, now):
+            return Late()
+        if each.lane == "main" and self._reasons.is_held(each.queue):
+            # That many wait is the plan; that one waits for longer than the limit explains, is not.
+            late = LateCount(0, each.oldest)
+        return Late(missed=late) if is_missed else Late(rest=late)
 
-    def _counted(
-        self, heads: list[Head], before: datetime, most: int, now: datetime, back_at: datetime | None
-    ) -> LateCount:
-        late = LateCount()
-        for head in heads:
-            found = self._unexplained(Overdue(head.line.queue, head.lane, 1, head.due_at), now, back_at)
-            late = late.and_also(LateCount(0, found.oldest), most)
-        main = [
+    def _counted(self, heads: list[Head], before: datetime, most: int, now: datetime, back_at: datetime | None) -> Late:
+        """What is late in these lines. A line with something that fell due while no worker ran is all about that."""
+        overdue = [Overdue(head.line.queue, head.lane, 1, head.due_at) for head in heads]
+        self._reasons.look(overdue, now)
+        late = Late()
+        missed: list[Head] = []
+        rest: list[Head] = []
+        for head, each in zip(heads, overdue, strict=True):
+            found = self._unexplained(each, now, back_at)
+            late = late.and_also(found, most)
+            missed += [head] if found.missed.items else []
+            rest += [head] if found.rest.items else []
+        return Late(
+            LateCount(self._backlog(missed, min(before, back_at or before), most), late.missed.oldest),
+            LateCount(self._backlog(rest, before, most), late.rest.oldest),
+        )
+
+    def _backlog(self, heads: list[Head], before: datetime, most: int) -> int:
+        """How many items of these lines were due before then."""
+        groups = [
             {
                 "queue": head.line.queue,
                 "lane": "main",
@@ -219,11 +247,10 @@ class Watch:
                 "owner": head.line.owner,
             }
             for head in heads
-            if head.lane == "main"
-            and self._unexplained(Overdue(head.line.queue, "main", 1, head.due_at), now, back_at).items
         ]
-        given = {"groups": encode(main).decode(), "before": before, "most": most}
-        return LateCount(self._store.read("backlog", given)[0][0], late.oldest)
+        given = {"groups": encode(groups).decode(), "before": before, "most": most}
+        count: int = self._store.read("backlog", given)[0][0] if groups else 0
+        return count
 
     def _was_nobody_here(self, now: datetime) -> Iterator[Alarm]:
         """At the start, raise an alert if no worker had given a sign of life for long. The next tick clears it."""
@@ -267,6 +294,15 @@ class Watch:
             self._store.write("told", {"name": name, "now": now})
             told.add(name)
         return told
+
+
+def _age(late: LateCount, now: datetime) -> dict[str, Any]:
+    waited = 0.0 if late.oldest is None else (now - late.oldest).total_seconds()
+    return {"lateEvents": late.items, "oldestEventAge": int(waited // 60)}
+
+
+def _many(late: LateCount, most: int) -> str:
+    return f"{late.items:,} items" if late.items < most else f"{most:,} items or more"
 
 
 def _standing(row: tuple[Any, ...]) -> Standing:

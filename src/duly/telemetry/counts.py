@@ -94,7 +94,7 @@ class Counts:
         known = self._tasks.get(task)
         if known is None:
             return Holds()
-        return Holds(tuple(limit.name for limit in known.limits), windows=windows_of(known.rules.retry))
+        return Holds(tuple(limit.meter() for limit in known.limits), windows_of(known.rules.retry))
 
     def _log_late(self, item: Item, late_by: float) -> None:
         is_retry = item.lane == "retry"

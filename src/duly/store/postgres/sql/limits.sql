@@ -31,13 +31,19 @@ select m, count(*)
  where l.meters is not null and m = any(:names::text[])
  group by m
 
--- name: last_granted
--- When something was last granted under any of these meters, and whether calls under any of them are under way.
-select (select max(m.hits[cardinality(m.hits)])
-          from duly_meter m
-         where m.name = any(array(select json_array_elements_text(:names::json)))) as at,
-       exists (select from duly_lease l
-                where l.meters && array(select json_array_elements_text(:names::json))) as is_under_way
+-- name: meter_use
+-- How far each of these meters is used: as Use has it. What a person has set counts in place of what is given.
+select place, most, per, most - most / 10 as nearly,
+       case when most > 0 then hits[cardinality(hits) - (most - most / 10) + 1] end as since,
+       hits[cardinality(hits)] as at, under_way
+  from (select n.place, coalesce(m.most, n.most) as most, coalesce(m.per, n.per) as per, m.hits,
+               coalesce(u.under_way, 0) as under_way
+          from json_to_recordset(:meters::json) as n(place int, name text, most int, per float8)
+          left join duly_meter m on m.name = n.name
+          left join (select h as name, count(*) as under_way
+                       from duly_lease l cross join unnest(l.meters) h
+                      where l.meters is not null
+                      group by h) u on u.name = n.name) s
 
 -- name: idle_meters
 -- Meters that nobody set and under which nothing was granted since, by name, with when something was last.

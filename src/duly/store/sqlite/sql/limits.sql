@@ -11,13 +11,19 @@ select m.value, count(*)
  where l.meters is not null and m.value in (select value from json_each(:names))
  group by m.value
 
--- name: last_granted
--- When something was last granted under any of these meters, and whether calls under any of them are under way.
-select (select max(json_extract(hits, '$[#-1]'))
-          from duly_meter
-         where name in (select value from json_each(:names))) as at,
-       exists (select 1 from duly_lease l join json_each(l.meters) m
-                where l.meters is not null and m.value in (select value from json_each(:names))) as is_under_way
+-- name: meter_use
+-- How far each of these meters is used: as Use has it. What a person has set counts in place of what is given.
+select place, most, per, most - most / 10 as nearly,
+       case when most > 0 then json_extract(hits, '$[#-' || (most - most / 10) || ']') end as since,
+       json_extract(hits, '$[#-1]') as at, under_way
+  from (select json_extract(n.value, '$.place') as place, coalesce(m.most, json_extract(n.value, '$.most')) as most,
+               coalesce(m.per, json_extract(n.value, '$.per')) as per, m.hits, coalesce(u.under_way, 0) as under_way
+          from json_each(:meters) n
+          left join duly_meter m on m.name = json_extract(n.value, '$.name')
+          left join (select h.value as name, count(*) as under_way
+                       from duly_lease l join json_each(l.meters) h
+                      where l.meters is not null
+                      group by h.value) u on u.name = json_extract(n.value, '$.name')) s
 
 -- name: hit
 insert into duly_meter (name, hits) values (:name, :hits) on conflict (name) do update set hits = excluded.hits
