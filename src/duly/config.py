@@ -26,6 +26,8 @@ from duly.plugin import plugins
 COMMAND_LINE = "DULY_COMMAND_LINE"
 # Variables that are no settings: where the settings are, and what options of the command line can be given by.
 _OTHERS = frozenset((COMMAND_LINE, "DULY_CONFIG", "DULY_APP", "DULY_URL", "DULY_API_KEY"))
+# What Kubernetes sets in every pod beside services called `duly` or `duly-service`, and what tests are told by.
+_FOREIGN = ("DULY_SERVICE_", "DULY_PORT", "DULY_TEST_")
 _TOLD: set[str] = set()  # the unknown variables that were told of in this process
 
 log = logging.getLogger("duly.config")
@@ -45,11 +47,14 @@ def load(env: Mapping[str, str] | None = None, **given: Any) -> Settings:
 
 def unknown_variables(env: Mapping[str, str]) -> list[tuple[str, str | None]]:
     """Variables that look like settings and are none, each with the name that comes nearest, if one is near."""
-    strange = [name for name in env if name.startswith("DULY_") and not name.startswith("DULY_TEST_")]
+    strange = [name for name in env if name.startswith("DULY_") and not name.startswith(_FOREIGN)]
     strange = [name for name in strange if name not in _OTHERS and name[5:].lower() not in Settings.known()]
     if not strange:  # the usual case, for which no app is loaded
         return []
-    known = {*_OTHERS, *(f"DULY_{name.upper()}" for kind in sections() for name in kind.known())}
+    try:
+        known = {*_OTHERS, *(f"DULY_{name.upper()}" for kind in sections() for name in kind.known())}
+    except ConfigError:  # of an app that cannot be loaded: whoever runs that app is told, and a hint stops nobody
+        return []
     return [(name, next(iter(get_close_matches(name, known, 1)), None)) for name in strange if name not in known]
 
 

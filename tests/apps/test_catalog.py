@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.catalog import Catalog, CatalogSettings, Product, catalog_on
+from duly.apps.catalog import Catalog, CatalogSettings, Product, catalog_on, supplier
 from duly.apps.catalog.day import Budget, CauseCount, SlotDay, StatusCounts
 from duly.apps.catalog.products import Reactivated
 from duly.apps.catalog.supplier import Offer
 from duly.core.clock import ManualClock
 from duly.core.errors import ConfigError, ItemNotFound, WrongState
+from duly.outbound.http import BadAnswer
 from duly.testing import World
 from duly.verbs import local
 from tests.apps.catalog_api import CatalogApi, answer_with, entry, hang
@@ -251,6 +252,55 @@ def test_who_wants_the_price_as_a_decimal_gets_all_its_digits(shop: Open) -> Non
     at.api.entries["S"] = entry("S", price="1234567890123.123456789")
     at.until("2024-01-15T10:00")
     assert heard == [Decimal("1234567890123.123456789")]
+
+
+@pytest.mark.parametrize("kind", [None, float, Any, float | None])
+def test_who_does_not_ask_for_digits_gets_the_price_as_a_number(shop: Open, kind: Any) -> None:
+    heard: list[Any] = []
+
+    def on(app: Duly) -> Any:
+        def tell(user_id: str, sku: str, price, quantity: int, in_stock: bool) -> None:  # type: ignore[no-untyped-def]
+            heard.append(price)
+
+        if kind is not None:
+            tell.__annotations__["price"] = kind
+        return app.task(tell)
+
+    at = shop(on=on)
+    at.fill(10, "S")
+    at.until("2024-01-15T10:00")
+    assert [(price, type(price)) for price in heard] == [(19.99, float)]
+
+
+def test_a_task_of_any_arguments_gets_the_price_as_a_number(shop: Open) -> None:
+    heard: list[Any] = []
+
+    def on(app: Duly) -> Any:
+        @app.task
+        def tell(**news: Any) -> None:
+            heard.append(news["price"])
+
+        return tell
+
+    at = shop(on=on)
+    at.fill(10, "S")
+    at.until("2024-01-15T10:00")
+    assert heard == [19.99]
+
+
+@pytest.mark.parametrize("price", ["1E+200000", "1E-200000", "1" * 16, f"0.{'1' * 16}"])
+def test_a_price_of_no_end_is_not_imported(shop: Open, price: str) -> None:
+    at = shop()
+    with pytest.raises(InputError, match="last_price: must have at most 15 digits"):
+        at.catalog.import_many([{"user_id": "u", "sku": "S", "last_price": price}])
+    assert at.catalog.import_many([{"user_id": "u", "sku": "S", "last_price": f"{'1' * 15}.{'1' * 15}"}]) == 1
+    assert at.product("S").last_price == Decimal(f"{'1' * 15}.{'1' * 15}")
+
+
+def test_a_price_of_thousands_of_digits_is_the_trouble_of_its_own_sku() -> None:
+    found = supplier._read([entry("S", price=10**5_000), entry("T", price=1)])
+    assert isinstance(found["S"], BadAnswer)
+    assert found["T"] == Offer("T", Decimal(1), 7, True)
 
 
 def test_two_users_with_the_same_sku_cost_one_question(shop: Open) -> None:

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import json_format
 
 from duly.bridge.contract import Invalid, RetryRequest, read
+from duly.bridge.message import merged
 from duly.bridge.retry_message_pb2 import RetryMessage
 
 ID = "6f1d2c3b-0000-4000-8000-00000000000a"
@@ -200,3 +201,11 @@ def test_mutated_messages_are_read_or_refused() -> None:
             b64encode(asked.payload)
             asked.queue.encode()
     assert kinds == {Invalid, RetryRequest}
+
+
+def test_a_row_that_a_newer_version_wrote_is_read_and_its_story_goes_on() -> None:
+    failed = {"retry": 1, "at": "2026-01-01T00:00:00Z", "reason": "boom", "new_here_too": 1}
+    old = {"payload": "", "story": [failed], "new_field": True}
+    newer = {"payload": "", "story": [{**failed, "reason": "again"}], "new_field": False}
+    message = merged(json.dumps(old).encode(), json.dumps(newer).encode(), 2)
+    assert [each.reason for each in message.story] == ["boom", "again"]

@@ -20,7 +20,7 @@ from duly.apps.messages import Settings
 from duly.apps.messages.rows import Rows
 from duly.bridge.message import Message
 from duly.web.server import Service
-from tests.browser.nets import barriers, settled
+from tests.browser.nets import Watch, barriers, settled
 from tests.browser.sites import NARROW, Site, Visits
 from tests.browser.world import World, message
 
@@ -48,6 +48,32 @@ def test_messages_are_found_by_queue_status_and_id_with_the_drift_of_retries(sho
     show.get_by_label("Last").select_option("1440")
     expect(show).to_have_url(re.compile("state=failed&minutes=1440$"))
     barriers(show)
+
+
+def test_a_word_is_the_id_of_a_message_if_one_has_it_and_a_queue_otherwise(page: Page, world: World) -> None:
+    said = {**message(7, "orders"), "message_id": "order-7"}
+    row = Rows(world.app.section(Settings)).of(Message(**said), world.app.clock.now())
+    item = world.app.place(row).id
+    for word, name in (("order-7", "messageId"), ("orders", "queue"), (ID, "messageId")):
+        page.goto("/messages")
+        search = page.get_by_role("searchbox", name="Search and filter")
+        search.fill(word)
+        search.press("Enter")
+        expect(page).to_have_url(re.compile(f"{name}={word}$"))
+        if word != ID:
+            expect(page.get_by_role("grid", name="Messages").get_by_role("link", name=str(item))).to_be_visible()
+
+
+def test_what_was_published_meanwhile_is_not_sent_again(page: Page, world: World, watch: Watch) -> None:
+    item = waiting(world)
+    page.goto(f"/messages/{item}")
+    page.get_by_role("button", name="Send").click()
+    form = page.get_by_role("dialog", name=f"Send message {item}")
+    watch.expect("status of 409")
+    world.app.cancel(item)  # as good as published: it is over
+    form.get_by_role("button", name="Send").click()
+    expect(form.get_by_role("alert")).to_contain_text("ask for a replay")
+    assert len(world.app.read.page(task="message_retry", state="waiting")) == 0
 
 
 def test_a_message_shows_its_payload_and_is_edited_expedited_and_cancelled(page: Page, world: World) -> None:

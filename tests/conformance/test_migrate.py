@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from duly.core.errors import StoreUnavailable
-from duly.core.model import Done, Snooze
+from duly.core.model import Done, NewSchedule, Snooze
 from duly.store import Store
 from duly.store import migrate as migrating
 from duly.store.migrate import check, current, dialect_of, latest, migrate, migrations
@@ -108,6 +108,29 @@ def test_acts_that_were_ordered_before_they_had_a_table_of_their_name_are_kept(b
             )
             assert query(store, f"update duly_bulk set seen = 1 where id = {made[0]} returning state") == [("running",)]
             assert query(store, "select author, seen from duly_act order by id") == [("ana", 0), ("bob", 1)]
+
+
+def test_only_birthdays_of_the_app_lose_those_that_are_long_over(blank_url: str, later: Path) -> None:
+    with opened(blank_url) as store:
+        for file in (later / dialect_of(store)).iterdir():
+            if file.name >= "0010":
+                file.unlink()
+        migrate(store, later)
+        kinds = {
+            "app": ("birthdays", '{"person_id": "ana"}'),
+            "queue": ("mine", '{"person_id": "ana"}'),
+            "args": ("birthdays", "{}"),
+        }
+        made = [
+            NewSchedule(
+                task="birthday", key=key, queue=queue, args=args.encode(), rule="0 9 * * *", zone="UTC", next_at=NOW
+            )
+            for key, (queue, args) in kinds.items()
+        ]
+        store.enroll(made, lambda *_: ("", NOW))
+        assert "0010_apps" in migrate(store)
+        found = dict(query(store, "select key, max_lateness from duly_schedule"))
+        assert found == {"app": 604_800, "queue": None, "args": None}
 
 
 def test_a_newer_schema_is_fine_because_migrations_only_add(blank_url: str, later: Path) -> None:

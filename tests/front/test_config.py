@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from duly.apps import reminders
-from duly.config import load, sections
+from duly.config import load, sections, unknown_variables
 from duly.core.errors import ConfigError
 from duly.core.settings import Settings
 
@@ -85,3 +85,19 @@ def test_secrets_are_masked_for_people() -> None:
 def test_every_setting_has_a_meaning() -> None:
     for kind in sections():
         assert all(each.metadata["doc"].endswith(".") for each in fields(kind))
+
+
+def test_a_hint_about_a_variable_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> None:
+        raise ConfigError("apps: sms cannot be loaded")
+
+    monkeypatch.setattr("duly.config.plugins", broken)
+    assert load({"DULY_LEASE_SECOND": "5"}).lease_seconds == Settings().lease_seconds
+    assert unknown_variables({"DULY_LEASE_SECOND": "5"}) == []
+
+
+def test_what_kubernetes_says_of_services_is_not_taken_for_settings() -> None:
+    said = {"DULY_SERVICE_HOST": "10.0.0.1", "DULY_SERVICE_PORT_HTTP": "80", "DULY_PORT": "tcp://10.0.0.1:80",
+            "DULY_PORT_80_TCP_ADDR": "10.0.0.1"}  # fmt: skip
+    assert unknown_variables(said) == []
+    assert unknown_variables({**said, "DULY_LEASE_SECOND": "5"}) == [("DULY_LEASE_SECOND", "DULY_LEASE_SECONDS")]

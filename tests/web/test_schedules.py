@@ -98,3 +98,12 @@ def test_a_preview_and_a_schedule_say_where_clocks_change(house: House) -> None:
     assert house.ana.get(f"/api/schedules/{made}").json()["notes"] == [note]
     house.ana.post(f"/api/schedules/{made}/pause")
     assert house.ana.get(f"/api/schedules/{made}").json()["notes"] == []
+
+
+def test_what_was_deactivated_by_an_item_that_is_gone_is_reactivated_by_the_empty_cause(house: House) -> None:
+    add(house, "a", "every 1d")
+    with house.app.store.transaction() as connection:
+        connection.execute("update duly_schedule set broken_at = created_at, next_at = null")
+    assert house.ana.post("/api/schedules/reactivate", json={"cause": "ValueError"}).json()["reactivated"] == 0
+    answer = house.ana.post("/api/schedules/reactivate", json={"cause": ""})
+    assert (answer.status_code, answer.json()) == (200, {"reactivated": 1, "isMore": False})

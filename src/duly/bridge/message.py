@@ -29,8 +29,11 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     reason: str = ""
 
 
-class Message(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The arguments of the task. Bytes are base64 in JSON; `properties` are those of AMQP, as they came."""
+class Message(Struct, kw_only=True, omit_defaults=True):
+    """The arguments of the task. Bytes are base64 in JSON; `properties` are those of AMQP, as they came.
+
+    Fields that are not known here are passed over, because a worker of a newer version may have written the row.
+    """
 
     payload: str
     queue: str = ""

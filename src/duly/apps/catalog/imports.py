@@ -13,6 +13,7 @@ from duly.apps.catalog.supplier import Offer
 from duly.core import codec
 
 Word = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"\S")]
+DIGITS = 15  # that a price has at most before its point, and after it, as one that the API writes as text
 Count = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 
 
@@ -57,6 +58,16 @@ def imported(hour_buckets: int, /, **row: Any) -> Import:
         raise codec.named(error) from None
     if found.hour_bucket is not None and found.hour_bucket >= hour_buckets:
         raise InputError("hour_bucket", f"must be from 0 to {hour_buckets - 1}, got {found.hour_bucket}")
-    if found.last_price is not None and not (found.last_price.is_finite() and found.last_price >= 0):
-        raise InputError("last_price", f"must be a number that is not negative, got {found.last_price}")
+    if found.last_price is not None:
+        _check_price(found.last_price)
     return found
+
+
+def _check_price(price: Decimal) -> None:
+    if not (price.is_finite() and price >= 0):
+        raise InputError("last_price", f"must be a number that is not negative, got {price!s:.40}")
+    exponent = price.as_tuple().exponent
+    if price.adjusted() >= DIGITS or (isinstance(exponent, int) and -exponent > DIGITS):
+        raise InputError(
+            "last_price", f"must have at most {DIGITS} digits on each side of its point, got {price!s:.40}"
+        )

@@ -10,6 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import Meta, Struct
+from msgspec.inspect import DecimalType, StrType, UnionType, type_info
+from msgspec.structs import fields
 
 from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Windows
 from duly.apps.catalog.capacity import CatalogSettings
@@ -286,14 +288,12 @@ def _kept(offer: Offer, now: datetime) -> dict[str, Any]:
 
 
 def _money_of(on_change: Task[..., Any]) -> Callable[[Decimal], Any]:
-    """How this task takes a price: with all its digits or, if it asks for that, as a float."""
-    sample = Listing("user", "sku"), Offer("sku", Decimal("1.5"), 1, True)
-    try:
-        on_change.checked_args(_news(*sample, Decimal))
-    except InputError:
-        on_change.checked_args(_news(*sample, float))
-        return float
-    return Decimal
+    """How this task takes a price: with all its digits if it says Decimal or str, and as a float otherwise."""
+    said = [type_info(each.type) for each in fields(on_change.shape) if each.name == "price"]
+    kinds = [kind for each in said for kind in (each.types if isinstance(each, UnionType) else (each,))]
+    money = Decimal if any(isinstance(kind, DecimalType | StrType) for kind in kinds) else float
+    on_change.checked_args(_news(Listing("user", "sku"), Offer("sku", Decimal("1.5"), 1, True), money))
+    return money
 
 
 def _news(row: Listing, offer: Offer, money: Callable[[Decimal], Any]) -> dict[str, Any]:

@@ -89,9 +89,9 @@ def _read(products: Sequence[Any]) -> Found:
 def _offer(sku: str, entry: Any) -> Offer | Exception:
     try:
         told: _Entry = convert(entry, _Entry)
-    except InputError as error:
+        price = Decimal(str(told.price))  # of a float, the digits that were sent
+    except (InputError, ValueError) as error:  # also of a number with thousands of digits
         return BadAnswer(f"the answer for {sku!r} is malformed: {error}")
-    price = Decimal(str(told.price))  # of a float, the digits that were sent
     if not price.is_finite() or price < 0:
         return BadAnswer(f"the price of {sku!r} is {told.price}")
     return Offer(sku, price, told.quantity, told.in_stock)

@@ -80,5 +80,6 @@ select id,
           from duly_schedule
          where task = 'birthday' and next_at is not null);
 
--- Birthdays that are more than a week over are not made up for any more.
-update duly_schedule set max_lateness = 604800 where task = 'birthday' and max_lateness is null;
+-- Birthdays that are more than a week over are not made up for any more; tasks of others that are called so stay as they are.
+update duly_schedule set max_lateness = 604800
+ where task = 'birthday' and queue = 'birthdays' and json_extract(args, '$.person_id') is not null and max_lateness is null;
