@@ -17,7 +17,7 @@ def test_an_empty_service_says_what_to_do_next(page: Page, world: World) -> None
     settled(page)
     expect(page.get_by_role("heading", name="Now", level=1)).to_be_visible()
     expect(page.get_by_role("link", name=re.compile("no worker is running"))).to_be_visible()
-    expect(page.get_by_role("region", name="Workers")).to_contain_text("duly worker")
+    expect(page.get_by_role("region", name="Workers").first).to_contain_text("duly worker")
     barriers(page)
 
 
