@@ -55,6 +55,14 @@ PICTURES = Path(__file__).resolve().parents[2] / ".scratch" / "browser"
 VISITS = pytest.StashKey[Visits]()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have at most two browsers at work, one for each database, however many tests run at a time."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("browser-postgres" if "postgres" in item.name else "browser"))
+
+
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
     """One browser for the tests of this package. Its event loop is in the way of others, so it ends with them."""
