@@ -223,6 +223,7 @@ def test_one_that_was_begun_too_long_ago_is_not_waited_for() -> None:
         await asyncio.sleep(0)
         seconds.now += 3.0
         joined = asyncio.create_task(kept.get("a", 5.0, quick))
+        await asyncio.sleep(0)
         newer = await kept.get("a", 1.0, quick)
         assert newer is not None
         assert newer[0].body == b"after"

@@ -57,6 +57,17 @@ def test_more_lines_than_are_read_at_once_are_told_together(app: Duly, monkeypat
     assert told(tail) == [str(number) for number in range(10)]
 
 
+def test_a_log_of_any_length_is_told_some_at_a_time(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "MOST", 2)
+    monkeypatch.setattr(room, "PORTIONS", 2)
+    tail = follow(app)
+    for number in range(7):
+        write(app, f"act {number}")
+    looks = [(told(tail), tail.is_cut) for _ in range(3)]
+    assert [line for lines, _ in looks for line in lines] == [f"act {number}" for number in range(7)]
+    assert [(len(lines), is_cut) for lines, is_cut in looks] == [(4, True), (3, True), (0, False)]
+
+
 def test_a_line_that_commits_after_a_later_one_is_told_and_no_place_is_behind_it(pg: Duly) -> None:
     tail = follow(pg)
     with pg.store.transaction() as slow:

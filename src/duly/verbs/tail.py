@@ -14,6 +14,7 @@ from duly.core.shown import AuditLine
 from duly.store import Store
 
 MOST = 500  # how many lines one look gives, and how many gaps are waited for
+PORTIONS = 10  # of so many lines that one look reads at most; the next look goes on
 BEHIND = 200  # how many ids before the beginning may be gaps
 
 
@@ -25,6 +26,7 @@ class Tail:
         self._top = 0 if after is None else after
         # For each gap, the transaction number below which transactions could fill it; None: not known yet.
         self._gaps: dict[int, int | None] = {}
+        self.is_cut = False  # the last look ended before all lines were given
         if after is None:
             # Lines of transactions that are open now are to be given when they commit.
             last = int(store.read("audit_last", {})[0][0])
@@ -46,7 +48,11 @@ class Tail:
     def look(self) -> list[tuple[int, AuditLine]]:
         """The lines since the last look, each with the id to go on from after it."""
         lines: list[AuditLine] = []
-        while ids := self._next():
+        self.is_cut = True
+        for _ in range(PORTIONS):
+            if not (ids := self._next()):
+                self.is_cut = False
+                break
             given = {"ids": json.dumps(ids), "actor": self._actor}
             lines += [AuditLine(*row) for row in self._store.read("audit_lines", given)]
         told, place = [], self.place

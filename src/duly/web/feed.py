@@ -149,7 +149,7 @@ class Listener:
         tail = self._tail = self._tail or Tail(self.feed.desk.app.store, self._owner, self.place)
         lines = await run_in_threadpool(tail.look)
         self.place = tail.place
-        if not tail.is_waiting and heard.forgotten <= tail.place:
+        if not tail.is_cut and not tail.is_waiting and heard.forgotten <= tail.place:
             self._is_behind, self._tail, self._top = False, None, tail.place
             # What the feed told that is newer than this comes with the next look.
             self._heard = heard.lines[0].number - 1 if heard.lines else 0

@@ -108,7 +108,7 @@ class Kept(Generic[V]):
                 self._keep(key, found)
             return found
         finally:
-            if self._under_way[key][0] is under_way:
+            if self._under_way.get(key, (None,))[0] is under_way:
                 del self._under_way[key]
             under_way.set_result(found)
 
