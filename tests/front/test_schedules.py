@@ -76,7 +76,7 @@ def test_workers_that_start_together_remove_what_code_forgot_once(
     stale = app.store.read("declared", {})
     later.schedules.reconcile()
     read = app.store.read
-    monkeypatch.setattr(app.store, "read", lambda name, given: stale if name == "declared" else read(name, given))
+    monkeypatch.setattr(app.store, "read", lambda name, *given: stale if name == "declared" else read(name, *given))
     later.schedules.reconcile()
     monkeypatch.undo()
     assert list(later.schedules.pages()) == []

@@ -95,7 +95,8 @@ def session_of(request: Request) -> str | None:
 
 def is_secure(request: Request) -> bool:
     """Whether the browser keeps cookies that are only for safe connections."""
-    said = (request.headers.get("origin", ""), request.headers.get("x-forwarded-proto", ""), request.url.scheme)
+    headers = request.headers
+    said = (headers.get("origin", ""), headers.get("x-forwarded-proto", ""), request.scope.get("scheme", ""))
     return any(each.lower().startswith("https") for each in said)
 
 

@@ -20,8 +20,8 @@ from duly.web.schemas.schedules import (
     MoveOut,
     PreviewIn,
     PreviewOut,
-    ReactivatedOut,
-    ReactivateIn,
+    ReactivatedSchedulesOut,
+    ReactivateSchedulesIn,
     ScheduleEdit,
     ScheduleIn,
     ScheduleOut,
@@ -102,8 +102,8 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     return {"rule": str(rule), "describe": rule.describe(zone), "next": times, "notes": notes}
 
 
-@router.post("/api/schedules/reactivate", response_model=ReactivatedOut)
-def reactivate_schedules(asked: ReactivateIn, desk: At, principal: Writer) -> Any:
+@router.post("/api/schedules/reactivate", response_model=ReactivatedSchedulesOut)
+def reactivate_schedules(asked: ReactivateSchedulesIn, desk: At, principal: Writer) -> Any:
     """Reactivate what was deactivated after failures in a row, by task and by cause, some at a time."""
     done, is_more = desk.app.verbs.schedules.reactivate_all(principal, asked.task, cause=asked.cause, run_now=asked.run)
     return {"reactivated": done, "is_more": is_more}

@@ -42,7 +42,7 @@ class ScheduleEdit(Model):
     rank: Rank | None = None
 
 
-class ReactivateIn(Model):
+class ReactivateSchedulesIn(Model):
     model_config = example(task="http", cause="duly.outbound.http.TimedOut", run=True)
 
     task: Word | None = None
@@ -54,7 +54,7 @@ class ReactivateIn(Model):
     run: bool = Field(False, description="Whether each makes an item now.")
 
 
-class ReactivatedOut(Out):
+class ReactivatedSchedulesOut(Out):
     reactivated: int
     is_more: bool = Field(description="There are more; ask again.")
 
