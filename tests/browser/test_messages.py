@@ -88,7 +88,7 @@ def test_a_message_shows_its_payload_and_is_edited_expedited_and_cancelled(page:
         page.get_by_role("link", name="Download payload").click()
     assert json.loads(Path(downloading.value.path()).read_text()) == {"order": 1_007, "total": "19.90"}
     barriers(page)
-    page.get_by_role("button", name="Edit").click()
+    page.get_by_role("button", name="Edit", exact=True).click()
     form = page.get_by_role("dialog", name=f"Edit message {item}")
     form.get_by_label("Queue").fill("orders.repair")
     form.get_by_label("Payload").fill('{"order": 8}')
