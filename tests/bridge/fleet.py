@@ -112,6 +112,7 @@ class Sender(Client):
     def __init__(self, url: str, ids: list[str], rate: Callable[[float], float], make: Callable[[str], bytes]) -> None:
         super().__init__(url)
         self.confirmed: list[str] = []
+        self.sent: Counter[str] = Counter()  # how often: once more for each time that no answer came
         self._left = list(reversed(ids))
         self._rate = rate
         self._make = make
@@ -129,6 +130,7 @@ class Sender(Client):
         while self._left and not self._over.is_set():
             due += 1 / self._rate(time.monotonic() - self._began)
             connection.process_data_events(max(0.0, due - time.monotonic()))
+            self.sent[self._left[-1]] += 1
             with suppress(pika.exceptions.NackError):
                 channel.basic_publish("", INCOMING, self._make(self._left[-1]), mandatory=True)
                 self.confirmed.append(self._left.pop())

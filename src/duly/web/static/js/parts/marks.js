@@ -20,6 +20,9 @@ export function State({ of, label }) {
   return html`<span class=${classes("state", `is-${TONES[of] || of}`)}><span aria-hidden="true">${SIGNS[of] || "·"}</span> ${label || of}</span>`;
 }
 
+/** The state of an item in the words of people: one that failed and waits is retrying, one that was given up is in review. */
+export const ItemState = ({ item }) => html`<${State} of=${item.state === "waiting" && item.attempt > 0 ? "retrying" : item.state} label=${item.state === "failed" ? "in review" : null} />`;
+
 /** A moment, as the switch for times says; the exact time is always to be seen. */
 export function Time({ at, long = false }) {
   if (!at) return html`<span class="none">–</span>`;

@@ -7,7 +7,7 @@ import { stringify } from "../lib/json.js";
 import { fromInput, toInput, duration } from "../lib/time.js";
 import { Title, service } from "../parts/shell.js";
 import { Facts, Section, Table } from "../parts/table.js";
-import { Copy, Loaded, State, Time } from "../parts/marks.js";
+import { Copy, Loaded, ItemState, Time } from "../parts/marks.js";
 import { act, ask, say } from "../parts/dialogs.js";
 import { Json } from "../parts/json_view.js";
 import { EditItem } from "../parts/item_edit.js";
@@ -19,7 +19,6 @@ const TONES = {
   not_found: "retrying", cancelled: "cancelled", discarded: "cancelled",
 };
 
-const stateOf = (item) => (item.state === "waiting" && item.attempt > 0 ? "retrying" : item.state);
 const isEnded = (item) => ["done", "failed", "cancelled"].includes(item.state);
 
 function Timeline({ of }) {
@@ -86,7 +85,7 @@ export default function Item({ id }) {
   return html`<${Title} text=${`Item ${id}`} actions=${item && html`<${Acts} item=${item} reload=${story.reload} onEdit=${() => setEditing(true)} />`}>Item ${id} ${item && html`<small>${item.task}</small>`}</${Title}>
     <${Loaded} of=${story}>${(one) => html`
       <div class="card"><${Facts} of=${[
-    ["State", html`<${State} of=${stateOf(one)} label=${one.state === "failed" ? "in review" : null} />${one.outcome && one.outcome !== one.state ? html` <small>${one.outcome}</small>` : ""}`],
+    ["State", html`<${ItemState} item=${one} />${one.outcome && one.outcome !== one.state ? html` <small>${one.outcome}</small>` : ""}`],
     ["Task", html`<${Link} to=${`/items?task=${encodeURIComponent(one.task)}`}>${one.task}</${Link}>`],
     ["Queue", html`<${Link} to=${`/items?queue=${encodeURIComponent(one.queue)}`}>${one.queue}</${Link}>${one.lane === "retry" ? ", retry lane" : ""}${one.rank ? `, rank ${one.rank}` : ""}`],
     ["Due", html`<${Time} at=${one.dueAt} long />`],

@@ -9,7 +9,7 @@ import { clock } from "../lib/prefs.js";
 import { Grid } from "../parts/grid.js";
 import { Filters, Tabs } from "../parts/filters.js";
 import { Title } from "../parts/shell.js";
-import { Command, Empty, State, Time } from "../parts/marks.js";
+import { Command, Empty, ItemState, Time } from "../parts/marks.js";
 import { Ordered, RATE, WORDS, actOn, orderAct } from "../parts/acts.js";
 import { Put } from "../parts/put.js";
 
@@ -55,11 +55,9 @@ function free(text, add) {
   return undefined;
 }
 
-export const stateOf = (item) => (item.state === "waiting" && item.attempt > 0 ? "retrying" : item.state);
-
 const COLUMNS = [
   { title: "Item", width: "90px", isNumber: true, cell: (item) => html`<${Link} to=${`/items/${item.id}`} tabindex="-1">${item.id}</${Link}>` },
-  { title: "State", width: "115px", cell: (item) => html`<${State} of=${stateOf(item)} label=${item.state === "failed" ? "in review" : null} />` },
+  { title: "State", width: "115px", cell: (item) => html`<${ItemState} item=${item} />` },
   { title: "Task", width: "minmax(110px, 180px)", cell: (item) => item.task },
   { title: "Key", width: "minmax(80px, 1fr)", isMinor: true, cell: (item) => item.key && html`<code class="clip">${item.key}</code>` },
   { title: "Due", isTime: true, cell: (item) => html`<${Time} at=${item.dueAt} />` },
