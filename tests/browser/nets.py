@@ -156,6 +156,12 @@ def settled(page: Page) -> Page:
     return page
 
 
+def refreshed(page: Page) -> Page:
+    """Have the page read anew what it shows, as the key for it does, instead of waiting for its next look."""
+    page.locator("main").press("r")
+    return page
+
+
 def told(page: Page, text: str | re.Pattern[str]) -> None:
     """Wait for a short message with this text."""
     expect(page.locator(".toasts")).to_contain_text(text)

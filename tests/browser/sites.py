@@ -65,6 +65,7 @@ def mounted(world: World) -> Iterator[Site]:
 def served(asgi: Any, api: Any = None) -> Iterator[str]:
     """Any ASGI application on a free port; gives its URL. The streams of `api`, a part of it, are closed at the end."""
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     server = uvicorn.Server(uvicorn.Config(asgi, log_config=None, access_log=False, lifespan="off", ws="none"))
     loops: list[asyncio.AbstractEventLoop] = []
 

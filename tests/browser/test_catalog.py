@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import Watch, barriers, settled, still
+from tests.browser.nets import Watch, barriers, refreshed, settled, still
 from tests.browser.sites import NARROW, Site, Visits
 from tests.browser.world import World
 
@@ -68,6 +68,7 @@ def test_a_product_is_published_synced_and_withdrawn(page: Page, world: World) -
     page.get_by_role("button", name="Sync now").click()
     expect(page.get_by_text("1 product will be synced now.")).to_be_visible()
     world.work()
+    refreshed(page)
     expect(row).to_contain_text("success")
     expect(row).to_contain_text("19.99")
     row.get_by_role("checkbox").check()

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import Watch, barriers, settled, still
+from tests.browser.nets import Watch, barriers, refreshed, settled, still
 from tests.browser.sites import NARROW, Site, Visits
 
 SCREENS = (
@@ -208,8 +208,10 @@ def test_the_page_says_when_the_service_is_away(show: Page, visit: Visits) -> No
     settled(show)
     visit.watch(show).expect("ERR_INTERNET_DISCONNECTED")
     show.context.set_offline(True)
+    refreshed(show)
     expect(show.get_by_role("button", name="No connection")).to_be_visible()
     show.context.set_offline(False)
+    refreshed(show)
     expect(show.get_by_role("button", name="Live")).to_be_visible()
 
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import Watch, barriers, settled, told
+from tests.browser.nets import Watch, barriers, refreshed, settled, told
 from tests.browser.sites import NARROW, Site, Visits
 from tests.browser.world import World
 
@@ -97,6 +97,7 @@ def test_an_item_is_cancelled_undone_put_again_and_discarded(page: Page, world: 
     told(page, "is tried now")
     expect(page.get_by_role("button", name="Run now")).to_be_visible()
     world.work()
+    refreshed(page)
     expect(page.get_by_role("button", name="Retry now")).to_be_visible()
     page.get_by_role("button", name="Again as new").click()
     question = page.get_by_role("dialog", name="Put it again as a new item")
@@ -110,7 +111,7 @@ def test_an_item_is_cancelled_undone_put_again_and_discarded(page: Page, world: 
     settled(page).get_by_role("button", name="Retry now").click()
     told(page, "is tried now")
     world.work()
-    page.get_by_role("button", name="Discard").click()
+    refreshed(page).get_by_role("button", name="Discard").click()
     question = page.get_by_role("dialog", name=f"Discard item {item}?")
     question.get_by_label(re.compile("^Type")).fill("discard")
     question.get_by_role("button", name="Discard").click()

@@ -8,7 +8,7 @@ from datetime import timedelta
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import barriers, settled, told
+from tests.browser.nets import barriers, refreshed, settled, told
 from tests.browser.sites import NARROW, Site, Visits
 from tests.browser.world import World
 
@@ -162,6 +162,7 @@ def test_new_items_are_counted_and_rows_stay_where_they_are(page: Page, world: W
     expect(grid.get_by_role("row").nth(1)).to_contain_text(str(first))
     for n in range(3):
         world.app.put("echo", text=f"later {n}", at=later)
+    refreshed(page)
     expect(page.get_by_role("button", name="3 new")).to_be_visible()
     expect(grid.get_by_role("row").nth(1)).to_contain_text(str(first))
     page.get_by_role("button", name="3 new").click()

@@ -8,7 +8,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from duly.verbs import LOCAL
-from tests.browser.nets import Watch, barriers, settled, told
+from tests.browser.nets import Watch, barriers, refreshed, settled, told
 from tests.browser.sites import NARROW, Site, Visits
 from tests.browser.world import STOCK, TEXTS, World
 
@@ -117,6 +117,7 @@ def test_a_refused_row_is_fixed_in_place_and_tried(page: Page, world: World, wat
     expect(page.get_by_role("region", name="Still refused")).to_contain_text("row 4 of the job is not in error")
     world.work()
     assert world.app.verbs.jobs.show(LOCAL, job).done_items == 4
+    refreshed(page)
     expect(page.get_by_text("No row was refused or failed.")).to_be_visible()
 
 

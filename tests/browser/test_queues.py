@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import Watch, barriers, settled, told
+from tests.browser.nets import Watch, barriers, refreshed, settled, told
 from tests.browser.world import World
 
 
@@ -18,7 +18,7 @@ def test_queues_are_seen_paused_and_resumed(page: Page, world: World) -> None:
     for n in range(3):
         world.app.put("echo", text=f"hello {n}")
     world.app.put("echo", text="good night", delay=3_600)
-    page.reload()
+    refreshed(page)
     grid = page.get_by_role("grid", name="Queues")
     echo = grid.get_by_role("row", name=re.compile("echo"))
     expect(echo).to_contain_text("due")
@@ -36,6 +36,7 @@ def test_queues_are_seen_paused_and_resumed(page: Page, world: World) -> None:
     echo.get_by_role("button", name="Resume echo").click()
     expect(echo.get_by_role("button", name="Pause echo")).to_be_visible()
     assert world.work() == 3
+    refreshed(page)
     expect(echo).to_contain_text("idle")
 
     page.get_by_role("button", name="Pause by name").click()

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import Watch, barriers, settled
+from tests.browser.nets import Watch, barriers, refreshed, settled
 from tests.browser.sites import NARROW, Site, Visits
 from tests.browser.world import World
 
@@ -42,6 +42,7 @@ def test_a_reminder_is_scheduled_moved_called_and_has_its_call_id(page: Page, wo
     page.get_by_role("button", name="Call now").click()
     expect(page.get_by_text(f"Reminder {reminder.id} is called now.")).to_be_visible()
     world.work()
+    refreshed(page)
     expect(page.get_by_text("call-1", exact=True)).to_be_visible()
     expect(page.locator(".state")).to_contain_text("completed")
     barriers(page)

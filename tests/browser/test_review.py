@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import Watch, barriers, settled, told
+from tests.browser.nets import Watch, barriers, refreshed, settled, told
 from tests.browser.world import World
 
 
@@ -21,7 +21,7 @@ def test_failures_are_grouped_and_inspected(page: Page, world: World) -> None:
     expect(page.get_by_text("Nothing is in review.")).to_be_visible()
     fail(world, "no such shelf", 3)
     fail(world, "the printer is out of paper", 2)
-    page.reload()
+    refreshed(page)
     grid = page.get_by_role("grid", name="Groups of failures")
     expect(grid.get_by_role("row")).to_have_count(3)
     expect(page.get_by_text("5 items in 2 groups")).to_be_visible()
@@ -88,6 +88,7 @@ def test_a_canary_a_selection_and_then_the_whole_group(page: Page, world: World)
     dialog.get_by_label("Type discard to confirm").fill("discard")
     dialog.get_by_role("button", name="Discard").click()
     told(page, "1 item discarded.")
+    expect(page.get_by_role("main")).to_contain_text(re.compile("Items ?3"))
 
     page.get_by_role("button", name="Revive all").click()
     dialog = page.get_by_role("dialog", name="Revive 3 items")
@@ -134,6 +135,7 @@ def test_a_group_is_redirected_or_discarded_or_its_act_is_stopped(page: Page, wo
     dialog.get_by_role("button", name="Discard").click()
     expect(page.get_by_role("group", name="Discard the group")).to_contain_text("running")
     world.work()
+    refreshed(page)
     expect(page.get_by_role("heading", name="This group is empty")).to_be_visible()
 
 

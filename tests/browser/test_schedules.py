@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from duly.core.policy.recur import Slots
 from duly.verbs import LOCAL
-from tests.browser.nets import Watch, barriers, settled, told
+from tests.browser.nets import Watch, barriers, refreshed, settled, told
 from tests.browser.world import World
 
 
@@ -67,6 +67,7 @@ def test_one_schedule_is_told_paused_run_edited_and_removed(page: Page, world: W
     history = page.get_by_role("region", name="History").last
     expect(history).to_contain_text("waiting")
     world.work()
+    refreshed(page)
     expect(history).to_contain_text("done")
 
     page.get_by_role("button", name="Pause").click()

@@ -29,7 +29,9 @@ def test_every_screen_is_the_same_page_without_anything_inline(house: House, pat
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     assert answer.headers["cache-control"] == "no-cache"
     assert "script-src 'self'" in answer.headers["content-security-policy"]
-    assert answer.text == house.nobody.get("/").text
+    # All but the names of the modules, of which each needs others.
+    body = re.compile('<link rel="modulepreload".*\n')
+    assert body.sub("", answer.text) == body.sub("", house.nobody.get("/").text)
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son\w+=", answer.text)
 
 
@@ -97,7 +99,7 @@ def test_it_can_be_mounted_under_a_path_of_another_app(house: House) -> None:
     page = client.get("/tools/duly/items").text
     assert '<meta name="duly-root" content="/tools/duly">' in page
     for path in re.findall(r'(?:href|src)="([^"]+)"', page):
-        assert path.startswith("/tools/duly/static/")
+        assert path.startswith(("/tools/duly/static/", "/tools/duly/api/"))
         assert client.get(path).status_code == 200
     assert client.get("/tools/duly/api/me").json()["userId"] == "local"
     made = client.post("/tools/duly/api/items", json={"task": "echo", "args": {"text": "x"}})
@@ -129,10 +131,22 @@ def test_no_file_speaks_to_another_host() -> None:
 def test_the_first_page_is_small_enough_for_a_slow_line() -> None:
     """Everything that the first screen loads, compressed; the charts' library and its screen included."""
     statics = dashboard.statics_of((("", STATIC),))
-    first = [*statics.preloaded, "js/main.js", "js/first.js", "css/app.css", "js/screens/now.js", "vendor/uplot.js"]
-    first += [name for name in statics.files if name.startswith("vendor/virtual/")]
+    first = [*statics.modules("js/main.js", "js/screens/now.js"), "js/first.js", "css/app.css", "vendor/uplot.js"]
     assert sum(len(statics.files[name].packed) for name in first) < 140_000
     assert all(gzip.decompress(file.packed) == file.body for file in statics.files.values())
+
+
+def test_every_page_names_the_modules_that_it_runs(house: House) -> None:
+    """As main.js finds the module of a screen by the address, so does the document that is sent for the address."""
+    statics = dashboard.statics_of((("", STATIC),))
+    row = re.compile(r"\[/\^(.+?)\$/, \(\) => import\(\"\./(screens/\w+\.js)\"\)\]")
+    rows = row.findall((STATIC / "js/main.js").read_text())
+    assert len(rows) >= 16
+    for shape, script in rows:
+        path = re.sub(r"\(\?<id>[^)]+\)", "7", shape.replace("\\/", "/")).replace("(queues|workers)", "workers")
+        named = set(re.findall(r'modulepreload" href="/static/[0-9a-f]+/([^"]+)"', house.nobody.get(path).text))
+        assert named == set(statics.modules("js/main.js", f"js/{script}")), path
+        assert {f"js/{script}", "js/lib/api.js", "vendor/preact.js", "vendor/signals-core.js"} <= named
 
 
 def test_a_session_on_plain_http_is_kept_too(house: House) -> None:

@@ -32,6 +32,11 @@ def connect(service: Service) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(service.url.removeprefix("http://"), timeout=20)
 
 
+def test_an_answer_does_not_wait_for_its_head_to_be_confirmed(service: Service) -> None:
+    """Connections that are kept answered after 40 ms each: the body waited for a confirmation that the client delays."""
+    assert service._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
 # -- bodies
 
 

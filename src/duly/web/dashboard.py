@@ -11,8 +11,10 @@ import gzip
 import hashlib
 import html
 import mimetypes
+import posixpath
+import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -30,16 +32,17 @@ from duly.web.schemas.dashboard import DashboardOut
 
 FOLDER = Path(__file__).parent / "static"
 PAGE = "index.html"
-# What the browser fetches while it reads the page, instead of when one module finds that it needs another.
-PRELOADED = (
-    "js/lib/", "js/parts/", "vendor/preact.js", "vendor/hooks.js", "vendor/signals", "vendor/htm.js", "vendor/virtual/",
-)  # fmt: skip
+MAIN = "js/main.js"
+# What a module imports before it runs; what it imports later, if ever, has an `import(` of its own.
+IMPORT = re.compile(rb"""(?:^|;)\s*(?:import|export)\b[^"'();]*["'](\.[^"']+)["']""", re.MULTILINE)
 FOREVER = "public, max-age=31536000, immutable"
-# The first part of the path of each screen of the core; the pages below have their own parts.
-SCREENS = (
-    "", "items", "pending", "jobs", "schedules", "review", "queues", "workers", "simulate", "users", "keys", "audit",
-    "sign-in", "api/docs",
-)  # fmt: skip
+# The path of each screen of the core with its module, and the module of the pages below it, where that is another one.
+SCREENS = {
+    "": ("now", ""), "items": ("items", "item"), "pending": ("pending", ""), "jobs": ("jobs", "job"),
+    "schedules": ("schedules", "schedule"), "review": ("review", "group"), "queues": ("queues", ""),
+    "workers": ("queues", ""), "simulate": ("simulate", ""), "users": ("users", ""), "keys": ("keys", ""),
+    "audit": ("audit", ""), "sign-in": ("sign_in", ""), "api/docs": ("api_docs", ""),
+}  # fmt: skip
 mimetypes.add_type("text/javascript", ".js")
 
 router = APIRouter(tags=["dashboard"])
@@ -69,7 +72,20 @@ class Statics:
                     self.files[name] = File(body, gzip.compress(body, 6, mtime=0), kind)
         self.digest = digest.hexdigest()[:16]
         self.page = Template(self.files.pop(PAGE).body.decode())
-        self.preloaded = [name for name in self.files if name.startswith(PRELOADED) and name.endswith(".js")]
+
+    def modules(self, *names: str) -> list[str]:
+        """These modules with all that they import, and what that imports, as far as there are files of these names."""
+        found: dict[str, None] = {}
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop()
+            if name in found or name not in self.files:
+                continue
+            found[name] = None
+            folder = posixpath.dirname(name)
+            said = IMPORT.findall(self.files[name].body)
+            waiting += [posixpath.normpath(posixpath.join(folder, each.decode())) for each in said]
+        return list(found)
 
 
 @cache
@@ -83,15 +99,15 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
     plugins = tuple(plugins)
     folders = [("", FOLDER), *((f"apps/{each.name}/", each.static) for each in plugins if each.static is not None)]
     statics = statics_of(tuple(folders))
-    paths = [*SCREENS, *(screen.path for plugin in plugins for screen in plugin.screens)]
-
-    async def page(request: Request) -> Response:
-        """The document of every page, with the addresses under the prefix that this service is mounted at."""
-        root = html.escape(request.scope.get("root_path", "").rstrip("/"))
-        static = f"{root}/static/{statics.digest}"
-        preloads = "\n".join(f'<link rel="modulepreload" href="{static}/{name}">' for name in statics.preloaded)
-        body = statics.page.substitute(root=root, static=static, preloads=preloads).encode()
-        return _answer(request, File(body, gzip.compress(body, 6), "text/html; charset=utf-8"), "no-cache")
+    pages: list[tuple[str, str]] = []  # the route of each, and its module
+    for path, (script, below) in SCREENS.items():
+        pages.append((f"/{path}", f"js/screens/{script}.js"))
+        if path:
+            pages.append((f"/{path}/{{rest:path}}", f"js/screens/{below or script}.js"))
+    for plugin in plugins:
+        for screen in plugin.screens:
+            script = f"apps/{plugin.name}/{screen.script}"
+            pages += [(f"/{screen.path}", script), (f"/{screen.path}/{{rest:path}}", script)]
 
     async def file(request: Request) -> Response:
         found = statics.files.get(request.path_params["path"])
@@ -100,11 +116,27 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
             raise Problem(404, "this version of the dashboard has no such file; load the page anew")
         return _answer(request, found, FOREVER)
 
-    for path in paths:
-        api.add_route(f"/{path}", page, include_in_schema=False)
-        if path:
-            api.add_route(f"/{path}/{{rest:path}}", page, include_in_schema=False)
+    for route, script in pages:
+        api.add_route(route, _page(statics, script), include_in_schema=False)
     api.add_route("/static/{digest}/{path:path}", file, include_in_schema=False)
+
+
+def _page(statics: Statics, script: str) -> Callable[[Request], Awaitable[Response]]:
+    """Answers with the document of a page, whose addresses are under the prefix that this service is mounted at.
+
+    The document names every module that the page runs, so that the browser fetches all of them while it reads it,
+    instead of each when another one was found to need it.
+    """
+    modules = statics.modules(MAIN, script)
+
+    async def page(request: Request) -> Response:
+        root = html.escape(request.scope.get("root_path", "").rstrip("/"))
+        static = f"{root}/static/{statics.digest}"
+        preloads = "\n".join(f'<link rel="modulepreload" href="{static}/{name}">' for name in modules)
+        body = statics.page.substitute(root=root, static=static, preloads=preloads).encode()
+        return _answer(request, File(body, gzip.compress(body, 6), "text/html; charset=utf-8"), "no-cache")
+
+    return page
 
 
 def _answer(request: Request, file: File, kept: str) -> Response:

@@ -30,6 +30,9 @@ export function address(path, query = {}) {
 // When something was last changed from here. What is read soon after has to show it, so nothing older will do.
 let changedAt = 0;
 
+/** Take no answer from now on that is older than this moment. */
+export const takeNoOlder = () => { changedAt = Date.now(); };
+
 async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
   let answer;
   if (method !== "GET") changedAt = Date.now();

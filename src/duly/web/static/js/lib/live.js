@@ -1,7 +1,10 @@
 // Reads that stay fresh: asked for again while the page is seen, and told at once from what was known before.
-import { get, reach } from "./api.js";
+import { get, reach, takeNoOlder } from "./api.js";
 import { isLive } from "./prefs.js";
 import { signal, useEffect, useLayoutEffect, useRef, useState } from "./ui.js";
+
+/** Seconds that an answer may be old where nothing is shown yet: who comes or comes back sees what is, and a crowd shares it. */
+export const FRESH = 1;
 
 /** How many parts of the page wait for what they show first. */
 export const waiting = signal(0);
@@ -13,6 +16,23 @@ export function useWaiting(isWaiting) {
     waiting.value += 1;
     return () => { waiting.value -= 1; };
   }, [isWaiting]);
+}
+
+// All that looks on the page, each to look again at once.
+const lookers = new Set();
+
+/** Read everything anew that the page shows, also where it stands still. */
+export function refresh() {
+  takeNoOlder();
+  for (const look of lookers) look();
+}
+
+/** Have `look` called when the page is to be read anew. */
+export function useLooker(look, inputs) {
+  useEffect(() => {
+    lookers.add(look);
+    return () => lookers.delete(look);
+  }, inputs);
 }
 
 const known = new Map();
@@ -47,7 +67,7 @@ export function useLive(path, query = {}, { every = 2 } = {}) {
       looks += 1;
       const number = looks;
       try {
-        const age = every && !isFresh ? Math.ceil(every) : 0;
+        const age = isFresh || !every ? 0 : number === 1 ? FRESH : Math.ceil(every);
         const data = await get(path, query, { age, signal: stop.signal });
         if (isOver || number !== looks) return; // a later look, which knows more, is under way
         keep(name, data);
@@ -74,10 +94,12 @@ export function useLive(path, query = {}, { every = 2 } = {}) {
   const isCurrent = state.name === name;
   const isLoading = name !== null && !(isCurrent && (state.data !== undefined || state.error));
   useWaiting(isLoading);
+  const reload = () => reloader.current();
+  useLooker(reload, []);
   return {
     data: isCurrent ? state.data : known.get(name),
     error: isCurrent ? state.error : null,
     isLoading,
-    reload: () => reloader.current(),
+    reload,
   };
 }

@@ -62,5 +62,9 @@ export function toInput(at) {
   return exact(at).replace(" ", "T");
 }
 
-const numbers = new Intl.NumberFormat("en-US");
-export const count = (number) => (number === null || number === undefined ? "" : numbers.format(number));
+/** A number with its thousands apart, and at most three digits after the point. By hand: loading the languages of the browser for it takes long. */
+export function count(number) {
+  if (number === null || number === undefined) return "";
+  const [whole, part] = String(typeof number === "number" ? Math.round(number * 1000) / 1000 : number).split(".");
+  return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
+}

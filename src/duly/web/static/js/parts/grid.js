@@ -4,7 +4,7 @@ import { html, useEffect, useLayoutEffect, useRef, useState, classes } from "../
 import { Virtualizer, elementScroll, observeElementOffset, observeElementRect } from "../../vendor/virtual/index.js";
 import { go, place, query, setQuery, changed, Link } from "../lib/router.js";
 import { clock, isLive } from "../lib/prefs.js";
-import { useWaiting } from "../lib/live.js";
+import { FRESH, useLooker, useWaiting } from "../lib/live.js";
 import { useKeys } from "../lib/keys.js";
 import { count } from "../lib/time.js";
 import { Trouble } from "./marks.js";
@@ -20,6 +20,7 @@ const PAGED = 50;
 class Pages {
   constructor(keyOf) {
     this.load = null;
+    this.age = 0; // seconds that rows which are read again may be old
     this.keyOf = keyOf;
     this.pages = [];
     this.next = null;
@@ -54,7 +55,7 @@ class Pages {
   async more(size, stop) {
     if (this.isEnd || this.busy) return this.busy;
     const after = this.next;
-    this.busy = this.load(after, size, stop).then((answer) => {
+    this.busy = this.load(after, size, stop, FRESH).then((answer) => {
       if (answer.items.length || !this.pages.length) {
         this.pages.push({ after, start: this.length, count: answer.items.length, rows: answer.items });
       }
@@ -69,7 +70,7 @@ class Pages {
   /** Read a page anew where it stands. Rows keep their places; gives the keys that were not there before. */
   async again(number, stop, size) {
     const page = this.pages[number];
-    const answer = await this.load(page.after, Math.max(page.count, number === 0 ? size : 1), stop);
+    const answer = await this.load(page.after, Math.max(page.count, number === 0 ? size : 1), stop, this.age);
     if (!page.count && number === this.pages.length - 1) {
       // Where there was nothing, nothing can be moved by what comes.
       Object.assign(page, { rows: answer.items, count: answer.items.length });
@@ -148,7 +149,6 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
     if (!isSame) picked.current = null;
     const kept = isSame ? null : left.get(entry);
     const pages = kept?.pages ?? new Pages(keyOf);
-    pages.load = (after, most, stopping) => load(after, most, stopping, Math.ceil(every));
     if (!kept && start) pages.next = start;
     // A list that is read anew stays the same one for who comes back to it.
     list.current = Object.assign(isSame ? list.current : {}, { name: whole, which, pages, offset: kept?.offset ?? 0, base: kept?.base ?? 0 });
@@ -156,7 +156,7 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   picked.current ??= new Set((query.value.get("sel") ?? "").split(",").filter(Boolean));
   const selected = picked.current;
   const { pages } = list.current;
-  pages.load = (after, most, stopping) => load(after, most, stopping, Math.ceil(every));
+  Object.assign(pages, { load, age: Math.ceil(every) });
   useWaiting(!pages.pages.length && !error);
 
   const more = async () => {
@@ -219,25 +219,29 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
   });
 
   // Rows that are seen are kept fresh where they stand; new ones are only counted.
+  const look = async () => {
+    if (!pages.pages.length || pages.busy) return;
+    const stopping = stop.current.signal;
+    try {
+      const number = pages.at((rows.current.getVirtualItems()[0]?.index ?? 0) + list.current.base);
+      const come = await pages.again(number, stopping, size);
+      const isTop = number === 0 && !start;
+      const anew = isTop ? come : start ? [] : await pages.again(0, stopping, size);
+      if (stopping.aborted) return;
+      setFresh(anew.length);
+      draw();
+    } catch { /* The next look tells. */ }
+  };
+  useLooker(look, [whole]);
   useEffect(() => {
     if (!every) return undefined;
     let timer = null;
     let isOver = false;
-    const look = async () => {
-      if (!document.hidden && isLive.value && pages.pages.length && !pages.busy) {
-        try {
-          const number = pages.at((rows.current.getVirtualItems()[0]?.index ?? 0) + list.current.base);
-          const come = await pages.again(number, stop.current.signal, size);
-          const isTop = number === 0 && !start;
-          const anew = isTop ? come : start ? [] : await pages.again(0, stop.current.signal, size);
-          if (isOver) return;
-          setFresh(anew.length);
-          draw();
-        } catch { /* The next look tells. */ }
-      }
-      if (!isOver) timer = setTimeout(look, every * 1000);
+    const tick = async () => {
+      if (!document.hidden && isLive.value) await look();
+      if (!isOver) timer = setTimeout(tick, every * 1000);
     };
-    timer = setTimeout(look, every * 1000);
+    timer = setTimeout(tick, every * 1000);
     return () => { isOver = true; clearTimeout(timer); };
   }, [whole, every]);
 

@@ -3,7 +3,7 @@ import { html, signal, useEffect, useMemo, useRef, useState, classes } from "../
 import { Link, go, path } from "../lib/router.js";
 import { clock, isLive, theme } from "../lib/prefs.js";
 import { me, may, reach, remove } from "../lib/api.js";
-import { waiting } from "../lib/live.js";
+import { refresh, waiting } from "../lib/live.js";
 import { useKeys } from "../lib/keys.js";
 import { zoneName } from "../lib/time.js";
 import { Asked, Dialog, Toasts, act } from "./dialogs.js";
@@ -44,7 +44,7 @@ const Switch = ({ label, pref, options }) => html`<label class="switch"><span cl
 
 const KEYS = [
   ["/", "search or filter this screen"], ["Ctrl K", "commands: go anywhere, find anything"], ["?", "this help"], ["j k", "next and previous row"],
-  ["x", "select the row; with Shift, all rows up to it"], ["Enter", "open the row"], ["Escape", "clear the selection, close"], ["l", "refresh by itself, or stand still"], ["t", "times: local, UTC, relative"],
+  ["x", "select the row; with Shift, all rows up to it"], ["Enter", "open the row"], ["Escape", "clear the selection, close"], ["l", "refresh by itself, or stand still"], ["r", "refresh now"], ["t", "times: local, UTC, relative"],
 ];
 
 function Help({ onClose }) {
@@ -62,6 +62,7 @@ function Palette({ onClose }) {
   useEffect(() => field.current?.focus(), []);
   const all = useMemo(() => [
     ...actsHere(),
+    { title: "Refresh now", act: refresh },
     ...screens().map((screen) => ({ title: `Go to ${screen.title}`, act: () => go(screen.path) })),
     ...["light", "dark", "auto"].map((each) => ({ title: `Theme: ${each}`, act: () => { theme.value = each; } })),
     ...["local", "utc", "relative"].map((each) => ({ title: `Times: ${each}`, act: () => { clock.value = each; } })),
@@ -95,7 +96,7 @@ export function Shell({ children }) {
   const [isMenu, setMenu] = useState(false);
   const cycle = () => { clock.value = { local: "utc", utc: "relative", relative: "local" }[clock.value]; };
   const keys = {
-    "?": () => setOpened("help"), "mod+k": () => setOpened("palette"), l: () => { isLive.value = !isLive.value; }, t: cycle,
+    "?": () => setOpened("help"), "mod+k": () => setOpened("palette"), l: () => { isLive.value = !isLive.value; }, r: refresh, t: cycle,
     "/": () => { const field = document.querySelector("[data-search]"); if (field) field.focus(); else setOpened("palette"); },
     ...Object.fromEntries(screens().filter((screen) => screen.key).map((screen) => [`g ${screen.key}`, () => go(screen.path)])),
   };
