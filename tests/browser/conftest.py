@@ -39,6 +39,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from coverage import Coverage
 from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
 
 from tests.browser import sites
@@ -61,6 +62,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("browser-postgres" if "postgres" in item.name else "browser"))
+
+
+@pytest.fixture(scope="package", autouse=True)
+def unmeasured() -> Iterator[None]:
+    """Without coverage, which would slow every answer down: what pages ask for is measured by the tests of the API."""
+    measuring = Coverage.current()
+    if measuring is not None:
+        measuring.stop()
+    yield
+    if measuring is not None:
+        measuring.start()
 
 
 @pytest.fixture(scope="package")

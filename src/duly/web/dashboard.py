@@ -72,6 +72,7 @@ class Statics:
                     self.files[name] = File(body, gzip.compress(body, 6, mtime=0), kind)
         self.digest = digest.hexdigest()[:16]
         self.page = Template(self.files.pop(PAGE).body.decode())
+        self._imports = {name: _imports(name, file.body) for name, file in self.files.items() if name.endswith(".js")}
 
     def modules(self, *names: str) -> list[str]:
         """These modules with all that they import, and what that imports, as far as there are files of these names."""
@@ -79,13 +80,16 @@ class Statics:
         waiting = list(names)
         while waiting:
             name = waiting.pop()
-            if name in found or name not in self.files:
-                continue
-            found[name] = None
-            folder = posixpath.dirname(name)
-            said = IMPORT.findall(self.files[name].body)
-            waiting += [posixpath.normpath(posixpath.join(folder, each.decode())) for each in said]
+            if name not in found and name in self._imports:
+                found[name] = None
+                waiting += self._imports[name]
         return list(found)
+
+
+def _imports(name: str, body: bytes) -> list[str]:
+    """The names of the modules that this one imports."""
+    folder = posixpath.dirname(name)
+    return [posixpath.normpath(posixpath.join(folder, said.decode())) for said in IMPORT.findall(body)]
 
 
 @cache
