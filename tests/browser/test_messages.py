@@ -19,6 +19,7 @@ from duly.apps import messages
 from duly.apps.messages import Settings
 from duly.apps.messages.rows import Rows
 from duly.bridge.message import Message
+from duly.core.model import Done
 from duly.web.server import Service
 from tests.browser.nets import Watch, barriers, settled
 from tests.browser.sites import NARROW, Site, Visits
@@ -48,6 +49,18 @@ def test_messages_are_found_by_queue_status_and_id_with_the_drift_of_retries(sho
     show.get_by_label("Last").select_option("1440")
     expect(show).to_have_url(re.compile("state=failed&minutes=1440$"))
     barriers(show)
+
+
+def test_it_is_drawn_and_told_how_late_retries_went_out(page: Page, world: World) -> None:
+    late = [waiting(world, n, hours=-n / 600) for n in (1, 2, 3)]  # 6, 12 and 18 s
+    world.end(late, "message_retry", Done(), "message_retry/orders")
+    page.goto("/messages")
+    picture = page.get_by_role("img", name=re.compile("^Seconds after their time, 3 published: latest 18.* s, mean 12"))
+    expect(picture).to_be_visible()
+    expect(picture.locator("canvas")).to_be_visible()
+    page.get_by_role("button", name="Table").click()
+    told = page.get_by_role("region", name=re.compile("published, as a table$"))
+    expect(told.get_by_role("row").last).to_contain_text(re.compile("18.* s12.* s"))
 
 
 def test_a_word_is_the_id_of_a_message_if_one_has_it_and_a_queue_otherwise(page: Page, world: World) -> None:

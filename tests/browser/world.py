@@ -33,7 +33,7 @@ from duly.apps.messages import message_retry_on
 from duly.apps.reminders import reminders_on
 from duly.core.clock import ManualClock
 from duly.core.errors import InputError
-from duly.core.model import Item, Job
+from duly.core.model import Item, Job, Outcome
 from duly.intake.intake import kept_by
 from duly.testing import World as Time
 from duly.verbs import LOCAL, Principal
@@ -173,10 +173,14 @@ class World:
 
     def give_up(self, item_ids: list[int], task: str, problem: str) -> None:
         """Put due items of a task into review without calling its handler."""
+        self.end(item_ids, task, GiveUp(problem))
+
+    def end(self, item_ids: list[int], task: str, outcome: Outcome, queue: str | None = None) -> None:
+        """Have due items of a task end like this, without calling its handler."""
         now = self.app.clock.now()
-        found = claim(self.app.store, share(task), worker="elsewhere", now=now, lease=LEASE)
+        found = claim(self.app.store, share(queue or task, task=task), worker="elsewhere", now=now, lease=LEASE)
         assert {item.id for item in found} == set(item_ids), "only these are due there"
-        settle(self.app.store, found, GiveUp(problem), now)
+        settle(self.app.store, found, outcome, now)
 
     def fill(self) -> None:
         """Rows of every kind and in every state, the same each time."""

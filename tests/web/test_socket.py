@@ -33,7 +33,7 @@ def connect(service: Service) -> http.client.HTTPConnection:
 
 
 def test_an_answer_does_not_wait_for_its_head_to_be_confirmed(service: Service) -> None:
-    """Connections that are kept answered after 40 ms each: the body waited for a confirmation that the client delays."""
+    """Connections that are kept answered after 40 ms: the body waited for a confirmation, which clients delay."""
     assert service._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 

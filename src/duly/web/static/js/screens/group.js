@@ -123,7 +123,7 @@ function Story({ group, reload, changes, look }) {
 const titleOf = (group) => group.message || (group.error ?? "").split("\n")[0] || group.errorClass || group.id;
 
 export default function Group({ id }) {
-  const found = useLive(`/api/review/${id}`, {}, { every: 8 });
+  const found = useLive(`/api/review/${id}`, {}, { every: 12 });
   const [changes, setChanges] = useState(0);
   const look = () => { setChanges((times) => times + 1); found.reload(); };
   // All its items may have left review, perhaps just now and by an act whose progress is still of interest.
