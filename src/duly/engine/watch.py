@@ -44,6 +44,8 @@ LINES = 10_000
 OURS = frozenset(("no_tick", "late_items", "oldest_due"))
 # What `no_tick` tells of makes progress while any of these changes.
 PROGRESS = ("lateEvents", "oldestDueAt")
+# For so long that may stay as it is, if nobody wants to be told of the oldest due item.
+MOVES = timedelta(hours=1)
 # So long before now no alert was told, for those that are told once.
 NEVER_AGAIN = timedelta(days=100_000)
 
@@ -198,7 +200,7 @@ class Watch:
             changed_at = known.details.get("changedAt", "")
             if fresh is not None or not changed_at or any(known.details.get(name) != facts[name] for name in PROGRESS):
                 changed_at = now.isoformat()
-            if 0 < settings.alert_oldest_seconds < (now - datetime.fromisoformat(changed_at)).total_seconds():
+            if now - datetime.fromisoformat(changed_at) > (timedelta(seconds=settings.alert_oldest_seconds) or MOVES):
                 rest = rest.and_also(missed, most)
             else:
                 text = f"{known.message.partition('; ')[0]}; {_many(missed, most)} are late"
