@@ -130,10 +130,13 @@ def test_an_item_that_went_on_meanwhile_is_left_alone(store: Store) -> None:
     first, second, third = desk.claim()
     desk.end(first, GONE)
     desk.end(second, GONE)
-    settle(store, [item for item in claim(store, now=after(60)) if item.id == ids[0]], Done(), after(60))
+    other = claim(store, share(lane="retry", limit=1), now=after(60))
+    settle(store, other, Done(), after(60))
+    (again,) = desk.claim(after(60))
     desk.end(third, GONE, after(61))
-    assert fetch(store, ids[0]).state == "done"
-    assert fetch(store, ids[2]).failures == 0
+    assert [fetch(store, each).state for each in ids] == ["done", "running", "waiting"]
+    desk.end(again, GONE, after(62))
+    assert blame(store, ids)[1:] == [(0, 0), (0, 0)], "it is taken back when its next try has failed"
 
 
 def test_a_success_in_the_handlers_own_transaction_brings_it_back(store: Store) -> None:

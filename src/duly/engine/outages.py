@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from duly.core.decide import UNKNOWN, decide, excuse
-from duly.core.model import Change, Done, Failed, Fingerprint, Item, Meter, NotFound, Outcome, Throttled
+from duly.core.decide import excuse
+from duly.core.model import Change, Done, Failed, Fingerprint, Item, Meter, NotFound, Outcome
 from duly.core.policy.outage import Failure, Source, cause_of, common_cause
 from duly.tasks.task import Task
 
@@ -89,6 +89,8 @@ class Outages:
         self._back_at: dict[str, datetime] = {}  # when those that had been down were back
         self._news: dict[str, News] = {}  # what the watch has not written yet
         self._owed: deque[tuple[Source, Blamed]] = deque()  # failures that are to be taken back
+        # Items whose failures were taken back, as they were before: some may have been running again by then.
+        self._innocent: dict[str, dict[int, Item]] = {}
         self.tells: Callable[[], None] = lambda: None  # there is something that should be written at once
         self.owes: Callable[[], None] = lambda: None  # there are failures to be taken back
 
@@ -122,13 +124,21 @@ class Outages:
             elif source.name in self._down:
                 if failed and source.name in self._news:
                     self.tells()  # a probe failed too, so it is more than a hiccup
-                innocent = {item.id: decide(item, Throttled(source.probe), now, UNKNOWN) for item, _, _ in failed}
-                return [innocent.get(change.id, change) for change in changes]
+                return self._given_back(source, ends, now)
             elif telling := [each for each in failed if source.is_blamed(each[1])]:
                 streak = self._streaks.get(source) or self._streaks.setdefault(source, Streak(source))
                 if (cause := streak.add(telling)) is not None:
                     self._is_down(source, cause, telling[-1][1].error)
             return changes
+
+    def _given_back(self, source: Source, ends: Sequence[End], now: datetime) -> list[Change]:
+        due_at, first = now + timedelta(seconds=source.probe), self._innocent.get(source.name, {})
+        return [
+            excuse(first.get(item.id, item), change, due_at, is_written=False)
+            if isinstance(verdict, Failed)
+            else change
+            for item, verdict, change in ends
+        ]
 
     def succeeded(self, source: Source, now: datetime) -> None:
         """A try succeeded, whose change was written already."""
@@ -166,6 +176,7 @@ class Outages:
 
     def _is_back(self, source: Source, now: datetime) -> None:
         del self._down[source.name]
+        self._innocent.pop(source.name, None)
         self._back_at[source.name] = now
         # If nobody was told yet, there is nothing to tell.
         if self._news.pop(source.name, None) is None:
@@ -206,6 +217,7 @@ class Outages:
                     self._learn_down(name, details.get("cause", ""))
                 else:
                     self._down.pop(name, None)
+                    self._innocent.pop(name, None)
                     if "backAt" in details:
                         self._back_at[name] = datetime.fromisoformat(details["backAt"])
 
@@ -218,4 +230,6 @@ class Outages:
                 self.owes()
 
     def _take_back(self, source: Source, cause: str) -> None:
-        self._owed.extend((source, each) for each in self._streaks.pop(source).blamed_for(cause))
+        blamed = self._streaks.pop(source).blamed_for(cause)
+        self._innocent.setdefault(source.name, {}).update({each.item.id: each.item for each in blamed})
+        self._owed.extend((source, each) for each in blamed)
