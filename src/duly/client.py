@@ -426,6 +426,21 @@ class Client:
         found: list[dict[str, Any]] = self.request("GET", "/api/alerts")
         return found
 
+    def late(self, grace: float = 300.0, most: int = 100) -> list[dict[str, Any]]:
+        """Done items of all owners that were started later than this after their time, latest first."""
+        found: list[dict[str, Any]] = self.request("GET", "/api/late", query={"grace": grace, "most": most})
+        return found
+
+    def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[dict[str, Any]]:
+        """Items of all owners that are not done this long after their time, oldest first."""
+        found: list[dict[str, Any]] = self.request("GET", "/api/stuck", query={"grace": grace, "most": most})
+        return found
+
+    def silence(self) -> float | None:
+        """Seconds since the last sign of life of any worker; None when there never was one."""
+        found: float | None = self.request("GET", "/api/alive")["ageSeconds"]
+        return found
+
     def now(self) -> dict[str, Any]:
         """How it is now, whether all is well and why not."""
         found: dict[str, Any] = self.request("GET", "/api/now")

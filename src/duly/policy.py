@@ -2,6 +2,7 @@
 
 from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit
+from duly.core.policy.outage import Source
 from duly.core.policy.recur import Cron, Daily, Every, Monthly, Slots, Weekly, Yearly
 from duly.core.policy.retry import NEVER, Backoff, ByError, Retry, Windows
 
@@ -17,6 +18,7 @@ __all__ = [
     "Pace",
     "Retry",
     "Slots",
+    "Source",
     "Weekly",
     "Windows",
     "Yearly",

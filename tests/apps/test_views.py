@@ -176,6 +176,31 @@ def test_products(app: Duly, clock: ManualClock) -> None:
     assert {row["sku"] for row in rows if not row["is_active"]} == broken
 
 
+def test_a_product_that_was_imported_and_skipped_was_last_synced_when_its_other_system_did(
+    app: Duly, clock: ManualClock
+) -> None:
+    catalog = shop(app)
+    clock.set((NOW - timedelta(days=2)).replace(hour=0))
+    today = clock.now().date()
+    catalog.import_many(
+        {"user_id": "u", "sku": f"S{n}", "hour_bucket": n, "last_successful_sync": today} for n in (2, 9)
+    )
+    with asyncio.Runner() as runner:
+        world = World(app, clock, runner)
+        world.run_until(clock.now() + timedelta(hours=3))
+        names = ("sku", "sync_status", "last_sync_at", "last_successful_sync")
+        rows, seen = told(app.store, "select * from duly_products order by id"), catalog.products()
+        agree(rows, seen, *names)
+        assert [row.outcome for row in world.items()] == ["skipped"]
+        assert seen[0].last_sync_at == seen[1].last_sync_at, "it was not asked for"
+        world.run_until(clock.now() + timedelta(days=1))
+        app.pause("catalog")
+        world.run_until(clock.now() + timedelta(days=1))
+        rows, seen = told(app.store, "select * from duly_products order by id"), catalog.products()
+        assert {row.state for row in world.items(most=2)} == {"waiting"}
+        agree(rows, seen, *names)
+
+
 def test_the_catalogs_seed_asks_for_a_slot_and_for_what_failed(
     app: Duly, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,13 @@ import pytest
 from click.testing import Result
 
 from duly import Duly
+from duly.core.model import Done
 from duly.facade.loading import load_app
 from duly.verbs import LOCAL
 from duly.verbs.acts import portions
 from duly.web.server import Service
 from tests.cli.conftest import call
+from tests.support import claim, settle, share
 
 Remote = Callable[..., Result]
 
@@ -362,6 +365,44 @@ def test_history_is_the_same_through_the_service(remote: Remote, local: Remote, 
     assert "0.375" in remote("history", "--measure", "run").stdout
     assert remote("history", "--job", "7").exit_code == local("history", "--job", "7").exit_code == 1
     assert remote("history", "--measure", "x").exit_code == local("history", "--measure", "x").exit_code == 2
+
+
+def test_what_is_late_and_stuck_is_told_alike_through_the_service(remote: Remote, local: Remote, served: Duly) -> None:
+    assert remote("late").stdout == local("late").stdout == "nothing was late\n"
+    assert remote("stuck").stdout == local("stuck").stdout == "nothing is stuck\n"
+    long_ago, now = served.clock.now() - timedelta(hours=5), served.clock.now()
+    for phone in ("1", "2", "3"):
+        served.put("remind", phone=phone, at=long_ago, key=phone)
+    settle(served.store, claim(served.store, share("remind", limit=2), now=now), Done(), now)
+    late = told(remote("late", "--json"))
+    assert {each["key"] for each in late} == {"1", "2"}
+    assert late == told(local("late", "--json"))
+    assert told(remote("late", "--json", "--limit", "1"))[0] in late
+    assert told(remote("late", "--json", "--grace", "6h")) == []
+    (stuck,), (known,) = told(remote("stuck", "--json")), told(local("stuck", "--json"))
+    assert stuck["key"] == "3"
+    assert {**stuck, "age_seconds": 0} == {**known, "age_seconds": 0}
+    assert told(remote("stuck", "--json", "--grace", "6h")) == []
+    assert "5 h" in remote("late").stdout
+    assert "5 h" in remote("stuck").stdout
+
+
+def test_alerts_and_signs_of_life_are_told_alike_through_the_service(
+    remote: Remote, local: Remote, served: Duly
+) -> None:
+    nobody = remote("alive")
+    assert (nobody.exit_code, nobody.stdout) == (1, "no worker has ever run\n")
+    assert remote("alerts").stdout == "nothing is wrong\n"
+    now = served.clock.now() - timedelta(minutes=10)
+    served.store.write("alive", {"name": "w1", "tasks": "[]", "started_at": now, "now": now})
+    served.store.write("alert", {"name": "source:x", "now": now, "message": "x is down", "details": '{"backAt": 7}'})
+    for run in (remote, local):
+        assert run("alive").exit_code == 1
+        found = run("alive", "--max-age", "1h")
+        assert (found.exit_code, found.stdout) == (0, "the last sign of life is 10 min old\n")
+        assert json.loads(run("alive", "--json").stdout)["age_seconds"] == pytest.approx(600, abs=30)
+        assert run("alerts").stdout.startswith("source:x: x is down, since ")
+    assert told(remote("alerts", "--json")) == told(local("alerts", "--json"))
 
 
 def test_how_it_is_now_is_told_alike_through_the_service(remote: Remote, local: Remote, served: Duly) -> None:

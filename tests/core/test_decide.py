@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from duly.core.decide import UNKNOWN, Rules, decide
+from duly.core.decide import UNKNOWN, Rules, decide, excuse
 from duly.core.errors import WrongState
 from duly.core.model import (
     ERROR_LIMIT,
@@ -537,3 +537,37 @@ def test_verdicts_are_equal_by_kind_and_content() -> None:
     assert Skip("a") != Skip("b")
     assert len({Skip("a"), Skip("a"), NotFound("a")}) == 2
     assert Throttled(5).retry_after == Throttled(5).delay == 5.0
+
+
+# -- failures that are taken back
+
+
+def test_a_failure_that_is_taken_back_leaves_the_item_as_it_was_before_its_try() -> None:
+    item = an_item(attempt=2, failures=1, rank=3, schedule_id=5, streak=1)
+    rules = Rules(retry=Windows("30 * * * *", cap=5), breaker=9)
+    failed = decide(item, Failed("no route"), NOW, rules)
+    assert (failed.lane, failed.attempt, failed.failures) == ("retry", 2, 2)
+    written = excuse(item, failed, after(60), is_written=True)
+    assert (written.was, written.state, written.lane, written.due_at) == ("waiting", "waiting", "main", after(60))
+    assert (written.attempt, written.failures, written.rank, written.tried) == (1, 1, 3, None)
+    assert written.member == Member(5, 2, NOW, is_excused=True)
+    assert excuse(item, failed, after(60), is_written=False) == replace(written, was="running")
+
+
+def test_the_last_failure_may_be_taken_back_before_it_is_written() -> None:
+    item = an_item(attempt=3)
+    failed = decide(item, Failed("no route"), NOW, Rules(retry=Backoff(tries=3)))
+    assert failed.state == "failed"
+    excused = excuse(item, failed, after(60), is_written=False)
+    assert (excused.was, excused.state, excused.finished_at, excused.member) == ("running", "waiting", None, None)
+
+
+def test_failures_since_an_earlier_try_are_taken_back_together() -> None:
+    first = an_item(job_id=4, status="PROCESSING")
+    change = decide(first, Failed("no route"), NOW, Rules())
+    second = replace(claimed(first, change), status="PROCESSING")
+    again = decide(second, Failed("no route"), NOW, Rules())
+    excused = excuse(first, again, after(60), is_written=True)
+    assert (excused.fence, excused.attempt, excused.failures) == (second.fence, 0, 0)
+    assert (excused.job_id, excused.was_status, excused.status) == (4, "PENDING", "PENDING")
+    assert excuse(first, again, after(60), is_written=False).was_status == "PROCESSING"

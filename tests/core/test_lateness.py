@@ -28,6 +28,8 @@ DAILY = Holds((Limit("boeing", 100, per="1d").meter(),))
         ("main", LIMITED, 3_601, 3_601),
         ("main", DAILY, 10_800, 0),  # a window of its limit it may wait
         ("main", DAILY, 90_000, 90_000),
+        ("main", Holds(until=NOW - timedelta(hours=1)), 80_000, 0),  # its source was down until an hour ago
+        ("main", Holds(until=NOW - timedelta(hours=1)), 3_000, 3_000),
         ("retry", Holds(), 400, 400),
         ("retry", LIMITED, 6 * 3_600, 5_400),  # left over at 22:30 and at 02:30: its time began at 02:30
         ("retry", LIMITED, 60, 60),

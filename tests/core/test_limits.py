@@ -27,6 +27,15 @@ def test_a_limit_says_how_much_and_per_what() -> None:
     assert Limit("gpu", 4).seconds is None
 
 
+def test_a_clock_that_was_set_back_holds_nobody_for_longer_than_two_windows() -> None:
+    hits = [after(3_590), after(3_600)]
+    assert tokens(MINUTE, hits, 0, NOW) == (2, None), "an hour back: those calls are over"
+    assert worth_keeping(MINUTE, hits, NOW) == []
+    near = [after(20), after(30)]
+    assert tokens(MINUTE, near, 0, NOW) == (0, after(20) + SLOW), "half a minute back: they may not be"
+    assert worth_keeping(MINUTE, near, NOW) == near
+
+
 def test_a_limit_by_an_argument_has_a_meter_for_each_of_its_values() -> None:
     limit = Limit("shop", 2, per="1m", by="shop")
     assert [limit.meter(key).name for key in ("a", "b", "")] == ["shop:a", "shop:b", "shop"]

@@ -44,7 +44,6 @@ def inner(reason: str) -> Doors:
     return Doors(*(No(reason) for _ in Doors._fields))
 
 
-FLEET = No("a look over all owners, for whoever has the database")
 APPS = No("the client names no app; its `request` and `pages` reach the path")
 ACT = "POST /api/schedules/{schedule_id}/{act}"
 
@@ -150,7 +149,7 @@ DOORS: dict[str, Doors] = {
     "audit.page": Doors("app.verbs.audit.page", "GET /api/audit", "audit", "audit"),
     "audit.note": inner("the line that every verb writes"),
     "audit.note_each": inner("the same line about each of many"),
-    "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "alive"),
+    "read.workers": Doors("app.read.workers", "GET /api/workers", "workers", "now"),
     "read.alerts": Doors("app.read.alerts", "GET /api/alerts", "alerts", "alerts"),
     "now.look": Doors("app.verbs.now.look", "GET /api/now", "now", "now"),
     "history.look": Doors("app.verbs.history.look", "GET /api/history", "history", "history"),
@@ -180,8 +179,9 @@ DOORS: dict[str, Doors] = {
     "birthdays.remove": Doors("birthdays.remove", "DELETE /api/people/{person}", APPS, "people remove"),
     "enrichment.look_up": Doors("enrichment.look_up", "POST /api/items", "put", "put"),
     "enrichment.events": Doors("enrichment.events", "GET /api/jobs/{job_id}/events", APPS, "lookups"),
-    "read.late": Doors("app.read.late", FLEET, FLEET, "late"),
-    "read.stuck": Doors("app.read.stuck", FLEET, FLEET, "stuck"),
+    "read.late": Doors("app.read.late", "GET /api/late", "late", "late"),
+    "read.stuck": Doors("app.read.stuck", "GET /api/stuck", "stuck", "stuck"),
+    "read.silence": Doors("app.read.silence", "GET /api/alive", "silence", "alive"),
 }  # fmt: skip
 
 

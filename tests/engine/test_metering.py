@@ -35,7 +35,7 @@ class Limited(Basket):
     def __init__(self, *limits: Limit, backlog: Limit | None = None, batch: int = 1, **more: Any) -> None:
         super().__init__(**more)
         self.batch = batch
-        self.meters = Meters((limits, backlog, None))
+        self.meters = Meters((limits, backlog, None, None))
         self.granted: list[tuple[int | None, float]] = []
 
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
@@ -238,7 +238,7 @@ def test_a_limit_on_one_queue_does_not_hold_the_others(store: Store) -> None:
             return super().of(each, *more) if each.queue == "a" else iter([(each, ())])
 
     pool = Limited()
-    pool.meters = ByQueue(((Limit("x", 1, per="1m"),), None, None))
+    pool.meters = ByQueue(((Limit("x", 1, per="1m"),), None, None, None))
     claimer(store, pool, ManualClock(NOW)).tick(NOW)
     assert sorted(item.queue for item in pool.items) == ["a", "b", "b", "b"]
 
@@ -419,7 +419,7 @@ class Keyed(Limited):
 
     def __init__(self, *limits: Limit, windows: Windows | None = None, **more: Any) -> None:
         super().__init__(**more)
-        self.meters = Meters((limits, None, windows), ("ring/",))
+        self.meters = Meters((limits, None, windows, None), ("ring/",))
 
 
 def counting(store: Store) -> list[int]:
@@ -524,7 +524,7 @@ def test_a_retry_that_was_torn_from_its_worker_in_a_window_goes_on_in_it(store: 
     failed = [decide(item, Failed("busy"), after(-2_900), rules) for item in claim(store, now=after(-2_900))]
     store.settle(failed)
     pool, clock = Limited(), ManualClock(NOW)
-    pool.meters = Meters(((), None, WINDOW))
+    pool.meters = Meters(((), None, WINDOW, None))
     one = claimer(store, pool, clock)
     tick(one, clock, after(1))
     tick(one, clock, after(2))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -485,6 +486,18 @@ def test_what_makes_no_progress_after_workers_are_back_is_late_as_anything(store
     back.tick(after(returned + 60 * 126))
     assert alerts(store) == ["oldest_due"]
     assert [told["alert"] for told in ear.heard] == ["no_tick", "no_tick", "oldest_due"]
+
+
+def test_what_makes_no_progress_is_late_also_if_nobody_minds_the_oldest(store: Store) -> None:
+    settings = replace(LATE, alert_oldest_seconds=0)
+    watch(store, settings=settings).tick(NOW)
+    put(store, 12)
+    back = watch(store, name="w2", settings=settings)
+    for minute in range(0, 60, 5):
+        back.tick(after(7_200 + 60 * minute))
+        assert alerts(store) == ["no_tick"], minute
+    back.tick(after(7_200 + 60 * 61))
+    assert alerts(store) == ["late_items"]
 
 
 def test_what_was_missed_is_told_apart_behind_paused_queues_too(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import os
 import time
 from pathlib import Path
 
-from duly import Attempt, Backoff, Duly, Limit
+from duly import Attempt, Backoff, Duly, Limit, Source
 
 app = Duly()
 
@@ -32,6 +32,14 @@ def linger(seconds: float, attempt: Attempt) -> None:
     note("began", f"{attempt.key} {attempt.number} {os.getpid()}")
     time.sleep(seconds)
     note("ended", f"{attempt.key} {attempt.number} {os.getpid()}")
+
+
+@app.task(source=Source("tower", tries=5, probe=2), retry=Backoff(base=0.1, tries=3), trusted=True)
+async def ask(n: int) -> None:
+    """Asks a tower that answers while there is a file."""
+    note("asked", f"{time.time()} {os.getpid()}")
+    if not (Path(os.environ["DULY_TEST_SINK"]) / "up").exists():
+        raise ConnectionError(f"no route for {n}")
 
 
 @app.task

@@ -54,7 +54,18 @@ STATEMENTS: dict[str, dict[str, Any]] = {
     "occur": {"id": 1, "at": to_int(NOW)},
     "move_on": {"id": 1, "next_at": 1, "last_at": 1, "skipped": 0, "last_item": 1},
     "settle_member": dict.fromkeys(
-        ("schedule_id", "failures", "at", "error", "is_success", "is_broken", "is_unchanged", "fingerprint", "keep")
+        (
+            "schedule_id",
+            "failures",
+            "at",
+            "error",
+            "is_success",
+            "is_broken",
+            "is_excused",
+            "is_unchanged",
+            "fingerprint",
+            "keep",
+        )
     ),
     "waiting_of": {"ids": "[1,2]"},
     "running_of": {"ids": "[1,2]"},

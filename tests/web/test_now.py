@@ -57,6 +57,16 @@ def test_with_a_worker_and_nothing_to_do_all_is_well(house: House) -> None:
     assert [(worker["name"], worker["running"], worker["runs"]) for worker in picture["workers"]] == [("w1", 0, [])]
 
 
+def test_a_source_that_is_down_is_bad_and_one_that_is_back_is_being_made_up(house: House) -> None:
+    a_worker(house)
+    alert(house, "source:boeing", source="boeing")
+    assert [(each["level"], each["text"]) for each in now(house.root)["reasons"]] == [("bad", "it is source:boeing")]
+    alert(house, "source:boeing", source="boeing", backAt=START.isoformat())
+    picture = now(house.root)
+    assert (picture["health"], picture["totals"]["late"]) == ("warn", 0)
+    assert [each["name"] for each in picture["alerts"]] == ["source:boeing"]
+
+
 def test_without_a_worker_it_says_so_and_what_is_due_makes_it_bad(house: House) -> None:
     a_worker(house, ago=301)
     assert reasons(now(house.root)) == [("warn", "/workers")]

@@ -13,15 +13,18 @@ from duly.core.picture import Picture
 from duly.core.shown import (
     Act,
     Action,
+    Alert,
     AuditLine,
     Chart,
     KeyInfo,
+    LateItem,
     LimitUse,
     ReviewNote,
     Role,
     Row,
     ShownGroup,
     Story,
+    StuckItem,
     User,
 )
 
@@ -177,6 +180,18 @@ class Here:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         self._app.verbs.limits.set(options.who(), name, limit)
+
+    def late(self, grace: float, most: int) -> list[LateItem]:
+        return self._app.read.late(grace, most)
+
+    def stuck(self, grace: float, most: int) -> list[StuckItem]:
+        return self._app.read.stuck(grace, most)
+
+    def alerts(self) -> list[Alert]:
+        return self._app.read.alerts()
+
+    def silence(self) -> float | None:
+        return self._app.read.silence()
 
     def picture(self) -> Picture:
         return self._app.verbs.now.look(options.who())

@@ -13,7 +13,6 @@ from duly.cli.sides import side
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from duly import Duly
     from duly.core.shown import Alert
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -22,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def report(command: F) -> F:
     """The options of a list about the times of items."""
     most = options.most(10_000, default=100)
-    return most(options.database_url(options.as_json(options.in_utc(command))))
+    return most(options.told(command))
 
 
 @click.command(short_help="What was started late.")
@@ -30,8 +29,8 @@ def report(command: F) -> F:
 @report
 def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     """Done items that were started later than the grace period after their time, latest first."""
-    with options.opened() as app:
-        found, now = app.read.late(_seconds(grace, "grace"), most), app.clock.now()
+    with side() as there:
+        found, now = there.late(_seconds(grace, "grace"), most), there.now()
     if words.is_all_told(found, as_json, "nothing was late"):
         return
     table = [
@@ -49,8 +48,8 @@ def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
 @report
 def stuck(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     """Items that are not done long after their time: due, running, waiting for a retry, or given up; oldest first."""
-    with options.opened() as app:
-        found, now = app.read.stuck(_seconds(grace, "grace"), most), app.clock.now()
+    with side() as there:
+        found, now = there.stuck(_seconds(grace, "grace"), most), there.now()
     if words.is_all_told(found, as_json, "nothing is stuck"):
         return
     table: list[list[RenderableType]] = [
@@ -64,12 +63,12 @@ def stuck(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
 
 
 @click.command(short_help="What is wrong now.")
-@options.database_url
+@options.side
 @options.as_json
 def alerts(as_json: bool) -> None:
     """Alerts that stand: raised by any worker, and gone when what they tell of is over."""
-    with options.opened() as app:
-        found, now = app.read.alerts(), app.clock.now()
+    with side() as there:
+        found, now = there.alerts(), there.now()
 
     def line(each: Alert) -> str:
         return f"{each.name}: {each.message}, since {words.full(each.since, now)}"
@@ -104,7 +103,7 @@ def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
 )
 @click.option("--webhook", metavar="URL", help="Tell this address when nobody is alive.")
 @click.option("--every", metavar="TIME", help="Keep watching, at this pace, instead of looking once.")
-@options.database_url
+@options.side
 @options.as_json
 def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -> None:
     """Look for a worker's sign of life in the database: for probes and timers of a host that outlives the workers.
@@ -113,10 +112,10 @@ def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -
     """
     import time
 
-    with options.opened() as app:
+    with side() as there:
         was_told = False
         while True:
-            age = _age(app)
+            age = there.silence()
             is_alive = age is not None and age <= _seconds(max_age, "max_age")
             text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
             if as_json:
@@ -128,11 +127,6 @@ def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -
             if every is None:
                 raise SystemExit(0 if is_alive else 1)
             time.sleep(_seconds(every, "every"))
-
-
-def _age(app: Duly) -> float | None:
-    seen_at = app.read.seen_at()
-    return None if seen_at is None else max((app.clock.now() - seen_at).total_seconds(), 0.0)
 
 
 def _tell(url: str, text: str, age: float | None) -> bool:

@@ -16,15 +16,18 @@ from duly.core.picture import Picture
 from duly.core.shown import (
     Act,
     Action,
+    Alert,
     AuditLine,
     Chart,
     KeyInfo,
+    LateItem,
     LimitUse,
     ReviewNote,
     Role,
     Row,
     ShownGroup,
     Story,
+    StuckItem,
     User,
 )
 
@@ -193,6 +196,18 @@ class There:
 
     def set_limit(self, name: str, limit: str | None) -> None:
         _asking(self._client.set_limit)(name, limit)
+
+    def late(self, grace: float, most: int) -> list[LateItem]:
+        return [read_as(LateItem, each) for each in _asking(self._client.late)(grace, most)]
+
+    def stuck(self, grace: float, most: int) -> list[StuckItem]:
+        return [read_as(StuckItem, each) for each in _asking(self._client.stuck)(grace, most)]
+
+    def alerts(self) -> list[Alert]:
+        return [read_as(Alert, each) for each in self._client.alerts()]
+
+    def silence(self) -> float | None:
+        return self._client.silence()
 
     def picture(self) -> Picture:
         return convert(_deeply(self._client.now()), Picture)

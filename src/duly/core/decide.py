@@ -96,6 +96,24 @@ def status_of(state: State, outcome: str | None) -> Status:
     return _LABELLED.get(outcome, "DONE") if state == "done" else _STATUSES[state]
 
 
+def excuse(item: Item, blamed: Change, due_at: datetime, *, is_written: bool) -> Change:
+    """The change that takes a failure back: the item waits until then, and stands as it did before its try.
+
+    `item` is as it was in that try, or in an earlier one, if the failures since are taken back too. If the failure is
+    written, the item has come into another state by it.
+    """
+    was, was_status = (blamed.state, blamed.status) if is_written else (blamed.was, blamed.was_status)
+    change = _wait(replace(item, fence=blamed.fence), due_at, "throttled")
+    change = replace(change, was=was, rank=item.rank)
+    if blamed.member is not None:
+        schedule_id, at = blamed.member.schedule_id, blamed.member.at
+        change = replace(change, member=Member(schedule_id, item.failures_in_a_row, at, is_excused=True))
+    if item.job_id is None:
+        return change
+    status = status_of(change.state, change.outcome)
+    return replace(change, job_id=item.job_id, was_status=was_status, status=status, changed_at=blamed.changed_at)
+
+
 def _decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
     match item.state, outcome:
         case "running", Done(result):

@@ -456,6 +456,7 @@ class Member(Struct, frozen=True, gc=False):
     error: str | None = None
     is_success: bool = False
     is_broken: bool = False  # there were too many failures in a row: it is deactivated until a person reactivates it
+    is_excused: bool = False  # failures are taken back: there were no more than `failures` in a row
     is_unchanged: bool = False
     fingerprint: str | None = None
     keep: bytes | None = None
@@ -497,8 +498,7 @@ class Change(Struct, frozen=True, gc=False):
         """The group of failures that this one belongs to: same task, same class, same message but for what varies."""
         if self.tried is None:
             return None
-        words = _VARYING.sub("#", (self.error or "").partition("\n")[0][:500])
-        return sha256(f"{self.task}\n{self.error_class}\n{words}".encode()).hexdigest()[:16]
+        return sha256(f"{self.task}\n{self.error_class}\n{gist(self.error or '')}".encode()).hexdigest()[:16]
 
     @property
     def is_plain_success(self) -> bool:
@@ -589,6 +589,11 @@ class Revision(Struct, frozen=True, gc=False):
 
 # What differs between the messages of failures of the same kind: numbers, ids, quoted words.
 _VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+|'[^']*'|\"[^\"]*\"", re.IGNORECASE)
+
+
+def gist(error: str) -> str:
+    """The first line of an error, but for what varies between failures of the same kind."""
+    return _VARYING.sub("#", error.partition("\n")[0][:500])
 
 
 def cut(text: str, limit: int = ERROR_LIMIT) -> str:

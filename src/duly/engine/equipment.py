@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from duly.core.clock import Clock
 from duly.core.model import Item, Line
 from duly.core.policy.adapt import SliceBounds
+from duly.core.policy.outage import Source
 from duly.core.settings import Settings
 from duly.core.shown import Measured
 from duly.store.contract import Store
@@ -46,6 +48,10 @@ class Observer(Protocol):
 
     def paced(self, provider: str, calls: Callable[[], int], throttled: Callable[[], float]) -> None:
         """How to ask how many calls a provider gets at a time, and what share of them it refused lately."""
+        ...
+
+    def outages(self, held_until: Callable[[Source], datetime | None]) -> None:
+        """How to ask until when what depends on a source had to wait, because it was down: that is not late."""
         ...
 
     def lately(self) -> list[Measured]:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from duly.core.model import Meter, Share
 from duly.core.policy.lateness import Holds
 from duly.core.policy.limits import Limit, slack
+from duly.core.policy.outage import Source
 from duly.core.policy.retry import SPREAD, Windows, windows_of
 from duly.store.contract import FRESH
 from duly.tasks.task import Task
@@ -22,19 +23,27 @@ PART = 0.6
 # How many queues' meters are remembered.
 MANY = 20_000
 
-Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None]
+Metering = tuple[tuple[Limit, ...], Limit | None, Windows | None, Source | None]
 
 
 def metering_of(task: Task[..., Any]) -> Metering:
-    """The limits, windows and pace of a task. Tasks are claimed together only if these are the same."""
-    return task.limits, task.backlog, windows_of(task.rules.retry)
+    """The limits, windows, pace and source of a task. Tasks are claimed together only if these are the same."""
+    return task.limits, task.backlog, windows_of(task.rules.retry), task.source
+
+
+def _free(_: Source) -> tuple[Meter, ...]:
+    """No meters: for sources that are never down."""
+    return ()
 
 
 class Meters:
     """The meters of one pool, whose tasks all have the same limits."""
 
-    def __init__(self, metering: Metering, prefixes: tuple[str, ...] = ()) -> None:
-        self._limits, self._backlog, self._windows = metering
+    def __init__(
+        self, metering: Metering, prefixes: tuple[str, ...] = (), probe: Callable[[Source], tuple[Meter, ...]] = _free
+    ) -> None:
+        self._limits, self._backlog, self._windows, self._source = metering
+        self._probe = probe
         self._prefixes = prefixes
         self._by_queue = lru_cache(MANY)(self.of_queue)
 
@@ -52,6 +61,8 @@ class Meters:
         """The share with its meters. With `with_torn`, first one of items that its window has counted already."""
         queue = share.line.queue
         meters = self._by_queue(queue)
+        if self._source is not None:
+            meters += self._probe(self._source)
         if share.lane == "retry" and self._windows is not None:
             opened, opens = self._windows.around(now)
             all_due = opened + SPREAD
@@ -79,10 +90,13 @@ class Meters:
         return next((queue.removeprefix(prefix) for prefix in self._prefixes if queue.startswith(prefix)), "")
 
 
-def meters_of(tasks: Sequence[Task[..., Any]]) -> Meters | None:
-    """The meters of tasks that all have the same limits; None when they have none."""
+def meters_of(tasks: Sequence[Task[..., Any]], probe: Callable[[Source], tuple[Meter, ...]] = _free) -> Meters | None:
+    """The meters of tasks that all have the same limits; None when they have none.
+
+    `probe` gives those of a source, which has some while it is down.
+    """
     metering = metering_of(tasks[0])
-    return Meters(metering, prefixes_of(tasks)) if any(metering) else None
+    return Meters(metering, prefixes_of(tasks), probe) if any(metering) else None
 
 
 def prefixes_of(tasks: Iterable[Task[..., Any]]) -> tuple[str, ...]:

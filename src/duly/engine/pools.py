@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from duly.core.model import Failed, Item, Line, Released
+from duly.core.model import Failed, Item, Line, Meter, Released
+from duly.core.policy.outage import Source
 from duly.engine.calls import Verdicts
 from duly.engine.gate import Gate
 from duly.engine.metering import meters_of, prefixes_of
@@ -40,6 +41,8 @@ class Ties:
     wants: Callable[[], None]
     # What its calls have to pass, if its tasks have a pace.
     gate: Gate | None = None
+    # The meters of a source, which has some while it is down.
+    probe: Callable[[Source], tuple[Meter, ...]] = lambda _: ()
 
 
 class HandlerPool:
@@ -57,7 +60,7 @@ class HandlerPool:
         self._tasks = tasks
         self._queues = frozenset(task.queue for task in tasks.values())
         self.batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
-        self.meters = meters_of(list(tasks.values()))
+        self.meters = meters_of(list(tasks.values()), ties.probe)
         # How many seconds' worth of work may wait here; calls under a limit must begin within the limit's slack.
         self._patience = AHEAD if self.meters is None else min(self.meters.patience(), AHEAD)
         self._prefixes = prefixes_of(tasks.values())

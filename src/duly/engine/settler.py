@@ -18,7 +18,9 @@ from msgspec.structs import replace
 from duly.core.decide import UNKNOWN, decide
 from duly.core.errors import StoreUnavailable
 from duly.core.model import Change, GiveUp, Item, Outcome, Status
+from duly.core.policy.outage import Source
 from duly.engine.calls import Settled, Verdicts
+from duly.engine.outages import Outages
 from duly.engine.work import Hands, Work
 from duly.store.contract import Store
 from duly.tasks.task import Task
@@ -31,10 +33,13 @@ MOST = 2_000
 
 
 class Settler:
-    def __init__(self, store: Store, tasks: Mapping[str, Task[..., Any]], hands: Hands) -> None:
+    def __init__(
+        self, store: Store, tasks: Mapping[str, Task[..., Any]], hands: Hands, outages: Outages | None = None
+    ) -> None:
         self._store = store
         self._tasks = tasks
         self._hands = hands
+        self._outages = outages or Outages()
         self._outbox: deque[tuple[Work, Verdicts, float | None]] = deque()
         self._changes: list[Change] = []
         self._closed: list[int] = []
@@ -47,7 +52,7 @@ class Settler:
         self.settled: Callable[[list[Change]], None] = lambda _: None
 
     def __len__(self) -> int:
-        return len(self._outbox) + len(self._over) + len(self._emptied)
+        return len(self._outbox) + len(self._over) + len(self._emptied) + self._outages.owed
 
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
         """Take the verdicts of a work, from any thread; False when there are verdicts for it already.
@@ -122,12 +127,27 @@ class Settler:
             over.extend(work.items)
             if ended is not None:
                 durations.append((work.task.name, ended - work.deadline + work.task.deadline))
+            if work.task.source is not None:
+                self._changes += self._judged(work, work.task.source, verdicts, now)
+                continue
             for item, verdict in zip(work.items, verdicts, strict=True):
                 if not isinstance(verdict, Settled):
                     self._changes.append(ruling(self._tasks, item, verdict, now))
+        self._outages.take_back(self._changes, now)
         self._over = over
         self._closed = self._hands.closing(over)
         self.ran(durations)
+
+    def _judged(self, work: Work, source: Source, verdicts: Verdicts, now: datetime) -> list[Change]:
+        """The changes that these verdicts make, unless the source is to blame for them."""
+        ends = [
+            (item, verdict, ruling(self._tasks, item, verdict, now))
+            for item, verdict in zip(work.items, verdicts, strict=True)
+            if not isinstance(verdict, Settled)
+        ]
+        if len(ends) < len(verdicts):
+            self._outages.succeeded(source, now)
+        return self._outages.judge(source, ends, now)
 
     def _settle_one_by_one(self, now: datetime) -> None:
         """Write changes one by one, so that one which the database refuses does not keep the others from being written.

@@ -6,7 +6,7 @@ The sign of life is a row too, so that anybody who can read the database sees wh
 One cause is one alert. After a time in which no worker ran, `no_tick` stands until what fell due in it is done, and
 says how much that is; what is late otherwise is `late_items`, or `oldest_due` if it is few but old. When `no_tick` has
 not changed for long, something else holds back the rest of it, which then is late as anything. What a pause, a limit or
-a window holds back by plan is not late.
+a window holds back by plan is not late. What waits for a source that is down has the alert about that.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from duly.core.clock import EPOCH
 from duly.core.model import Head
 from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
+from duly.engine.outages import PREFIX, Outages
 from duly.engine.reasons import Overdue, Reasons
 from duly.store.contract import START, Store
+from duly.store.lines import family
 
 log = logging.getLogger("duly.engine")
 
@@ -42,6 +44,8 @@ LINES = 10_000
 OURS = frozenset(("no_tick", "late_items", "oldest_due"))
 # What `no_tick` tells of makes progress while any of these changes.
 PROGRESS = ("lateEvents", "oldestDueAt")
+# For so long that may stay as it is, if nobody wants to be told of the oldest due item.
+MOVES = timedelta(hours=1)
 # So long before now no alert was told, for those that are told once.
 NEVER_AGAIN = timedelta(days=100_000)
 
@@ -104,6 +108,7 @@ class Watch:
         post: Callable[[str, Mapping[str, Any]], object],
         summary: Callable[[], Mapping[str, Any] | None] = lambda: None,
         holds: Callable[[str], Holds] = lambda _: Holds(),
+        outages: Outages | None = None,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -112,6 +117,10 @@ class Watch:
         self._post = post
         self._summary = summary
         self._reasons = Reasons(store, holds, settings.alert_oldest_seconds)  # `holds`: what holds a queue by plan
+        self._outages = outages or Outages()
+        self._sources: dict[str, Standing] = {}  # the alerts about sources
+        self._behind: set[str] = set()  # those of them that explain something which still waits
+        self._is_whole = True  # whether the last look, or the last walk over the lines, has seen all that is overdue
         self._started_at: datetime | None = None
         self._tidy_at = EPOCH
         # The walk over the lines: where it stands, what it has found so far, and what the last walk found.
@@ -120,7 +129,11 @@ class Watch:
         self._last_walk: Late | None = None
 
     def tick(self, now: datetime) -> datetime:
-        standing = {alert.name: alert for alert in map(_standing, self._store.read("alerts", {}))}
+        self._write_news(now)
+        standing = self.learn()
+        self._sources = {name: alert for name, alert in standing.items() if name.startswith(PREFIX)}
+        if self._is_whole:
+            self._behind = set()
         alarms = {alarm.name: alarm for alarm in self._alarms(now, standing.get("no_tick"))}
         names = encode(self._tasks).decode()
         self._started_at = self._started_at or now
@@ -135,6 +148,9 @@ class Watch:
             kept |= {"late_items", "oldest_due", "no_tick"}
         for name in (standing.keys() & OURS) - alarms.keys() - kept:
             self._clear(name)
+        if self._is_whole:  # nothing waits any more for those that are back
+            for name in self._sources.keys() - self._behind:
+                self._clear_source(name)
         for name in self._tell(now) & {"no_tick"} - alarms.keys():  # what it tells of is over
             self._clear(name)
         if now >= self._tidy_at:
@@ -143,6 +159,27 @@ class Watch:
         if said := self._summary():
             log.info("Scheduler job completed", extra=dict(said))
         return now + EVERY
+
+    def learn(self) -> dict[str, Standing]:
+        """Read the alerts that stand, and learn from them which sources are down."""
+        standing = {alert.name: alert for alert in map(_standing, self._store.read("alerts", {}))}
+        self._outages.learn({name: alert.details for name, alert in standing.items()})
+        return standing
+
+    def _write_news(self, now: datetime) -> None:
+        """Write which sources are down and which are back. Whoever is first to write it has it in the log."""
+        for name, news in self._outages.news():
+            row = {"name": name, "message": news.message, "details": encode(news.details).decode()}
+            if news.is_back:
+                if self._store.write("source_back", row):
+                    log.info(news.message, extra={"alert": name, **news.details})
+            elif self._store.write("source_down", {**row, "now": now}):
+                log.warning(news.message, extra={"alert": name, **news.details})
+            self._outages.written(name, news)
+
+    def _clear_source(self, name: str) -> None:
+        if self._store.write("source_over", {"name": name}):
+            log.info("alert over: %s", name, extra={"alert": name})
 
     def leave(self, now: datetime) -> None:
         """Write that this worker has ended in good order."""
@@ -163,7 +200,7 @@ class Watch:
             changed_at = known.details.get("changedAt", "")
             if fresh is not None or not changed_at or any(known.details.get(name) != facts[name] for name in PROGRESS):
                 changed_at = now.isoformat()
-            if 0 < settings.alert_oldest_seconds < (now - datetime.fromisoformat(changed_at)).total_seconds():
+            if now - datetime.fromisoformat(changed_at) > (timedelta(seconds=settings.alert_oldest_seconds) or MOVES):
                 rest = rest.and_also(missed, most)
             else:
                 text = f"{known.message.partition('; ')[0]}; {_many(missed, most)} are late"
@@ -197,17 +234,21 @@ class Watch:
             late = late.and_also(self._unexplained(each, now, back_at), most)
         if is_all or late.missed.items + late.rest.items >= most:
             self._place, self._walk, self._last_walk = START, Late(), None
+            self._is_whole = is_all
             return late
         heads, place = self._store.survey(self._place, LINES)
         found = self._counted([head for head in heads if head.due_at < before], before, most, now, back_at)
         self._walk = self._walk.and_also(found, most)
         self._place = place or START
+        self._is_whole = place is None
         if place is None:
             self._walk, self._last_walk = Late(), self._walk
         return self._walk if self._last_walk is None else self._walk.or_else(self._last_walk)
 
     def _unexplained(self, each: Overdue, now: datetime, back_at: datetime | None) -> Late:
         """What is late of this: the main lane by number, unless a limit holds it, and retries by their age alone."""
+        if self._waits_for_source(each, now):
+            return Late()
         is_missed = back_at is not None and each.oldest < back_at
         late = LateCount(each.items if each.lane == "main" else 0, each.oldest)
         if is_missed and each.lane == "main":  # what a limit holds back waits because no worker ran
@@ -218,6 +259,20 @@ class Watch:
             # That many wait is the plan; that one waits for longer than the limit explains, is not.
             late = LateCount(0, each.oldest)
         return Late(missed=late) if is_missed else Late(rest=late)
+
+    def _waits_for_source(self, each: Overdue, now: datetime) -> bool:
+        """Whether there is an alert about what these depend on: one is enough, until what had to wait is done.
+
+        What falls due after the return may have to wait behind that, for as long again as the source was down.
+        """
+        for name, alert in self._sources.items():
+            if set(family(each.queue)).isdisjoint(alert.details.get("queues", ())):
+                continue
+            back_at = datetime.fromisoformat(alert.details.get("backAt", now.isoformat()))
+            if each.oldest < max(back_at, back_at + (back_at - alert.since)):
+                self._behind.add(name)
+                return True
+        return False
 
     def _counted(self, heads: list[Head], before: datetime, most: int, now: datetime, back_at: datetime | None) -> Late:
         """What is late in these lines. A line with something that fell due while no worker ran is all about that."""

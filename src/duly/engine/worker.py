@@ -36,6 +36,7 @@ from duly.engine.historian import Historian
 from duly.engine.keeper import Keeper, Watchdog
 from duly.engine.loop import Loop
 from duly.engine.metering import holds_of, metering_of
+from duly.engine.outages import Outages
 from duly.engine.pools import Ties
 from duly.engine.processes import ProcessSlot
 from duly.engine.pruner import Pruner
@@ -83,7 +84,8 @@ class Worker:
         patience = min(settings.store_timeout_seconds, max(settings.beat_seconds, BEAT_TIMEOUT))
         self._keeper_store = observer.observe(equipment.store.twin(patience))
         self._store = observer.observe(equipment.store)
-        self._settler = Settler(self._store, equipment.known, self._hands)
+        self._outages = Outages(equipment.known)
+        self._settler = Settler(self._store, equipment.known, self._hands, self._outages)
         self._keeper = Keeper(self._keeper_store, self._hands, lease=settings.lease_seconds, beat=settings.beat_seconds)
         self._watchdog = Watchdog(
             self._hands, lease=settings.lease_seconds, finish=self._settler.finish, hung=self._replace_hung
@@ -122,6 +124,7 @@ class Worker:
             post=post_json,
             summary=observer.summary,
             holds=holds_of(equipment.known),
+            outages=self._outages,
         )
         self._pruner = Pruner(self._store, settings.keep_seconds, settings.audit_keep_seconds)
         self._historian = Historian(
@@ -131,6 +134,7 @@ class Worker:
         self._settles = Loop("settler", self._settler.tick, self._clock)
         self._beats = Loop("keeper", self._keeper.tick, self._clock)
         self._watchdog_loop = Loop("watchdog", self._watch_works, self._clock)
+        self._watch = Loop("watch", self._watcher.tick, self._clock)
         self._news = Loop("news", self._listen, self._clock)
         self._hands.filled = self._watch_over
         self._hands.emptied = self._settler.close
@@ -138,13 +142,16 @@ class Worker:
             self._watchdog_loop,
             Loop("rescuer", self._rescuer.tick, self._clock),
             self._recurs,
-            Loop("watch", self._watcher.tick, self._clock),
+            self._watch,
             Loop("pruner", self._pruner.tick, self._clock),
             Loop("history", self._historian.tick, self._clock),
             Loop("clock", self._measure, self._clock),
         ]
         self._settler.wants = self._settles.wake
         self._settler.ran = observer.ran
+        self._outages.owes = self._settles.wake
+        self._outages.tells = self._watch.wake
+        observer.outages(self._outages.held_until)
         self._settler.settled = self._after_settling
         self.ended: Counter[str] = Counter()  # how rows of jobs ended here, where it works off a single line
         self._awaited_until = 0.0
@@ -187,6 +194,8 @@ class Worker:
         self._is_waiting = False
         self._clock.now()
         self._equipment.reconcile()
+        if any(task.source is not None for task in self._equipment.tasks.values()):
+            self._watcher.learn()  # before anything is claimed that a source which is down would fail
         self._is_started = True
         for companion in self._equipment.companions:  # before items that need them are claimed
             companion.start()
@@ -438,7 +447,9 @@ class Worker:
 
     def _ties(self, pace: Pace | None = None) -> Ties:
         gate = None if pace is None else self._gate_for(pace)
-        return Ties(hands=self._hands, finish=self._settler.finish, wants=self._more, gate=gate)
+        return Ties(
+            hands=self._hands, finish=self._settler.finish, wants=self._more, gate=gate, probe=self._outages.meter
+        )
 
     def _gate_for(self, pace: Pace) -> Gate:
         """The gate of all tasks with this pace, in whichever pools they run."""

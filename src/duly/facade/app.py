@@ -168,9 +168,11 @@ class Duly:
         a try is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once.
         rank: lower runs first. crash_limit: crashes before review. breaker: failures in a row after which a schedule is
         deactivated. limits: how many calls at most, over the whole fleet. backlog: such as "100/s", how fast missed
-        work is made up. pace: `Pace("provider")`, to call as much as a provider takes. label: the noun that logs use.
-        check: called with the arguments when they are put; raises InputError. trusted: known not to take its process
-        down, so a try whose worker vanished is simply given back. internal: nobody may put it through the service.
+        work is made up. source: what its tries depend on; while that is down, one try at a time finds out whether it is
+        back, and nobody is blamed. pace: `Pace("provider")`, to call as much as a provider takes. label: the noun that
+        logs use. check: called with the arguments when they are put; raises InputError. trusted: known not to take its
+        process down, so a try whose worker vanished is simply given back. internal: nobody may put it through the
+        service.
         """
         if handler is not None:
             return self._register(handler, policies)

@@ -10,6 +10,7 @@ from duly.core.decide import Rules
 from duly.core.errors import InputError
 from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit, parse_limit
+from duly.core.policy.outage import Source
 from duly.core.policy.retry import Backoff, Retry
 from duly.core.settings import Settings
 from duly.tasks.checks import checked_name
@@ -33,6 +34,7 @@ class Policies(TypedDict, total=False):
     breaker: int | None
     limits: Sequence[Limit] | Limit
     backlog: str | None
+    source: Source | str | None
     pace: Pace | None
     label: str | None
     check: Callable[[dict[str, Any]], None] | None
@@ -66,6 +68,7 @@ def make_task(inlet: Inlet, settings: Settings, handler: Callable[P, R], policie
         label=policies.get("label"),
         limits=(limits,) if isinstance(limits, Limit) else limits,
         backlog=None if backlog is None else _rate(backlog),
+        source=_checked_source(policies.get("source")),
         pace=_checked_pace(policies.get("pace")),
         check=policies.get("check"),
         internal=policies.get("internal", False),
@@ -95,6 +98,16 @@ def _checked_pace(pace: Any) -> Pace | None:
     if pace is not None and not isinstance(pace, Pace):
         raise InputError("pace", f"must be like Pace('provider'), got {pace!r}")
     return pace
+
+
+def _checked_source(source: Any) -> Source | None:
+    try:
+        made = Source(source) if isinstance(source, str) else source
+    except ValueError as error:
+        raise InputError("source", str(error)) from None
+    if made is not None and not isinstance(made, Source):
+        raise InputError("source", f"must be like Source('supplier'), got {source!r:.80}")
+    return made
 
 
 def _rate(text: str) -> Limit:

@@ -19,6 +19,7 @@ from duly.core.errors import InputError
 from duly.core.model import NewItem, NewSchedule, Placed
 from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit
+from duly.core.policy.outage import Source
 from duly.core.policy.recur import Rule, Slots
 from duly.tasks.attempt import Attempt
 from duly.tasks.checks import NAME, checked_key, checked_lateness, checked_name, checked_rank, checked_tries, when
@@ -72,6 +73,7 @@ class Task(Generic[P, R]):
         rank: int,
         label: str | None,
         limits: Sequence[Limit] = (),
+        source: Source | None = None,
         backlog: Limit | None = None,
         pace: Pace | None = None,
         check: Callable[[dict[str, Any]], None] | None = None,
@@ -92,6 +94,7 @@ class Task(Generic[P, R]):
             raise InputError("cpu", f"{name} is async def; a cpu task runs in a process of its own and is plain def")
         self.kind: Kind = "async" if self.is_async else "cpu" if cpu else "thread"
         self.limits = tuple(limits)
+        self.source = source
         self.backlog = backlog
         self.pace = pace
         self._check = check

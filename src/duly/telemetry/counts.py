@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from prometheus_client.core import Metric
 
 from duly.core.model import Change, Item, Share
 from duly.core.policy.lateness import Holds, lateness
+from duly.core.policy.outage import Source
 from duly.core.policy.retry import windows_of
 from duly.core.settings import Settings
 from duly.core.shown import Measured
@@ -66,8 +68,12 @@ class Counts:
         self._duration = Histogram(DURATION)
         # What ended tries whose ends are not written yet, by item and fence.
         self._caught: dict[tuple[int, int], BaseException] = {}
+        self._held_until: Callable[[Source], datetime | None] = lambda _: None
         self.jobs = JobCounts()
         self._since = Since()
+
+    def outages(self, held_until: Callable[[Source], datetime | None]) -> None:
+        self._held_until = held_until
 
     def claimed(self, shares: Sequence[Share], items: list[Item]) -> None:
         asked = sum(share.limit for share in shares)
@@ -94,7 +100,8 @@ class Counts:
         known = self._tasks.get(task)
         if known is None:
             return Holds()
-        return Holds(tuple(limit.meter() for limit in known.limits), windows_of(known.rules.retry))
+        until = None if known.source is None else self._held_until(known.source)
+        return Holds(tuple(limit.meter() for limit in known.limits), windows_of(known.rules.retry), until=until)
 
     def _log_late(self, item: Item, late_by: float) -> None:
         is_retry = item.lane == "retry"

@@ -96,7 +96,7 @@ class Now:
         review = ReviewTotals(totals.failed, int(groups), totals.failed > COUNTED)
         reasons = [
             *self._about_workers(workers, totals, now),
-            *(Reason("warn" if each.name == "no_tick" else "bad", each.message, _path(each)) for each in alerts),
+            *(Reason("warn" if _is_over(each) else "bad", each.message, _path(each)) for each in alerts),
             *_about_pauses(queues),
             *_about_review(review),
             *_about_schedules(schedules),
@@ -227,6 +227,11 @@ def _about_schedules(schedules: ScheduleTotals) -> Iterator[Reason]:
 
 def _items(count: int) -> str:
     return "1 item is" if count == 1 else f"{count:,} items are"
+
+
+def _is_over(alert: Alert) -> bool:
+    """Whether what this alert tells of is over, and only has to be made up."""
+    return alert.name == "no_tick" or "backAt" in alert.details
 
 
 def _path(alert: Alert) -> str:

@@ -246,6 +246,11 @@ class Read:
         seen_at = self._store.read("last_seen", {})[0][0]
         return None if seen_at is None else _utc(seen_at)
 
+    def silence(self) -> float | None:
+        """Seconds since the last sign of life of any worker; None when there never was one."""
+        seen_at = self.seen_at()
+        return None if seen_at is None else max((self._clock.now() - seen_at).total_seconds(), 0.0)
+
     def signs(self) -> Signs:
         alerts = [row[0] for row in self._store.read("alerts", {})]
         return Signs(self.seen_at(), alerts, self._store.read("broken", {})[0][0])

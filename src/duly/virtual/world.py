@@ -22,6 +22,7 @@ from duly.core.shown import Row
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.metering import metering_of, meters_of
+from duly.engine.outages import Outages
 from duly.engine.outlook import Rota
 from duly.engine.recurrer import Recurrer
 from duly.engine.settler import Settler
@@ -58,6 +59,7 @@ def stage(app: Duly, start: datetime | None = None) -> Iterator[tuple[ManualCloc
         clock = ManualClock(start)
         app._store, app._clock = store, clock
         stack.callback(_restore, app, *before)
+        stack.callback(app.telemetry.outages, lambda _: None)
         runner = asyncio.Runner()
         stack.callback(_apart, runner.close)
         yield clock, runner
@@ -87,7 +89,9 @@ class World:
         self.clock = clock
         self._hands = Hands()
         self._store = self._observed(app)
-        self._settler = Settler(self._store, app.all_tasks, self._hands)
+        self.outages = Outages(app.all_tasks)
+        app.telemetry.outages(self.outages.held_until)
+        self._settler = Settler(self._store, app.all_tasks, self._hands, self.outages)
         self._caller = Caller(app.store, clock, app.telemetry, app.settings, self._report)
         self._runner = runner
         self._reports: dict[int, tuple[Item, bytes]] = {}
@@ -214,7 +218,7 @@ class _Inline:
         self._world = world
         self._named = {task.name: task for task in tasks}
         self.batch = tasks[0].batch or 1
-        self.meters = meters_of(tasks)
+        self.meters = meters_of(tasks, world.outages.meter)
         self.tasks: Sequence[str] = list(self._named)
 
     def allowance(self, _: Line) -> int:

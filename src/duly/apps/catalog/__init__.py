@@ -24,7 +24,8 @@ This is the "Boeing Sync Scheduler", better in four ways:
 - What still waits of yesterday is superseded by today's sync, not doubled, and its failures count on.
 - One dispatcher is not trusted to be the only one, and nobody resets stuck rows once an hour: what a dead worker had is
   taken over in seconds, and the half hour is a deadline for calls that hang.
-- 429 is nobody's failure.
+- 429 is nobody's failure. Nor is a supplier that is down: it is asked once a minute until it is back, and no product is
+  deactivated by it.
 
 Its walk-through counts five failures by 22:30, where its own order, fewest failures first, gives four.
 """

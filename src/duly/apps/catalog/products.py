@@ -13,17 +13,17 @@ from msgspec import Meta, Struct
 from msgspec.inspect import DecimalType, StrType, UnionType, type_info
 from msgspec.structs import fields
 
-from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Windows
+from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Source, Windows
 from duly.apps.catalog.capacity import CatalogSettings
 from duly.apps.catalog.day import LIMIT, Day, day_of
 from duly.apps.catalog.imports import imported
 from duly.apps.catalog.settings import Settings
-from duly.apps.catalog.supplier import Found, Offer, ask
+from duly.apps.catalog.supplier import BadEntry, Found, Offer, ask
 from duly.core.codec import decode
 from duly.core.errors import ConfigError, InputError, ItemNotFound
 from duly.core.model import Schedule, cut
 from duly.core.shown import Row
-from duly.outbound.http import BadAnswer
+from duly.outbound.http import Unreachable
 from duly.tasks.checks import checked_rows
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal, local
@@ -233,6 +233,7 @@ def install(
         queue="catalog",
         batch=tuning.batch_size,
         limits=limit,
+        source=Source(LIMIT, own=(BadEntry,)),
         retry=windows,
         breaker=tuning.max_consecutive_failures,
         deadline=tuning.stuck_threshold,
@@ -252,7 +253,7 @@ def install(
                 then = [on_change.new(_news(row, offer, money))] if on_change is not None else []
                 outcomes.append(Fingerprint(offer.hash, keep=_kept(offer, now), then=then))
             else:
-                outcomes.append(offer or BadAnswer(f"the answer does not have {row.sku!r}"))
+                outcomes.append(offer or BadEntry(f"the answer does not have {row.sku!r}"))
         return outcomes
 
     catalog = Catalog(app, sync, tuning, partial(ask, settings))
@@ -360,10 +361,10 @@ def simulated(catalog: Catalog, world: Simulation, products: int) -> None:
 
     def answer(skus: Sequence[str]) -> Found:
         if world.upstream.is_out():
-            return dict.fromkeys(skus, BadAnswer("simulated outage"))
+            return dict.fromkeys(skus, Unreachable("simulated outage"))
         week = world.clock.now().toordinal() // 7
         return {
-            sku: BadAnswer("simulated failure") if world.upstream.fails() else Offer(sku, Decimal("9.90"), week, True)
+            sku: BadEntry("simulated failure") if world.upstream.fails() else Offer(sku, Decimal("9.90"), week, True)
             for sku in skus
         }
 

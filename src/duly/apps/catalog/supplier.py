@@ -50,6 +50,10 @@ class CallRefused(OutboundError):
     """A status that says not to ask again."""
 
 
+class BadEntry(BadAnswer):
+    """An answer in which one product is missing or malformed: the trouble of that product, not of the supplier."""
+
+
 def ask(settings: Settings, skus: Sequence[str]) -> Found:
     """What the API says about these, by SKU; the same trouble for all of them when it says nothing."""
     secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
@@ -81,7 +85,7 @@ def _read(products: Sequence[Any]) -> Found:
             continue
         told = _offer(sku, entry)
         if sku in found and found[sku] != told:
-            told = BadAnswer(f"the answer has {sku!r} twice, and differently")
+            told = BadEntry(f"the answer has {sku!r} twice, and differently")
         found[sku] = told
     return found
 
@@ -91,7 +95,7 @@ def _offer(sku: str, entry: Any) -> Offer | Exception:
         told: _Entry = convert(entry, _Entry)
         price = Decimal(str(told.price))  # of a float, the digits that were sent
     except (InputError, ValueError) as error:  # also of a number with thousands of digits
-        return BadAnswer(f"the answer for {sku!r} is malformed: {error}")
+        return BadEntry(f"the answer for {sku!r} is malformed: {error}")
     if not price.is_finite() or price < 0:
-        return BadAnswer(f"the price of {sku!r} is {told.price}")
+        return BadEntry(f"the price of {sku!r} is {told.price}")
     return Offer(sku, price, told.quantity, told.in_stock)

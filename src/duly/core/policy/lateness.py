@@ -24,6 +24,7 @@ class Holds(Struct, frozen=True):
 
     meters: tuple[Meter, ...] = ()  # those of its limits
     windows: Windows | None = None  # what its retries wait for
+    until: datetime | None = None  # when its source was back from the last outage
 
     @property
     def window(self) -> float:
@@ -46,7 +47,10 @@ def lateness(lane: Lane, due_at: datetime, now: datetime, holds: Holds, most: fl
     """Seconds that an item which starts now is late. A limit explains so many seconds at most, or its own window.
 
     A retry that a window had no room for is not late before the next one has opened, which is when its time begins.
+    What was due before its source was back had to wait, and is made up as fast as its limits allow.
     """
+    if holds.until is not None and due_at < holds.until:
+        return 0.0
     if lane == "retry" and holds.windows is not None:
         due_at = max(due_at, holds.windows.around(now)[0])
     waited = max((now - due_at).total_seconds(), 0.0)

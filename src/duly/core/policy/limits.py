@@ -82,14 +82,17 @@ def slack(per: float) -> timedelta:
 
 
 def tokens(meter: Meter, hits: Sequence[datetime], running: int, now: datetime) -> tuple[int, datetime | None]:
-    """How many calls are free now, and when there will be more. `hits` are the times of past grants, oldest first."""
+    """How many calls are free now, and when there will be more. `hits` are the times of past grants, oldest first.
+
+    A grant of a time far ahead was made before the clock was set back: it is over, as far as anybody can tell.
+    """
     if meter.per is None and meter.since is None:
         return max(meter.most - running, 0), None
     if meter.since is not None:
         used = sum(hit >= meter.since for hit in hits)
         return max(meter.most - used, 0), meter.until
     window = timedelta(seconds=meter.per or 0) + slack(meter.per or 0)
-    recent = [hit for hit in hits if hit > now - window]
+    recent = [hit for hit in hits if now - window < hit <= now + window]
     free = max(meter.most - len(recent), 0)
     if free or not recent or not meter.most:
         return free, None
@@ -100,5 +103,5 @@ def worth_keeping(meter: Meter, hits: Sequence[datetime], now: datetime) -> list
     """The times of past grants that can still count."""
     if meter.since is not None:
         return [hit for hit in hits if hit >= meter.since]
-    oldest = now - timedelta(seconds=meter.per or 0) - slack(meter.per or 0)
-    return [hit for hit in hits if hit > oldest]
+    window = timedelta(seconds=meter.per or 0) + slack(meter.per or 0)
+    return [hit for hit in hits if now - window < hit <= now + window]

@@ -1,11 +1,11 @@
-"""Queues, limits, workers, alerts and the audit log."""
+"""Queues, limits, workers, alerts, what is late or stuck, and the audit log."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 
 from duly.core import codec
 from duly.core.shown import AuditLine
@@ -13,9 +13,22 @@ from duly.web.auth import Admin
 from duly.web.desk import At, Desk, Once, Pages
 from duly.web.schemas import Name, Page, WordFilter
 from duly.web.schemas.audit import NoteOut
-from duly.web.schemas.queues import AlertOut, LimitIn, LimitOut, QueueNote, QueueOut, WorkerOut
+from duly.web.schemas.queues import (
+    AlertOut,
+    AliveOut,
+    LateOut,
+    LimitIn,
+    LimitOut,
+    QueueNote,
+    QueueOut,
+    StuckOut,
+    WorkerOut,
+)
 
 router = APIRouter(tags=["queues"])
+
+Grace = Annotated[float, Query(ge=0, le=3.15e9, allow_inf_nan=False, description="Seconds after their time.")]
+Most = Annotated[int, Query(ge=1, le=10_000)]
 
 
 @router.get("/api/queues", response_model=Page[QueueOut])
@@ -69,6 +82,25 @@ def list_workers(desk: At, principal: Admin, pages: Pages) -> Any:
     """Workers that gave a sign of life within a day and did not sign off, by name."""
     read = desk.app.read
     return pages.turn(["workers"], lambda after, most: read.workers(after or "", most), place=lambda row: row.name)
+
+
+@router.get("/api/alive", response_model=AliveOut)
+def alive(desk: At, principal: Admin) -> Any:
+    """When any worker gave its last sign of life: a dead-man's switch."""
+    read = desk.app.read
+    return {"seen_at": read.seen_at(), "age_seconds": read.silence()}
+
+
+@router.get("/api/late", response_model=list[LateOut])
+def list_late(desk: At, principal: Admin, grace: Grace = 300.0, most: Most = 100) -> Any:
+    """Done items of all owners that were started later than so many seconds after their time, latest first."""
+    return desk.app.read.late(grace, most)
+
+
+@router.get("/api/stuck", response_model=list[StuckOut])
+def list_stuck(desk: At, principal: Admin, grace: Grace = 3_600.0, most: Most = 100) -> Any:
+    """Items of all owners that are not done so many seconds after their time, oldest first."""
+    return desk.app.read.stuck(grace, most)
 
 
 @router.get("/api/alerts", response_model=list[AlertOut])

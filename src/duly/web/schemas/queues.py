@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, StringConstraints
 
+from duly.core.model import Lane, State
 from duly.web.schemas import Model, Out, clean, example
 
 
@@ -46,6 +47,39 @@ class WorkerOut(Out):
     tasks: list[str]
     started_at: datetime
     seen_at: datetime
+
+
+class AliveOut(Out):
+    seen_at: datetime | None = Field(description="The last sign of life of any worker.")
+    age_seconds: float | None = Field(description="How long ago that was, by the clock of the database.")
+
+
+class LateOut(Out):
+    id: int
+    task: str
+    queue: str
+    planned_at: datetime
+    started_at: datetime
+    finished_at: datetime
+    state: State
+    lateness_seconds: float
+    key: str | None
+    subject: str | None = Field(description="The key of the schedule that made it.")
+
+
+class StuckOut(Out):
+    id: int
+    task: str
+    queue: str
+    lane: Lane
+    state: State
+    planned_at: datetime
+    due_at: datetime
+    attempts: int
+    last_error: str | None
+    age_seconds: float
+    key: str | None
+    subject: str | None = Field(description="The key of the schedule that made it.")
 
 
 class AlertOut(Out):

@@ -18,12 +18,13 @@ select s.id,
            when s.last_success_at is not null then 'success'
            else 'pending'
        end as sync_status,
-       case when i.outcome is 'skipped' and json_extract(s.keep, '$.synced_at') is not null
+       case when i.started_at is not null and i.outcome is not 'skipped'
+            then datetime(i.started_at / 1000000, 'unixepoch') || printf('.%06d', i.started_at % 1000000)
+            when json_extract(s.keep, '$.synced_at') is not null
             then strftime('%Y-%m-%d %H:%M:%S', json_extract(s.keep, '$.synced_at'))
                  || case when instr(json_extract(s.keep, '$.synced_at'), '.')
                          then substr(json_extract(s.keep, '$.synced_at'), 20, 7) else '.000000' end
-            else datetime(coalesce(i.started_at, s.last_success_at) / 1000000, 'unixepoch')
-                 || printf('.%06d', coalesce(i.started_at, s.last_success_at) % 1000000)
+            else datetime(s.last_success_at / 1000000, 'unixepoch') || printf('.%06d', s.last_success_at % 1000000)
        end as last_sync_at,
        json_extract(s.keep, '$.success_on') as last_successful_sync,
        s.failures as consecutive_failures,

@@ -35,12 +35,16 @@ select i.id, i.task, i.queue, i.planned_at, i.started_at, i.finished_at, i.state
 
 -- name: stuck
 -- What is not done long after its time: due, running, given up, or tried in vain and waiting for the next try.
+-- What waits for a source that is down is not stuck: there is an alert about that.
 select i.id, i.task, i.queue, i.lane, i.state, i.planned_at, i.due_at, i.attempt, i.last_error,
        extract(epoch from :now - i.planned_at)::float8 as age, i.key, s.key as subject
   from duly_item i
   left join duly_schedule s on s.id = i.schedule_id
  where (i.is_waiting or i.in_review or i.state = 'running') and i.planned_at < :now - :grace * interval '1 second'
    and (i.state <> 'waiting' or i.due_at <= :now or i.attempt > 0)
+   and (i.state <> 'waiting'
+        or i.task not in (select t.task from duly_alert a, json_array_elements_text(a.details -> 'tasks') as t(task)
+                           where a.name like 'source:%'))
  order by i.planned_at
  limit :most
 

@@ -64,9 +64,11 @@ select ring
 -- name: settle_members
 -- What the ends of these tries mean for their schedules.
 update duly_schedule s
-   set failures = case when m.is_success then 0 else greatest(s.failures + 1, m.failures) end,
+   set failures = case when m.is_success then 0
+                       when m.is_excused then least(s.failures, m.failures)
+                       else greatest(s.failures + 1, m.failures) end,
        last_success_at = case when m.is_success then m.at else s.last_success_at end,
-       last_error = case when m.is_success then s.last_error else m.error end,
+       last_error = case when m.is_success or m.is_excused then s.last_error else m.error end,
        broken_at = case when m.is_broken then coalesce(s.broken_at, m.at) else s.broken_at end,
        next_at = case when m.is_broken then null else s.next_at end,
        fingerprint = coalesce(m.fingerprint, s.fingerprint),

@@ -6,6 +6,24 @@ insert into duly_alert (name, since, message, details) values (:name, :now, :mes
     on conflict (name) do update set message = excluded.message, details = excluded.details
 returning (xmax = 0) as fresh
 
+-- name: source_down
+-- A source is down. If that is known, nothing is written; if it had been back for a while, it is told anew.
+insert into duly_alert (name, since, message, details) values (:name, :now, :message, :details::json)
+    on conflict (name) do update
+   set since = excluded.since, message = excluded.message, details = excluded.details, told_at = null, telling_at = null
+ where duly_alert.details ->> 'backAt' is not null
+returning name
+
+-- name: source_back
+-- Whoever writes it first is the one to log it.
+update duly_alert set message = :message, details = :details::json
+ where name = :name and details ->> 'backAt' is null
+returning name
+
+-- name: source_over
+-- Deletes the alert about a source that is back, unless it is down again.
+delete from duly_alert where name = :name and details ->> 'backAt' is not null returning name
+
 -- name: runs
 -- What runs: of each worker, how many items, and those that have run for longest.
 select worker, running, id, task, key, started_at

@@ -41,9 +41,11 @@ insert into duly_attempt (item_id, fence, {tried}) values (:item_id, :fence, {va
 -- name: settle_member
 -- What the end of a try means for its schedule.
 update duly_schedule
-   set failures = case when :is_success then 0 else max(failures + 1, :failures) end,
+   set failures = case when :is_success then 0
+                       when :is_excused then min(failures, :failures)
+                       else max(failures + 1, :failures) end,
        last_success_at = case when :is_success then :at else last_success_at end,
-       last_error = case when :is_success then last_error else :error end,
+       last_error = case when :is_success or :is_excused then last_error else :error end,
        broken_at = case when :is_broken then coalesce(broken_at, :at) else broken_at end,
        next_at = case when :is_broken then null else next_at end,
        fingerprint = coalesce(:fingerprint, fingerprint),
