@@ -24,6 +24,9 @@ from duly import Duly
 from duly.store.migrate import migrate
 from duly.web.server import Service
 
+sys.path.append(str(Path(__file__).resolve().parent.parent / "tools"))
+from chromium import ensure_browser
+
 RUNS = 5
 SHORT = 1_000
 LONG = 10_000
@@ -70,12 +73,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.dashboard", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=RUNS)
-    parser.add_argument("--chromium", default="/usr/bin/chromium")
     options = parser.parse_args()
     logging.getLogger("duly").setLevel(logging.ERROR)
     with sync_playwright() as playwright:
         arguments = ["--no-sandbox"] if sys.platform == "linux" else []
-        browser = playwright.chromium.launch(executable_path=options.chromium, args=arguments)
+        browser = playwright.chromium.launch(executable_path=ensure_browser(), args=arguments)
         for name, opened in (("postgresql", _postgres), ("sqlite", _sqlite)):
             with opened() as app, Service(app, "127.0.0.1", 0) as service:
                 fill(app, options.rows)
