@@ -244,7 +244,7 @@ def test_the_showroom_has_rows_of_every_kind(showroom: Site, show: Page) -> None
         show.goto(f"/api/items?state={state}&pageSize=1")
         expect(body).to_contain_text(f'"state":"{state}"')
     for path, words in (
-        ("review", ("GiveUp", "OSError", "ConnectionError", "BadAnswer")),
+        ("review", ("GiveUp", "OSError", "ConnectionError", "BadEntry")),
         ("schedules", ("morning report", "closing time", "fragile feed")),
         ("jobs", ('"DONE"', '"RUNNING"', '"PAUSED"')),
         ("people", ("Lovelace", "Horvat")),

@@ -277,3 +277,26 @@ def test_what_an_outage_deactivated_is_reactivated_and_run(duly: Duly, app: App)
     assert len(app.read.page(task="sync", state="waiting")) == 3, "and each is tried now"
     told = [note.action for note in app.schedules.audit()]
     assert told.count("schedule.reactivated") == 3
+
+
+def test_the_dead_mans_switch_outlives_whom_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Enough(Exception):
+        pass
+
+    passed = 0.0
+
+    def pause(seconds: float) -> None:
+        nonlocal passed
+        passed += seconds
+        if passed >= 600:
+            raise Enough
+
+    monkeypatch.setattr("time.sleep", pause)
+    monkeypatch.setattr("time.monotonic", lambda: passed)
+    nowhere = {"DULY_URL": "http://127.0.0.1:9"}
+    with Provider(answer(200, b"{}")) as provider:
+        found = call("alive", "--webhook", f"{provider.url}/dead", "--every", "2m", **nowhere)
+    assert isinstance(found.exception, Enough)
+    assert "nobody could be asked for 4 min" in found.stdout
+    assert len(provider.requests) == 1, "it is told once, when it has been so for long enough"
+    assert call("alive", **nowhere).exit_code != 0

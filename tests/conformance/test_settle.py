@@ -1,6 +1,7 @@
 """Settle: a change is applied if its item is still in the state and under the fence it was decided for."""
 
 import pytest
+from msgspec.structs import replace
 
 from duly.core.errors import WrongState
 from duly.core.model import (
@@ -346,3 +347,15 @@ def test_a_stale_settle_in_the_callers_transaction_is_told(store: Store) -> None
     settle(store, item, Cancel())
     with store.transaction() as connection:
         assert settle(store, item, Done(), connection=connection) == [item.id]
+
+
+def test_a_change_that_minds_the_time_and_rank_is_refused_when_somebody_changed_them(store: Store) -> None:
+    (item,) = put_and_claim(store)
+    failed = decided(item, Failed("busy"), NOW)
+    assert store.settle([failed]) == []
+    change = replace(failed, was="waiting", due_at=after(60), tried=None, was_due_at=failed.due_at, was_rank=item.rank)
+    assert store.settle([replace(change, was_due_at=after(999))]) == [item.id]
+    assert store.settle([replace(change, was_rank=4)]) == [item.id]
+    assert fetch(store, item.id).due_at == failed.due_at
+    assert store.settle([change]) == []
+    assert fetch(store, item.id).due_at == after(60)

@@ -551,7 +551,9 @@ def test_a_failure_that_is_taken_back_leaves_the_item_as_it_was_before_its_try()
     assert (written.was, written.state, written.lane, written.due_at) == ("waiting", "waiting", "main", after(60))
     assert (written.attempt, written.failures, written.rank, written.tried) == (1, 1, 3, None)
     assert written.member == Member(5, 2, NOW, is_excused=True)
-    assert excuse(item, failed, after(60), is_written=False) == replace(written, was="running")
+    assert (written.was_due_at, written.was_rank) == (failed.due_at, failed.rank), "unless a person changed it"
+    unwritten = excuse(item, failed, after(60), is_written=False)
+    assert unwritten == replace(written, was="running", was_due_at=None, was_rank=None)
 
 
 def test_the_last_failure_may_be_taken_back_before_it_is_written() -> None:
@@ -571,3 +573,13 @@ def test_failures_since_an_earlier_try_are_taken_back_together() -> None:
     assert (excused.fence, excused.attempt, excused.failures) == (second.fence, 0, 0)
     assert (excused.job_id, excused.was_status, excused.status) == (4, "PENDING", "PENDING")
     assert excuse(first, again, after(60), is_written=False).was_status == "PROCESSING"
+
+
+def test_what_is_no_failure_stays_when_failures_are_taken_back() -> None:
+    first = an_item(expires_at=after(5))
+    crashed = claimed(first, decide(first, Crashed("signal 9"), NOW, Rules()))
+    failed = decide(crashed, Failed("no route"), after(50), Rules())
+    excused = excuse(first, failed, after(60), is_written=True)
+    assert (excused.crashes, excused.losses) == (failed.crashes, failed.losses) == (1, 0)
+    assert (excused.failures, excused.attempt) == (0, 1), "it was started in time, so it does not expire"
+    assert (excused.was_due_at, excused.was_rank) == (failed.due_at, 0)

@@ -8,9 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from duly import Backoff, Duly
+from duly.core.decide import Rules, decide, excuse
 from duly.core.errors import StoreUnavailable
 from duly.core.model import Change, Done, Failed, Fingerprint, Outcome
 from duly.engine.calls import SETTLED
+from duly.engine.outages import Outages
 from duly.engine.settler import LINGER, Settler
 from duly.engine.work import Hands, Work
 from duly.store import Store
@@ -190,3 +192,40 @@ def test_an_end_whose_follow_up_cannot_be_put_goes_to_review_and_holds_nobody_ba
     assert row["last_error"].startswith("its result could not be written: ")
     assert counts(store) == {"done": 1, "failed": 1}
     assert leases(store) == {}
+
+
+class Owing(Outages):
+    """Has one failure to take back."""
+
+    def __init__(self, change: Change) -> None:
+        super().__init__()
+        self.changes = [change]
+
+    @property
+    def owed(self) -> int:
+        return len(self.changes)
+
+    def take_back(self, unwritten: list[Change], now: datetime) -> None:
+        unwritten += self.changes
+        self.changes.clear()
+
+
+def test_what_takes_failures_back_survives_a_database_that_is_away(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(store)
+    (item,) = claim(store)
+    failed = decide(item, Failed("no route"), NOW, Rules())
+    store.settle([failed], [item.fence])
+    settler = Settler(store, {}, Hands(), Owing(excuse(item, failed, after(60), is_written=True)))
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "settle", _unavailable)
+        with pytest.raises(StoreUnavailable):
+            settler.tick(NOW)
+    assert len(settler) == 1, "it has something left to write"
+    settler.tick(after(1))
+    assert (fetch(store, item.id).attempt, len(settler)) == (0, 0)
+
+
+def _unavailable(*_: Any) -> Any:
+    raise StoreUnavailable("away")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -523,3 +524,37 @@ def test_an_alert_is_told_once_where_it_is_not_to_be_told_again(store: Store) ->
     for hour in range(1, 9):
         one.tick(after(3_600 * hour))
     assert [told["alert"] for told in ear.heard] == ["late_items"]
+
+
+def down(store: Store, now: datetime, tasks: list[str]) -> None:
+    """The source tower is down, on which these tasks depend."""
+    details = json.dumps({"source": "tower", "tasks": tasks, "queues": tasks, "cause": "no answer"})
+    store.write("source_down", {"name": "source:tower", "now": now, "message": "tower is down", "details": details})
+
+
+def test_an_outage_of_what_nothing_depends_on_any_more_is_over(store: Store) -> None:
+    for task, source, is_over in (("ring", None, True), ("ring", "mill", True), ("ring", "tower", False)):
+        down(store, NOW, ["ring"])
+        one = Watch(store, "w1", ["ring"], LATE, post=Ear(), sources={task: source})
+        for seconds in (0, 30, 60):
+            one.tick(after(seconds))
+        assert (alerts(store) == []) == is_over
+    others = Watch(store, "w2", ["sing"], LATE, post=Ear(), sources={"sing": None})
+    others.tick(after(90))
+    assert alerts(store) == ["source:tower"], "who does not know its tasks cannot tell"
+
+
+def test_an_outage_does_not_explain_lateness_for_ever(store: Store) -> None:
+    put(store, 20, due_at=after(-60))
+    down(store, NOW, ["ring"])
+    one = watch(store)
+    one.tick(after(1_800))
+    assert alerts(store) == ["source:tower"], "which is why nothing was done"
+    back = json.dumps({"source": "tower", "tasks": ["ring"], "queues": ["ring"], "backAt": after(1_800).isoformat()})
+    store.write("source_back", {"name": "source:tower", "message": "tower is back", "details": back})
+    one.tick(after(3_600))
+    assert alerts(store) == ["source:tower"], "what had to wait may be made up"
+    for seconds in (9_100, 9_130):
+        one.tick(after(seconds))
+    assert "late_items" in alerts(store)
+    assert "source:tower" not in alerts(store)

@@ -108,18 +108,30 @@ def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
 def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -> None:
     """Look for a worker's sign of life in the database: for probes and timers of a host that outlives the workers.
 
-    Exit code 0: someone is at work. 1: nobody has been for longer than --max-age.
+    Exit code 0: someone is at work. 1: nobody has been for longer than --max-age, or it cannot be told.
     """
     import time
 
+    from duly.client import ServiceError
+    from duly.core.errors import StoreUnavailable
+
     with side() as there:
-        was_told = False
+        was_told, heard_at = False, time.monotonic()
         while True:
-            age = there.silence()
+            problem = None
+            try:
+                age = there.silence()
+                heard_at = time.monotonic()
+                text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
+            except (ServiceError, StoreUnavailable) as error:
+                if every is None:
+                    raise
+                # Whom to ask is away too, and the switch must outlive that: a sign of life that nobody hears of ages.
+                age, problem = time.monotonic() - heard_at, str(error)
+                text = f"nobody could be asked for {words.span(age)}: {problem}"
             is_alive = age is not None and age <= _seconds(max_age, "max_age")
-            text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
             if as_json:
-                words.print_json({"alive": is_alive, "age_seconds": age})
+                words.print_json({"alive": is_alive, "age_seconds": age, "problem": problem})
             else:
                 click.echo(text)
             # Until it takes it: a webhook that is away for a moment must not make this switch silent.

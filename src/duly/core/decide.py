@@ -103,8 +103,12 @@ def excuse(item: Item, blamed: Change, due_at: datetime, *, is_written: bool) ->
     written, the item has come into another state by it.
     """
     was, was_status = (blamed.state, blamed.status) if is_written else (blamed.was, blamed.was_status)
-    change = _wait(replace(item, fence=blamed.fence), due_at, "throttled")
-    change = replace(change, was=was, rank=item.rank)
+    # Crashes and losses are nobody else's fault. One that was started in time counts as that, however late it is now.
+    change = _wait(replace(item, fence=blamed.fence, crashes=blamed.crashes, losses=blamed.losses), due_at, "throttled")
+    started = 0 if item.expires_at is None else 1
+    change = replace(change, was=was, rank=item.rank, attempt=max(change.attempt, started))
+    if is_written:
+        change = replace(change, was_due_at=blamed.due_at, was_rank=item.rank if blamed.rank is None else blamed.rank)
     if blamed.member is not None:
         schedule_id, at = blamed.member.schedule_id, blamed.member.at
         change = replace(change, member=Member(schedule_id, item.failures_in_a_row, at, is_excused=True))

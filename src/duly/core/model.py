@@ -484,6 +484,9 @@ class Change(Struct, frozen=True, gc=False):
     tried: Tried | None = None
     # If set, the change is applied only if the lease had expired by then: a worker that prolonged it keeps its item.
     expired_at: datetime | None = None
+    # If set, the change is applied only if the item still has this time and rank: what a person says meanwhile holds.
+    was_due_at: datetime | None = None
+    was_rank: int | None = None
     rank: int | None = None  # None: the rank stays as it was
     member: Member | None = None  # what changes on the schedule that made the item
     then: tuple[NewItem, ...] = ()  # items that are put in the same transaction

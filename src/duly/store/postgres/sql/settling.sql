@@ -40,6 +40,7 @@ settled as (
      where i.id = any(:change_id::bigint[]) and i.id = c.id and i.fence = c.fence and i.state = c.was
        and (c.expired_at is null
             or not exists (select from duly_lease l where l.fence = c.fence and l.lease_until >= c.expired_at))
+       and (c.was_due_at is null or i.due_at = c.was_due_at) and (c.was_rank is null or i.rank = c.was_rank)
     returning i.id, i.fence),
 tried as (
     insert into duly_attempt (item_id, fence, {tried})

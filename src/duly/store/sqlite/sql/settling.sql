@@ -33,6 +33,7 @@ update duly_item
  where id = :id and fence = :fence and state = :was
    and (:expired_at is null
         or not exists (select 1 from duly_lease l where l.fence = :fence and l.lease_until >= :expired_at))
+   and (:was_due_at is null or due_at = :was_due_at) and (:was_rank is null or rank = :was_rank)
 returning id
 
 -- name: tried

@@ -70,7 +70,10 @@ class Pages {
   /** Read a page anew where it stands. Rows keep their places; gives the keys that were not there before. */
   async again(number, stop, size) {
     const page = this.pages[number];
+    const look = (page.looks ?? 0) + 1;
+    page.looks = look;
     const answer = await this.load(page.after, Math.max(page.count, number === 0 ? size : 1), stop, this.age);
+    if (look !== page.looks) return []; // a later look, which knows more, is under way
     if (!page.count && number === this.pages.length - 1) {
       // Where there was nothing, nothing can be moved by what comes.
       Object.assign(page, { rows: answer.items, count: answer.items.length });
@@ -220,9 +223,10 @@ export function Grid({ name, label, columns, load, keyOf = (row) => String(row.i
 
   // Rows that are seen are kept fresh where they stand; new ones are only counted.
   const look = async () => {
-    if (!pages.pages.length || pages.busy) return;
+    if (!pages.pages.length) { await more(); return; }
     const stopping = stop.current.signal;
     try {
+      await pages.busy;
       const number = pages.at((rows.current.getVirtualItems()[0]?.index ?? 0) + list.current.base);
       const come = await pages.again(number, stopping, size);
       const isTop = number === 0 && !start;

@@ -40,9 +40,8 @@ export function Age({ at }) {
 
 export const Duration = ({ seconds }) => html`<span class="number">${duration(seconds) || "–"}</span>`;
 
-export function copy(text) {
-  if (navigator.clipboard && isSecureContext) return navigator.clipboard.writeText(text).then(() => true, () => false);
-  // Without HTTPS there is no clipboard for scripts, but the old way of a selection works.
+/** The old way of a selection, which also works without HTTPS, or where the browser keeps scripts from the clipboard. */
+function copySelected(text) {
   const area = document.createElement("textarea");
   area.value = text;
   area.className = "offscreen";
@@ -51,7 +50,12 @@ export function copy(text) {
   area.select();
   const isDone = document.execCommand("copy");
   area.remove();
-  return Promise.resolve(isDone);
+  return isDone;
+}
+
+export async function copy(text) {
+  if (!navigator.clipboard || !isSecureContext) return copySelected(text);
+  return navigator.clipboard.writeText(text).then(() => true, () => copySelected(text));
 }
 
 export function Copy({ text, label = "Copy" }) {
