@@ -190,20 +190,22 @@ def test_what_is_remembered_of_items_is_bounded(monkeypatch: pytest.MonkeyPatch)
     outages = Outages()
     for n in range(1, 1_000):
         end(outages, [n], GONE, failures=1)
-        outages._success_at["tower"] = NOW
+        outages._well.add("tower")
     streak = outages._streaks["tower"]
     assert (streak._size, len(streak._calls), len(streak._blamed), len(streak._new)) == (200, 200, 200, 0)
 
 
-def test_a_process_that_has_seen_no_success_cannot_know_who_failed_alone() -> None:
-    old, fresh = Outages(), Outages()
-    end(old, [99], Done())
+def test_a_process_that_has_not_seen_it_answer_cannot_know_who_failed_alone() -> None:
+    well, answered, fresh = Outages(), Outages(), Outages()
+    end(well, [99], Done())
+    end(answered, [99], OWN)
     for _ in range(2):
         for n in range(1, 10):
-            end(old, [n], GONE, failures=1)
-            end(fresh, [n], GONE, failures=1)
+            for each in (well, answered, fresh):
+                end(each, [n], GONE, failures=1)
     assert fresh.is_down(TOWER)
-    assert not old.is_down(TOWER)
+    assert not well.is_down(TOWER)
+    assert not answered.is_down(TOWER)
 
 
 def test_that_it_is_still_down_is_logged_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:

@@ -93,7 +93,7 @@ class Streak:
     ) -> str | None:
         """Take note of the failures of one call; returns the cause for which nearly everything fails, if there is.
 
-        If this process is so young that it has seen no success yet, it cannot know whether the source was well when an
+        If this process is so young that it has not seen the source answer, it cannot know whether it was well when an
         item failed before.
         """
         self._number += 1
@@ -204,6 +204,7 @@ class Outages:
         self._streaks: dict[str, Streak] = {}
         self._down: dict[str, Outage] = {}
         self._success_at: dict[str, datetime] = {}  # of the last success here
+        self._well: set[str] = set()  # those that were seen to answer here: a success, or a failure of an item's own
         self._back_at: dict[str, datetime] = {}  # when those that had been down were back
         self._doubt: dict[str, int] = {}  # how many times as many failures it takes
         self._news: dict[str, News] = {}  # what the watch has not written yet
@@ -247,9 +248,12 @@ class Outages:
                 if failed:
                     self._tell_probe(source, outage, failed[0][1].error, now)
                 return [self._while_down(source, outage, *end, now) for end in ends]
-            if telling := [each for each in failed if source.is_blamed(each[1])]:
+            telling = [each for each in failed if source.is_blamed(each[1])]
+            if len(telling) < len(failed):
+                self._well.add(source.name)
+            if telling:
                 streak = self._streaks.get(source.name) or self._streaks.setdefault(source.name, Streak(source))
-                doubt, is_young = self._doubt.get(source.name, 1), source.name not in self._success_at
+                doubt, is_young = self._doubt.get(source.name, 1), source.name not in self._well
                 if (cause := streak.add(telling, doubt, is_young=is_young)) is not None:
                     self._is_down(source, cause, telling[-1][1].error)
             return [change for _, _, change in ends]
@@ -296,6 +300,7 @@ class Outages:
 
     def _succeeded(self, source: Source, now: datetime) -> None:
         self._success_at[source.name] = now
+        self._well.add(source.name)
         self._streaks.pop(source.name, None)
         self._doubt.pop(source.name, None)
         if source.name in self._down:

@@ -54,11 +54,11 @@ _ADDRESS = re.compile(r"""\b[a-z][a-z0-9+.-]*://[^\s'"]+|(?<![\w/])/[^\s'"]+""",
 
 
 class Source(Struct, frozen=True):
-    """`Source("supplier")`: what the tries of a task depend on. Tasks with the same source share its fate.
+    """`Source("supplier")`: what the tries of a task depend on. Tasks with sources of the same name share its fate.
 
     It is down when its last `tries` tries failed, nearly all for the same cause, and none succeeded in between. From
     then on there is one call in `probe` seconds, over the whole fleet, until one succeeds. `own` are exceptions, or
-    names of their classes, that are about single items: such a failure says nothing about the source.
+    names of their classes, that are about single items: such a failure is never excused, nor takes the source down.
     """
 
     name: str
