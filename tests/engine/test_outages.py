@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from typing import Any
+
+import pytest
 
 from duly import Backoff, Duly, Every, Source
 from duly.core.clock import ManualClock
@@ -180,6 +182,71 @@ def test_one_row_tells_that_it_is_down_then_back_and_then_it_is_over(store: Stor
     desks[0].outages.succeeded(TOWER, after(7_215))  # a call that had begun before ends well
     one.tick(after(7_216))
     assert "source:tower" not in details(store), "nobody is told that it is back who was not told that it is down"
+
+
+def test_what_was_given_back_goes_on_at_once_when_it_is_back(store: Store) -> None:
+    desk = Desk(store)
+    desk.take_down()
+    ids = [fetch(store, each).id for each in put(store, 2, due_at=after(1))]
+    now = 1.0
+    for _ in range(3):
+        for work in desk.claim(after(now)):
+            desk.end(work, GONE, after(now))
+        now += 240
+    waiting = [fetch(store, each).due_at for each in ids]
+    assert min(waiting) > after(now - 240 + 60), "later and later"
+    desk.outages.succeeded(TOWER, after(now - 230))
+    assert desk.settler.tick(after(now - 230)) == after(now - 230)
+    assert [fetch(store, each).due_at for each in ids] == [after(now - 230)] * 2
+    assert blame(store, ids) == [(0, 0)] * 2
+    assert [tries(store, each) for each in ids] == [[], []]
+    assert {len(desk.claim(after(now - 229)))} == {5}
+
+
+def test_a_success_while_it_is_being_written_that_it_is_down_ends_the_alert(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = Desk(store)
+    one = Watch(store, "w1", ["ring"], LATE, post=Ear(), outages=desk.outages)
+    desk.take_down()
+    write = store.write
+
+    def slow_write(name: str, given: Mapping[str, Any]) -> Any:
+        written = write(name, given)
+        if name == "source_down":
+            desk.outages.succeeded(TOWER, NOW)
+        return written
+
+    monkeypatch.setattr(store, "write", slow_write)
+    one.tick(NOW)
+    assert not desk.outages.is_down(TOWER)
+    one.tick(after(1))
+    assert not desk.outages.is_down(TOWER)
+    assert "backAt" in details(store).get("source:tower", {"backAt": "and what had to wait is done"})
+
+
+def test_whoever_has_a_way_to_the_source_answers_whoever_has_none(store: Store) -> None:
+    well, cut_off = Desk(store), Desk(store)
+    one, two = (
+        Watch(store, f"w{n}", ["ring"], LATE, post=Ear(), outages=each.outages)
+        for n, each in enumerate((well, cut_off))
+    )
+    well.outages.succeeded(TOWER, NOW)
+    cut_off.take_down()
+    two.tick(after(1))
+    one.tick(after(2))
+    assert not well.outages.is_down(TOWER), "it waits for the next end"
+    assert "backAt" not in details(store)["source:tower"]
+    well.outages.succeeded(TOWER, after(3))
+    one.tick(after(4))
+    one.tick(after(5))
+    assert "backAt" in details(store).get("source:tower", {"backAt": "and what had to wait is done"})
+    two.tick(after(6))
+    assert not cut_off.outages.is_down(TOWER)
+    put(store, 3, due_at=after(6))
+    for work in cut_off.claim(after(7)):
+        cut_off.end(work, GONE, after(7))
+    assert not cut_off.outages.is_down(TOWER), "now it takes six failures"
 
 
 def test_it_is_told_anew_if_it_is_down_again_before_all_is_made_up(store: Store) -> None:

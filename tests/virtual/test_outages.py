@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -182,6 +183,61 @@ def test_before_anybody_is_given_up_it_is_asked_whether_all_fail() -> None:
         world.advance(hours=1)
         assert {item.state for item in world.items()} == {"waiting"}
         assert tower.blame(world) == {(0, 0)}
+
+
+def test_one_that_never_succeeds_is_not_every_probe_however_good_its_rank_is() -> None:
+    tower = Tower()
+    tower.answer = lambda n: _raise(ConnectionError("no route")) if n < 0 else n
+    with duly.testing.virtual(tower.app) as world:
+        tower.is_up = False
+        tower.ring.put(n=-1, rank=0)
+        tower.ring.put_many(({"n": n} for n in range(10)), rank=5)
+        world.advance(minutes=10)
+        assert world.outages.is_down(TOWER)
+        tower.is_up = True
+        world.advance(minutes=5)
+        assert not world.outages.is_down(TOWER)
+        world.advance(minutes=30)
+        states = Counter(item.state for item in world.items(most=100))
+        assert states == {"done": 10, "failed": 1}, "and its failures are its own again"
+
+
+def test_items_that_are_all_bad_are_given_up_in_the_end() -> None:
+    tower = Tower()
+    tower.answer = lambda n: _raise(ValueError(f"no such size {n}"))
+    with duly.testing.virtual(tower.app) as world:
+        tower.put(6)
+        world.advance(hours=12)
+        assert {item.state for item in world.items(most=100)} == {"failed"}
+
+
+def test_a_few_bad_items_with_one_try_each_are_given_up_at_once() -> None:
+    tower = Tower()
+    tower.answer = lambda n: _raise(ValueError(f"no such size {n}"))
+    with duly.testing.virtual(tower.app) as world:
+        tower.ring.put_many(({"n": n} for n in range(3)), tries=1)
+        world.run()
+        assert {item.state for item in world.items(most=100)} == {"failed"}
+        assert not world.outages.is_down(TOWER)
+
+
+def test_one_worker_without_a_way_to_the_source_does_not_hold_back_the_others() -> None:
+    tower, ear = Tower(), Ear()
+    with duly.testing.virtual(tower.app) as world:
+        there = World(tower.app, world.clock, world._runner)
+        here, elsewhere = watch(tower.app, world, ear), watch(tower.app, there, ear, "w2")
+        for _ in range(60):
+            tower.is_up = True
+            tower.put(3)
+            world.run()
+            tower.is_up = False
+            tower.put(3)
+            there.run()
+            world.clock.set(world.clock.now() + timedelta(seconds=30))
+            elsewhere.tick(world.clock.now())
+            here.tick(world.clock.now())
+            assert not world.outages.is_down(TOWER)
+        assert len(ear.heard) <= 5, "it is found out more and more seldom"
 
 
 @pytest.mark.parametrize(

@@ -4,23 +4,44 @@ That a source is down is an alert, which is a row: it outlives this process, all
 minute, and one of them tells of it. When the source is back, the row stands until what had to wait is done; then the
 watch deletes it. Probes are counted by a meter, which all workers share.
 
-What failed before anybody could know is taken back as far as this process remembers it.
+What failed before anybody could know is taken back as far as this process remembers it. While the source is down, only
+failures that its cause explains are given back; all others are the items' own.
+
+A worker that has no way to the source must not hold back a fleet that has one. So whoever has just had a success of its
+own does not believe the row before it has seen a failure, and if it has another success, it writes that the source is
+back. Whoever was contradicted in that way needs twice as many failures the next time, until it has had a success too.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from duly.core.decide import excuse
 from duly.core.model import Change, Done, Failed, Fingerprint, Item, Meter, NotFound, Outcome
-from duly.core.policy.outage import Failure, Source, cause_of, common_cause
+from duly.core.policy.outage import (
+    AWAY,
+    MANIFOLD,
+    MERCY,
+    MIXED,
+    SEVERAL,
+    Failure,
+    Source,
+    cause_of,
+    common_cause,
+    explains,
+    pause,
+)
 from duly.tasks.task import Task
+
+log = logging.getLogger("duly.engine")
 
 # An item, how its try ended, and what that makes of it.
 End = tuple[Item, Outcome, Change]
@@ -28,6 +49,13 @@ End = tuple[Item, Outcome, Change]
 PREFIX = "source:"
 # How many failures since the last success are remembered, for each try that a source needs to be down.
 REMEMBERED = 20
+# How many items that were excused are remembered, for each source that is down.
+EXCUSED = 2_000
+# How many times as many failures it takes at most, after other workers have contradicted this one.
+DOUBT = 64
+# How often the log tells that a source is still down.
+TOLD_EVERY = timedelta(hours=1)
+GIVEN_BACK = "throttled"  # the outcome of tries that are nobody's failure
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -40,42 +68,130 @@ class News(Struct, frozen=True):
 
 
 class Blamed(NamedTuple):
-    """An item as it was in its first failed try since the last success, and what its last failure makes of it."""
+    """An item whose failures may be the source's, and what its last failure makes of it."""
 
-    item: Item
+    item: Item  # as it was in its first try that failed for this cause since the last success
     change: Change
     cause: str
+    first: Item  # as it was in its first failed try since the last success
 
 
 class Streak:
     """The failures of one source since its last success."""
 
     def __init__(self, source: Source) -> None:
-        self._source = source
-        self._most = REMEMBERED * source.tries
-        self._failures: deque[Failure] = deque(maxlen=self._most)
+        self.source = source
+        self._calls: deque[list[Failure]] = deque()
+        self._number = 0  # of the last call
+        self._size = 0  # how many failures are remembered
+        self._largest = 0  # how many of them there were in one call
+        self._new: Counter[int] = Counter()  # how many of each subject that is not known for failures of its own
         self._blamed: dict[int, Blamed] = {}
-        self._calls = 0
 
-    def add(self, failed: Sequence[tuple[Item, Failed, Change]]) -> str | None:
-        """Take note of the failures of one call; returns the cause for which nearly everything fails, if there is."""
-        self._calls += 1
+    def add(
+        self, failed: Sequence[tuple[Item, Failed, Change]], doubt: int = 1, *, is_young: bool = False
+    ) -> str | None:
+        """Take note of the failures of one call; returns the cause for which nearly everything fails, if there is.
+
+        If this process is so young that it has not seen the source answer, it cannot know whether it was well when an
+        item failed before.
+        """
+        self._number += 1
+        call = []
         for item, verdict, change in failed:
             subject = item.id if item.schedule_id is None else -item.schedule_id
             cause = cause_of(verdict)
-            told = [each for each in self._failures if each.subject == subject]
-            is_new = not item.failures_in_a_row or any(each.is_new for each in told)
-            is_last = change.state == "failed"
-            self._failures.append(Failure(subject, self._calls, cause, is_new=is_new, is_last=is_last))
+            is_new = is_young or not item.failures_in_a_row or subject in self._new
+            call.append(Failure(subject, self._number, cause, is_new=is_new, is_last=change.state == "failed"))
+            self._new.update([subject] if is_new else [])
             before = self._blamed.pop(item.id, None)
-            first = item if before is None or before.cause != cause else before.item
-            self._blamed[item.id] = Blamed(first, change, cause)
-        while len(self._blamed) > self._most:
-            del self._blamed[next(iter(self._blamed))]
-        return common_cause(self._source, self._failures)
+            since = item if before is None or before.cause != cause else before.item
+            self._blamed[item.id] = Blamed(since, change, cause, item if before is None else before.first)
+        self._calls.append(call)
+        self._size += len(call)
+        self._largest = max(self._largest, len(call))
+        self._forget(doubt)
+        return common_cause(self.source, [failure for each in self._calls for failure in each], doubt)
 
-    def blamed_for(self, cause: str) -> list[Blamed]:
-        return [each for each in self._blamed.values() if each.cause == cause]
+    def _forget(self, doubt: int) -> None:
+        """Forget the oldest calls, but never so many that the rest would not be enough for any finding."""
+        most = max(self.source.tries * max(REMEMBERED, (MANIFOLD + 1) * doubt), SEVERAL * self._largest)
+        while self._size > most:
+            gone = self._calls.popleft()
+            self._size -= len(gone)
+            self._new -= Counter(failure.subject for failure in gone if failure.is_new)
+        while len(self._blamed) > most:
+            del self._blamed[next(iter(self._blamed))]
+
+    def blamed_for(self, outage: str) -> list[Blamed]:
+        """Those whom this outage explains."""
+        found = [each for each in self._blamed.values() if explains(outage, each.cause)]
+        return [each._replace(item=each.first) for each in found] if outage == MIXED else found
+
+
+class Excused(NamedTuple):
+    """How often an item was excused in this outage; and if it waits since, as what it was, and what it became."""
+
+    times: int = 0
+    item: Item | None = None
+    change: Change | None = None
+
+
+class Owed(NamedTuple):
+    """A change that is to be made to an item: it is to wait, so many seconds from when that is written."""
+
+    item: Item
+    change: Change  # what is, or is about to be, written of it
+    seconds: float
+
+
+class Outage:
+    """What this process knows of a source that is down."""
+
+    def __init__(self, cause: str, *, is_ours: bool) -> None:
+        self.cause = cause
+        self.is_ours = is_ours  # it was found out here
+        self.told_at: datetime | None = None  # when the log told last that a probe failed
+        # Items whose failures were taken back, as they were before: some may have been running again by then.
+        self.innocent: dict[int, Item] = {}
+        self._excused: dict[int, Excused] = {}
+
+    def give_back(self, source: Source, item: Item, change: Change, now: datetime) -> Change:
+        """The change that gives this item back; or the one that blames it, if it was excused too often."""
+        times = self._excused.get(item.id, Excused()).times
+        if self.cause != AWAY and times >= MERCY:
+            return self.keep(item, change)
+        item = self.innocent.pop(item.id, item)
+        seconds = pause(source, times, len(self._excused.keys() | {item.id}))
+        given = excuse(item, change, now + timedelta(seconds=seconds), is_written=False)
+        self._note(Excused(times + 1, item, given), item.id)
+        return given
+
+    def keep(self, item: Item, change: Change) -> Change:
+        """The item is blamed for this failure, so nothing from before is taken back any more."""
+        self.innocent.pop(item.id, None)
+        if item.id in self._excused:
+            self._note(Excused(self._excused[item.id].times), item.id)
+        return change
+
+    def take_back(self, blamed: Sequence[Blamed]) -> None:
+        for each in blamed:
+            self.innocent[each.item.id] = each.item
+            self._note(Excused(1), each.item.id)
+
+    def _note(self, excused: Excused, item_id: int) -> None:
+        self._excused.pop(item_id, None)
+        self._excused[item_id] = excused
+        if len(self._excused) > EXCUSED:
+            del self._excused[next(iter(self._excused))]
+
+    def waiting(self) -> list[Owed]:
+        """Those that wait for a probe; now they need not wait any longer."""
+        return [
+            Owed(each.item, each.change, 0.0)
+            for each in self._excused.values()
+            if each.item is not None and each.change is not None
+        ]
 
 
 class Outages:
@@ -84,19 +200,22 @@ class Outages:
     def __init__(self, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
         self._tasks = {} if tasks is None else tasks
         self._lock = threading.Lock()
-        self._streaks: dict[Source, Streak] = {}
-        self._down: dict[str, str] = {}  # the sources that are down, each with its cause
+        # All of these are kept by the names of sources.
+        self._streaks: dict[str, Streak] = {}
+        self._down: dict[str, Outage] = {}
+        self._success_at: dict[str, datetime] = {}  # of the last success here
+        self._well: set[str] = set()  # those that were seen to answer here: a success, or a failure of an item's own
         self._back_at: dict[str, datetime] = {}  # when those that had been down were back
+        self._doubt: dict[str, int] = {}  # how many times as many failures it takes
         self._news: dict[str, News] = {}  # what the watch has not written yet
-        self._owed: deque[tuple[Source, Blamed]] = deque()  # failures that are to be taken back
-        # Items whose failures were taken back, as they were before: some may have been running again by then.
-        self._innocent: dict[str, dict[int, Item]] = {}
+        self._handed: dict[str, News] = {}  # what the watch is about to write, or has written
+        self._owed: deque[Owed] = deque()
         self.tells: Callable[[], None] = lambda: None  # there is something that should be written at once
         self.owes: Callable[[], None] = lambda: None  # there are failures to be taken back
 
     @property
     def owed(self) -> int:
-        """How many failures are to be taken back."""
+        """How many changes are to be made that are nobody's verdict."""
         return len(self._owed)
 
     # -- what claims ask
@@ -115,30 +234,45 @@ class Outages:
     # -- what ends of tries mean
 
     def judge(self, source: Source, ends: Sequence[End], now: datetime) -> list[Change]:
-        """The changes that the ends of one call make. While the source is down, failures are given back instead."""
+        """The changes that the ends of one call make. While the source is down, failures are given back."""
         with self._lock:
             failed = [(item, verdict, change) for item, verdict, change in ends if isinstance(verdict, Failed)]
-            changes = [change for _, _, change in ends]
             if any(isinstance(verdict, Done | Fingerprint | NotFound) for _, verdict, _ in ends):
                 self._succeeded(source, now)
-            elif source.name in self._down:
-                if failed and source.name in self._news:
-                    self.tells()  # a probe failed too, so it is more than a hiccup
-                return self._given_back(source, ends, now)
-            elif telling := [each for each in failed if source.is_blamed(each[1])]:
-                streak = self._streaks.get(source) or self._streaks.setdefault(source, Streak(source))
-                if (cause := streak.add(telling)) is not None:
+                return [change for _, _, change in ends]
+            outage = self._down.get(source.name)
+            if outage is not None and outage.cause == AWAY and any(cause_of(each[1]) != AWAY for each in failed):
+                self._is_back(source, now)  # whatever it answers, it does answer
+                outage = None
+            if outage is not None:
+                if failed:
+                    self._tell_probe(source, outage, failed[0][1].error, now)
+                return [self._while_down(source, outage, *end, now) for end in ends]
+            telling = [each for each in failed if source.is_blamed(each[1])]
+            if len(telling) < len(failed):
+                self._well.add(source.name)
+            if telling:
+                streak = self._streaks.get(source.name) or self._streaks.setdefault(source.name, Streak(source))
+                doubt, is_young = self._doubt.get(source.name, 1), source.name not in self._well
+                if (cause := streak.add(telling, doubt, is_young=is_young)) is not None:
                     self._is_down(source, cause, telling[-1][1].error)
-            return changes
+            return [change for _, _, change in ends]
 
-    def _given_back(self, source: Source, ends: Sequence[End], now: datetime) -> list[Change]:
-        due_at, first = now + timedelta(seconds=source.probe), self._innocent.get(source.name, {})
-        return [
-            excuse(first.get(item.id, item), change, due_at, is_written=False)
-            if isinstance(verdict, Failed)
-            else change
-            for item, verdict, change in ends
-        ]
+    def _while_down(
+        self, source: Source, outage: Outage, item: Item, verdict: Outcome, change: Change, now: datetime
+    ) -> Change:
+        if not isinstance(verdict, Failed):
+            return change
+        if source.is_blamed(verdict) and explains(outage.cause, cause_of(verdict)):
+            return outage.give_back(source, item, change, now)
+        return outage.keep(item, change)
+
+    def _tell_probe(self, source: Source, outage: Outage, error: str, now: datetime) -> None:
+        if source.name in self._news:
+            self.tells()  # a probe failed too, so it is more than a hiccup
+        if outage.told_at is None or now >= outage.told_at + TOLD_EVERY:
+            outage.told_at = now
+            log.info("%s is still down: %s", source.name, _line(error), extra={"source": source.name})
 
     def succeeded(self, source: Source, now: datetime) -> None:
         """A try succeeded, whose change was written already."""
@@ -154,41 +288,58 @@ class Outages:
             return
         places = {(change.id, change.fence): place for place, change in enumerate(unwritten)}
         while self._owed:
-            source, (item, blamed, _) = self._owed.popleft()
-            place = places.get((blamed.id, blamed.fence))
-            change = excuse(item, blamed, now + timedelta(seconds=source.probe), is_written=place is None)
+            item, blamed, seconds = self._owed.popleft()
+            place, due_at = places.get((blamed.id, blamed.fence)), now + timedelta(seconds=seconds)
             if place is not None:
-                unwritten[place] = change
+                unwritten[place] = excuse(item, blamed, due_at, is_written=False)
+            elif blamed.outcome == GIVEN_BACK:
+                if blamed.due_at > now:  # or else it goes on by itself; what its schedule has seen since is not touched
+                    unwritten.append(excuse(item, replace(blamed, member=None), due_at, is_written=True))
             elif blamed.state == "waiting":
-                unwritten.append(change)
+                unwritten.append(excuse(item, blamed, due_at, is_written=True))
 
     def _succeeded(self, source: Source, now: datetime) -> None:
-        self._streaks.pop(source, None)
+        self._success_at[source.name] = now
+        self._well.add(source.name)
+        self._streaks.pop(source.name, None)
+        self._doubt.pop(source.name, None)
         if source.name in self._down:
             self._is_back(source, now)
 
     def _is_down(self, source: Source, cause: str, error: str) -> None:
-        words = error.partition("\n")[0][:200]
+        words = f"failures, such as {_line(error)}" if cause == MIXED else _line(error)
         message = f"{source.name} is down: nothing but {words}; asked again every {source.probe:g} s, nobody is blamed"
-        self._news[source.name] = News(message, {**self._about(source), "cause": cause})
-        self._down[source.name] = cause
-        self._take_back(source, cause)
+        self._news[source.name] = News(message, {**self._about(source.name), "cause": cause})
+        self._down[source.name] = outage = Outage(cause, is_ours=True)
+        self._take_back(source.name, outage)
 
     def _is_back(self, source: Source, now: datetime) -> None:
-        del self._down[source.name]
-        self._innocent.pop(source.name, None)
-        self._back_at[source.name] = now
+        self._let_go(source.name)
         # If nobody was told yet, there is nothing to tell.
-        if self._news.pop(source.name, None) is None:
-            message = f"{source.name} is back; what had to wait for it is being made up"
-            self._news[source.name] = News(message, {**self._about(source), "backAt": now.isoformat()}, is_back=True)
-            self.tells()
+        untold = self._news.pop(source.name, None)
+        if untold is None or self._handed.get(source.name) is untold:
+            self._tell_back(source.name, now)
+        self._back_at[source.name] = now
 
-    def _about(self, source: Source) -> dict[str, Any]:
+    def _let_go(self, name: str) -> Outage | None:
+        """The source is not down any more: what waits for a probe may go on."""
+        outage = self._down.pop(name, None)
+        self._owed.extend(outage.waiting() if outage is not None else [])
+        if self._owed:
+            self.owes()
+        return outage
+
+    def _tell_back(self, name: str, at: datetime) -> None:
+        message = f"{name} is back; what had to wait for it is being made up"
+        self._news[name] = News(message, {**self._about(name), "backAt": at.isoformat()}, is_back=True)
+        self._back_at[name] = at
+        self.tells()
+
+    def _about(self, name: str) -> dict[str, Any]:
         """What depends on this source, for workers and statements that do not know the tasks."""
-        own = [task for task in self._tasks.values() if task.source is not None and task.source.name == source.name]
+        own = [task for task in self._tasks.values() if task.source is not None and task.source.name == name]
         return {
-            "source": source.name,
+            "source": name,
             "tasks": sorted(task.name for task in own),
             "queues": sorted({task.queue for task in own}),
         }
@@ -196,8 +347,9 @@ class Outages:
     # -- what the watch writes and reads
 
     def news(self) -> list[tuple[str, News]]:
-        """What is to be written, by the names of alerts."""
+        """What is to be written, by the names of alerts. From now on it counts as told."""
         with self._lock:
+            self._handed = dict(self._news)
             return [(f"{PREFIX}{name}", news) for name, news in self._news.items()]
 
     def written(self, alert: str, news: News) -> None:
@@ -208,28 +360,47 @@ class Outages:
                 del self._news[name]
 
     def learn(self, alerts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take over what other workers found out, from the details of the alerts that stand."""
+        """Take over what other workers found out, from the details of the alerts that stand, and `since` when."""
         told = {name.removeprefix(PREFIX): details for name, details in alerts.items() if name.startswith(PREFIX)}
         with self._lock:
             for name in (told.keys() | self._down.keys()) - self._news.keys():
                 details = told.get(name, {})
                 if name in told and "backAt" not in details:
-                    self._learn_down(name, details.get("cause", ""))
-                else:
-                    self._down.pop(name, None)
-                    self._innocent.pop(name, None)
-                    if "backAt" in details:
-                        self._back_at[name] = datetime.fromisoformat(details["backAt"])
+                    self._learn_down(name, details.get("cause", ""), details.get("since"))
+                    continue
+                outage = self._let_go(name)
+                if outage is not None and outage.is_ours:  # somebody else has found that it is not
+                    self._doubt[name] = min(2 * self._doubt.get(name, 1), DOUBT)
+                if "backAt" in details:
+                    self._back_at[name] = datetime.fromisoformat(details["backAt"])
 
-    def _learn_down(self, name: str, cause: str) -> None:
-        if name not in self._down:
-            self._down[name] = cause
-            for source in [source for source in self._streaks if source.name == name]:
-                self._take_back(source, cause)
-            if self._owed:
-                self.owes()
+    def _learn_down(self, name: str, cause: str, since: datetime | None) -> None:
+        if name in self._down:
+            return
+        success_at = self._success_at.get(name)
+        if success_at is not None and since is not None:
+            if success_at >= since:
+                self._tell_back(name, success_at)
+                return
+            if name not in self._streaks and success_at + self._probe(name) >= since:
+                return  # the next end of a try decides
+        self._down[name] = outage = Outage(cause, is_ours=False)
+        self._take_back(name, outage)
+        if self._owed:
+            self.owes()
 
-    def _take_back(self, source: Source, cause: str) -> None:
-        blamed = self._streaks.pop(source).blamed_for(cause)
-        self._innocent.setdefault(source.name, {}).update({each.item.id: each.item for each in blamed})
-        self._owed.extend((source, each) for each in blamed)
+    def _probe(self, name: str) -> timedelta:
+        """How long a source of this name waits between two probes."""
+        sources = (task.source for task in self._tasks.values() if task.source is not None)
+        return timedelta(seconds=max((source.probe for source in sources if source.name == name), default=0))
+
+    def _take_back(self, name: str, outage: Outage) -> None:
+        streak = self._streaks.pop(name, None)
+        if streak is not None:
+            blamed = streak.blamed_for(outage.cause)
+            outage.take_back(blamed)
+            self._owed.extend(Owed(each.item, each.change, streak.source.probe) for each in blamed)
+
+
+def _line(error: str) -> str:
+    return error.partition("\n")[0][:200]

@@ -169,7 +169,7 @@ class Watch:
     def learn(self) -> dict[str, Standing]:
         """Read the alerts that stand, and learn from them which sources are down."""
         standing = {alert.name: alert for alert in map(_standing, self._store.read("alerts", {}))}
-        self._outages.learn({name: alert.details for name, alert in standing.items()})
+        self._outages.learn({name: {**alert.details, "since": alert.since} for name, alert in standing.items()})
         return standing
 
     def _write_news(self, now: datetime) -> None:

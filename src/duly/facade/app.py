@@ -27,7 +27,7 @@ from duly.engine.equipment import Companion, Equipment
 from duly.facade.acts import acts_task
 from duly.facade.endings import Endings
 from duly.facade.jobs import RunningJob
-from duly.facade.policies import Policies, make_task
+from duly.facade.policies import Policies, check_source, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
 from duly.intake.tasks import ingest_task, jobs_task, scan_task, tidy_task
@@ -182,6 +182,7 @@ class Duly:
         task = make_task(self._inlet, self.settings, handler, policies)
         if task.name in self.tasks:
             raise InputError("name", f"a task called {task.name!r} is registered already")
+        check_source(task.source, self.tasks.values())
         self.tasks[task.name] = task
         return task
 

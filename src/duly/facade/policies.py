@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import Any, ParamSpec, TypedDict, TypeVar
 
@@ -108,6 +108,20 @@ def _checked_source(source: Any) -> Source | None:
     if made is not None and not isinstance(made, Source):
         raise InputError("source", f"must be like Source('supplier'), got {source!r:.80}")
     return made
+
+
+def check_source(source: Source | None, tasks: Iterable[Task[..., Any]]) -> None:
+    """Refuse a source whose name is that of another one: it is down for all tasks, so they must mean the same."""
+    for task in tasks if source is not None else ():
+        other = task.source
+        if other is None or source is None or other.name != source.name:
+            continue
+        if (other.tries, other.probe) != (source.tries, source.probe):
+            raise InputError("source", f"{_terms(source)} differs from {_terms(other)} of {task.name}")
+
+
+def _terms(source: Source) -> str:
+    return f"Source({source.name!r}, tries={source.tries}, probe={source.probe:g})"
 
 
 def _rate(text: str) -> Limit:

@@ -1,0 +1,295 @@
+"""What a process makes of failures of one source, without a database."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from duly import Backoff, Duly, InputError, Source
+from duly.core.decide import Rules, decide
+from duly.core.model import Change, Done, Failed, Outcome
+from duly.core.policy.outage import AWAY, MIXED
+from duly.engine import outages as module
+from duly.engine.outages import Outages
+from tests.core.test_decide import an_item
+from tests.support import NOW, after
+
+TOWER = Source("tower", own=("NoPrice",))
+GONE = Failed("Unreachable: no route", ("duly.Unreachable",))
+OWN = Failed("NoPrice: 'A'", ("NoPrice",))
+BAD = Failed("ValueError: no such size", ("ValueError",))
+KEY = Failed("Refused: the key is not known", ("Refused",))
+RULES = Rules(retry=Backoff(tries=100))
+
+
+def end(
+    outages: Outages, ids: Sequence[int], verdict: Outcome, now: datetime = NOW, source: Source = TOWER, **more: Any
+) -> list[Change]:
+    """The changes that the end of one call about these items makes."""
+    items = [an_item(id=each, fence=each * 1_000, **more) for each in ids]
+    changes = outages.judge(source, [(item, verdict, decide(item, verdict, now, RULES)) for item in items], now)
+    outages.take_back(changes, now)
+    return changes
+
+
+def down(verdict: Failed = GONE) -> Outages:
+    outages = Outages()
+    for n in range(1, 11):
+        end(outages, [n], verdict)
+    assert outages.is_down(TOWER)
+    return outages
+
+
+def alert(since: datetime, cause: str = AWAY, **more: Any) -> dict[str, dict[str, Any]]:
+    return {"source:tower": {"cause": cause, "since": since, **more}}
+
+
+def outcomes(changes: Sequence[Change]) -> list[str | None]:
+    return [change.outcome for change in changes]
+
+
+@pytest.mark.parametrize("batch", [1, 10, 99, 100, 1_000])
+def test_calls_of_any_size_take_a_source_down_and_are_taken_back_whole(batch: int) -> None:
+    outages, changes, calls = Outages(), [], 0
+    while not outages.is_down(TOWER):
+        assert calls < 20
+        items = [an_item(id=calls * batch + n, fence=calls * batch + n) for n in range(1, batch + 1)]
+        changes += outages.judge(TOWER, [(item, GONE, decide(item, GONE, NOW, RULES)) for item in items], NOW)
+        calls += 1
+    assert calls == max(3, 10 // batch)
+    assert outages.owed == len(changes)
+    outages.take_back(changes, NOW)
+    assert {(change.outcome, change.failures) for change in changes} == {("throttled", 0)}
+
+
+def test_tasks_that_name_the_same_source_share_successes_and_failures() -> None:
+    price, stock = Source("tower", own=("NoPrice",)), Source("tower")
+    outages = Outages()
+    for n in range(1, 30):
+        end(outages, [n], GONE, source=stock)
+        end(outages, [1_000 + n], Done(), source=price)
+    assert not outages.is_down(stock)
+    for n in range(30, 35):
+        end(outages, [n], GONE, source=stock)
+        end(outages, [1_000 + n], GONE, source=price)
+    assert outages.is_down(stock)
+    assert outages.is_down(price)
+
+
+@pytest.mark.parametrize("other", [Source("tower", tries=11), Source("tower", probe=30)])
+def test_two_sources_of_one_name_must_mean_the_same(other: Source) -> None:
+    app = Duly("sqlite:///unused.db")
+    app.task(name="a", source=Source("tower"))(lambda: None)
+    app.task(name="b", source=Source("tower", own=(KeyError,)))(lambda: None)
+    app.task(name="c", source=Source("radar", tries=11))(lambda: None)
+    app.task(name="d")(lambda: None)
+    words = rf"Source\('tower', tries={other.tries}, probe={other.probe:g}\) differs from "
+    with pytest.raises(InputError, match=words + r"Source\('tower', tries=10, probe=60\) of a"):
+        app.task(name="e", source=other)(lambda: None)
+    assert "e" not in app.tasks
+
+
+def test_while_nobody_answers_any_other_failure_is_an_answer() -> None:
+    for verdict in (OWN, BAD):
+        outages = down()
+        assert outcomes(end(outages, [50], GONE)) == ["throttled"]
+        change, *_ = end(outages, [51], verdict)
+        assert (change.outcome, change.failures) == ("failed", 1), "that one is its own"
+        assert not outages.is_down(TOWER)
+
+
+def test_while_a_source_refuses_all_only_that_and_silence_are_excused() -> None:
+    outages = down(KEY)
+    assert outcomes(end(outages, [50], KEY)) == ["throttled"]
+    assert outcomes(end(outages, [51], GONE)) == ["throttled"]
+    assert outcomes(end(outages, [52], OWN)) == ["failed"]
+    assert outcomes(end(outages, [53], BAD)) == ["failed"]
+    assert outages.is_down(TOWER)
+    assert outcomes(end(outages, [52], KEY, failures=1)) == ["throttled"], "it keeps that failure, and no other"
+
+
+def test_when_so_many_fail_the_causes_do_not_matter() -> None:
+    outages = Outages()
+    unwritten = []
+    for n in range(1, 31):
+        assert not outages.is_down(TOWER)
+        items = [an_item(id=n, fence=n)]
+        verdict = GONE if n % 5 < 3 else BAD
+        unwritten += outages.judge(TOWER, [(item, verdict, decide(item, verdict, NOW, RULES)) for item in items], NOW)
+    ((_, news),) = outages.news()
+    assert news.details["cause"] == MIXED
+    assert news.message.startswith("tower is down: nothing but failures, such as ")
+    outages.take_back(unwritten, NOW)
+    assert set(outcomes(unwritten)) == {"throttled"}
+    assert outcomes(end(outages, [50], KEY)) == ["throttled"]
+    assert outcomes(end(outages, [51], OWN)) == ["failed"]
+    assert outages.is_down(TOWER)
+
+
+def test_with_several_causes_an_item_stands_as_before_its_first_failure() -> None:
+    outages = Outages()
+    end(outages, [1], GONE)
+    end(outages, [1], BAD, attempt=2, failures=1)
+    for n in range(2, 31):
+        last = end(outages, [n], GONE if n % 2 else BAD)
+    assert outages.is_down(TOWER)
+    (first,) = [change for change in last if change.id == 1]
+    assert (first.attempt, first.failures) == (0, 0)
+
+
+def test_whoever_is_excused_again_and_again_waits_longer() -> None:
+    outages = down()
+    for n in range(100, 200):
+        end(outages, [n], GONE)
+    waits = [end(outages, [50], GONE)[0].due_at - NOW for _ in range(8)]
+    assert waits == [timedelta(minutes=each) for each in (1, 2, 4, 8, 16, 32, 60, 60)]
+
+
+def test_when_it_is_back_nobody_waits_for_a_probe_any_more() -> None:
+    outages, woken = down(), []
+    outages.owes = lambda: woken.append(1)
+    for _ in range(4):
+        (early, late) = end(outages, [50, 51], GONE)
+    assert late.due_at == after(8 * 60)
+    (done, first, second) = end(outages, [60], Done(), after(30))
+    assert (done.id, done.state) == (60, "done")
+    assert {(change.id, change.due_at, change.state, change.was) for change in (first, second)} == {
+        (50, after(30), "waiting", "waiting"),
+        (51, after(30), "waiting", "waiting"),
+    }
+    assert woken
+    assert early.fence == first.fence
+    assert end(outages, [61], Done(), after(31))[1:] == []
+
+
+def test_what_is_due_by_then_is_left_alone() -> None:
+    outages = down()
+    end(outages, [50], GONE)
+    outages.learn(alert(NOW, backAt=after(90).isoformat()))
+    assert len(end(outages, [60], Done(), after(90))) == 1
+
+
+def test_mercy_ends_unless_nobody_answers() -> None:
+    for verdict, last in ((GONE, "throttled"), (KEY, "failed")):
+        outages = down(verdict)
+        assert [end(outages, [50], verdict)[0].outcome for _ in range(7)] == ["throttled"] * 5 + [last] * 2
+        assert end(outages, [51], verdict)[0].outcome == "throttled"
+        assert [end(outages, [1], verdict)[0].outcome for _ in range(5)] == ["throttled"] * 4 + [last]
+
+
+def test_what_is_remembered_of_items_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "EXCUSED", 3)
+    outages = down(KEY)
+    for n in (50, 51, 52, 50, 53, 54):
+        end(outages, [n], KEY)
+    assert set(outages._down["tower"]._excused) == {50, 53, 54}
+    outages = Outages()
+    for n in range(1, 1_000):
+        end(outages, [n], GONE, failures=1)
+        outages._well.add("tower")
+    streak = outages._streaks["tower"]
+    assert (streak._size, len(streak._calls), len(streak._blamed), len(streak._new)) == (200, 200, 200, 0)
+
+
+def test_a_process_that_has_not_seen_it_answer_cannot_know_who_failed_alone() -> None:
+    well, answered, fresh = Outages(), Outages(), Outages()
+    end(well, [99], Done())
+    end(answered, [99], OWN)
+    for _ in range(2):
+        for n in range(1, 10):
+            for each in (well, answered, fresh):
+                end(each, [n], GONE, failures=1)
+    assert fresh.is_down(TOWER)
+    assert not well.is_down(TOWER)
+    assert not answered.is_down(TOWER)
+
+
+def test_that_it_is_still_down_is_logged_once_an_hour(caplog: pytest.LogCaptureFixture) -> None:
+    outages = down()
+    with caplog.at_level(logging.INFO, "duly.engine"):
+        for minute in range(180):
+            end(outages, [50], GONE, after(60 * minute))
+    assert [record.getMessage() for record in caplog.records] == ["tower is still down: Unreachable: no route"] * 3
+    assert {record.exc_info for record in caplog.records} == {None}
+
+
+# -- what other workers say
+
+
+def desk(**more: Any) -> Outages:
+    """What a worker knows that has a task of this source."""
+    app = Duly("sqlite:///unused.db")
+    app.task(name="ring", source=TOWER, **more)(lambda: None)
+    return Outages(app.tasks)
+
+
+def test_whoever_succeeds_meanwhile_does_not_believe_that_it_is_down() -> None:
+    outages, told = desk(), []
+    outages.tells = lambda: told.append(1)
+    end(outages, [1], Done(), after(10))
+    outages.learn(alert(after(5)))
+    assert not outages.is_down(TOWER)
+    ((name, news),) = outages.news()
+    assert (name, news.is_back, news.details["backAt"]) == ("source:tower", True, after(10).isoformat())
+    assert told
+
+
+def test_whoever_has_just_had_a_success_waits_for_the_next_end() -> None:
+    well, ill, idle = desk(), desk(), desk()
+    for each in (well, ill, idle):
+        end(each, [1], Done())
+        each.learn(alert(after(60)))
+        assert not each.is_down(TOWER)
+        assert each.news() == []
+    end(well, [2], Done(), after(61))
+    well.learn(alert(after(60)))
+    assert [news.is_back for _, news in well.news()] == [True]
+    end(ill, [2], GONE, after(61))
+    ill.learn(alert(after(60)))
+    assert ill.is_down(TOWER)
+    idle.learn(alert(after(61)))
+    assert idle.is_down(TOWER), "its success is too long ago"
+
+
+def test_whoever_is_contradicted_needs_twice_as_many_failures_until_it_succeeds() -> None:
+    outages = Outages()
+    numbers = iter(range(1, 100_000))
+    needed = []
+    for _ in range(9):
+        count = 0
+        while not outages.is_down(TOWER):
+            end(outages, [next(numbers)], GONE)
+            count += 1
+        needed.append(count)
+        for name, news in outages.news():
+            outages.written(name, news)
+        outages.learn(alert(NOW))
+        assert outages.is_down(TOWER)
+        outages.learn(alert(NOW, backAt=NOW.isoformat()))
+        assert not outages.is_down(TOWER)
+    assert needed == [10, 20, 40, 80, 160, 320, 640, 640, 640]
+    end(outages, [next(numbers)], Done())
+    for _ in range(10):
+        end(outages, [next(numbers)], GONE)
+    assert outages.is_down(TOWER)
+
+
+def test_whoever_only_believed_others_is_not_contradicted() -> None:
+    outages = Outages()
+    outages.learn(alert(NOW))
+    outages.learn({})
+    for n in range(1, 11):
+        end(outages, [n], GONE)
+    assert outages.is_down(TOWER)
+
+
+def test_a_success_while_the_watch_writes_that_it_is_down_is_news() -> None:
+    outages = down()
+    ((name, news),) = outages.news()
+    end(outages, [50], Done())
+    outages.written(name, news)
+    assert [each.is_back for _, each in outages.news()] == [True]
