@@ -104,9 +104,9 @@ class Streak:
             is_new = is_young or not item.failures_in_a_row or subject in self._new
             call.append(Failure(subject, self._number, cause, is_new=is_new, is_last=change.state == "failed"))
             self._new.update([subject] if is_new else [])
-            before = self._blamed.pop(item.id, None)
-            since = item if before is None or before.cause != cause else before.item
-            self._blamed[item.id] = Blamed(since, change, cause, item if before is None else before.first)
+            before, bare = self._blamed.pop(item.id, None), _bare(item)
+            since = bare if before is None or before.cause != cause else before.item
+            self._blamed[item.id] = Blamed(since, change, cause, bare if before is None else before.first)
         self._calls.append(call)
         self._size += len(call)
         self._largest = max(self._largest, len(call))
@@ -164,7 +164,7 @@ class Outage:
         item = self.innocent.pop(item.id, item)
         seconds = pause(source, times, len(self._excused.keys() | {item.id}))
         given = excuse(item, change, now + timedelta(seconds=seconds), is_written=False)
-        self._note(Excused(times + 1, item, given), item.id)
+        self._note(Excused(times + 1, _bare(item), given), item.id)
         return given
 
     def keep(self, item: Item, change: Change) -> Change:
@@ -404,3 +404,8 @@ class Outages:
 
 def _line(error: str) -> str:
     return error.partition("\n")[0][:200]
+
+
+def _bare(item: Item) -> Item:
+    """The item without its arguments: many are remembered, and arguments may be large."""
+    return replace(item, args=b"")
