@@ -248,8 +248,13 @@ def test_lines_of_the_log_about_a_message_name_it_and_its_queue(
     broker.get(REVIEW)
     broker.get()
     row_of(service, "failed")
-    told = {line.messageId: (line.queue, line.levelname) for line in caplog.records if hasattr(line, "messageId")}
-    assert told == {"order-7": ("orders", "DEBUG"), "order-8": ("orders", "WARNING")}
+
+    def told() -> dict[str, tuple[str, str]]:
+        lines = [line for line in list(caplog.records) if hasattr(line, "messageId")]
+        return {line.messageId: (line.queue, line.levelname) for line in lines}
+
+    patiently(lambda: len(told()) == 2)  # a message is there before the line that says so
+    assert told() == {"order-7": ("orders", "DEBUG"), "order-8": ("orders", "WARNING")}
 
 
 def test_a_refused_connection_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
