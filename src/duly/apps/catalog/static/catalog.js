@@ -173,7 +173,7 @@ function Causes({ causes, after }) {
 }
 
 export default function Catalog() {
-  const day = useLive("/api/catalog/day", {}, { every: 10 });
+  const day = useLive("/api/catalog/day", {}, { every: 15 });
   const [changes, setChanges] = useState(0);
   const after = async () => { setChanges((times) => times + 1); await day.reload(); };
   return html`<${Title} actions=${html`<${Link} class="button" to="/plan">Plan</${Link}>${may("write") && html`<button type="button" class="main" onClick=${() => publish(after)}>Publish product</button>`}`}>Catalog</${Title}>
