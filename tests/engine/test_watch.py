@@ -18,9 +18,11 @@ from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
 from duly.engine import watch as watching
 from duly.engine.metering import holds_of
+from duly.engine.outages import Outages
 from duly.engine.watch import EVERY, Watch
 from duly.outbound.http import post_json
 from duly.store import Store
+from duly.tasks.task import Task
 from duly.verbs.read import Read
 from tests.outbound.provider import Provider, answer, ok
 from tests.support import NOW, after, claim, new, put, settle, share
@@ -532,14 +534,21 @@ def down(store: Store, now: datetime, tasks: list[str]) -> None:
     store.write("source_down", {"name": "source:tower", "now": now, "message": "tower is down", "details": details})
 
 
+def tasks_with(name: str, source: str | None) -> Mapping[str, Task[..., Any]]:
+    """A task that depends on this source, as a worker knows it."""
+    app = Duly("sqlite:///:memory:")
+    app.task(lambda: None, name=name, source=source)
+    return app.tasks
+
+
 def test_an_outage_of_what_nothing_depends_on_any_more_is_over(store: Store) -> None:
     for task, source, is_over in (("ring", None, True), ("ring", "mill", True), ("ring", "tower", False)):
         down(store, NOW, ["ring"])
-        one = Watch(store, "w1", ["ring"], LATE, post=Ear(), sources={task: source})
+        one = Watch(store, "w1", ["ring"], LATE, post=Ear(), outages=Outages(tasks_with(task, source)))
         for seconds in (0, 30, 60):
             one.tick(after(seconds))
         assert (alerts(store) == []) == is_over
-    others = Watch(store, "w2", ["sing"], LATE, post=Ear(), sources={"sing": None})
+    others = Watch(store, "w2", ["sing"], LATE, post=Ear(), outages=Outages(tasks_with("sing", None)))
     others.tick(after(90))
     assert alerts(store) == ["source:tower"], "who does not know its tasks cannot tell"
 

@@ -346,6 +346,16 @@ class Outages:
 
     # -- what the watch writes and reads
 
+    def is_abandoned(self, details: Mapping[str, Any]) -> bool:
+        """Whether nothing depends any more on a source that is down, so that nobody will find it to be back.
+
+        Only who knows all tasks that depended on it can tell.
+        """
+        tasks = [self._tasks.get(name) for name in details.get("tasks", ())]
+        if "backAt" in details or not tasks:
+            return False
+        return all(task is not None and getattr(task.source, "name", None) != details["source"] for task in tasks)
+
     def news(self) -> list[tuple[str, News]]:
         """What is to be written, by the names of alerts. From now on it counts as told."""
         with self._lock:

@@ -109,7 +109,6 @@ class Watch:
         summary: Callable[[], Mapping[str, Any] | None] = lambda: None,
         holds: Callable[[str], Holds] = lambda _: Holds(),
         outages: Outages | None = None,
-        sources: Mapping[str, str | None] | None = None,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -119,7 +118,6 @@ class Watch:
         self._summary = summary
         self._reasons = Reasons(store, holds, settings.alert_oldest_seconds)  # `holds`: what holds a queue by plan
         self._outages = outages or Outages()
-        self._source_of = sources or {}  # the source of each task that is known here, if it has one
         self._sources: dict[str, Standing] = {}  # the alerts about sources
         self._behind: set[str] = set()  # those of them that explain something which still waits
         self._is_whole = True  # whether the last look, or the last walk over the lines, has seen all that is overdue
@@ -134,7 +132,7 @@ class Watch:
         self._write_news(now)
         standing = self.learn()
         self._sources = {name: alert for name, alert in standing.items() if name.startswith(PREFIX)}
-        for alert in [alert for alert in self._sources.values() if self._is_abandoned(alert)]:
+        for alert in [alert for alert in self._sources.values() if self._outages.is_abandoned(alert.details)]:
             details = {**alert.details, "backAt": now.isoformat()}
             row = {"name": alert.name, "message": f"nothing depends on {alert.name} any more"}
             self._store.write("source_back", {**row, "details": encode(details).decode()})
@@ -182,12 +180,6 @@ class Watch:
             elif self._store.write("source_down", {**row, "now": now}):
                 log.warning(news.message, extra={"alert": name, **news.details})
             self._outages.written(name, news)
-
-    def _is_abandoned(self, alert: Standing) -> bool:
-        """Whether the code says now that nothing depends on this source, so that nobody will find it to be back."""
-        if "backAt" in alert.details or not (tasks := alert.details.get("tasks")):
-            return False
-        return all(self._source_of.get(task, "") not in ("", alert.name.removeprefix(PREFIX)) for task in tasks)
 
     def _clear_source(self, name: str) -> None:
         if self._store.write("source_over", {"name": name}):

@@ -125,7 +125,6 @@ class Worker:
             summary=observer.summary,
             holds=holds_of(equipment.known),
             outages=self._outages,
-            sources={name: getattr(task.source, "name", None) for name, task in equipment.known.items()},
         )
         self._pruner = Pruner(self._store, settings.keep_seconds, settings.audit_keep_seconds)
         self._historian = Historian(
