@@ -470,7 +470,7 @@ class Client:
         self.request("POST", f"/api/queues/{quote(queue, safe='')}/resume")
 
     def simulate(self, app: str, **said: Any) -> dict[str, Any]:
-        """The next days of an app in virtual time; what may be said: days, count, seed, down_hours, fail_rate."""
+        """The next days of an app in virtual time; options: days, parameters, seed, down_hours, fail_rate."""
         return self._told("POST", "/api/simulate", {"app": app, **_camel(said)})
 
     def me(self) -> dict[str, Any]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
     from prometheus_client.registry import Collector, CollectorRegistry
 
-__all__ = ["Finding", "Plugin", "Screen", "Section", "Simulated", "chosen", "plugins", "setting"]
+__all__ = ["Finding", "Panel", "Parameter", "Plugin", "Screen", "Section", "Simulated", "chosen", "plugins", "setting"]
 
 GROUP = "duly.apps"
 
@@ -72,12 +72,31 @@ class Screen:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Simulated(Generic[T]):
-    """How `duly simulate` fills a virtual world for a plug-in."""
+class Panel:
+    """A panel that a plug-in adds to the page of jobs of its tasks."""
 
-    noun: str  # the option that says how many, such as products
-    count: int  # how many when nobody says
-    fill: Callable[[T, Any, int], None]  # called with the installed object, a `Simulation` and how many
+    title: str  # its heading
+    script: str  # an ES module in the plug-in's static files, whose default export is a component; it gets `job`
+    tasks: tuple[str, ...]  # the tasks whose jobs have it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """A whole number that a simulation takes: an option of `duly simulate`, and a field of the Simulate screen."""
+
+    name: str  # `products` is the option --products
+    label: str  # what the field is called
+    default: int  # the option's default
+    most: int = 10_000  # the largest value on the screen, where a simulation may take 25 seconds
+    shown: int = 1_000  # what the field is set to at first
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated(Generic[T]):
+    """How `duly simulate NAME` and the Simulate screen fill a virtual world for a plug-in."""
+
+    parameters: tuple[Parameter, ...]
+    fill: Callable[..., None]  # called with the installed object, a `Simulation`, and the parameters by their names
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -106,10 +125,11 @@ class Plugin(Generic[S, T]):
     checks: Callable[[S, Mapping[str, int]], Iterable[Finding]] = lambda _, __: ()
     # Names of the SQL views that tell of its rows in its own words.
     views: tuple[str, ...] = ()
-    # How `duly simulate NAME` makes a world of it.
+    # How it is simulated: `duly simulate NAME`, and the Simulate screen.
     simulation: Simulated[T] | None = None
-    # Its screens on the dashboard.
+    # Its screens on the dashboard, and its panels on the pages of jobs.
     screens: tuple[Screen, ...] = ()
+    panels: tuple[Panel, ...] = ()
     # The folder with its static files: the modules of its screens, and what they load.
     static: Path | None = None
     # Whether it is on where the setting `apps` names none.

@@ -93,6 +93,16 @@ def test_jobs_are_listed_and_one_shows_its_rows_and_events(showroom: Site, visit
     barriers(wide)
 
 
+def test_an_app_adds_a_panel_to_the_page_of_its_jobs(page: Page, world: World) -> None:
+    with world.past(minutes=5):
+        job = world.send("title,brand\nTea pot,Acme\n", "products.csv", "csv").id
+    page.goto(f"/jobs/{job}?tab=events")
+    lookups = settled(page).get_by_role("region", name="Look-ups").get_by_role("grid", name="Look-ups")
+    expect(lookups.get_by_role("columnheader", name="Retailer")).to_be_visible()
+    expect(lookups.get_by_role("row").nth(1)).to_contain_text("found")
+    barriers(page)
+
+
 def test_a_refused_row_is_fixed_in_place_and_tried(page: Page, world: World, watch: Watch, tmp_path: Path) -> None:
     watch.expect("status of 422")
     with world.past(minutes=5):

@@ -21,7 +21,7 @@ def test_rows_of_all_jobs_are_found_by_status_type_job_and_time(show: Page) -> N
     grid = settled(show).get_by_role("grid", name=ROWS)
     expect(grid.get_by_role("row").nth(1)).to_contain_text("PENDING")
     headers = [each.inner_text() for each in grid.get_by_role("columnheader").all()]
-    wanted = ["Item", "Job", "Title and brand", "Status", "Attempts", "Locked by", "Updated", "Job type", "Progress"]
+    wanted = ["Item", "Job", "Input", "Status", "Attempts", "Locked by", "Updated", "Job type", "Progress"]
     assert [name for name in headers if name in wanted] == wanted
     expect(grid.get_by_role("row").filter(has_text="Kettle · Acme")).to_contain_text("csv")
     barriers(show)

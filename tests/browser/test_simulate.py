@@ -45,7 +45,7 @@ def test_days_are_simulated_from_the_page(page: Page) -> None:
     curves.first.get_by_role("button", name="Table").click()
     expect(curves.first.get_by_role("table")).to_contain_text("2026-01-01")
     barriers(settled(page))
-    expect(page).to_have_url(re.compile("app=catalog&days=1&count=20"))
+    expect(page).to_have_url(re.compile("app=catalog&days=1&products=20"))
     page.reload()
     expect(page.get_by_label("Products")).to_have_value("20")
 

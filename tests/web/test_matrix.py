@@ -314,7 +314,8 @@ RECIPES: dict[str, Recipe] = {
     "change_user": Recipe(body({"disabled": True}, user=user), **ADMINS),
     # live
     "events": Recipe(everything, **LIST),
-    "simulate": Recipe(body({"app": "catalog", "days": 0.1, "count": 1}), **ADMINS, is_quiet=True),
+    "list_simulations": Recipe(everything, **ADMINS),
+    "simulate": Recipe(body({"app": "catalog", "days": 0.1, "parameters": {"products": 1}}), **ADMINS, is_quiet=True),
     "metrics": Recipe(everything, **ADMINS),
     "healthz": Recipe(everything, **LIST, anonymous=200),
     "readyz": Recipe(everything, **LIST, anonymous=200),

@@ -16,7 +16,7 @@ def ask(house: House, **said: Any) -> Any:
 
 
 def test_days_are_simulated_in_a_process_of_their_own(house: House) -> None:
-    said = {"days": 1, "count": 48, "seed": 7, "failRate": 0.1, "downHours": 2}
+    said = {"days": 1, "parameters": {"products": 48}, "seed": 7, "failRate": 0.1, "downHours": 2}
     answer = ask(house, **said)
     assert answer.status_code == 200, answer.text
     told = answer.json()
@@ -34,12 +34,22 @@ def test_days_are_simulated_in_a_process_of_their_own(house: House) -> None:
 
 def test_what_cannot_be_simulated_is_refused(house: House) -> None:
     for said, field in (
-        ({"app": "os"}, "app"), ({"app": "app:app"}, "app"), ({"days": 15}, "days"), ({"count": 10_001}, "count"),
+        ({"app": "os"}, "app"), ({"app": "app:app"}, "app"), ({"days": 15}, "days"),
+        ({"parameters": {"products": 10_001}}, "parameters.products"),
+        ({"parameters": {"people": 1}}, "parameters.people"),
         ({"failRate": 2}, "failRate"), ({"downHours": -1}, "downHours"), ({"colour": "red"}, "colour"),
     ):  # fmt: skip
         refused = ask(house, **said)
         assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
     assert house.ana.post("/api/simulate", json={"app": "catalog"}).status_code == 403
+
+
+def test_the_apps_that_can_be_simulated_are_listed_with_their_parameters(house: House) -> None:
+    items = house.root.get("/api/simulate").json()["items"]
+    assert {each["app"]: [field["name"] for field in each["parameters"]] for each in items} == {
+        "birthdays": ["people"], "catalog": ["products"],
+    }  # fmt: skip
+    assert house.ana.get("/api/simulate").status_code == 403
 
 
 def test_one_is_simulated_at_a_time(house: House) -> None:
@@ -52,7 +62,7 @@ def test_a_simulation_that_takes_too_long_is_ended(house: House, monkeypatch: py
     monkeypatch.setattr(simulate, "SECONDS", 0.2)
     monkeypatch.setattr(simulate, "PROGRAM", [sys.executable, "-c", "import time; time.sleep(60)"])
     refused = ask(house, days=1)
-    assert (refused.status_code, refused.json()["field"]) == (422, "count")
+    assert (refused.status_code, refused.json()["field"]) == (422, "days")
     assert simulate._turn.acquire(blocking=False), "the next one may begin"
     simulate._turn.release()
 

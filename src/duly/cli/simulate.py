@@ -19,20 +19,22 @@ if TYPE_CHECKING:
 
 
 class _Simulate(click.Command):
-    """A command with an option for each app that can be simulated, which says how many rows it has."""
+    """A command with an option for each parameter of the apps that can be simulated."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        return [*super().get_params(ctx), *_sizes()]
+        return [*super().get_params(ctx), *_parameters()]
 
 
-def _sizes() -> list[click.Parameter]:
+def _parameters() -> list[click.Parameter]:
+    """An option for each name. Apps whose parameters have the same name share it, each with a default of its own."""
+    texts: dict[str, list[str]] = {}
+    for app, simulation in _simulations().items():
+        for each in simulation.parameters:
+            texts.setdefault(each.name, []).append(f"For {app}; default: {each.default}.")
     return [
-        click.Option(
-            [f"--{simulation.noun}"], type=click.IntRange(0, 1_000_000), default=simulation.count, show_default=True,
-            help=f"For {name}.",
-        )
-        for name, simulation in _simulations().items()
-    ]  # fmt: skip
+        click.Option([f"--{name.replace('_', '-')}", name], type=click.IntRange(0, 1_000_000), help=" ".join(told))
+        for name, told in texts.items()
+    ]
 
 
 def _simulations() -> dict[str, Simulated[Any]]:
@@ -54,12 +56,12 @@ def _simulations() -> dict[str, Simulated[Any]]:
 def simulate(
     what: str, days: float, start: str, outages: tuple[str, ...], bursts: tuple[str, ...],
     downtimes: tuple[str, ...], failure_rate: float, slow: float, crash_rate: float, seed: int, as_json: bool,
-    **sizes: int,
+    **parameters: int | None,
 ) -> None:  # fmt: skip
     """Run the real engine over days in seconds: schedules, slots, windows, limits and retries as they would be.
 
-    NAME is that of an installed app for which an option below says how many rows it has. Handlers are not called, and
-    nothing outside is touched: a model says how each call ends.
+    NAME is an installed app that can be simulated; the options at the end are its parameters. Handlers are not called
+    and nothing outside is touched: a model decides how each call ends.
     """
     from duly.virtual.simulation import Conditions, interval
 
@@ -76,7 +78,7 @@ def simulate(
         raise InputError("days", "must be a number of days")
     begin = _begin(start)
     end = begin + timedelta(days=days)
-    with _quiet(), _world(what, model, begin, sizes) as world:
+    with _quiet(), _world(what, model, begin, parameters) as world:
         _run(world, begin, end, shows=not as_json)
         story = world.story(begin, end)
     if as_json:
@@ -110,7 +112,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _world(what: str, model: Conditions, begin: datetime, sizes: Mapping[str, int]) -> Iterator[Simulation]:
+def _world(what: str, model: Conditions, begin: datetime, parameters: Mapping[str, int | None]) -> Iterator[Simulation]:
     from duly import Duly
     from duly.facade.loading import load_app
     from duly.virtual.simulation import Simulation
@@ -120,7 +122,9 @@ def _world(what: str, model: Conditions, begin: datetime, sizes: Mapping[str, in
     if (simulation := _simulations().get(what)) is not None:
         app = Duly()
         made = plugins()[what].on(app)
-        fill = lambda world: simulation.fill(made, world, sizes[simulation.noun])  # noqa: E731
+        values = {each.name: each.default for each in simulation.parameters}
+        values.update((name, value) for name in values if (value := parameters[name]) is not None)
+        fill = lambda world: simulation.fill(made, world, **values)  # noqa: E731
     else:
         app = load_app(what)
     # Rows are made a minute before the beginning, so that the first hour is a whole one.

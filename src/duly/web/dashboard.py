@@ -163,6 +163,11 @@ def dashboard(desk: At, principal: Reader) -> Any:
     return {
         "version": __version__,
         "screens": screens,
+        "panels": [
+            {"title": each.title, "script": f"apps/{plugin.name}/{each.script}", "tasks": each.tasks}
+            for plugin in app.plugins.values()
+            for each in plugin.panels
+        ],
         "trace_url": app.settings.trace_url or None,
         "pending": app.verbs.ground.job_settings.pending_enabled,
     }

@@ -34,7 +34,7 @@ from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.birthdays.greetings import Birthdays, Event, Person, install, simulated
 from duly.apps.birthdays.settings import Settings, checks
-from duly.plugin import Screen, Simulated
+from duly.plugin import Parameter, Screen, Simulated
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -47,7 +47,9 @@ __all__ = ["Birthdays", "Event", "Person", "Settings", "birthdays_on", "plugin",
 
 plugin = shipped(
     __name__, "Birthday messages at nine in the morning of each person's own time.", Settings, install, checks,
-    views=("duly_events",), simulation=Simulated(noun="people", count=10_000, fill=simulated),
+    views=("duly_events",), simulation=Simulated(
+        parameters=(Parameter(name="people", label="People", default=10_000, shown=2_000),), fill=simulated
+    ),
     screens=(Screen(path="people", title="People", script="people.js"),),
 )  # fmt: skip
 

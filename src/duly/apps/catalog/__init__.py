@@ -39,7 +39,7 @@ from duly.apps import alone, shipped
 from duly.apps.catalog.capacity import CatalogSettings, plan, recommend
 from duly.apps.catalog.products import Catalog, Product, install, simulated
 from duly.apps.catalog.settings import Settings, checks
-from duly.plugin import Screen, Simulated
+from duly.plugin import Parameter, Screen, Simulated
 from duly.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -62,7 +62,9 @@ __all__ = [
 
 plugin = shipped(
     __name__, "A catalog kept in step with its supplier, every product once a day.", Settings, install, checks,
-    views=("duly_products",), simulation=Simulated(noun="products", count=5_000, fill=simulated),
+    views=("duly_products",), simulation=Simulated(
+        parameters=(Parameter(name="products", label="Products", default=5_000),), fill=simulated
+    ),
     screens=(
         Screen(path="catalog", title="Catalog", script="catalog.js"),
         Screen(path="plan", title="Plan", script="plan.js"),

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.enrichment.settings import Settings, checks, is_provider_named
+from duly.plugin import Panel
 
 if TYPE_CHECKING:
     from duly.apps.enrichment.lookups import Enrichment
@@ -41,6 +42,7 @@ def _install(app: Duly, settings: Settings) -> Enrichment:
 plugin = shipped(
     __name__, "Products of a file are looked up at a provider.", Settings, _install, checks, views=(),
     metrics=lambda made: made.metrics.collectors(), is_default=is_provider_named,
+    panels=(Panel(title="Look-ups", script="lookups.js", tasks=("enrichment.product", "enrichment.image")),),
 )  # fmt: skip
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from fastapi import APIRouter
 
 from duly.core.errors import InputError
-from duly.plugin import plugins
+from duly.plugin import Simulated, plugins
 from duly.web.auth import Admin
 from duly.web.problems import Problem
-from duly.web.schemas.simulate import SimulatedOut, SimulateIn
+from duly.web.schemas.simulate import SimulatedOut, SimulateIn, SimulationsOut
 
 router = APIRouter(tags=["live"])
 
@@ -27,27 +27,50 @@ PROGRAM = [sys.executable, "-m", "duly.cli"]
 _turn = threading.Lock()
 
 
+@router.get("/api/simulate", response_model=SimulationsOut)
+def list_simulations(principal: Admin) -> Any:
+    """The installed apps that can be simulated, with the parameters of each."""
+    return {"items": [{"app": name, "parameters": found.parameters} for name, found in sorted(_simulations().items())]}
+
+
 @router.post("/api/simulate", response_model=SimulatedOut)
 def simulate(asked: SimulateIn, principal: Admin) -> Any:
     """The next days of an app in virtual time: how its load would be, also when calls fail or no worker runs.
 
     It is the real engine with a model of the outside world; nothing is called and nothing of yours is touched.
     """
-    nouns = {name: plugin.simulation.noun for name, plugin in plugins().items() if plugin.simulation is not None}
-    if asked.app not in nouns:
-        raise InputError("app", f"cannot be simulated; known: {', '.join(sorted(nouns)) or 'none'}")
+    values = _checked(asked)
     if not _turn.acquire(blocking=False):
         raise Problem(429, "another simulation is under way", headers={"Retry-After": "5"})
     try:
-        return _told(asked, _simulated(asked, nouns[asked.app]))
+        return _told(asked, _simulated(asked, values))
     finally:
         _turn.release()
 
 
-def _simulated(asked: SimulateIn, noun: str) -> dict[str, Any]:
+def _simulations() -> dict[str, Simulated[Any]]:
+    return {name: plugin.simulation for name, plugin in plugins().items() if plugin.simulation is not None}
+
+
+def _checked(asked: SimulateIn) -> dict[str, int]:
+    """The value of each parameter of the app."""
+    known = _simulations()
+    if asked.app not in known:
+        raise InputError("app", f"cannot be simulated; known: {', '.join(sorted(known)) or 'none'}")
+    most = {each.name: each.most for each in known[asked.app].parameters}
+    for name, value in asked.parameters.items():
+        if name not in most:
+            raise InputError(f"parameters.{name}", f"is not a parameter of {asked.app}; known: {', '.join(most)}")
+        if value > most[name]:
+            raise InputError(f"parameters.{name}", f"must be at most {most[name]}, got {value}")
+    return {**{each.name: each.shown for each in known[asked.app].parameters}, **asked.parameters}
+
+
+def _simulated(asked: SimulateIn, values: dict[str, int]) -> dict[str, Any]:
     command = [
         *PROGRAM, "simulate", asked.app, "--json", "--days", str(asked.days), "--start", BEGIN.isoformat(),
-        "--seed", str(asked.seed), "--failure-rate", str(asked.fail_rate), f"--{noun}", str(asked.count),
+        "--seed", str(asked.seed), "--failure-rate", str(asked.fail_rate),
+        *(f"--{name.replace('_', '-')}={value}" for name, value in values.items()),
     ]  # fmt: skip
     if asked.down_hours:
         command += ["--down", f"{_down_from(asked).isoformat()}/{asked.down_hours * 3600:g}s"]
@@ -57,7 +80,7 @@ def _simulated(asked: SimulateIn, noun: str) -> dict[str, Any]:
         )
     except subprocess.TimeoutExpired:
         raise Problem(
-            422, f"count: took longer than {SECONDS:g} seconds; ask for fewer, or fewer days", "count"
+            422, f"days: took longer than {SECONDS:g} seconds; ask for fewer days, or smaller parameters", "days"
         ) from None
     if done.returncode != 0:
         reason = done.stderr.decode("utf8", "replace").strip().rpartition("\n")[2].removeprefix("Error: ")

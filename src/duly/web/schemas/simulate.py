@@ -10,14 +10,32 @@ from duly.web.schemas import Model, Out, Word, example
 
 
 class SimulateIn(Model):
-    model_config = example(app="shop", days=1, count=100, failRate=0.05, downHours=6)
+    model_config = example(app="shop", days=1, parameters={"products": 100}, failRate=0.05, downHours=6)
 
     app: Word = Field(description="An installed app that can be simulated.")
     days: Annotated[float, Field(gt=0, le=14)] = 7
-    count: Annotated[int, Field(ge=0, le=10_000)] = Field(default=1_000, description="How many rows it has.")
+    parameters: dict[str, Annotated[int, Field(ge=0)]] = Field(
+        default_factory=dict, description="The app's own parameters, as `GET /api/simulate` lists them."
+    )
     seed: Annotated[int, Field(ge=0, le=2**31)] = Field(default=0, description="The same seed gives the same days.")
     down_hours: Annotated[float, Field(ge=0, le=168)] = Field(default=0, description="For how long no worker runs.")
     fail_rate: Annotated[float, Field(ge=0, le=1)] = Field(default=0, description="The share of items that fail.")
+
+
+class ParameterOut(Out):
+    name: str
+    label: str
+    shown: int = Field(description="The value if none is given.")
+    most: int = Field(description="The largest value.")
+
+
+class SimulationOut(Out):
+    app: str
+    parameters: list[ParameterOut]
+
+
+class SimulationsOut(Out):
+    items: list[SimulationOut]
 
 
 class SummaryOut(Out):

@@ -18,13 +18,14 @@ const rowsOf = (number) => `${count(number)} ${number === 1 ? "row" : "rows"}`;
 /** The statuses that the address asks for. */
 const chosen = () => (query.value.get("statuses") || LIVE.join(",")).split(",");
 
-const titled = ({ inputSummary: { title, brand, sku } }) => [title, brand].filter(Boolean).join(" · ") || sku || "";
+/** The first fields of a row, on one line. */
+export const summary = ({ inputSummary }) => Object.values(inputSummary).filter(Boolean).join(" · ");
 
 const COLUMNS = [
   { title: "Item", width: "90px", isNumber: true, cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1">${row.id}</${Link}>` },
   { title: "Job", width: "80px", isNumber: true, isGlobal: true, cell: (row) => html`<${Link} to=${`/jobs/${row.jobId}`} tabindex="-1" aria-label=${`Go to job ${row.jobId}`}>${row.jobId}</${Link}>` },
   { title: "Row", width: "80px", isNumber: true, isMinor: true, cell: (row) => count(row.row) },
-  { title: "Title and brand", width: "minmax(120px, 2fr)", cell: (row) => html`<span class="clip" title=${row.inputSummary.sku}>${titled(row)}</span>` },
+  { title: "Input", width: "minmax(120px, 2fr)", cell: (row) => html`<span class="clip" title=${summary(row)}>${summary(row)}</span>` },
   { title: "Status", width: "125px", cell: (row) => html`<${State} of=${row.status} />` },
   { title: "Attempts", width: "90px", isNumber: true, isMinor: true, cell: (row) => row.attempts },
   { title: "Locked by", width: "minmax(80px, 1fr)", isMinor: true, cell: (row) => row.lockedBy && html`<code class="clip">${row.lockedBy}</code>` },

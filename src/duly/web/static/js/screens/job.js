@@ -1,5 +1,5 @@
 // One job: how far it is and how fast, its rows as the task returned them, what was refused, and all that can be done.
-import { html, useRef, useState } from "../lib/ui.js";
+import { html, useEffect, useRef, useState } from "../lib/ui.js";
 import { address, get, may, post, remove, upload } from "../lib/api.js";
 import { go, query, Link } from "../lib/router.js";
 import { useLive, forget } from "../lib/live.js";
@@ -8,13 +8,14 @@ import { parse, stringify } from "../lib/json.js";
 import { now } from "../lib/prefs.js";
 import { Grid } from "../parts/grid.js";
 import { Tabs } from "../parts/filters.js";
-import { Title } from "../parts/shell.js";
+import { Title, service } from "../parts/shell.js";
 import { Facts, Section, Table, Tile } from "../parts/table.js";
 import { Chart } from "../parts/chart.js";
-import { Pending } from "../parts/pending.js";
+import { Pending, summary } from "../parts/pending.js";
 import { Dialog, Field, act, ask, say } from "../parts/dialogs.js";
-import { Bar, Empty, Loaded, State, Time } from "../parts/marks.js";
+import { Bar, Empty, Loaded, State, Time, Trouble } from "../parts/marks.js";
 
+const FILES = new URL("../..", import.meta.url); // the static files, those of apps among them
 const MANY = 10; // columns of results that have a place
 const TABS = [["", "Rows"], ["pending", "Pending"], ["refused", "Refused"], ["events", "Events"]];
 const shown = (value) => (value === null || value === undefined ? "" : typeof value === "string" ? value : stringify(value));
@@ -95,7 +96,7 @@ function Rows({ job }) {
   const columns = [
     { title: "Row", width: "80px", isNumber: true, cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>${count(row.row)}</${Link}>` },
     { title: "Status", width: "125px", cell: (row) => html`<${State} of=${row.status} />` },
-    { title: "Title and brand", width: "minmax(120px, 1fr)", isMinor: true, cell: ({ inputSummary: { title, brand, sku } }) => html`<span class="clip">${[title, brand].filter(Boolean).join(" · ") || sku || ""}</span>` },
+    { title: "Input", width: "minmax(120px, 1fr)", isMinor: true, cell: (row) => html`<span class="clip">${summary(row)}</span>` },
     ...(names.length ? names.map((name) => ({ title: name, width: "minmax(90px, 1fr)", cell: (row) => html`<span class="clip">${shown(row.result?.[name])}</span>` }))
       : [{ title: "Result", width: "minmax(160px, 2fr)", cell: (row) => html`<code class="clip">${shown(row.result)}</code>` }]),
     { title: "Error", width: "minmax(120px, 1fr)", isMinor: true, cell: (row) => row.lastError && html`<span class="wrong clip" title=${row.lastError}>${row.lastError.split("\n", 1)[0]}</span>` },
@@ -144,7 +145,7 @@ function Refused({ job, reload }) {
   const canFix = may("write") && job.jobType;
   const columns = [
     { title: "Row", width: "80px", isNumber: true, cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>${count(row.row)}</${Link}>` },
-    { title: "Title and brand", width: "minmax(100px, 1fr)", isMinor: true, cell: ({ inputSummary: { title, brand, sku } }) => html`<span class="clip">${[title, brand].filter(Boolean).join(" · ") || sku || ""}</span>` },
+    { title: "Input", width: "minmax(100px, 1fr)", isMinor: true, cell: (row) => html`<span class="clip">${summary(row)}</span>` },
     { title: "Why", width: "minmax(160px, 3fr)", cell: (row) => html`<span class="wrong clip" title=${row.lastError}>${(row.lastError ?? "").split("\n", 1)[0]}</span>` },
     { title: "Tries", width: "70px", isNumber: true, isMinor: true, cell: (row) => row.attempts },
     ...(canFix ? [{ title: "Act", width: "80px", cell: (row) => html`<button type="button" class="mini" aria-label=${`Fix row ${row.row}`} onClick=${() => setFixed(row)}>Fix</button>` }] : []),
@@ -158,27 +159,34 @@ function Refused({ job, reload }) {
     ${fixed && html`<${Fix} job=${job} row=${fixed} onClose=${() => setFixed(null)} onDone=${() => { setFixed(null); again(); }} />`}`;
 }
 
-/** What was asked of the provider for its rows, and what people did to it. */
+/** A panel that an app adds to the pages of jobs of its tasks. Its module is loaded when it is shown. */
+function Panel({ panel, job }) {
+  const [loaded, setLoaded] = useState({});
+  useEffect(() => {
+    import(new URL(panel.script, FILES).href).then(
+      (module) => setLoaded({ Component: module.default }),
+      (error) => setLoaded({ error }),
+    );
+  }, [panel.script]);
+  const { Component, error } = loaded;
+  return html`<${Section} title=${panel.title}>
+    ${error && html`<${Trouble} error=${error} />`}
+    ${Component && html`<${Component} job=${job} />`}</${Section}>`;
+}
+
+/** What people did to it, and the panels of apps. */
 function Events({ job }) {
-  const lookups = useLive(`/api/jobs/${job.id}/events`, { pageSize: 1 }, { every: 0 });
+  const panels = (service.value?.panels ?? []).filter((panel) => panel.tasks.includes(job.task));
   const acts = [
     { title: "When", isTime: true, cell: (line) => html`<${Time} at=${line.at} />` },
     { title: "Who", width: "120px", cell: (line) => line.actor },
     { title: "What", width: "170px", cell: (line) => html`<code>${line.action}</code>` },
     { title: "Details", width: "minmax(160px, 2fr)", isMinor: true, cell: (line) => html`<code class="clip">${stringify(line.details)}</code>` },
   ];
-  const asked = [
-    { title: "When", isTime: true, cell: (event) => html`<${Time} at=${event.createdAt ?? event.at} />` },
-    { title: "Item", width: "90px", isNumber: true, cell: (event) => html`<${Link} to=${`/items/${event.itemId}`} tabindex="-1">${event.itemId}</${Link}>` },
-    { title: "Words", width: "minmax(100px, 1fr)", cell: (event) => event.variant },
-    { title: "Retailer", width: "minmax(90px, 1fr)", cell: (event) => event.retailer },
-    { title: "Ended", width: "110px", cell: (event) => event.status },
-    { title: "Took", width: "90px", isNumber: true, isMinor: true, cell: (event) => `${count(event.milliseconds)} ms` },
-  ];
   return html`
     ${may("admin") && html`<${Section} title="Acts of people"><${Grid} name=${`job ${job.id} audit`} label="Acts of people" columns=${acts} load=${(after, pageSize, signal, age) => get("/api/audit", { subject: `job:${job.id}`, after, pageSize }, { signal, age })} /></${Section}>`}
-    ${lookups.data?.items.length > 0 && html`<${Section} title="Look-ups"><${Grid} name=${`job ${job.id} lookups`} label="Look-ups" columns=${asked} load=${(after, pageSize, signal, age) => get(`/api/jobs/${job.id}/events`, { after, pageSize }, { signal, age })} /></${Section}>`}
-    ${!may("admin") && !lookups.data?.items.length && html`<${Empty} title="Nothing is told of this job."></${Empty}>`}`;
+    ${panels.map((panel) => html`<${Panel} key=${panel.script} panel=${panel} job=${job} />`)}
+    ${!may("admin") && !panels.length && html`<${Empty} title="Nothing is told of this job."></${Empty}>`}`;
 }
 
 export default function JobScreen({ id }) {

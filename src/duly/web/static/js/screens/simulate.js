@@ -2,14 +2,14 @@
 import { html, useEffect, useRef, useState } from "../lib/ui.js";
 import { post } from "../lib/api.js";
 import { query, setQuery } from "../lib/router.js";
+import { useLive } from "../lib/live.js";
 import { count, duration } from "../lib/time.js";
 import { Title } from "../parts/shell.js";
 import { Section, Tile } from "../parts/table.js";
-import { Command, Empty, Trouble } from "../parts/marks.js";
+import { Command, Empty, Loaded, Trouble } from "../parts/marks.js";
 import { Chart } from "../parts/chart.js";
 import { Field } from "../parts/dialogs.js";
 
-const APPS = { catalog: ["Products", 1_000], birthdays: ["People", 2_000] };
 const WORDS = {
   calls: "Calls", maxCallsPerMinute: "Most calls in a minute", tries: "Tries", done: "Done", inReview: "In review", recovered: "Recovered after failures", deactivated: "Deactivated", skipped: "Skipped",
   lateP50Seconds: "Half started within", lateP99Seconds: "99 % within", lateMostSeconds: "All within",
@@ -23,8 +23,16 @@ function Result({ of }) {
     <${Section} title="Curves">${of.series.map((series) => html`<${Chart} key=${series.name} label=${series.name} times=${series.points.map(([at]) => at)} series=${[{ label: series.name, values: series.points.map(([, value]) => value), tone: toneOf(series.name), bars: true }]} />`)}</${Section}>`;
 }
 
-export default function Simulate() {
-  const app = APPS[query.value.get("app")] ? query.value.get("app") : "catalog";
+export default function SimulateScreen() {
+  const known = useLive("/api/simulate", {}, { every: 0 });
+  return html`<${Title}>Simulate</${Title}>
+    <p>The real engine runs over days in seconds: schedules, slots, windows, limits and retries as they would be. Nothing outside is touched, and nothing is kept. The same seed gives the same days.</p>
+    <${Loaded} of=${known}>${({ items }) => (items.length ? html`<${Simulate} apps=${items} />` : html`<${Empty} title="No installed app can be simulated."></${Empty}>`)}</${Loaded}>`;
+}
+
+/** The form of the chosen app, and the result. `apps` have the parameters of each. */
+function Simulate({ apps }) {
+  const { app, parameters } = apps.find((each) => each.app === query.value.get("app")) ?? apps[0];
   const [answer, setAnswer] = useState(null);
   const [begun, setBegun] = useState(null);
   const [passed, setPassed] = useState(0);
@@ -43,20 +51,20 @@ export default function Simulate() {
     setBegun(Date.now());
     setPassed(0);
     try {
-      const found = await post("/api/simulate", { app: form.app, days: Number(form.days), count: Number(form.count), seed: Number(form.seed), downHours: Number(form.down || 0), failRate: Number(form.fail || 0) / 100 });
+      const values = Object.fromEntries(parameters.map(({ name }) => [name, Number(form[name])]));
+      const found = await post("/api/simulate", { app: form.app, days: Number(form.days), parameters: values, seed: Number(form.seed), downHours: Number(form.down || 0), failRate: Number(form.fail || 0) / 100 });
       if (!isOver.current) setAnswer({ found });
     } catch (error) {
       if (!isOver.current) setAnswer({ error });
     }
     if (!isOver.current) setBegun(null);
   };
-  const [noun, many] = APPS[app];
-  return html`<${Title}>Simulate</${Title}>
-    <p>The real engine runs over days in seconds: schedules, slots, windows, limits and retries as they would be. Nothing outside is touched, and nothing is kept. The same seed gives the same days.</p>
+  const others = apps.flatMap((each) => each.parameters.map(({ name }) => [name, null]));
+  return html`
     <form class="card form" onSubmit=${run} key=${app}>
-      <${Field} name="app" label="App" type="select" value=${app} options=${Object.keys(APPS)} onChange=${(event) => setQuery({ app: event.target.value, count: null })} />
+      <${Field} name="app" label="App" type="select" value=${app} options=${apps.map((each) => each.app)} onChange=${(event) => setQuery({ ...Object.fromEntries(others), app: event.target.value })} />
       <${Field} name="days" label="Days" type="number" min="1" max="14" required value=${given("days", 3)} />
-      <${Field} name="count" label=${noun} type="number" min="1" max="10000" required value=${given("count", many)} />
+      ${parameters.map(({ name, label, shown, most }) => html`<${Field} key=${name} name=${name} label=${label} type="number" min="0" max=${most} required value=${given(name, shown)} />`)}
       <${Field} name="fail" label="Calls that fail (%)" type="number" min="0" max="100" step="any" value=${given("fail", 2)} />
       <${Field} name="down" label="Hours without a worker" type="number" min="0" max="96" step="any" value=${given("down", 0)} />
       <${Field} name="seed" label="Seed" type="number" min="0" required value=${given("seed", 0)} />
