@@ -1,10 +1,10 @@
 # Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
 PYTHON ?= python3
 VENV := .venv/bin
-SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/screenshots \
+SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/release tools/screenshots \
 	tools/test tools/vendor
 
-.PHONY: help setup postgres rabbitmq run check test lint bench chaos fuzz screenshots clean
+.PHONY: help setup postgres rabbitmq run check test lint bench chaos fuzz dist pythons screenshots clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -31,7 +31,7 @@ lint: setup  ## check style, format and types
 	$(VENV)/ruff check src tests tools bench $(SCRIPTS)
 	$(VENV)/ruff format --check src tests tools bench $(SCRIPTS)
 	$(VENV)/mypy
-	$(VENV)/mypy --strict tools/debian.py tools/private.py tools/pgcluster.py tools/rabbitnode.py tools/nodepackages.py tools/chromium.py
+	$(VENV)/mypy --strict tools/debian.py tools/private.py tools/pythons.py tools/pgcluster.py tools/rabbitnode.py tools/nodepackages.py tools/chromium.py
 
 bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench
@@ -48,6 +48,12 @@ chaos: setup postgres rabbitmq  ## set up, then run the long crash tests: defaul
 
 fuzz: setup postgres  ## set up, then send the API odd requests for a long time (some 15 minutes)
 	@DULY_FUZZ=200 $(PYTHON) tools/test tests/web/test_fuzz.py -s
+
+dist: setup  ## set up, then build wheel and sdist into dist/, and try them in fresh environments with every Python here
+	@$(PYTHON) tools/release check
+
+pythons: setup postgres  ## set up, then run the fast suites on every Python from 3.11 that this machine has
+	@$(PYTHON) tools/pythons.py
 
 screenshots: setup  ## set up, then take pictures of the dashboard's screens into docs/img, with Debian's Chromium
 	@$(PYTHON) tools/screenshots

@@ -132,6 +132,8 @@ class Plugin(Generic[S, T]):
     panels: tuple[Panel, ...] = ()
     # The folder with its static files: the modules of its screens, and what they load.
     static: Path | None = None
+    # What to install where something that it imports is missing, such as duly[rabbitmq].
+    needs: str = ""
     # Whether it is on where the setting `apps` names none.
     is_default: Callable[[], bool] = lambda: True
 

@@ -6,6 +6,7 @@ unknown command, a bad option or setting).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -26,7 +27,7 @@ from duly.cli.serve import serve
 from duly.cli.simulate import simulate
 from duly.cli.users import keys, users
 from duly.core.errors import BrokenApp, ConfigError, DulyError, InputError, KeyConflict
-from duly.plugin import plugins
+from duly.plugin import Plugin, plugins
 
 
 class Refusal(click.ClickException):
@@ -65,10 +66,25 @@ class Commands(click.Group):
     def _plugged(self) -> dict[str, click.Command]:
         """The commands of the apps. They are loaded only for a command that is not the core's, as that takes time."""
         try:
-            found = [command for plugin in plugins().values() for command in plugin.commands()]
+            found = [command for plugin in plugins().values() for command in _commands_of(plugin)]
         except ConfigError as error:  # --help calls this outside of any command, where errors would not be caught
             raise Misuse(error) from error
         return {str(command.name): command for command in found if command.name not in self.commands}
+
+
+def _commands_of(plugin: Plugin[Any, Any]) -> Sequence[click.Command]:
+    """The commands of an app. If they cannot be loaded, one command with its name that reports the reason."""
+    try:
+        return plugin.commands()
+    except ImportError as error:
+        remedy = f": pip install '{plugin.needs}'" if plugin.needs else "; install what this app needs"
+        reason = f"{plugin.name} is not available: {error}{remedy}"
+
+    def fail() -> None:
+        raise ConfigError(reason)
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "allow_interspersed_args": False}
+    return [click.Command(plugin.name, callback=fail, help=reason, short_help=reason, context_settings=anything)]
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
