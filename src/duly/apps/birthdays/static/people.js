@@ -1,15 +1,62 @@
 // People and their birthdays: who is greeted when, in their own time, and how it went.
 import {
-  html, useLive, useState, get, post, patch, remove, root, may, ask, act, go, exact, count,
-  Title, Link, Loaded, Grid, Facts, Section, Table, State, Time, Empty, Command,
+  html,
+  useLive,
+  useState,
+  get,
+  post,
+  patch,
+  remove,
+  root,
+  may,
+  ask,
+  act,
+  go,
+  exact,
+  count,
+  Title,
+  Link,
+  Loaded,
+  Grid,
+  Facts,
+  Section,
+  Table,
+  State,
+  Time,
+  Empty,
+  Command,
 } from "../../js/kit.js";
 
 const ZONES = Intl.supportedValuesOf ? ["UTC", ...Intl.supportedValuesOf("timeZone")] : ["UTC"];
-const LEAPS = [["feb28", "28 February"], ["mar1", "1 March"], ["skip", "not at all"]];
-const STATES = { PENDING: "waiting", PROCESSING: "running", COMPLETED: "done", FAILED: "failed", CANCELLED: "cancelled" };
-const MONTHS = ["January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December"];
+const LEAPS = [
+  ["feb28", "28 February"],
+  ["mar1", "1 March"],
+  ["skip", "not at all"],
+];
+const STATES = {
+  PENDING: "waiting",
+  PROCESSING: "running",
+  COMPLETED: "done",
+  FAILED: "failed",
+  CANCELLED: "cancelled",
+};
+const MONTHS = [
+  "January",
+  "February",
+  "March",
+  "April",
+  "May",
+  "June",
+  "July",
+  "August",
+  "September",
+  "October",
+  "November",
+  "December",
+];
 
-const at = (person) => `/people/${encodeURIComponent(person.id)}${person.owner ? `?userId=${encodeURIComponent(person.owner)}` : ""}`;
+const at = (person) =>
+  `/people/${encodeURIComponent(person.id)}${person.owner ? `?userId=${encodeURIComponent(person.owner)}` : ""}`;
 const path = (id) => `/api/people/${encodeURIComponent(id)}`;
 const day = (birthday) => `${Number(birthday.slice(3))} ${MONTHS[Number(birthday.slice(0, 2)) - 1]}`;
 const whole = (person) => `${person.firstName} ${person.lastName}`;
@@ -17,24 +64,66 @@ const whole = (person) => `${person.firstName} ${person.lastName}`;
 /** A moment by the clock of the place where someone lives. */
 function There({ moment, zone }) {
   if (!moment) return html`<span class="none">–</span>`;
-  const text = new Intl.DateTimeFormat("sv-SE", { timeZone: zone, dateStyle: "short", timeStyle: "short" }).format(new Date(moment));
+  const text = new Intl.DateTimeFormat("sv-SE", {
+    timeZone: zone,
+    dateStyle: "short",
+    timeStyle: "short",
+  }).format(new Date(moment));
   return html`<time datetime=${moment} title=${`${exact(moment, true)} UTC`}>${text}</time>`;
 }
 
 const fields = (person) => [
-  ...(person ? [] : [{ name: "id", label: "Id", required: true, autocomplete: "off", hint: "Yours for this person, such as user-456." }]),
-  { name: "firstName", label: "First name", value: person?.firstName, required: true, autocomplete: "off" },
+  ...(person
+    ? []
+    : [
+        {
+          name: "id",
+          label: "Id",
+          required: true,
+          autocomplete: "off",
+          hint: "Yours for this person, such as user-456.",
+        },
+      ]),
+  {
+    name: "firstName",
+    label: "First name",
+    value: person?.firstName,
+    required: true,
+    autocomplete: "off",
+  },
   { name: "lastName", label: "Last name", value: person?.lastName, required: true, autocomplete: "off" },
   person
-    ? { name: "birthday", label: "Birthday", value: person.birthday, required: true, hint: "Month and day, such as 03-15.", pattern: "(\\d{4}-)?\\d{2}-\\d{2}" }
+    ? {
+        name: "birthday",
+        label: "Birthday",
+        value: person.birthday,
+        required: true,
+        hint: "Month and day, such as 03-15.",
+        pattern: "(\\d{4}-)?\\d{2}-\\d{2}",
+      }
     : { name: "birthday", label: "Birthday", type: "date", required: true },
-  { name: "zone", label: "Time zone", type: "select", options: person && !ZONES.includes(person.zone) ? [person.zone, ...ZONES] : ZONES, value: person?.zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone },
-  { name: "leap", label: "Born on 29 February: in other years greet on", type: "select", options: LEAPS, value: person?.leap ?? "feb28" },
+  {
+    name: "zone",
+    label: "Time zone",
+    type: "select",
+    options: person && !ZONES.includes(person.zone) ? [person.zone, ...ZONES] : ZONES,
+    value: person?.zone ?? Intl.DateTimeFormat().resolvedOptions().timeZone,
+  },
+  {
+    name: "leap",
+    label: "Born on 29 February: in other years greet on",
+    type: "select",
+    options: LEAPS,
+    value: person?.leap ?? "feb28",
+  },
 ];
 
 async function add(after) {
   await ask({
-    title: "Add a person", yes: "Add", text: "They are greeted every year in the morning of their own time.", fields: fields(null),
+    title: "Add a person",
+    yes: "Add",
+    text: "They are greeted every year in the morning of their own time.",
+    fields: fields(null),
     check: async (said) => {
       const made = await post("/api/people", said);
       await act(async () => made, `${whole(made)} is added.`, { after });
@@ -44,10 +133,14 @@ async function add(after) {
 
 async function edit(person, query, after) {
   await ask({
-    title: `Edit ${whole(person)}`, yes: "Save", fields: fields(person),
+    title: `Edit ${whole(person)}`,
+    yes: "Save",
+    fields: fields(person),
     check: async (said) => {
       // Only what was changed is sent: a masked value that was left alone stays what it is.
-      const news = Object.fromEntries(Object.entries(said).filter(([name, value]) => value !== person[name]));
+      const news = Object.fromEntries(
+        Object.entries(said).filter(([name, value]) => value !== person[name]),
+      );
       if (!Object.keys(news).length) return;
       const made = await patch(path(person.id), news, { query });
       await act(async () => made, `${whole(made)} is changed.`, { after });
@@ -56,8 +149,17 @@ async function edit(person, query, after) {
 }
 
 async function leave(person, query) {
-  const sure = await ask({ title: `Remove ${whole(person)}`, text: "They are greeted no more; a greeting that waits is cancelled.", typed: person.id, yes: "Remove", isGrave: true });
-  if (sure) await act(() => remove(path(person.id), undefined, { query }), `${whole(person)} is removed.`, { after: () => go("/people") });
+  const sure = await ask({
+    title: `Remove ${whole(person)}`,
+    text: "They are greeted no more; a greeting that waits is cancelled.",
+    typed: person.id,
+    yes: "Remove",
+    isGrave: true,
+  });
+  if (sure)
+    await act(() => remove(path(person.id), undefined, { query }), `${whole(person)} is removed.`, {
+      after: () => go("/people"),
+    });
 }
 
 // ---- one person
@@ -65,33 +167,86 @@ async function leave(person, query) {
 const EVENTS = [
   { title: "When, there", cell: (event) => html`<${There} moment=${event.target} zone=${event.zone} />` },
   { title: "When", cell: (event) => html`<${Time} at=${event.target} />` },
-  { title: "Status", cell: (event) => html`<${State} of=${STATES[event.status]} label=${event.status.toLowerCase()} />` },
+  {
+    title: "Status",
+    cell: (event) => html`<${State} of=${STATES[event.status]} label=${event.status.toLowerCase()} />`,
+  },
   { title: "Tries", isNumber: true, cell: (event) => count(event.attempts) },
   { title: "Sent", cell: (event) => html`<${Time} at=${event.executedAt} />` },
   { title: "Next try", cell: (event) => html`<${Time} at=${event.nextTryAt} />` },
   { title: "Error", isWide: true, cell: (event) => event.lastError ?? "" },
-  { title: "Item", cell: (event) => (event.id === null ? html`<span class="none">not yet</span>` : html`<${Link} to=${`/items/${event.id}`}>${event.id}</${Link}>`) },
+  {
+    title: "Item",
+    cell: (event) =>
+      event.id === null ? html`<span class="none">not yet</span>` : html`
+        <${Link} to=${`/items/${event.id}`}>${event.id}</${Link}>
+      `,
+  },
 ];
 
 function Person({ id }) {
   const userId = new URLSearchParams(location.search).get("userId");
   const query = userId ? { userId } : {};
   const story = useLive(path(id), query, { every: 3 });
-  return html`<${Loaded} of=${story}>${(person) => html`
-    <${Title} text=${whole(person)} actions=${may("write") && html`<button type="button" onClick=${() => edit(person, query, story.reload)}>Edit</button><button type="button" onClick=${() => leave(person, query)}>Remove</button>`}>${whole(person)}</${Title}>
-    <div class="card"><${Facts} of=${[
-    ["Id", html`<code>${person.id}</code>`], ["Birthday", day(person.birthday)], ["Time zone", person.zone], person.birthday === "02-29" && ["In other years", LEAPS.find(([key]) => key === person.leap)[1]],
-    ["Next greeting, there", html`<${There} moment=${person.nextAt} zone=${person.zone} />`], ["Next greeting", html`<${Time} at=${person.nextAt} long />`], person.owner && ["Of user", person.owner]]} /></div>
-    <${Section} title="Greetings"><${Table} label="Greetings" rows=${person.events.map((event) => ({ ...event, zone: person.zone }))} keyOf=${(event) => event.id ?? "next"} columns=${EVENTS} empty="None is to come." /></${Section}>
-    <p class="back"><${Link} to="/people">All people</${Link}></p>`}</${Loaded}>`;
+  return html`
+    <${Loaded} of=${story}>
+      ${(person) => html`
+        <${Title}
+          text=${whole(person)}
+          actions=${
+            may("write") && html`
+              <button type="button" onClick=${() => edit(person, query, story.reload)}>Edit</button>
+              <button type="button" onClick=${() => leave(person, query)}>Remove</button>
+            `
+          }
+        >
+          ${whole(person)}
+        </${Title}>
+        <div class="card">
+          <${Facts}
+            of=${[
+              ["Id", html`<code>${person.id}</code>`],
+              ["Birthday", day(person.birthday)],
+              ["Time zone", person.zone],
+              person.birthday === "02-29" && [
+                "In other years",
+                LEAPS.find(([key]) => key === person.leap)[1],
+              ],
+              ["Next greeting, there", html`<${There} moment=${person.nextAt} zone=${person.zone} />`],
+              ["Next greeting", html`<${Time} at=${person.nextAt} long />`],
+              person.owner && ["Of user", person.owner],
+            ]}
+          />
+        </div>
+        <${Section} title="Greetings">
+          <${Table}
+            label="Greetings"
+            rows=${person.events.map((event) => ({ ...event, zone: person.zone }))}
+            keyOf=${(event) => event.id ?? "next"}
+            columns=${EVENTS}
+            empty="None is to come."
+          />
+        </${Section}>
+        <p class="back"><${Link} to="/people">All people</${Link}></p>
+      `}
+    </${Loaded}>
+  `;
 }
 
 // ---- all people
 
 const COLUMNS = [
-  { title: "Name", width: "minmax(150px, 1fr)", cell: (person) => html`<${Link} to=${at(person)} tabindex="-1">${whole(person)}</${Link}>` },
+  {
+    title: "Name",
+    width: "minmax(150px, 1fr)",
+    cell: (person) => html`<${Link} to=${at(person)} tabindex="-1">${whole(person)}</${Link}>`,
+  },
   { title: "Birthday", width: "130px", cell: (person) => day(person.birthday) },
-  { title: "Next, there", width: "150px", cell: (person) => html`<${There} moment=${person.nextAt} zone=${person.zone} />` },
+  {
+    title: "Next, there",
+    width: "150px",
+    cell: (person) => html`<${There} moment=${person.nextAt} zone=${person.zone} />`,
+  },
   { title: "Time zone", width: "minmax(140px, 1fr)", isMinor: true, cell: (person) => person.zone },
   { title: "Next", isTime: true, isMinor: true, cell: (person) => html`<${Time} at=${person.nextAt} />` },
   { title: "Id", width: "minmax(110px, 1fr)", isMinor: true, cell: (person) => html`<code>${person.id}</code>` },
@@ -99,10 +254,34 @@ const COLUMNS = [
 
 function People() {
   const [changes, setChanges] = useState(0);
-  return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${() => add(() => setChanges(changes + 1))}>Add person</button>`}>People</${Title}>
-    <${Grid} name="people" label="People" columns=${COLUMNS} changes=${changes} keyOf=${(person) => `${person.owner ?? ""}/${person.id}`} to=${at}
+  return html`
+    <${Title}
+      actions=${
+        may("write") && html`
+          <button type="button" class="main" onClick=${() => add(() => setChanges(changes + 1))}>
+            Add person
+          </button>
+        `
+      }
+    >
+      People
+    </${Title}>
+    <${Grid}
+      name="people"
+      label="People"
+      columns=${COLUMNS}
+      changes=${changes}
+      keyOf=${(person) => `${person.owner ?? ""}/${person.id}`}
+      to=${at}
       load=${(after, pageSize, signal, age) => get("/api/people", { after, pageSize }, { signal, age })}
-      empty=${html`<${Empty} title="There is nobody yet."><p>Add someone above, or from a terminal:</p><${Command}>duly people add user-456 Ana Horvat 1990-03-15 Europe/Zagreb</${Command}></${Empty}>`} />`;
+      empty=${
+        html`<${Empty} title="There is nobody yet.">
+          <p>Add someone above, or from a terminal:</p>
+          <${Command}>duly people add user-456 Ana Horvat 1990-03-15 Europe/Zagreb</${Command}>
+        </${Empty}>`
+      }
+    />
+  `;
 }
 
 export default function Screen({ rest }) {

@@ -1,7 +1,23 @@
 // What a catalog of so many products costs: calls, minutes, the API's budget, and what gives way first as it grows.
 import {
-  html, useEffect, useState, post, query, setQuery, count, duration, classes,
-  Title, Field, Chart, Facts, Section, Table, Tile, Trouble, Link,
+  html,
+  useEffect,
+  useState,
+  post,
+  query,
+  setQuery,
+  count,
+  duration,
+  classes,
+  Title,
+  Field,
+  Chart,
+  Facts,
+  Section,
+  Table,
+  Tile,
+  Trouble,
+  Link,
 } from "../../js/kit.js";
 
 const FIELDS = [
@@ -13,7 +29,8 @@ const FIELDS = [
   { name: "cap", label: "Products a window", value: 50, min: 0 },
 ];
 
-const given = () => Object.fromEntries(FIELDS.map(({ name, value }) => [name, Number(query.value.get(name) ?? value)]));
+const given = () =>
+  Object.fromEntries(FIELDS.map(({ name, value }) => [name, Number(query.value.get(name) ?? value)]));
 const percent = (number) => `${number.toFixed(1)} %`;
 const minutes = (number) => duration(number * 60);
 
@@ -24,52 +41,120 @@ function hours(said, plan) {
   const calls = (products) => Math.ceil(products / said.batch);
   const scheduled = times.map((_, slot) => calls(slot < fuller ? plan.slotMost : plan.slotLeast));
   const opened = Array.from({ length: said.slots }, () => 0);
-  for (let window = 0; window < said.windows; window += 1) opened[Math.floor(((window + 0.5) * said.slots) / said.windows)] += plan.windowCalls;
+  for (let window = 0; window < said.windows; window += 1)
+    opened[Math.floor(((window + 0.5) * said.slots) / said.windows)] += plan.windowCalls;
   return { times, scheduled, all: scheduled.map((number, slot) => number + opened[slot]) };
 }
 
-const clockTime = (hour) => `${String(Math.floor(hour)).padStart(2, "0")}:${String(Math.floor((hour % 1) * 60)).padStart(2, "0")}`;
+const clockTime = (hour) =>
+  `${String(Math.floor(hour)).padStart(2, "0")}:${String(Math.floor((hour % 1) * 60)).padStart(2, "0")}`;
 
 function Curves({ said, plan }) {
   const { times, scheduled, all } = hours(said, plan);
-  return html`<${Chart} label="Calls from slot to slot" times=${times} axis=${clockTime} height=${200} series=${[
-    { label: "allowed", values: times.map(() => plan.hourLimit), tone: "cap", dashed: true },
-    { label: "with full retry windows", values: all, tone: "retried", bars: true },
-    { label: "scheduled", values: scheduled, tone: "done", bars: true },
-  ]} />`;
+  return html`
+    <${Chart}
+      label="Calls from slot to slot"
+      times=${times}
+      axis=${clockTime}
+      height=${200}
+      series=${[
+        { label: "allowed", values: times.map(() => plan.hourLimit), tone: "cap", dashed: true },
+        { label: "with full retry windows", values: all, tone: "retried", bars: true },
+        { label: "scheduled", values: scheduled, tone: "done", bars: true },
+      ]}
+    />
+  `;
 }
 
 /** How much of the limit the worst hour and the day use as the catalog grows to twice what is asked for, or to where it breaks. */
 function Growth({ said, plan }) {
   const [curve, setCurve] = useState(null);
-  const far = Math.min(Math.max(said.products * 2, (plan.breaksFirst?.products ?? 0) * 1.2, 100), 10_000_000);
+  const far = Math.min(
+    Math.max(said.products * 2, (plan.breaksFirst?.products ?? 0) * 1.2, 100),
+    10_000_000,
+  );
   useEffect(() => {
     let isOver = false;
     const steps = Array.from({ length: 9 }, (_, index) => Math.round((far * index) / 8));
-    Promise.all(steps.map((products) => post("/api/plan", { ...said, products }))).then((plans) => {
-      if (!isOver) setCurve({ steps, hour: plans.map((each) => each.hourUsedPercent), day: plans.map((each) => each.dayUsedPercent) });
-    }, () => {});
-    return () => { isOver = true; };
+    Promise.all(steps.map((products) => post("/api/plan", { ...said, products }))).then(
+      (plans) => {
+        if (!isOver)
+          setCurve({
+            steps,
+            hour: plans.map((each) => each.hourUsedPercent),
+            day: plans.map((each) => each.dayUsedPercent),
+          });
+      },
+      () => {},
+    );
+    return () => {
+      isOver = true;
+    };
   }, [JSON.stringify(said)]);
   if (!curve) return html`<div class="chart" style=${{ height: "260px" }}></div>`;
-  return html`<${Chart} label="Share of the allowed calls as the catalog grows" unit=" %" times=${curve.steps} axis=${(products) => count(Math.round(products))} height=${200} series=${[
-    { label: "limit", values: curve.steps.map(() => 100), tone: "cap", dashed: true },
-    { label: "the fullest hour", values: curve.hour, tone: "retried" },
-    { label: "the day", values: curve.day, tone: "done" },
-  ]} />`;
+  return html`
+    <${Chart}
+      label="Share of the allowed calls as the catalog grows"
+      unit=" %"
+      times=${curve.steps}
+      axis=${(products) => count(Math.round(products))}
+      height=${200}
+      series=${[
+        { label: "limit", values: curve.steps.map(() => 100), tone: "cap", dashed: true },
+        { label: "the fullest hour", values: curve.hour, tone: "retried" },
+        { label: "the day", values: curve.day, tone: "done" },
+      ]}
+    />
+  `;
 }
 
 function Words({ said, plan }) {
   const first = plan.breaksFirst;
   const isBroken = plan.breaks.some((each) => each.products <= said.products);
-  return html`<div class=${classes("banner", isBroken && "is-bad")} role="status"><strong>${isBroken ? "This does not fit." : "This fits."}</strong>
-    <span>${first ? `As the catalog grows, this gives way first: from ${count(first.products)} products on, ${first.what}.` : "Nothing gives way, however large the catalog becomes."}</span></div>
+  return html`
+    <div class=${classes("banner", isBroken && "is-bad")} role="status">
+      <strong>${isBroken ? "This does not fit." : "This fits."}</strong>
+      <span>
+        ${first
+          ? `As the catalog grows, this gives way first: from ${count(first.products)} products on, ${first.what}.`
+          : "Nothing gives way, however large the catalog becomes."}
+      </span>
+    </div>
     <div class="tiles">
-      <${Tile} label="In each slot" value=${plan.slotLeast === plan.slotMost ? count(plan.slotMost) : `${count(plan.slotLeast)}–${count(plan.slotMost)}`} note=${`${count(plan.slotCalls)} calls, ${minutes(plan.slotMinutes)}`} />
-      <${Tile} label="In a full retry window" value=${count(said.cap)} note=${`${count(plan.windowCalls)} calls, ${minutes(plan.windowMinutes)}`} />
-      <${Tile} label="The fullest hour" value=${percent(plan.hourUsedPercent)} tone=${plan.hourUsedPercent > 100 ? "bad" : plan.hourUsedPercent > 80 ? "warn" : "ok"} note=${`${count(plan.worstHourCalls)} of ${count(plan.hourLimit)} calls`} />
-      <${Tile} label="The day" value=${percent(plan.dayUsedPercent)} tone=${plan.dayUsedPercent > 100 ? "bad" : plan.dayUsedPercent > 80 ? "warn" : "ok"} note=${`${count(plan.dayCalls)} of ${count(plan.dayLimit)} calls`} />
-      <${Tile} label="Retries a day" value=${count(Math.round(plan.retriesWanted))} note=${`wanted if 5 % fail; windows take ${count(plan.retriesPossible)}`} tone=${plan.retriesWanted > plan.retriesPossible ? "bad" : "ok"} /></div>`;
+      <${Tile}
+        label="In each slot"
+        value=${
+          plan.slotLeast === plan.slotMost
+            ? count(plan.slotMost)
+            : `${count(plan.slotLeast)}–${count(plan.slotMost)}`
+        }
+        note=${`${count(plan.slotCalls)} calls, ${minutes(plan.slotMinutes)}`}
+      />
+      <${Tile}
+        label="In a full retry window"
+        value=${count(said.cap)}
+        note=${`${count(plan.windowCalls)} calls, ${minutes(plan.windowMinutes)}`}
+      />
+      <${Tile}
+        label="The fullest hour"
+        value=${percent(plan.hourUsedPercent)}
+        tone=${plan.hourUsedPercent > 100 ? "bad" : plan.hourUsedPercent > 80 ? "warn" : "ok"}
+        note=${`${count(plan.worstHourCalls)} of ${count(plan.hourLimit)} calls`}
+      />
+      <${Tile}
+        label="The day"
+        value=${percent(plan.dayUsedPercent)}
+        tone=${plan.dayUsedPercent > 100 ? "bad" : plan.dayUsedPercent > 80 ? "warn" : "ok"}
+        note=${`${count(plan.dayCalls)} of ${count(plan.dayLimit)} calls`}
+      />
+      <${Tile}
+        label="Retries a day"
+        value=${count(Math.round(plan.retriesWanted))}
+        note=${`wanted if 5 % fail; windows take ${count(plan.retriesPossible)}`}
+        tone=${plan.retriesWanted > plan.retriesPossible ? "bad" : "ok"}
+      />
+    </div>
+  `;
 }
 
 export default function Plan() {
@@ -79,8 +164,17 @@ export default function Plan() {
   const [times, setTimes] = useState(0);
   useEffect(() => {
     let isOver = false;
-    post("/api/plan", said).then((plan) => { if (!isOver) setAnswer({ plan, said }); }, (error) => { if (!isOver) setAnswer((before) => ({ ...before, error })); });
-    return () => { isOver = true; };
+    post("/api/plan", said).then(
+      (plan) => {
+        if (!isOver) setAnswer({ plan, said });
+      },
+      (error) => {
+        if (!isOver) setAnswer((before) => ({ ...before, error }));
+      },
+    );
+    return () => {
+      isOver = true;
+    };
   }, [name, times]);
   const send = (event) => {
     event.preventDefault();
@@ -89,15 +183,53 @@ export default function Plan() {
     setTimes(times + 1);
   };
   const { plan, error } = answer;
-  return html`<${Title} actions=${html`<${Link} class="button" to="/catalog">Catalog</${Link}>`}>Plan</${Title}>
-    <form class="form card" onSubmit=${send} key=${name} aria-label="Plan">${FIELDS.map((field) => html`<${Field} key=${field.name} type="number" required ...${field} value=${said[field.name]} />`)}
-      <button type="submit" class="main">Calculate</button></form>
+  return html`
+    <${Title}
+      actions=${
+        html`<${Link} class="button" to="/catalog">
+          Catalog
+        </${Link}>`
+      }
+    >
+      Plan
+    </${Title}>
+    <form class="form card" onSubmit=${send} key=${name} aria-label="Plan">
+      ${FIELDS.map((field) => html`
+        <${Field} key=${field.name} type="number" required ...${field} value=${said[field.name]} />
+      `)}
+      <button type="submit" class="main">Calculate</button>
+    </form>
     ${error && html`<${Trouble} error=${error} />`}
-    ${plan && html`<div class="back"><${Words} said=${answer.said} plan=${plan} /></div>
-      <${Curves} said=${answer.said} plan=${plan} /><${Growth} said=${answer.said} plan=${plan} />
-      <${Section} title="What gives way, as the catalog grows"><${Table} label="What gives way" rows=${plan.breaks} keyOf=${(each) => each.what} empty="Nothing does." columns=${[
-    { title: "From products", isNumber: true, cell: (each) => count(each.products) }, { title: "What", isWide: true, cell: (each) => each.what }]} /></${Section}>
-      <${Section} title="Figures"><div class="card"><${Facts} of=${[
-    ["Scheduled calls a day", count(plan.scheduledCalls)], ["Retry calls a day", count(plan.retryCalls)], ["Calls allowed a day", count(plan.dayLimit)],
-    ["Fullest hour", minutes(plan.worstHourMinutes)], ["A slot", minutes(plan.slotMinutes)], ["A retry window", minutes(plan.windowMinutes)]]} /></div></${Section}>`}`;
+    ${plan && html`
+      <div class="back"><${Words} said=${answer.said} plan=${plan} /></div>
+      <${Curves} said=${answer.said} plan=${plan} />
+      <${Growth} said=${answer.said} plan=${plan} />
+      <${Section} title="What gives way, as the catalog grows">
+        <${Table}
+          label="What gives way"
+          rows=${plan.breaks}
+          keyOf=${(each) => each.what}
+          empty="Nothing does."
+          columns=${[
+            { title: "From products", isNumber: true, cell: (each) => count(each.products) },
+            { title: "What", isWide: true, cell: (each) => each.what },
+          ]}
+        />
+      </${Section}>
+      <${Section} title="Figures">
+        <div class="card">
+          <${Facts}
+            of=${[
+              ["Scheduled calls a day", count(plan.scheduledCalls)],
+              ["Retry calls a day", count(plan.retryCalls)],
+              ["Calls allowed a day", count(plan.dayLimit)],
+              ["Fullest hour", minutes(plan.worstHourMinutes)],
+              ["A slot", minutes(plan.slotMinutes)],
+              ["A retry window", minutes(plan.windowMinutes)],
+            ]}
+          />
+        </div>
+      </${Section}>
+    `}
+  `;
 }

@@ -1,47 +1,126 @@
 // Messages between queues of a broker: what waits, what a person has to look at, and how late retries went out.
 import {
-  html, useLive, useState, get, post, patch, query, may, ask, act, eachOf, go, count, duration, address, changed,
-  Title, Link, Loaded, Grid, Tabs, Filters, Facts, Section, Table, State, Time, Json, Copy, Chart, Empty, Command,
+  html,
+  useLive,
+  useState,
+  get,
+  post,
+  patch,
+  query,
+  may,
+  ask,
+  act,
+  eachOf,
+  go,
+  count,
+  duration,
+  address,
+  changed,
+  Title,
+  Link,
+  Loaded,
+  Grid,
+  Tabs,
+  Filters,
+  Facts,
+  Section,
+  Table,
+  State,
+  Time,
+  Json,
+  Copy,
+  Chart,
+  Empty,
+  Command,
 } from "../../js/kit.js";
 
-const WORDS = { waiting: "waiting", running: "being sent", done: "sent", failed: "in review", cancelled: "cancelled" };
+const WORDS = {
+  waiting: "waiting",
+  running: "being sent",
+  done: "sent",
+  failed: "in review",
+  cancelled: "cancelled",
+};
 const Status = ({ of }) => html`<${State} of=${of} label=${WORDS[of]} />`;
 const canChange = (message) => message.state === "waiting" || message.state === "failed";
 
 // ---- no broker
 
-const NoBroker = () => html`<${Title}>Messages</${Title}>
-  <${Empty} title="No broker is set up here."><p>This screen shows messages of RabbitMQ queues that failed: they are published again later and later, until a person must look.</p>
+const NoBroker = () => html`
+  <${Title}>Messages</${Title}>
+  <${Empty} title="No broker is set up here.">
+    <p>
+      This screen shows messages of RabbitMQ queues that failed: they are published again later and
+      later, until a person must look.
+    </p>
     <p>1. Have a RabbitMQ. One of these gets you one on this machine:</p>
-    <p><${Command}>docker run --rm -p 5672:5672 rabbitmq:4</${Command}></p><p><${Command}>apt install rabbitmq-server</${Command}></p>
-    <p>2. Have the client for it:</p><p><${Command}>pip install 'duly[rabbitmq]'</${Command}></p>
-    <p>3. Name it, and start duly again:</p><p><${Command}>RABBITMQ_URL=amqp://localhost duly up</${Command}></p></${Empty}>`;
+    <p><${Command}>docker run --rm -p 5672:5672 rabbitmq:4</${Command}></p>
+    <p><${Command}>apt install rabbitmq-server</${Command}></p>
+    <p>2. Have the client for it:</p>
+    <p><${Command}>pip install 'duly[rabbitmq]'</${Command}></p>
+    <p>3. Name it, and start duly again:</p>
+    <p><${Command}>RABBITMQ_URL=amqp://localhost duly up</${Command}></p>
+  </${Empty}>
+`;
 
 // ---- acts
 
 const fields = (message, isSent) => [
-  { name: "queue", label: "Queue", value: message.queue, required: true, autocomplete: "off", hint: isSent ? "Where it is published to." : "Where it will be published to." },
-  ...(message.payload.text !== null && new TextEncoder().encode(message.payload.text).length === message.payload.bytes
+  {
+    name: "queue",
+    label: "Queue",
+    value: message.queue,
+    required: true,
+    autocomplete: "off",
+    hint: isSent ? "Where it is published to." : "Where it will be published to.",
+  },
+  ...(message.payload.text !== null &&
+  new TextEncoder().encode(message.payload.text).length === message.payload.bytes
     ? [{ name: "payloadText", label: "Payload", type: "json", value: message.payload.text, rows: 10 }]
-    : [{ name: "payloadBase64", label: "Another payload, as base64", type: "json", rows: 4, hint: "Left empty, the payload stays as it is." }]),
-  { name: "headers", label: "More headers, as JSON", type: "json", rows: 3, hint: 'Such as {"x-repaired-by": "ana"}; they are added to those that it has.' },
+    : [
+        {
+          name: "payloadBase64",
+          label: "Another payload, as base64",
+          type: "json",
+          rows: 4,
+          hint: "Left empty, the payload stays as it is.",
+        },
+      ]),
+  {
+    name: "headers",
+    label: "More headers, as JSON",
+    type: "json",
+    rows: 3,
+    hint: 'Such as {"x-repaired-by": "ana"}; they are added to those that it has.',
+  },
 ];
 
 function changes(said, message) {
   const news = {};
   if (said.queue !== message.queue) news.queue = said.queue;
   // A form says line ends as CR LF; those of the payload stay as they were.
-  if (said.payloadText !== undefined && said.payloadText.replaceAll("\r\n", "\n") !== message.payload.text.replaceAll("\r\n", "\n")) news.payloadText = said.payloadText.replaceAll("\r\n", "\n");
+  if (
+    said.payloadText !== undefined &&
+    said.payloadText.replaceAll("\r\n", "\n") !== message.payload.text.replaceAll("\r\n", "\n")
+  )
+    news.payloadText = said.payloadText.replaceAll("\r\n", "\n");
   if (said.payloadBase64) news.payloadBase64 = said.payloadBase64.replace(/\s/g, "");
   if (said.headers.trim()) {
-    try { news.headers = JSON.parse(said.headers); } catch { throw new Error("Headers must be JSON, such as {\"x-repaired-by\": \"ana\"}."); }
+    try {
+      news.headers = JSON.parse(said.headers);
+    } catch {
+      throw new Error('Headers must be JSON, such as {"x-repaired-by": "ana"}.');
+    }
   }
   return news;
 }
 
 async function edit(message, after) {
   await ask({
-    title: `Edit message ${message.id}`, wide: true, yes: "Save", fields: fields(message, false),
+    title: `Edit message ${message.id}`,
+    wide: true,
+    yes: "Save",
+    fields: fields(message, false),
     check: async (said) => {
       const news = changes(said, message);
       if (!Object.keys(news).length) return;
@@ -55,33 +134,80 @@ async function edit(message, after) {
 async function send(message, after) {
   const isReplay = message.state === "done" || message.state === "cancelled";
   await ask({
-    title: isReplay ? `Replay message ${message.id}` : `Send message ${message.id}`, wide: true, yes: isReplay ? "Replay" : "Send",
-    text: isReplay ? "It is published again, as a message of its own." : "It is published now, whatever its count.", fields: fields(message, true),
+    title: isReplay ? `Replay message ${message.id}` : `Send message ${message.id}`,
+    wide: true,
+    yes: isReplay ? "Replay" : "Send",
+    text: isReplay
+      ? "It is published again, as a message of its own."
+      : "It is published now, whatever its count.",
+    fields: fields(message, true),
     check: async (said) => {
-      const made = await post(`/api/messages/${message.id}/send`, { ...changes(said, message), ...(isReplay ? { replay: true } : {}) });
+      const made = await post(`/api/messages/${message.id}/send`, {
+        ...changes(said, message),
+        ...(isReplay ? { replay: true } : {}),
+      });
       const [id] = made.ids;
-      await act(async () => made, isReplay ? `Message ${id} publishes it again.` : `Message ${id} is on its way.`, { after: isReplay ? () => go(`/messages/${id}`) : after });
+      await act(
+        async () => made,
+        isReplay ? `Message ${id} publishes it again.` : `Message ${id} is on its way.`,
+        { after: isReplay ? () => go(`/messages/${id}`) : after },
+      );
     },
   });
 }
 
-const expedite = (message, after) => act(() => post(`/api/items/${message.id}/retry`), `Message ${message.id} is retried now.`, { after });
+const expedite = (message, after) =>
+  act(() => post(`/api/items/${message.id}/retry`), `Message ${message.id} is retried now.`, { after });
 
 async function end(message, verb, text, after) {
-  const said = await ask({ title: `${verb} message ${message.id}`, text, fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }], yes: `${verb} it`, no: "Keep it", isGrave: true });
-  if (said) await act(() => post(`/api/items/${message.id}/${verb.toLowerCase()}`, { reason: said.reason }), verb === "Cancel" ? "It is cancelled; Replay publishes it after all." : "It is discarded.", { after });
+  const said = await ask({
+    title: `${verb} message ${message.id}`,
+    text,
+    fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
+    yes: `${verb} it`,
+    no: "Keep it",
+    isGrave: true,
+  });
+  if (said)
+    await act(
+      () => post(`/api/items/${message.id}/${verb.toLowerCase()}`, { reason: said.reason }),
+      verb === "Cancel" ? "It is cancelled; Replay publishes it after all." : "It is discarded.",
+      { after },
+    );
 }
 
 function Acts({ of: message, after }) {
-  const download = html`<a class="button" href=${address(`/api/messages/${message.id}/payload`)} download>Download payload</a>`;
+  const download = html`
+    <a class="button" href=${address(`/api/messages/${message.id}/payload`)} download>Download payload</a>
+  `;
   if (!may("write")) return download;
   const isOver = message.state === "done" || message.state === "cancelled";
-  return html`${message.state === "waiting" && html`<button type="button" onClick=${() => expedite(message, after)}>Expedite</button>`}
+  return html`
+    ${message.state === "waiting" && html`
+      <button type="button" onClick=${() => expedite(message, after)}>Expedite</button>
+    `}
     ${canChange(message) && html`<button type="button" onClick=${() => edit(message, after)}>Edit</button>`}
-    ${message.state !== "running" && html`<button type="button" onClick=${() => send(message, after)}>${isOver ? "Replay" : "Send"}</button>`}
-    ${message.state === "waiting" && html`<button type="button" onClick=${() => end(message, "Cancel", "It will not be published to its queue again.", after)}>Cancel</button>`}
-    ${message.state === "failed" && html`<button type="button" onClick=${() => end(message, "Discard", "It leaves review for good, unpublished.", after)}>Discard</button>`}
-    ${download}`;
+    ${message.state !== "running" && html`
+      <button type="button" onClick=${() => send(message, after)}>${isOver ? "Replay" : "Send"}</button>
+    `}
+    ${message.state === "waiting" && html`
+      <button
+        type="button"
+        onClick=${() => end(message, "Cancel", "It will not be published to its queue again.", after)}
+      >
+        Cancel
+      </button>
+    `}
+    ${message.state === "failed" && html`
+      <button
+        type="button"
+        onClick=${() => end(message, "Discard", "It leaves review for good, unpublished.", after)}
+      >
+        Discard
+      </button>
+    `}
+    ${download}
+  `;
 }
 
 // ---- one message
@@ -89,18 +215,50 @@ function Acts({ of: message, after }) {
 function Payload({ of: payload, queue }) {
   const decoded = payload.decoded ?? parsed(payload.text);
   const [how, setHow] = useState(null);
-  const ways = [decoded !== null && ["decoded", "Decoded"], payload.text !== null && ["text", "Text"], ["hex", "Bytes"]].filter(Boolean);
+  const ways = [
+    decoded !== null && ["decoded", "Decoded"],
+    payload.text !== null && ["text", "Text"],
+    ["hex", "Bytes"],
+  ].filter(Boolean);
   const shown = how ?? ways[0][0];
-  return html`<${Section} title=${`Payload, ${count(payload.bytes)} bytes`} actions=${html`<div class="actions" role="group" aria-label="How the payload is shown">${ways.map(([key, word]) => html`<button type="button" class="mini" aria-pressed=${String(shown === key)} onClick=${() => setHow(key)}>${word}</button>`)}</div>`}>
-    ${shown === "decoded" && html`<${Json} value=${decoded} label="payload" />`}
-    ${shown === "text" && html`<pre tabindex="0">${payload.text}</pre>`}
-    ${shown === "hex" && html`<pre tabindex="0">${payload.hex}</pre>`}
-    ${payload.decoded === null && payload.text === null && html`<p class="note">To see what protobuf messages hold, name their types: <code>DULY_MESSAGE_DESCRIPTORS</code> and <code>DULY_MESSAGE_TYPES=${queue || "queue"}=package.Type</code>.</p>`}</${Section}>`;
+  return html`
+    <${Section}
+      title=${`Payload, ${count(payload.bytes)} bytes`}
+      actions=${
+        html`<div class="actions" role="group" aria-label="How the payload is shown">
+          ${ways.map(([key, word]) => html`
+            <button
+              type="button"
+              class="mini"
+              aria-pressed=${String(shown === key)}
+              onClick=${() => setHow(key)}
+            >
+              ${word}
+            </button>
+          `)}
+        </div>`
+      }
+    >
+      ${shown === "decoded" && html`<${Json} value=${decoded} label="payload" />`}
+      ${shown === "text" && html`<pre tabindex="0">${payload.text}</pre>`}
+      ${shown === "hex" && html`<pre tabindex="0">${payload.hex}</pre>`}
+      ${payload.decoded === null && payload.text === null && html`
+        <p class="note">
+          To see what protobuf messages hold, name their types: <code>DULY_MESSAGE_DESCRIPTORS</code> and${" "}
+          <code>DULY_MESSAGE_TYPES=${queue || "queue"}=package.Type</code>.
+        </p>
+      `}
+    </${Section}>
+  `;
 }
 
 function parsed(text) {
   if (!text || !/^\s*[[{]/.test(text)) return null;
-  try { return JSON.parse(text); } catch { return null; }
+  try {
+    return JSON.parse(text);
+  } catch {
+    return null;
+  }
 }
 
 const FAILURES = [
@@ -112,27 +270,101 @@ const TRIES = [
   { title: "Try", isNumber: true, cell: (tried) => count(tried.number) },
   { title: "Ended", cell: (tried) => html`<${Time} at=${tried.endedAt} />` },
   { title: "Outcome", cell: (tried) => tried.outcome },
-  { title: "Error", isWide: true, cell: (tried) => html`<span class="wrap">${(tried.error ?? "").split("\n")[0]}</span>` },
+  {
+    title: "Error",
+    isWide: true,
+    cell: (tried) => html`<span class="wrap">${(tried.error ?? "").split("\n")[0]}</span>`,
+  },
 ];
 
 function Message({ id }) {
   const story = useLive(`/api/messages/${id}`, {}, { every: 2 });
-  return html`<${Loaded} of=${story}>${(message) => {
-    const { headers = null, ...properties } = message.properties;
-    return html`<${Title} text=${`Message ${id}`} actions=${html`<${Acts} of=${message} after=${story.reload} />`}>Message ${id}</${Title}>
-    <div class="card"><${Facts} of=${[
-    ["Status", html`<${Status} of=${message.state} />`], ["Queue", message.queue ? html`<${Link} to=${`/messages?queue=${encodeURIComponent(message.queue)}`}>${message.queue}</${Link}>` : "none was named"],
-    ["Message id", message.messageId ? html`<code class="wrap">${message.messageId}</code> <${Copy} text=${message.messageId} label="Copy the message id" />` : "–"],
-    ["Retries", `${message.retryCount} of ${message.maxRetries}`], [message.state === "waiting" ? "Published again" : "Was due", html`<${Time} at=${message.dueAt} long />`], message.firstFailedAt && ["First failed", html`<${Time} at=${message.firstFailedAt} long />`],
-    message.replayOf && ["Publishes again", html`<${Link} to=${`/messages/${message.replayOf}`}>message ${message.replayOf}</${Link}>`], ["Item", html`<${Link} to=${`/items/${id}`}>${id}</${Link}>`]]} />
-    ${message.reason && html`<p class="wrong wrap">${message.reason}</p>`}${message.error && message.error !== message.reason && html`<p class="wrong wrap">${message.error.split("\n")[0]}</p>`}</div>
-    <${Payload} of=${message.payload} queue=${message.queue} />
-    <div class="cards"><${Section} title="Headers">${headers && Object.keys(headers).length ? html`<${Json} value=${headers} label="headers" />` : html`<p class="none">It has none.</p>`}</${Section}>
-      <${Section} title="Properties">${Object.keys(properties).length ? html`<${Json} value=${properties} label="properties" />` : html`<p class="none">It has none.</p>`}</${Section}></div>
-    <${Section} title="Failures"><${Table} label="Failures" rows=${message.story} keyOf=${(failure) => `${failure.retry}-${failure.at}`} columns=${FAILURES} empty="None is kept." /></${Section}>
-    ${message.tries.length > 0 && html`<${Section} title="Tries to publish it that did not succeed"><${Table} label="Tries" rows=${message.tries} keyOf=${(tried) => `${tried.number}-${tried.startedAt}`} columns=${TRIES} /></${Section}>`}
-    <p class="back"><${Link} to="/messages">All messages</${Link}></p>`;
-  }}</${Loaded}>`;
+  return html`
+    <${Loaded} of=${story}>
+      ${(message) => {
+        const { headers = null, ...properties } = message.properties;
+        return html`
+          <${Title} text=${`Message ${id}`} actions=${html`<${Acts} of=${message} after=${story.reload} />`}>
+            Message ${id}
+          </${Title}>
+          <div class="card">
+            <${Facts}
+              of=${[
+                ["Status", html`<${Status} of=${message.state} />`],
+                [
+                  "Queue",
+                  message.queue ? html`
+                    <${Link} to=${`/messages?queue=${encodeURIComponent(message.queue)}`}>
+                      ${message.queue}
+                    </${Link}>
+                  ` : (
+                    "none was named"
+                  ),
+                ],
+                [
+                  "Message id",
+                  message.messageId ? html`
+                    <code class="wrap">${message.messageId}</code>${" "}
+                    <${Copy} text=${message.messageId} label="Copy the message id" />
+                  ` : (
+                    "–"
+                  ),
+                ],
+                ["Retries", `${message.retryCount} of ${message.maxRetries}`],
+                [
+                  message.state === "waiting" ? "Published again" : "Was due",
+                  html`<${Time} at=${message.dueAt} long />`,
+                ],
+                message.firstFailedAt && ["First failed", html`<${Time} at=${message.firstFailedAt} long />`],
+                message.replayOf && [
+                  "Publishes again",
+                  html`<${Link} to=${`/messages/${message.replayOf}`}>message ${message.replayOf}</${Link}>`,
+                ],
+                ["Item", html`<${Link} to=${`/items/${id}`}>${id}</${Link}>`],
+              ]}
+            />
+            ${message.reason && html`<p class="wrong wrap">${message.reason}</p>`}
+            ${message.error && message.error !== message.reason && html`
+              <p class="wrong wrap">${message.error.split("\n")[0]}</p>
+            `}
+          </div>
+          <${Payload} of=${message.payload} queue=${message.queue} />
+          <div class="cards">
+            <${Section} title="Headers">
+              ${headers && Object.keys(headers).length ? html`
+                <${Json} value=${headers} label="headers" />
+              ` : html`<p class="none">It has none.</p>`}
+            </${Section}>
+            <${Section} title="Properties">
+              ${Object.keys(properties).length ? html`<${Json} value=${properties} label="properties" />` : html`
+                <p class="none">It has none.</p>
+              `}
+            </${Section}>
+          </div>
+          <${Section} title="Failures">
+            <${Table}
+              label="Failures"
+              rows=${message.story}
+              keyOf=${(failure) => `${failure.retry}-${failure.at}`}
+              columns=${FAILURES}
+              empty="None is kept."
+            />
+          </${Section}>
+          ${message.tries.length > 0 && html`
+            <${Section} title="Tries to publish it that did not succeed">
+              <${Table}
+                label="Tries"
+                rows=${message.tries}
+                keyOf=${(tried) => `${tried.number}-${tried.startedAt}`}
+                columns=${TRIES}
+              />
+            </${Section}>
+          `}
+          <p class="back"><${Link} to="/messages">All messages</${Link}></p>
+        `;
+      }}
+    </${Loaded}>
+  `;
 }
 
 // ---- all messages
@@ -142,10 +374,44 @@ function Drift() {
   const drift = useLive("/api/messages/drift", { minutes }, { every: 5 });
   const points = drift.data?.points ?? [];
   const many = points.reduce((sum, point) => sum + point[3], 0);
-  return html`<${Section} title="How late retries went out" actions=${html`<label class="inline"><span>Last</span><select value=${minutes} onChange=${(event) => go(changed({ minutes: event.target.value === "60" ? null : event.target.value }), { replace: true })}>
-      ${[[15, "15 minutes"], [60, "hour"], [360, "6 hours"], [1440, "24 hours"]].map(([key, word]) => html`<option value=${key}>${word}</option>`)}</select></label>`}>
-    <${Chart} label=${many ? `Seconds after their time, ${count(many)} published` : "None was published in this time"} unit=" s" height=${140} times=${points.map((point) => point[0])} series=${[
-    { label: "latest", values: points.map((point) => point[2]), tone: "retried" }, { label: "mean", values: points.map((point) => point[1]), tone: "running" }]} /></${Section}>`;
+  return html`
+    <${Section}
+      title="How late retries went out"
+      actions=${
+        html`<label class="inline">
+          <span>Last</span>
+          <select
+            value=${minutes}
+            onChange=${(event) =>
+              go(changed({ minutes: event.target.value === "60" ? null : event.target.value }), {
+                replace: true,
+              })
+            }
+          >
+            ${[
+              [15, "15 minutes"],
+              [60, "hour"],
+              [360, "6 hours"],
+              [1440, "24 hours"],
+            ].map(([key, word]) => html`<option value=${key}>${word}</option>`)}
+          </select>
+        </label>`
+      }
+    >
+      <${Chart}
+        label=${
+          many ? `Seconds after their time, ${count(many)} published` : "None was published in this time"
+        }
+        unit=" s"
+        height=${140}
+        times=${points.map((point) => point[0])}
+        series=${[
+          { label: "latest", values: points.map((point) => point[2]), tone: "retried" },
+          { label: "mean", values: points.map((point) => point[1]), tone: "running" },
+        ]}
+      />
+    </${Section}>
+  `;
 }
 
 function Queues() {
@@ -154,42 +420,127 @@ function Queues() {
   if (!own.length) return null;
   // What named no queue, and what queues beyond the first hundreds have, lie in queues that are no queue of the broker.
   const named = (queue) => queue.queue.slice("message_retry/".length);
-  return html`<${Section} title="Queues"><${Table} label="Queues of messages" rows=${own} keyOf=${(queue) => queue.queue} columns=${[
-    { title: "Queue", isWide: true, cell: (queue) => html`${named(queue) ? html`<${Link} to=${`/messages?queue=${encodeURIComponent(named(queue))}`}>${named(queue)}</${Link}>` : "of no queue"}${queue.paused && html` <${State} of="paused" />`}` },
-    { title: "Waiting", isNumber: true, cell: (queue) => count(queue.waiting + queue.retrying) },
-    { title: "Being sent", isNumber: true, cell: (queue) => count(queue.running) },
-    { title: "In review", isNumber: true, cell: (queue) => count(queue.failed) },
-    { title: "Oldest due", isNumber: true, cell: (queue) => (queue.oldestDueSeconds === null ? "–" : duration(queue.oldestDueSeconds)) }]} /></${Section}>`;
+  return html`
+    <${Section} title="Queues">
+      <${Table}
+        label="Queues of messages"
+        rows=${own}
+        keyOf=${(queue) => queue.queue}
+        columns=${[
+          {
+            title: "Queue",
+            isWide: true,
+            cell: (queue) => html`
+              ${named(queue) ? html`
+                <${Link} to=${`/messages?queue=${encodeURIComponent(named(queue))}`}>${named(queue)}</${Link}>
+              ` : (
+                "of no queue"
+              )}
+              ${queue.paused && html` <${State} of="paused" />`}
+            `,
+          },
+          { title: "Waiting", isNumber: true, cell: (queue) => count(queue.waiting + queue.retrying) },
+          { title: "Being sent", isNumber: true, cell: (queue) => count(queue.running) },
+          { title: "In review", isNumber: true, cell: (queue) => count(queue.failed) },
+          {
+            title: "Oldest due",
+            isNumber: true,
+            cell: (queue) => (queue.oldestDueSeconds === null ? "–" : duration(queue.oldestDueSeconds)),
+          },
+        ]}
+      />
+    </${Section}>
+  `;
 }
 
 const COLUMNS = [
-  { title: "Message", width: "100px", cell: (row) => html`<${Link} to=${`/messages/${row.id}`} tabindex="-1">${row.id}</${Link}>` },
-  { title: "Queue", width: "minmax(120px, 1fr)", cell: (row) => row.queue || html`<span class="none">none</span>` },
+  {
+    title: "Message",
+    width: "100px",
+    cell: (row) => html`<${Link} to=${`/messages/${row.id}`} tabindex="-1">${row.id}</${Link}>`,
+  },
+  {
+    title: "Queue",
+    width: "minmax(120px, 1fr)",
+    cell: (row) => row.queue || html`<span class="none">none</span>`,
+  },
   { title: "Status", width: "130px", cell: (row) => html`<${Status} of=${row.state} />` },
-  { title: "Retries", width: "80px", isNumber: true, cell: (row) => `${row.retryCount}/${row.maxRetries}` },
+  {
+    title: "Retries",
+    width: "80px",
+    isNumber: true,
+    cell: (row) => `${row.retryCount}/${row.maxRetries}`,
+  },
   { title: "Due", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.dueAt} />` },
-  { title: "Payload", width: "minmax(160px, 2fr)", isMinor: true, cell: (row) => html`<code class="clip" title=${row.payload.text}>${row.payload.text ?? row.payload.hex}</code>` },
-  { title: "Reason", width: "minmax(140px, 1fr)", isMinor: true, cell: (row) => html`<span class="clip" title=${row.reason || row.error}>${row.reason || row.error}</span>` },
+  {
+    title: "Payload",
+    width: "minmax(160px, 2fr)",
+    isMinor: true,
+    cell: (row) => html`
+      <code class="clip" title=${row.payload.text}>${row.payload.text ?? row.payload.hex}</code>
+    `,
+  },
+  {
+    title: "Reason",
+    width: "minmax(140px, 1fr)",
+    isMinor: true,
+    cell: (row) => html`<span class="clip" title=${row.reason || row.error}>${row.reason || row.error}</span>`,
+  },
 ];
-const TABS = [["", "All"], ["waiting", "Waiting"], ["failed", "In review"], ["running", "Being sent"], ["done", "Sent"], ["cancelled", "Cancelled"]];
-const FIELDS = [{ name: "queue", label: "Queue" }, { name: "messageId", label: "Message id" }];
+const TABS = [
+  ["", "All"],
+  ["waiting", "Waiting"],
+  ["failed", "In review"],
+  ["running", "Being sent"],
+  ["done", "Sent"],
+  ["cancelled", "Cancelled"],
+];
+const FIELDS = [
+  { name: "queue", label: "Queue" },
+  { name: "messageId", label: "Message id" },
+];
 const ID = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
 const WORD = /^\S{1,200}$/;
 
 function Chosen({ selected, rows, clear, reload }) {
-  if (!rows.length) return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
-  const after = () => { clear(); reload(); };
-  const each = (list, doing, done) => act(() => eachOf(list, doing), (came) => came.text("message", done), { after });
+  if (!rows.length)
+    return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
+  const after = () => {
+    clear();
+    reload();
+  };
+  const each = (list, doing, done) =>
+    act(
+      () => eachOf(list, doing),
+      (came) => came.text("message", done),
+      { after },
+    );
   const waiting = rows.filter((row) => row.state === "waiting");
   const sendable = rows.filter((row) => row.state === "waiting" || row.state === "failed");
   const cancelAll = async () => {
-    const sure = await ask({ title: `Cancel ${count(waiting.length)} messages`, text: "None of them will be published to its queue again.", typed: String(waiting.length), yes: "Cancel them", no: "Keep them", isGrave: true });
+    const sure = await ask({
+      title: `Cancel ${count(waiting.length)} messages`,
+      text: "None of them will be published to its queue again.",
+      typed: String(waiting.length),
+      yes: "Cancel them",
+      no: "Keep them",
+      isGrave: true,
+    });
     if (sure) await each(waiting, (row) => post(`/api/items/${row.id}/cancel`), "cancelled");
   };
-  return html`<span>${count(rows.length)} selected</span>
-    ${sendable.length > 0 && html`<button type="button" onClick=${() => each(sendable, (row) => post(`/api/messages/${row.id}/send`), "on the way")}>Send</button>`}
+  return html`
+    <span>${count(rows.length)} selected</span>
+    ${sendable.length > 0 && html`
+      <button
+        type="button"
+        onClick=${() => each(sendable, (row) => post(`/api/messages/${row.id}/send`), "on the way")}
+      >
+        Send
+      </button>
+    `}
     ${waiting.length > 0 && html`<button type="button" onClick=${cancelAll}>Cancel</button>`}
-    <button type="button" class="mini" onClick=${clear}>Clear</button>`;
+    <button type="button" class="mini" onClick=${clear}>Clear</button>
+  `;
 }
 
 function Messages() {
@@ -197,17 +548,44 @@ function Messages() {
   const isFiltered = state || queue || messageId;
   // An id need not be a UUID: any word is one if a message has it, and the name of a queue otherwise.
   const free = (text, add) => {
-    const asId = ID.test(text) || !WORD.test(text) ? Promise.resolve(ID.test(text)) : get("/api/messages", { messageId: text, pageSize: 1 }).then((found) => found.items.length > 0, () => false);
+    const asId =
+      ID.test(text) || !WORD.test(text)
+        ? Promise.resolve(ID.test(text))
+        : get("/api/messages", { messageId: text, pageSize: 1 }).then(
+            (found) => found.items.length > 0,
+            () => false,
+          );
     asId.then((isId) => add(isId ? "messageId" : "queue", text));
   };
-  return html`<${Title}>Messages</${Title}>
-    <${Queues} /><${Drift} />
-    <${Section} title="Messages"><${Tabs} name="state" label="Status" options=${TABS} />
-    <${Filters} fields=${FIELDS} free=${free} placeholder="a queue, or a message's id" />
-    <${Grid} name=${`messages ${state} ${queue} ${messageId}`} label="Messages" columns=${COLUMNS} to=${(row) => `/messages/${row.id}`}
-      load=${(after, pageSize, signal, age) => get("/api/messages", { state, queue, messageId, after, pageSize }, { signal, age })}
-      bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
-      empty=${html`<${Empty} title=${isFiltered ? "No message fits." : "No message has failed yet."}>${!isFiltered && html`<p>Send one that did to the queue <code>retry.scheduled</code>; docs/messages.md says what it looks like.</p>`}</${Empty}>`} /></${Section}>`;
+  return html`
+    <${Title}>Messages</${Title}>
+    <${Queues} />
+    <${Drift} />
+    <${Section} title="Messages">
+      <${Tabs} name="state" label="Status" options=${TABS} />
+      <${Filters} fields=${FIELDS} free=${free} placeholder="a queue, or a message's id" />
+      <${Grid}
+        name=${`messages ${state} ${queue} ${messageId}`}
+        label="Messages"
+        columns=${COLUMNS}
+        to=${(row) => `/messages/${row.id}`}
+        load=${(after, pageSize, signal, age) =>
+          get("/api/messages", { state, queue, messageId, after, pageSize }, { signal, age })
+        }
+        bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
+        empty=${
+          html`<${Empty} title=${isFiltered ? "No message fits." : "No message has failed yet."}>
+            ${!isFiltered && html`
+              <p>
+                Send one that did to the queue <code>retry.scheduled</code>; docs/messages.md says what
+                it looks like.
+              </p>
+            `}
+          </${Empty}>`
+        }
+      />
+    </${Section}>
+  `;
 }
 
 export default function Screen({ rest, isOn = true }) {

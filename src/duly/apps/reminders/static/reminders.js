@@ -1,26 +1,85 @@
 // Reminders that become phone calls: who is called when, what became of it, and the provider's id of the call.
 import {
-  html, useLive, useState, get, post, patch, query, may, ask, act, eachOf, fromInput, toInput, count, zoneName,
-  Title, Link, Loaded, Grid, Tabs, Filters, Facts, Section, Table, State, Time, Copy, Empty, Command,
+  html,
+  useLive,
+  useState,
+  get,
+  post,
+  patch,
+  query,
+  may,
+  ask,
+  act,
+  eachOf,
+  fromInput,
+  toInput,
+  count,
+  zoneName,
+  Title,
+  Link,
+  Loaded,
+  Grid,
+  Tabs,
+  Filters,
+  Facts,
+  Section,
+  Table,
+  State,
+  Time,
+  Copy,
+  Empty,
+  Command,
 } from "../../js/kit.js";
 
-const STATES = { scheduled: "waiting", pending_retry: "retrying", processing: "running", completed: "done", failed: "failed", cancelled: "cancelled" };
+const STATES = {
+  scheduled: "waiting",
+  pending_retry: "retrying",
+  processing: "running",
+  completed: "done",
+  failed: "failed",
+  cancelled: "cancelled",
+};
 const WORDS = { pending_retry: "waits for a retry" };
 const Status = ({ of }) => html`<${State} of=${STATES[of]} label=${WORDS[of] ?? of} />`;
 const canEdit = (reminder) => ["scheduled", "pending_retry", "failed"].includes(reminder.status);
-const canCancel = (reminder) => ["scheduled", "pending_retry", "processing", "failed"].includes(reminder.status);
-const canCall = (reminder) => ["scheduled", "pending_retry", "failed", "cancelled"].includes(reminder.status);
+const canCancel = (reminder) =>
+  ["scheduled", "pending_retry", "processing", "failed"].includes(reminder.status);
+const canCall = (reminder) =>
+  ["scheduled", "pending_retry", "failed", "cancelled"].includes(reminder.status);
 
 const fields = (reminder) => [
-  { name: "phone", label: "Phone", value: reminder?.phone, required: true, hint: "With the country, such as +385 1 234 567.", autocomplete: "off" },
-  { name: "message", label: "Message", type: "textarea", rows: 3, value: reminder?.message, required: true, maxlength: 1000 },
-  { name: "at", label: `When (${zoneName()})`, type: "datetime-local", value: toInput(reminder?.dateTimeUtc ?? new Date(Date.now() + 3_600_000)), required: true },
+  {
+    name: "phone",
+    label: "Phone",
+    value: reminder?.phone,
+    required: true,
+    hint: "With the country, such as +385 1 234 567.",
+    autocomplete: "off",
+  },
+  {
+    name: "message",
+    label: "Message",
+    type: "textarea",
+    rows: 3,
+    value: reminder?.message,
+    required: true,
+    maxlength: 1000,
+  },
+  {
+    name: "at",
+    label: `When (${zoneName()})`,
+    type: "datetime-local",
+    value: toInput(reminder?.dateTimeUtc ?? new Date(Date.now() + 3_600_000)),
+    required: true,
+  },
   { name: "name", label: "Name", value: reminder?.name, autocomplete: "off" },
 ];
 
 async function schedule(after) {
   await ask({
-    title: "Schedule a reminder", yes: "Schedule", fields: fields(null),
+    title: "Schedule a reminder",
+    yes: "Schedule",
+    fields: fields(null),
     check: async (said) => {
       const made = await post("/api/reminders", { ...said, at: fromInput(said.at) });
       await act(async () => made, `Reminder ${made.id} is scheduled.`, { after });
@@ -31,11 +90,15 @@ async function schedule(after) {
 async function edit(reminder, after) {
   const before = Object.fromEntries(fields(reminder).map(({ name, value }) => [name, value ?? ""]));
   await ask({
-    title: `Change reminder ${reminder.id}`, yes: "Save", fields: fields(reminder),
+    title: `Change reminder ${reminder.id}`,
+    yes: "Save",
+    fields: fields(reminder),
     text: reminder.status === "failed" ? "It stays in review until it is called again." : null,
     check: async (said) => {
       // Only what was changed is sent: a masked value that was left alone stays what it is.
-      const news = Object.fromEntries(Object.entries(said).filter(([name, value]) => value !== before[name]));
+      const news = Object.fromEntries(
+        Object.entries(said).filter(([name, value]) => value !== before[name]),
+      );
       if (news.at) news.at = fromInput(news.at);
       if (!Object.keys(news).length) return;
       const made = await patch(`/api/reminders/${reminder.id}`, news);
@@ -45,13 +108,30 @@ async function edit(reminder, after) {
 }
 
 async function cancel(reminder, after) {
-  const said = await ask({ title: `Cancel reminder ${reminder.id}`, text: `${reminder.phone} will not be called.`, fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }], yes: "Cancel it", no: "Keep it", isGrave: true });
+  const said = await ask({
+    title: `Cancel reminder ${reminder.id}`,
+    text: `${reminder.phone} will not be called.`,
+    fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
+    yes: "Cancel it",
+    no: "Keep it",
+    isGrave: true,
+  });
   // What was called off can be called after all, which is the way back.
-  const undo = () => act(() => post(`/api/items/${reminder.id}/retry`), "It is called now after all.", { after });
-  if (said) await act(() => post(`/api/reminders/${reminder.id}/cancel`, { reason: said.reason }), { text: `Reminder ${reminder.id} is cancelled.`, ...(reminder.status === "failed" ? { undo } : {}) }, { after });
+  const undo = () =>
+    act(() => post(`/api/items/${reminder.id}/retry`), "It is called now after all.", { after });
+  if (said)
+    await act(
+      () => post(`/api/reminders/${reminder.id}/cancel`, { reason: said.reason }),
+      {
+        text: `Reminder ${reminder.id} is cancelled.`,
+        ...(reminder.status === "failed" ? { undo } : {}),
+      },
+      { after },
+    );
 }
 
-const call = (reminder, after) => act(() => post(`/api/items/${reminder.id}/retry`), `Reminder ${reminder.id} is called now.`, { after });
+const call = (reminder, after) =>
+  act(() => post(`/api/items/${reminder.id}/retry`), `Reminder ${reminder.id} is called now.`, { after });
 
 // ---- one reminder
 
@@ -60,59 +140,167 @@ const TRIES = [
   { title: "Began", cell: (tried) => html`<${Time} at=${tried.startedAt} />` },
   { title: "Ended", cell: (tried) => html`<${Time} at=${tried.endedAt} />` },
   { title: "Outcome", cell: (tried) => tried.outcome },
-  { title: "Error", isWide: true, cell: (tried) => html`<span class="wrap">${(tried.error ?? "").split("\n")[0]}</span>` },
+  {
+    title: "Error",
+    isWide: true,
+    cell: (tried) => html`<span class="wrap">${(tried.error ?? "").split("\n")[0]}</span>`,
+  },
 ];
 
 function Acts({ of: reminder, after }) {
   if (!may("write")) return null;
-  return html`${canCall(reminder) && html`<button type="button" onClick=${() => call(reminder, after)}>Call now</button>`}
+  return html`
+    ${canCall(reminder) && html`<button type="button" onClick=${() => call(reminder, after)}>Call now</button>`}
     ${canEdit(reminder) && html`<button type="button" onClick=${() => edit(reminder, after)}>Change</button>`}
-    ${canCancel(reminder) && html`<button type="button" onClick=${() => cancel(reminder, after)}>Cancel</button>`}`;
+    ${canCancel(reminder) && html`<button type="button" onClick=${() => cancel(reminder, after)}>Cancel</button>`}
+  `;
 }
 
 function Reminder({ id }) {
   const story = useLive(`/api/reminders/${id}`, {}, { every: 2 });
-  return html`<${Loaded} of=${story}>${(reminder) => html`
-    <${Title} text=${`Reminder ${id}`} actions=${html`<${Acts} of=${reminder} after=${story.reload} />`}>Reminder ${id}</${Title}>
-    <div class="card"><p class="wrap">${reminder.message}</p><${Facts} of=${[
-    ["Status", html`<${Status} of=${reminder.status} />`], ["To be called", html`<${Time} at=${reminder.dateTimeUtc} long />`], ["Phone", reminder.phone], ["Name", reminder.name || "–"],
-    ["Tries", `${reminder.attemptCount} of ${reminder.maxAttempts}`], reminder.nextRetryAt && ["Next try", html`<${Time} at=${reminder.nextRetryAt} long />`],
-    ["Call id", reminder.vapiCallId ? html`<code>${reminder.vapiCallId}</code> <${Copy} text=${reminder.vapiCallId} label="Copy the call id" />` : "none yet"],
-    ["Key of all tries", html`<code class="wrap">${reminder.executionKey}</code>`], reminder.idempotencyKey && ["Key of the latest try", html`<code class="wrap">${reminder.idempotencyKey}</code>`],
-    ["Item", html`<${Link} to=${`/items/${id}`}>${id}</${Link}>`]]} />
-    ${reminder.lastError && html`<p class="wrong wrap">${reminder.lastError}</p>`}</div>
-    <${Section} title="Tries that did not succeed"><${Table} label="Tries" rows=${reminder.attempts} keyOf=${(tried) => `${tried.number}-${tried.startedAt}`} columns=${TRIES} empty="None." /></${Section}>
-    <p class="back"><${Link} to="/reminders">All reminders</${Link}></p>`}</${Loaded}>`;
+  return html`
+    <${Loaded} of=${story}>
+      ${(reminder) => html`
+        <${Title} text=${`Reminder ${id}`} actions=${html`<${Acts} of=${reminder} after=${story.reload} />`}>
+          Reminder ${id}
+        </${Title}>
+        <div class="card">
+          <p class="wrap">${reminder.message}</p>
+          <${Facts}
+            of=${[
+              ["Status", html`<${Status} of=${reminder.status} />`],
+              ["To be called", html`<${Time} at=${reminder.dateTimeUtc} long />`],
+              ["Phone", reminder.phone],
+              ["Name", reminder.name || "–"],
+              ["Tries", `${reminder.attemptCount} of ${reminder.maxAttempts}`],
+              reminder.nextRetryAt && ["Next try", html`<${Time} at=${reminder.nextRetryAt} long />`],
+              [
+                "Call id",
+                reminder.vapiCallId ? html`
+                  <code>${reminder.vapiCallId}</code>${" "}
+                  <${Copy} text=${reminder.vapiCallId} label="Copy the call id" />
+                ` : (
+                  "none yet"
+                ),
+              ],
+              ["Key of all tries", html`<code class="wrap">${reminder.executionKey}</code>`],
+              reminder.idempotencyKey && [
+                "Key of the latest try",
+                html`<code class="wrap">${reminder.idempotencyKey}</code>`,
+              ],
+              ["Item", html`<${Link} to=${`/items/${id}`}>${id}</${Link}>`],
+            ]}
+          />
+          ${reminder.lastError && html`<p class="wrong wrap">${reminder.lastError}</p>`}
+        </div>
+        <${Section} title="Tries that did not succeed">
+          <${Table}
+            label="Tries"
+            rows=${reminder.attempts}
+            keyOf=${(tried) => `${tried.number}-${tried.startedAt}`}
+            columns=${TRIES}
+            empty="None."
+          />
+        </${Section}>
+        <p class="back"><${Link} to="/reminders">All reminders</${Link}></p>
+      `}
+    </${Loaded}>
+  `;
 }
 
 // ---- all reminders
 
 const COLUMNS = [
-  { title: "When", isTime: true, cell: (row) => html`<${Link} to=${`/reminders/${row.id}`} tabindex="-1"><${Time} at=${row.dateTimeUtc} /></${Link}>` },
+  {
+    title: "When",
+    isTime: true,
+    cell: (row) => html`
+      <${Link} to=${`/reminders/${row.id}`} tabindex="-1">
+        <${Time} at=${row.dateTimeUtc} />
+      </${Link}>
+    `,
+  },
   { title: "Status", width: "160px", cell: (row) => html`<${Status} of=${row.status} />` },
   { title: "Phone", width: "150px", cell: (row) => row.phone },
   { title: "Name", width: "110px", isMinor: true, cell: (row) => row.name },
-  { title: "Message", width: "minmax(160px, 2fr)", isMinor: true, cell: (row) => html`<span class="clip" title=${row.message}>${row.message}</span>` },
-  { title: "Tries", width: "70px", isNumber: true, isMinor: true, cell: (row) => `${row.attemptCount}/${row.maxAttempts}` },
-  { title: "Call id, or error", width: "minmax(150px, 2fr)", isMinor: true, cell: (row) => (row.vapiCallId ? html`<code>${row.vapiCallId}</code>` : html`<span class="clip" title=${row.lastError}>${row.lastError ?? ""}</span>`) },
+  {
+    title: "Message",
+    width: "minmax(160px, 2fr)",
+    isMinor: true,
+    cell: (row) => html`<span class="clip" title=${row.message}>${row.message}</span>`,
+  },
+  {
+    title: "Tries",
+    width: "70px",
+    isNumber: true,
+    isMinor: true,
+    cell: (row) => `${row.attemptCount}/${row.maxAttempts}`,
+  },
+  {
+    title: "Call id, or error",
+    width: "minmax(150px, 2fr)",
+    isMinor: true,
+    cell: (row) =>
+      row.vapiCallId ? html`<code>${row.vapiCallId}</code>` : html`
+        <span class="clip" title=${row.lastError}>${row.lastError ?? ""}</span>
+      `,
+  },
 ];
 
-const TABS = [["", "All"], ["scheduled", "Scheduled"], ["processing", "Being called"], ["pending_retry", "Waits for a retry"], ["completed", "Completed"], ["failed", "Failed"], ["cancelled", "Cancelled"]];
-const FIELDS = [{ name: "from", label: "From", type: "time" }, { name: "to", label: "Until", type: "time" }];
+const TABS = [
+  ["", "All"],
+  ["scheduled", "Scheduled"],
+  ["processing", "Being called"],
+  ["pending_retry", "Waits for a retry"],
+  ["completed", "Completed"],
+  ["failed", "Failed"],
+  ["cancelled", "Cancelled"],
+];
+const FIELDS = [
+  { name: "from", label: "From", type: "time" },
+  { name: "to", label: "Until", type: "time" },
+];
 
 function Chosen({ selected, rows, clear, reload }) {
-  if (!rows.length) return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
-  const after = () => { clear(); reload(); };
+  if (!rows.length)
+    return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
+  const after = () => {
+    clear();
+    reload();
+  };
   const open = rows.filter(canCancel);
-  const each = (list, doing, done) => act(() => eachOf(list, doing), (came) => came.text("reminder", done), { after });
+  const each = (list, doing, done) =>
+    act(
+      () => eachOf(list, doing),
+      (came) => came.text("reminder", done),
+      { after },
+    );
   const cancelAll = async () => {
-    const sure = await ask({ title: `Cancel ${count(open.length)} reminders`, text: "None of these numbers will be called.", typed: String(open.length), yes: "Cancel them", no: "Keep them", isGrave: true });
+    const sure = await ask({
+      title: `Cancel ${count(open.length)} reminders`,
+      text: "None of these numbers will be called.",
+      typed: String(open.length),
+      yes: "Cancel them",
+      no: "Keep them",
+      isGrave: true,
+    });
     if (sure) await each(open, (row) => post(`/api/reminders/${row.id}/cancel`), "cancelled");
   };
-  return html`<span>${count(rows.length)} selected</span>
-    ${rows.some(canCall) && html`<button type="button" onClick=${() => each(rows.filter(canCall), (row) => post(`/api/items/${row.id}/retry`), "called now")}>Call now</button>`}
+  return html`
+    <span>${count(rows.length)} selected</span>
+    ${rows.some(canCall) && html`
+      <button
+        type="button"
+        onClick=${() =>
+          each(rows.filter(canCall), (row) => post(`/api/items/${row.id}/retry`), "called now")
+        }
+      >
+        Call now
+      </button>
+    `}
     ${open.length > 0 && html`<button type="button" onClick=${cancelAll}>Cancel</button>`}
-    <button type="button" class="mini" onClick=${clear}>Clear</button>`;
+    <button type="button" class="mini" onClick=${clear}>Clear</button>
+  `;
 }
 
 function Reminders() {
@@ -120,13 +308,42 @@ function Reminders() {
   const state = query.value.get("state");
   const from = fromInput(query.value.get("from"));
   const to = fromInput(query.value.get("to"));
-  return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${() => schedule(() => setChanges(changes + 1))}>Schedule reminder</button>`}>Reminders</${Title}>
+  return html`
+    <${Title}
+      actions=${
+        may("write") && html`
+          <button type="button" class="main" onClick=${() => schedule(() => setChanges(changes + 1))}>
+            Schedule reminder
+          </button>
+        `
+      }
+    >
+      Reminders
+    </${Title}>
     <${Tabs} name="state" label="Status" options=${TABS} />
     <${Filters} fields=${FIELDS} hasSearch=${false} />
-    <${Grid} name=${`reminders ${state} ${from} ${to}`} label="Reminders" columns=${COLUMNS} changes=${changes} to=${(row) => `/reminders/${row.id}`}
-      load=${(after, pageSize, signal, age) => get("/api/reminders", { state, from, to, after, pageSize }, { signal, age })}
+    <${Grid}
+      name=${`reminders ${state} ${from} ${to}`}
+      label="Reminders"
+      columns=${COLUMNS}
+      changes=${changes}
+      to=${(row) => `/reminders/${row.id}`}
+      load=${(after, pageSize, signal, age) =>
+        get("/api/reminders", { state, from, to, after, pageSize }, { signal, age })
+      }
       bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
-      empty=${html`<${Empty} title=${state || from || to ? "No reminder fits." : "There are no reminders yet."}>${!(state || from || to) && html`<p>Schedule one above, or from a terminal:</p><${Command}>duly reminders add '+385 1 234 567' 'Dentist at 9' --at 2026-12-01T09:00+01:00</${Command}>`}</${Empty}>`} />`;
+      empty=${
+        html`<${Empty} title=${state || from || to ? "No reminder fits." : "There are no reminders yet."}>
+          ${!(state || from || to) && html`
+            <p>Schedule one above, or from a terminal:</p>
+            <${Command}>
+              duly reminders add '+385 1 234 567' 'Dentist at 9' --at 2026-12-01T09:00+01:00
+            </${Command}>
+          `}
+        </${Empty}>`
+      }
+    />
+  `;
 }
 
 export default function Screen({ rest }) {

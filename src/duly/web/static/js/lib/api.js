@@ -31,7 +31,9 @@ export function address(path, query = {}) {
 let changedAt = 0;
 
 /** Take no answer from now on that is older than this moment. */
-export const takeNoOlder = () => { changedAt = Date.now(); };
+export const takeNoOlder = () => {
+  changedAt = Date.now();
+};
 
 async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
   let answer;
@@ -48,7 +50,11 @@ async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
   const text = await answer.text();
   if (!answer.ok) {
     let told = {};
-    try { told = parse(text); } catch { told = { detail: text.slice(0, 300) }; }
+    try {
+      told = parse(text);
+    } catch {
+      told = { detail: text.slice(0, 300) };
+    }
     if (answer.status === 401 && !url.endsWith("/api/session")) me.value = false;
     throw new ApiError(answer.status, told.detail, told.field, told.title);
   }
@@ -60,19 +66,27 @@ async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
 export const get = (path, query, { age = 0, signal: stop } = {}) => {
   // What was read before the last act of this page does not know of it.
   const taken = Math.min(age, Math.floor((Date.now() - changedAt) / 1000));
-  return ask("GET", address(path, query), { headers: taken > 0 ? { "Cache-Control": `max-age=${taken}` } : {}, signal: stop });
+  return ask("GET", address(path, query), {
+    headers: taken > 0 ? { "Cache-Control": `max-age=${taken}` } : {},
+    signal: stop,
+  });
 };
 
-const once = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+const once = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
 
-const send = (method) => (path, body, { query, key } = {}) =>
-  ask(method, address(path, query), {
-    body: body === undefined ? undefined : stringify(body),
-    headers: {
-      ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-      ...(method === "POST" ? { "Idempotency-Key": key || once() } : {}),
-    },
-  });
+const send =
+  (method) =>
+  (path, body, { query, key } = {}) =>
+    ask(method, address(path, query), {
+      body: body === undefined ? undefined : stringify(body),
+      headers: {
+        ...(body === undefined ? {} : { "Content-Type": "application/json" }),
+        ...(method === "POST" ? { "Idempotency-Key": key || once() } : {}),
+      },
+    });
 
 export const post = send("POST");
 export const put = send("PUT");
@@ -85,15 +99,21 @@ export function upload(path, file, fields, onProgress) {
   const done = new Promise((resolve, reject) => {
     request.open("POST", root + path);
     request.setRequestHeader("Idempotency-Key", once());
-    request.upload.onprogress = (event) => event.lengthComputable && onProgress?.(event.loaded / event.total);
+    request.upload.onprogress = (event) =>
+      event.lengthComputable && onProgress?.(event.loaded / event.total);
     request.onload = () => {
       changedAt = Date.now();
       let told = null;
-      try { told = parse(request.responseText); } catch { told = { detail: request.responseText.slice(0, 300) }; }
+      try {
+        told = parse(request.responseText);
+      } catch {
+        told = { detail: request.responseText.slice(0, 300) };
+      }
       if (request.status < 300) resolve(told);
       else reject(new ApiError(request.status, told.detail, told.field, told.title));
     };
-    request.onerror = () => reject(new ApiError(0, "The file could not be sent: the service does not answer."));
+    request.onerror = () =>
+      reject(new ApiError(0, "The file could not be sent: the service does not answer."));
     request.onabort = () => reject(new ApiError(0, "Stopped."));
     const form = new FormData();
     for (const [name, value] of Object.entries(fields || {})) {

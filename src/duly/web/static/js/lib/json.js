@@ -2,8 +2,12 @@
 
 /** A number by its digits, where a double would lose some of them. */
 export class Exact {
-  constructor(text) { this.text = text; }
-  toString() { return this.text; }
+  constructor(text) {
+    this.text = text;
+  }
+  toString() {
+    return this.text;
+  }
 }
 
 const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
@@ -14,7 +18,12 @@ const isKept = (text) => {
   if (!Number.isFinite(number)) return false;
   if (String(number) === text) return true;
   // 1.0, 1e3 and the like say the same in other words; what has few digits is held exactly.
-  return text.replace(/[eE].*$/, "").replace(/[-.]/g, "").replace(/^0+/, "").length <= 15;
+  return (
+    text
+      .replace(/[eE].*$/, "")
+      .replace(/[-.]/g, "")
+      .replace(/^0+/, "").length <= 15
+  );
 };
 
 export function parse(text) {

@@ -5,17 +5,24 @@ const bound = [];
 let isAfterG = 0;
 
 const isWriting = (target) =>
-  target.isContentEditable || ["TEXTAREA", "SELECT"].includes(target.tagName) || (target.tagName === "INPUT" && target.type !== "checkbox");
+  target.isContentEditable ||
+  ["TEXTAREA", "SELECT"].includes(target.tagName) ||
+  (target.tagName === "INPUT" && target.type !== "checkbox");
 
 // Keys that links and buttons have a meaning for, which must stay theirs.
-const isTheirs = (event) => ["Enter", " "].includes(event.key) && event.target.closest("a, button, summary, input");
+const isTheirs = (event) =>
+  ["Enter", " "].includes(event.key) && event.target.closest("a, button, summary, input");
 
 addEventListener("keydown", (event) => {
   if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey) {
     if (!((event.metaKey || event.ctrlKey) && event.key === "k")) return;
   }
   const isCommand = (event.metaKey || event.ctrlKey) && event.key === "k";
-  if (!isCommand && (isWriting(event.target) || isTheirs(event) || document.querySelector("dialog[open]"))) return;
+  if (
+    !isCommand &&
+    (isWriting(event.target) || isTheirs(event) || document.querySelector("dialog[open]"))
+  )
+    return;
   const isPair = Date.now() - isAfterG < 1500;
   const name = isCommand ? "mod+k" : isPair ? `g ${event.key}` : event.key;
   isAfterG = !isPair && event.key === "g" ? Date.now() : 0;

@@ -14,7 +14,9 @@ export function useWaiting(isWaiting) {
   useLayoutEffect(() => {
     if (!isWaiting) return undefined;
     waiting.value += 1;
-    return () => { waiting.value -= 1; };
+    return () => {
+      waiting.value -= 1;
+    };
   }, [isWaiting]);
 }
 
@@ -76,7 +78,8 @@ export function useLive(path, query = {}, { every = 2 } = {}) {
         if (isOver || number !== looks || error.name === "AbortError") return;
         setState((before) => ({ name, data: before.name === name ? before.data : undefined, error }));
       }
-      if (every && !isOver) timer = setTimeout(tick, (reach.value === false ? Math.max(every, 3) : every) * 1000);
+      if (every && !isOver)
+        timer = setTimeout(tick, (reach.value === false ? Math.max(every, 3) : every) * 1000);
     };
     const tick = () => {
       if (document.hidden || !isLive.value) timer = setTimeout(tick, 1000);

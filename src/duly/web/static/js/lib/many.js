@@ -22,7 +22,13 @@ export async function eachOf(all, one) {
   if (!done && problems.length) throw problems[0];
   const text = (noun, verb) => {
     const told = `${count(done)} ${noun}${done === 1 ? "" : "s"} ${verb}.`;
-    return problems.length ? { text: `${told} ${count(problems.length)} not: ${problems[0].message}`, tone: "bad", seconds: 12 } : told;
+    return problems.length
+      ? {
+          text: `${told} ${count(problems.length)} not: ${problems[0].message}`,
+          tone: "bad",
+          seconds: 12,
+        }
+      : told;
   };
   return { done, failed: problems.length, text };
 }

@@ -3,7 +3,11 @@ import { root } from "./api.js";
 import { signal, computed, html } from "./ui.js";
 
 const decoded = (text) => {
-  try { return decodeURI(text); } catch { return text; }
+  try {
+    return decodeURI(text);
+  } catch {
+    return text;
+  }
 };
 
 const read = () => ({
@@ -31,7 +35,9 @@ export function restoreScroll() {
   requestAnimationFrame(() => window.scrollTo(0, y));
 }
 
-addEventListener("popstate", () => { place.value = read(); });
+addEventListener("popstate", () => {
+  place.value = read();
+});
 
 let entries = 0;
 export function go(url, { replace = false } = {}) {
@@ -55,7 +61,8 @@ export function changed(values, at = place.value) {
 
 export const setQuery = (values, options = { replace: true }) => go(changed(values), options);
 
-const isPlain = (event) => event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
+const isPlain = (event) =>
+  event.button === 0 && !event.metaKey && !event.ctrlKey && !event.shiftKey && !event.altKey;
 
 /** A link within the dashboard: a real address, which a plain click follows without loading the page. */
 export function Link({ to, children, onClick, ...rest }) {

@@ -3,9 +3,24 @@ import { clock } from "./prefs.js";
 
 const pad = (number, width = 2) => String(number).padStart(width, "0");
 
-const parts = (date, isUtc) => isUtc
-  ? [date.getUTCFullYear(), date.getUTCMonth() + 1, date.getUTCDate(), date.getUTCHours(), date.getUTCMinutes(), date.getUTCSeconds()]
-  : [date.getFullYear(), date.getMonth() + 1, date.getDate(), date.getHours(), date.getMinutes(), date.getSeconds()];
+const parts = (date, isUtc) =>
+  isUtc
+    ? [
+        date.getUTCFullYear(),
+        date.getUTCMonth() + 1,
+        date.getUTCDate(),
+        date.getUTCHours(),
+        date.getUTCMinutes(),
+        date.getUTCSeconds(),
+      ]
+    : [
+        date.getFullYear(),
+        date.getMonth() + 1,
+        date.getDate(),
+        date.getHours(),
+        date.getMinutes(),
+        date.getSeconds(),
+      ];
 
 export const zoneName = (isUtc = clock.value === "utc") =>
   isUtc ? "UTC" : Intl.DateTimeFormat().resolvedOptions().timeZone || "local time";
@@ -24,7 +39,13 @@ export function short(at, isUtc = clock.value === "utc") {
   return whole.slice(0, 10) === exact(new Date(), isUtc).slice(0, 10) ? whole.slice(11) : whole;
 }
 
-const STEPS = [[86400 * 365, "y"], [86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+const STEPS = [
+  [86400 * 365, "y"],
+  [86400, "d"],
+  [3600, "h"],
+  [60, "min"],
+  [1, "s"],
+];
 
 /** 95 → "1 min 35 s"; two units at most. */
 export function duration(seconds) {
@@ -65,6 +86,8 @@ export function toInput(at) {
 /** A number with its thousands apart, and at most three digits after the point. By hand: loading the languages of the browser for it takes long. */
 export function count(number) {
   if (number === null || number === undefined) return "";
-  const [whole, part] = String(typeof number === "number" ? Math.round(number * 1000) / 1000 : number).split(".");
+  const [whole, part] = String(
+    typeof number === "number" ? Math.round(number * 1000) / 1000 : number,
+  ).split(".");
   return whole.replace(/\B(?=(\d{3})+$)/g, ",") + (part ? `.${part}` : "");
 }

@@ -4,7 +4,15 @@ import htm from "../../vendor/htm.js";
 
 export { h, render, Fragment, createContext };
 export {
-  useState, useEffect, useLayoutEffect, useMemo, useRef, useCallback, useId, useContext, useErrorBoundary,
+  useState,
+  useEffect,
+  useLayoutEffect,
+  useMemo,
+  useRef,
+  useCallback,
+  useId,
+  useContext,
+  useErrorBoundary,
 } from "../../vendor/hooks.js";
 export { signal, computed, effect, batch, useSignal, useComputed } from "../../vendor/signals.js";
 export const html = htm.bind(h);

@@ -9,17 +9,36 @@ let number = 0;
 export function say(text, { tone = "ok", undo = null, seconds = 6 } = {}) {
   const id = (number += 1);
   toasts.value = [...toasts.value.slice(-3), { id, text, tone, undo }];
-  setTimeout(() => { toasts.value = toasts.value.filter((each) => each.id !== id); }, seconds * 1000);
+  setTimeout(() => {
+    toasts.value = toasts.value.filter((each) => each.id !== id);
+  }, seconds * 1000);
 }
 
 export function Toasts() {
-  const close = (id) => { toasts.value = toasts.value.filter((each) => each.id !== id); };
-  return html`<div class="toasts" role="status" aria-live="polite">${toasts.value.map((each) => html`
-    <div key=${each.id} class=${classes("toast", `tone-${each.tone}`)}>
-      <span>${each.text}</span>
-      ${each.undo && html`<button type="button" onClick=${() => { close(each.id); each.undo(); }}>Undo</button>`}
-      <button type="button" class="mini" aria-label="Close message" onClick=${() => close(each.id)}>✕</button>
-    </div>`)}</div>`;
+  const close = (id) => {
+    toasts.value = toasts.value.filter((each) => each.id !== id);
+  };
+  return html`
+    <div class="toasts" role="status" aria-live="polite">
+      ${toasts.value.map((each) => html`
+        <div key=${each.id} class=${classes("toast", `tone-${each.tone}`)}>
+          <span>${each.text}</span>
+          ${each.undo && html`
+            <button
+              type="button"
+              onClick=${() => {
+                close(each.id);
+                each.undo();
+              }}
+            >
+              Undo
+            </button>
+          `}
+          <button type="button" class="mini" aria-label="Close message" onClick=${() => close(each.id)}>✕</button>
+        </div>
+      `)}
+    </div>
+  `;
 }
 
 /** Do something, tell what came of it, and look again. Gives whether it was done. */
@@ -46,12 +65,32 @@ export function Dialog({ title, onClose, children, wide = false }) {
   useEffect(() => {
     const before = document.activeElement;
     if (!box.current.open) box.current.showModal();
-    return () => { if (before instanceof HTMLElement && before.isConnected) before.focus(); };
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
   }, []);
-  return html`<dialog ref=${box} class=${wide && "wide"} aria-label=${title} onCancel=${(event) => { event.preventDefault(); onClose(); }}
-    onClick=${(event) => { if (event.target === box.current) onClose(); }}>
-    <div class="sheet"><header><h2>${title}</h2><button type="button" class="mini" aria-label="Close" onClick=${onClose}>✕</button></header>
-    ${children}</div></dialog>`;
+  return html`
+    <dialog
+      ref=${box}
+      class=${wide && "wide"}
+      aria-label=${title}
+      onCancel=${(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onClick=${(event) => {
+        if (event.target === box.current) onClose();
+      }}
+    >
+      <div class="sheet">
+        <header>
+          <h2>${title}</h2>
+          <button type="button" class="mini" aria-label="Close" onClick=${onClose}>✕</button>
+        </header>
+        ${children}
+      </div>
+    </dialog>
+  `;
 }
 
 const asked = signal(null);
@@ -60,7 +99,10 @@ const asked = signal(null);
  * Ask for something and give the values of the form, or null. `fields`: [{name, label, type, value, hint, required, options}].
  * `typed`: a word that must be typed first, for what cannot be undone.
  */
-export const ask = (question) => new Promise((resolve) => { asked.value = { fields: [], ...question, resolve }; });
+export const ask = (question) =>
+  new Promise((resolve) => {
+    asked.value = { fields: [], ...question, resolve };
+  });
 
 export function Asked() {
   const question = asked.value;
@@ -81,7 +123,8 @@ function Question({ question, end }) {
     const form = new FormData(event.target);
     const values = {};
     for (const field of question.fields) {
-      values[field.name] = field.type === "checkbox" ? form.has(field.name) : (form.get(field.name) ?? "");
+      values[field.name] =
+        field.type === "checkbox" ? form.has(field.name) : (form.get(field.name) ?? "");
     }
     if (!question.check) return end(values);
     setBusy(true);
@@ -95,16 +138,37 @@ function Question({ question, end }) {
     return undefined;
   };
   const isHeld = (question.typed && typed !== question.typed) || isBusy;
-  return html`<${Dialog} title=${question.title} wide=${question.wide} onClose=${() => end(null)}>
-    <form onSubmit=${send}>
-      ${question.text && html`<p>${question.text}</p>`}
-      ${question.fields.map((field) => html`<${Field} key=${field.name} ...${field} />`)}
-      ${question.typed && html`<label class="field"><span>Type <code>${question.typed}</code> to confirm</span>
-        <input value=${typed} autocomplete="off" spellcheck="false" onInput=${(event) => setTyped(event.target.value)} /></label>`}
-      ${error && html`<p class="wrong" role="alert">${error.field ? `${error.field}: ` : ""}${error.message}</p>`}
-      <footer><button type="button" onClick=${() => end(null)}>${question.no || "Not now"}</button>
-      <button type="submit" class=${question.isGrave ? "grave" : "main"} disabled=${isHeld}>${question.yes || "OK"}</button></footer>
-    </form></${Dialog}>`;
+  return html`
+    <${Dialog} title=${question.title} wide=${question.wide} onClose=${() => end(null)}>
+      <form onSubmit=${send}>
+        ${question.text && html`<p>${question.text}</p>`}
+        ${question.fields.map((field) => html`<${Field} key=${field.name} ...${field} />`)}
+        ${question.typed && html`
+          <label class="field">
+            <span>Type <code>${question.typed}</code> to confirm</span>
+            <input
+              value=${typed}
+              autocomplete="off"
+              spellcheck="false"
+              onInput=${(event) => setTyped(event.target.value)}
+            />
+          </label>
+        `}
+        ${error && html`
+          <p class="wrong" role="alert">
+            ${error.field ? `${error.field}: ` : ""}
+            ${error.message}
+          </p>
+        `}
+        <footer>
+          <button type="button" onClick=${() => end(null)}>${question.no || "Not now"}</button>
+          <button type="submit" class=${question.isGrave ? "grave" : "main"} disabled=${isHeld}>
+            ${question.yes || "OK"}
+          </button>
+        </footer>
+      </form>
+    </${Dialog}>
+  `;
 }
 
 /** One field of a form, with its label and hint. */
@@ -113,16 +177,54 @@ export function Field({ name, label, type = "text", value, hint, options, rows =
   const described = hint ? { "aria-describedby": `${id}-hint` } : {};
   let input;
   if (type === "textarea" || type === "json") {
-    input = html`<textarea id=${id} name=${name} rows=${rows} spellcheck="false" class=${type === "json" && "code"} ...${described} ...${rest}>${value ?? ""}</textarea>`;
+    input = html`
+      <textarea
+        id=${id}
+        name=${name}
+        rows=${rows}
+        spellcheck="false"
+        class=${type === "json" && "code"}
+        ...${described}
+        ...${rest}
+      >
+        ${value ?? ""}
+      </textarea>
+    `;
   } else if (type === "select") {
-    input = html`<select id=${id} name=${name} ...${described} ...${rest}>${options.map((each) => {
-      const [key, text] = Array.isArray(each) ? each : [each, each];
-      return html`<option value=${key} selected=${String(value ?? "") === String(key)}>${text}</option>`;
-    })}</select>`;
+    input = html`
+      <select id=${id} name=${name} ...${described} ...${rest}>
+        ${options.map((each) => {
+          const [key, text] = Array.isArray(each) ? each : [each, each];
+          return html`<option value=${key} selected=${String(value ?? "") === String(key)}>${text}</option>`;
+        })}
+      </select>
+    `;
   } else if (type === "checkbox") {
-    return html`<label class="field check"><input type="checkbox" name=${name} defaultChecked=${Boolean(value)} ...${rest} /><span>${label}</span>${hint && html`<small id=${`${id}-hint`}>${hint}</small>`}</label>`;
+    return html`
+      <label class="field check">
+        <input type="checkbox" name=${name} defaultChecked=${Boolean(value)} ...${rest} />
+        <span>${label}</span>
+        ${hint && html`<small id=${`${id}-hint`}>${hint}</small>`}
+      </label>
+    `;
   } else {
-    input = html`<input id=${id} name=${name} type=${type} defaultValue=${value ?? ""} ...${type === "datetime-local" ? { step: 1 } : {}} ...${described} ...${rest} />`;
+    input = html`
+      <input
+        id=${id}
+        name=${name}
+        type=${type}
+        defaultValue=${value ?? ""}
+        ...${(type === "datetime-local" ? { step: 1 } : {})}
+        ...${described}
+        ...${rest}
+      />
+    `;
   }
-  return html`<div class="field"><label for=${id}>${label}</label>${input}${hint && html`<small id=${`${id}-hint`}>${hint}</small>`}</div>`;
+  return html`
+    <div class="field">
+      <label for=${id}>${label}</label>
+      ${input}
+      ${hint && html`<small id=${`${id}-hint`}>${hint}</small>`}
+    </div>
+  `;
 }

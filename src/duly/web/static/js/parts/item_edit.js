@@ -7,7 +7,13 @@ import { fromInput, toInput } from "../lib/time.js";
 import { Dialog, Field, say } from "./dialogs.js";
 import { Diff } from "./json_view.js";
 
-const firstOf = (item) => ({ args: stringify(item.args, 2), at: toInput(item.dueAt), queue: item.queue, rank: String(item.rank), tries: item.maxAttempts === null ? "" : String(item.maxAttempts) });
+const firstOf = (item) => ({
+  args: stringify(item.args, 2),
+  at: toInput(item.dueAt),
+  queue: item.queue,
+  rank: String(item.rank),
+  tries: item.maxAttempts === null ? "" : String(item.maxAttempts),
+});
 
 /** `item`: as /api/items/{id} has it. One in review can be tried again with what was changed. */
 export function EditItem({ item: given, onClose, onDone }) {
@@ -20,8 +26,18 @@ export function EditItem({ item: given, onClose, onDone }) {
   const set = (name) => (event) => setNow({ ...now, [name]: event.target.value });
   let args = null;
   let unread = "";
-  try { args = parse(now.args); } catch (error) { unread = error.message; }
-  const before = { at: first.at, queue: first.queue, rank: first.rank, tries: first.tries, args: item.args };
+  try {
+    args = parse(now.args);
+  } catch (error) {
+    unread = error.message;
+  }
+  const before = {
+    at: first.at,
+    queue: first.queue,
+    rank: first.rank,
+    tries: first.tries,
+    args: item.args,
+  };
   const after = { at: now.at, queue: now.queue, rank: now.rank, tries: now.tries, args };
   const isSame = !unread && stringify(before) === stringify(after);
   const send = async (event) => {
@@ -44,19 +60,57 @@ export function EditItem({ item: given, onClose, onDone }) {
       setBusy(false);
     }
   };
-  return html`<${Dialog} title=${`Edit item ${item.id}`} wide onClose=${onClose}><form onSubmit=${send}>
-    <${Field} name="args" label="Arguments" type="json" rows=${10} value=${first.args} onInput=${set("args")} hint="Values that are masked stay as they are unless you write over them." />
-    ${unread && html`<p class="wrong" role="alert">Arguments are no JSON: ${unread}</p>`}
-    <div class="form">
-      <${Field} name="at" label="Due" type="datetime-local" value=${first.at} onInput=${set("at")} />
-      <${Field} name="queue" label="Queue" value=${first.queue} onInput=${set("queue")} />
-      <${Field} name="rank" label="Rank" type="number" value=${first.rank} onInput=${set("rank")} />
-      <${Field} name="tries" label="Tries in all" type="number" min="1" value=${first.tries} onInput=${set("tries")} />
-    </div>
-    <h3>What changes</h3>
-    ${isSame || unread ? html`<p class="note">Nothing yet.</p>` : html`<${Diff} before=${before} after=${after} />`}
-    ${wrong && html`<p class="wrong" role="alert">${wrong.field ? `${wrong.field}: ` : ""}${wrong.message}</p>`}
-    <footer><button type="button" onClick=${onClose}>Not now</button><button type="submit" value="save" class=${isFailed ? "" : "main"} disabled=${isBusy || isSame || Boolean(unread)}>Save</button>
-      ${isFailed && html`<button type="submit" value="retry" class="main" disabled=${isBusy || Boolean(unread)}>Save and try again</button>`}</footer>
-  </form></${Dialog}>`;
+  return html`
+    <${Dialog} title=${`Edit item ${item.id}`} wide onClose=${onClose}>
+      <form onSubmit=${send}>
+        <${Field}
+          name="args"
+          label="Arguments"
+          type="json"
+          rows=${10}
+          value=${first.args}
+          onInput=${set("args")}
+          hint="Values that are masked stay as they are unless you write over them."
+        />
+        ${unread && html`<p class="wrong" role="alert">Arguments are no JSON: ${unread}</p>`}
+        <div class="form">
+          <${Field} name="at" label="Due" type="datetime-local" value=${first.at} onInput=${set("at")} />
+          <${Field} name="queue" label="Queue" value=${first.queue} onInput=${set("queue")} />
+          <${Field} name="rank" label="Rank" type="number" value=${first.rank} onInput=${set("rank")} />
+          <${Field}
+            name="tries"
+            label="Tries in all"
+            type="number"
+            min="1"
+            value=${first.tries}
+            onInput=${set("tries")}
+          />
+        </div>
+        <h3>What changes</h3>
+        ${isSame || unread ? html`<p class="note">Nothing yet.</p>` : html`<${Diff} before=${before} after=${after} />`}
+        ${wrong && html`
+          <p class="wrong" role="alert">
+            ${wrong.field ? `${wrong.field}: ` : ""}
+            ${wrong.message}
+          </p>
+        `}
+        <footer>
+          <button type="button" onClick=${onClose}>Not now</button>
+          <button
+            type="submit"
+            value="save"
+            class=${isFailed ? "" : "main"}
+            disabled=${isBusy || isSame || Boolean(unread)}
+          >
+            Save
+          </button>
+          ${isFailed && html`
+            <button type="submit" value="retry" class="main" disabled=${isBusy || Boolean(unread)}>
+              Save and try again
+            </button>
+          `}
+        </footer>
+      </form>
+    </${Dialog}>
+  `;
 }

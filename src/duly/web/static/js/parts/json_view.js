@@ -9,31 +9,74 @@ const MANY = 100;
 function Leaf({ value }) {
   const [isWhole, setWhole] = useState(false);
   if (value === null || value === undefined) return html`<span class="j-null">null</span>`;
-  if (value instanceof Exact) return html`<span class="j-number" title="Exact; more digits than a browser counts with">${value.text}</span>`;
+  if (value instanceof Exact)
+    return html`
+      <span class="j-number" title="Exact; more digits than a browser counts with">${value.text}</span>
+    `;
   if (typeof value === "number") return html`<span class="j-number">${String(value)}</span>`;
   if (typeof value === "boolean") return html`<span class="j-null">${String(value)}</span>`;
   const text = String(value);
-  if (/^[*•]{3,}$/.test(text)) return html`<span class="j-masked" title="Masked">${text}</span>`;
+  if (/^[*•]{3,}$/.test(text))
+    return html`<span class="j-masked" title="Masked">${text}</span>`;
   const shown = isWhole || text.length <= LONG ? text : text.slice(0, LONG);
-  return html`<span class="j-text">"${shown}"</span>${shown !== text && html` <button type="button" class="mini" onClick=${() => setWhole(true)}>all ${text.length} characters</button>`}`;
+  return html`
+    <span class="j-text">"${shown}"</span>
+    ${shown !== text && html` <button type="button" class="mini" onClick=${() => setWhole(true)}>all ${text.length} characters</button>`}
+  `;
 }
 
 function Node({ name, value, depth }) {
   const [most, setMost] = useState(MANY);
   const isTree = value !== null && typeof value === "object" && !(value instanceof Exact);
-  const label = name === null ? null : html`<span class="j-name">${name}</span>: `;
-  if (!isTree) return html`<li>${label}<${Leaf} value=${value} /></li>`;
+  const label =
+    name === null ? null : html`<span class="j-name">${name}</span>:${" "}`;
+  if (!isTree)
+    return html`
+      <li>
+        ${label}
+        <${Leaf} value=${value} />
+      </li>
+    `;
   const entries = Array.isArray(value) ? value.map((each, at) => [at, each]) : Object.entries(value);
   const words = Array.isArray(value) ? `[${entries.length}]` : `{${entries.length}}`;
-  if (!entries.length) return html`<li>${label}<span class="j-null">${Array.isArray(value) ? "[]" : "{}"}</span></li>`;
-  return html`<li><details open=${depth < 2 && entries.length <= MANY}><summary>${label}<span class="j-null">${words}</span></summary>
-    <ul>${entries.slice(0, most).map(([key, each]) => html`<${Node} key=${key} name=${key} value=${each} depth=${depth + 1} />`)}
-    ${entries.length > most && html`<li><button type="button" class="mini" onClick=${() => setMost(most * 10)}>${entries.length - most} more</button></li>`}</ul></details></li>`;
+  if (!entries.length)
+    return html`
+      <li>
+        ${label}
+        <span class="j-null">${Array.isArray(value) ? "[]" : "{}"}</span>
+      </li>
+    `;
+  return html`
+    <li>
+      <details open=${depth < 2 && entries.length <= MANY}>
+        <summary>
+          ${label}
+          <span class="j-null">${words}</span>
+        </summary>
+        <ul>
+          ${entries.slice(0, most).map(([key, each]) => html`
+            <${Node} key=${key} name=${key} value=${each} depth=${depth + 1} />
+          `)}
+          ${entries.length > most && html`
+            <li>
+              <button type="button" class="mini" onClick=${() => setMost(most * 10)}>
+                ${entries.length - most} more
+              </button>
+            </li>
+          `}
+        </ul>
+      </details>
+    </li>
+  `;
 }
 
 export function Json({ value, label = "JSON" }) {
-  return html`<div class="json" role="group" aria-label=${label}><${Copy} text=${stringify(value, 2)} label=${`Copy ${label}`} />
-    <ul><${Node} name=${null} value=${value} depth=${0} /></ul></div>`;
+  return html`
+    <div class="json" role="group" aria-label=${label}>
+      <${Copy} text=${stringify(value, 2)} label=${`Copy ${label}`} />
+      <ul><${Node} name=${null} value=${value} depth=${0} /></ul>
+    </div>
+  `;
 }
 
 /** The lines that differ between two values: what goes, and what comes. */
@@ -47,7 +90,8 @@ export function diff(before, after) {
   const table = Array.from({ length: old.length + 1 }, () => new Uint32Array(fresh.length + 1));
   for (let i = old.length - 1; i >= 0; i -= 1) {
     for (let j = fresh.length - 1; j >= 0; j -= 1) {
-      table[i][j] = old[i] === fresh[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
+      table[i][j] =
+        old[i] === fresh[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
     }
   }
   const lines = [];
@@ -71,5 +115,13 @@ export function diff(before, after) {
 
 const WORDS = { "-": "removed", "+": "added", " ": "" };
 
-export const Diff = ({ before, after }) => html`<div class="diff code" role="group" aria-label="Difference">${diff(before, after).map(([sign, line]) =>
-  html`<div class=${sign === "-" ? "gone" : sign === "+" ? "come" : ""}>${sign} ${line}${WORDS[sign] && html`<span class="sr"> (${WORDS[sign]})</span>`}</div>`)}</div>`;
+export const Diff = ({ before, after }) => html`
+  <div class="diff code" role="group" aria-label="Difference">
+    ${diff(before, after).map(([sign, line]) => html`
+      <div class=${sign === "-" ? "gone" : sign === "+" ? "come" : ""}>
+        ${sign} ${line}
+        ${WORDS[sign] && html`<span class="sr"> (${WORDS[sign]})</span>`}
+      </div>
+    `)}
+  </div>
+`;

@@ -12,7 +12,14 @@ import { Empty, State, Time } from "./marks.js";
 
 const LIVE = ["PENDING", "PROCESSING"];
 const AGAIN = ["ERROR", "NOT_FOUND", "SKIPPED"];
-const TABS = [["", "Pending and processing"], ["PENDING", "Pending"], ["PROCESSING", "Processing"], ["ERROR", "Error"], ["NOT_FOUND", "Not found"], ["SKIPPED", "Skipped"]];
+const TABS = [
+  ["", "Pending and processing"],
+  ["PENDING", "Pending"],
+  ["PROCESSING", "Processing"],
+  ["ERROR", "Error"],
+  ["NOT_FOUND", "Not found"],
+  ["SKIPPED", "Skipped"],
+];
 const rowsOf = (number) => `${count(number)} ${number === 1 ? "row" : "rows"}`;
 
 /** The statuses that the address asks for. */
@@ -22,17 +29,59 @@ const chosen = () => (query.value.get("statuses") || LIVE.join(",")).split(",");
 export const summary = ({ inputSummary }) => Object.values(inputSummary).filter(Boolean).join(" · ");
 
 const COLUMNS = [
-  { title: "Item", width: "90px", isNumber: true, cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1">${row.id}</${Link}>` },
-  { title: "Job", width: "80px", isNumber: true, isGlobal: true, cell: (row) => html`<${Link} to=${`/jobs/${row.jobId}`} tabindex="-1" aria-label=${`Go to job ${row.jobId}`}>${row.jobId}</${Link}>` },
+  {
+    title: "Item",
+    width: "90px",
+    isNumber: true,
+    cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1">${row.id}</${Link}>`,
+  },
+  {
+    title: "Job",
+    width: "80px",
+    isNumber: true,
+    isGlobal: true,
+    cell: (row) => html`
+      <${Link} to=${`/jobs/${row.jobId}`} tabindex="-1" aria-label=${`Go to job ${row.jobId}`}>
+        ${row.jobId}
+      </${Link}>
+    `,
+  },
   { title: "Row", width: "80px", isNumber: true, isMinor: true, cell: (row) => count(row.row) },
-  { title: "Input", width: "minmax(120px, 2fr)", cell: (row) => html`<span class="clip" title=${summary(row)}>${summary(row)}</span>` },
+  {
+    title: "Input",
+    width: "minmax(120px, 2fr)",
+    cell: (row) => html`<span class="clip" title=${summary(row)}>${summary(row)}</span>`,
+  },
   { title: "Status", width: "125px", cell: (row) => html`<${State} of=${row.status} />` },
   { title: "Attempts", width: "90px", isNumber: true, isMinor: true, cell: (row) => row.attempts },
-  { title: "Locked by", width: "minmax(80px, 1fr)", isMinor: true, cell: (row) => row.lockedBy && html`<code class="clip">${row.lockedBy}</code>` },
+  {
+    title: "Locked by",
+    width: "minmax(80px, 1fr)",
+    isMinor: true,
+    cell: (row) => row.lockedBy && html`<code class="clip">${row.lockedBy}</code>`,
+  },
   { title: "Updated", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.updatedAt} />` },
-  { title: "Job type", width: "110px", isMinor: true, isGlobal: true, cell: (row) => row.jobType && html`<span class="pill">${row.jobType}</span>` },
-  { title: "Progress", width: "90px", isMinor: true, isGlobal: true, cell: (row) => html`<span class="pill" title="Of its job">${Math.floor((row.progress ?? 0) * 100)} %</span>` },
-  { title: "Error", width: "minmax(120px, 2fr)", isMinor: true, isJob: true, cell: (row) => row.lastError && html`<span class="wrong clip">${row.lastError.split("\n", 1)[0]}</span>` },
+  {
+    title: "Job type",
+    width: "110px",
+    isMinor: true,
+    isGlobal: true,
+    cell: (row) => row.jobType && html`<span class="pill">${row.jobType}</span>`,
+  },
+  {
+    title: "Progress",
+    width: "90px",
+    isMinor: true,
+    isGlobal: true,
+    cell: (row) => html`<span class="pill" title="Of its job">${Math.floor((row.progress ?? 0) * 100)} %</span>`,
+  },
+  {
+    title: "Error",
+    width: "minmax(120px, 2fr)",
+    isMinor: true,
+    isJob: true,
+    cell: (row) => row.lastError && html`<span class="wrong clip">${row.lastError.split("\n", 1)[0]}</span>`,
+  },
 ];
 
 /** Have rows, named as `job-item`, tried once more: each job is asked on its own. */
@@ -45,7 +94,12 @@ async function reprocess(keys) {
   let items = 0;
   for (const [job, itemIds] of jobs) {
     for (let at = 0; at < itemIds.length; at += 1_000) {
-      items += (await post(`/api/jobs/${job}/reprocess`, { scope: "items", itemIds: itemIds.slice(at, at + 1_000) })).items;
+      items += (
+        await post(`/api/jobs/${job}/reprocess`, {
+          scope: "items",
+          itemIds: itemIds.slice(at, at + 1_000),
+        })
+      ).items;
     }
   }
   return items;
@@ -66,33 +120,67 @@ async function jobsWith(statuses, { jobId, jobType, userId }) {
       after = page.next;
     } while (after);
   }
-  const fitting = found.filter((job) => (!jobType || job.jobType === jobType) && (!userId || userId === "all" || job.userId === (userId === "me" ? me.value.userId : userId)));
-  const held = fitting.map((job) => ({ id: job.id, rows: statuses.reduce((sum, status) => sum + job[HELD[status]], 0) }));
+  const fitting = found.filter(
+    (job) =>
+      (!jobType || job.jobType === jobType) &&
+      (!userId || userId === "all" || job.userId === (userId === "me" ? me.value.userId : userId)),
+  );
+  const held = fitting.map((job) => ({
+    id: job.id,
+    rows: statuses.reduce((sum, status) => sum + job[HELD[status]], 0),
+  }));
   return held.filter((job) => job.rows);
 }
 
 /** Have all rows that fit tried once more, after telling how many these are and having that number typed. */
 async function reprocessAll(statuses, filter, reload) {
   let jobs = [];
-  if (!(await act(async () => { jobs = await jobsWith(statuses, filter); }))) return;
+  if (
+    !(await act(async () => {
+      jobs = await jobsWith(statuses, filter);
+    }))
+  )
+    return;
   const total = jobs.reduce((sum, job) => sum + job.rows, 0);
-  if (!total) { await ask({ title: "No row fits", text: "There is nothing to reprocess.", yes: "OK" }); return; }
+  if (!total) {
+    await ask({ title: "No row fits", text: "There is nothing to reprocess.", yes: "OK" });
+    return;
+  }
   const said = await ask({
-    title: `Reprocess all ${rowsOf(total)}?`, text: `${jobs.length === 1 ? `Those of job ${jobs[0].id}` : `Those of ${count(jobs.length)} jobs`}, as work of its own. Rows that could not be read have to be fixed instead.`,
-    typed: String(total), yes: "Reprocess", fields: [{ name: "reset", label: "Also rows that were tried anew as often as the settings allow", type: "checkbox" }],
+    title: `Reprocess all ${rowsOf(total)}?`,
+    text: `${jobs.length === 1 ? `Those of job ${jobs[0].id}` : `Those of ${count(jobs.length)} jobs`}, as work of its own. Rows that could not be read have to be fixed instead.`,
+    typed: String(total),
+    yes: "Reprocess",
+    fields: [
+      {
+        name: "reset",
+        label: "Also rows that were tried anew as often as the settings allow",
+        type: "checkbox",
+      },
+    ],
   });
   if (!said) return;
-  await act(async () => {
-    for (const job of jobs) await post(`/api/jobs/${job.id}/reprocess`, { scope: "job", statuses, reset: said.reset });
-  }, `${rowsOf(total)} are to be tried once more.`, { after: reload });
+  await act(
+    async () => {
+      for (const job of jobs)
+        await post(`/api/jobs/${job.id}/reprocess`, { scope: "job", statuses, reset: said.reset });
+    },
+    `${rowsOf(total)} are to be tried once more.`,
+    { after: reload },
+  );
 }
 
 export function Pending({ jobId = null, every = 6 }) {
   const statuses = chosen();
-  const filter = jobId ? {} : {
-    jobId: query.value.get("jobId"), jobType: query.value.get("jobType"), userId: may("admin") ? query.value.get("userId") : null,
-    from: fromInput(query.value.get("from")), to: fromInput(query.value.get("to")),
-  };
+  const filter = jobId
+    ? {}
+    : {
+        jobId: query.value.get("jobId"),
+        jobType: query.value.get("jobType"),
+        userId: may("admin") ? query.value.get("userId") : null,
+        from: fromInput(query.value.get("from")),
+        to: fromInput(query.value.get("to")),
+      };
   const root = jobId ? `/api/jobs/${jobId}` : "/api/pending";
   const sums = useLive(`${root}/counts`, filter, { every: 12 });
   const counts = { ...sums.data?.counts };
@@ -108,24 +196,85 @@ export function Pending({ jobId = null, every = 6 }) {
   const isAgain = statuses.every((status) => AGAIN.includes(status));
   const matching = counts[query.value.get("statuses") ?? ""];
   const bar = ({ selected, clear, reload }) => {
-    const after = () => { forget(); clear(); reload(); sums.reload(); };
+    const after = () => {
+      forget();
+      clear();
+      reload();
+      sums.reload();
+    };
     const jobs = new Set([...selected].map((key) => key.split("-")[0]));
     if (selected.size) {
-      return html`<span class="number">${count(selected.size)} selected</span>
-        ${!jobId && jobs.size === 1 && html`<${Link} class="mini" to=${`/jobs/${[...jobs][0]}`}>Go to job</${Link}>`}
-        <button type="button" class="mini" onClick=${() => act(() => reprocess(selected), (items) => `${rowsOf(items)} are tried once more.`, { after })}>Reprocess selected</button>
-        <button type="button" class="mini" onClick=${clear}>Clear</button>`;
+      return html`
+        <span class="number">${count(selected.size)} selected</span>
+        ${!jobId && jobs.size === 1 && html`
+          <${Link} class="mini" to=${`/jobs/${[...jobs][0]}`}>Go to job</${Link}>
+        `}
+        <button
+          type="button"
+          class="mini"
+          onClick=${() =>
+            act(
+              () => reprocess(selected),
+              (items) => `${rowsOf(items)} are tried once more.`,
+              { after },
+            )
+          }
+        >
+          Reprocess selected
+        </button>
+        <button type="button" class="mini" onClick=${clear}>Clear</button>
+      `;
     }
     // A time of the last change is no part of what a job keeps count of.
-    return isAgain && !filter.from && !filter.to ? html`<button type="button" class="mini" onClick=${() => reprocessAll(statuses, jobId ? { jobId } : filter, after)}>Reprocess all ${matching === undefined ? "" : count(matching)} matching</button>` : null;
+    return isAgain && !filter.from && !filter.to ? html`
+      <button
+        type="button"
+        class="mini"
+        onClick=${() => reprocessAll(statuses, jobId ? { jobId } : filter, after)}
+      >
+        Reprocess all ${matching === undefined ? "" : count(matching)} matching
+      </button>
+    ` : null;
   };
   const columns = COLUMNS.filter((column) => (jobId ? !column.isGlobal : !column.isJob));
   const name = jobId ? `job ${jobId} pending` : `pending ${stringify(filter)}`;
   const list = jobId ? `${root}/items` : root;
   return html`
-    <${Tabs} name="statuses" label="Statuses" options=${jobId ? [...TABS, ["DONE", "Done"]] : TABS} counts=${counts} capped=${sums.data?.capped ?? false} />
-    ${!jobId && html`<${Filters} fields=${fields} free=${(text, add) => (/^\d+$/.test(text) ? add("jobId", text) : "Say job:17 or jobType:csv; a number is a job.")} placeholder="job:17 jobType:csv" />`}
-    <${Grid} name=${`${name} ${statuses}`} label="Rows of jobs" columns=${columns} keyOf=${(row) => `${row.jobId}-${row.id}`} to=${(row) => (jobId ? `/items/${row.id}` : `/jobs/${row.jobId}`)} every=${every}
-      load=${(after, pageSize, signal, age) => get(list, { ...filter, statuses: statuses.join(","), after, pageSize }, { signal, age })} bar=${may("write") ? bar : null}
-      empty=${html`<${Empty} title="No row is in this state."><p>${isAgain ? "Nothing went wrong." : "Everything that was sent is worked off."} <${Link} to="/jobs">Send a file</${Link}> to have more.</p></${Empty}>`} />`;
+    <${Tabs}
+      name="statuses"
+      label="Statuses"
+      options=${jobId ? [...TABS, ["DONE", "Done"]] : TABS}
+      counts=${counts}
+      capped=${sums.data?.capped ?? false}
+    />
+    ${!jobId && html`
+      <${Filters}
+        fields=${fields}
+        free=${(text, add) =>
+          /^\d+$/.test(text) ? add("jobId", text) : "Say job:17 or jobType:csv; a number is a job."
+        }
+        placeholder="job:17 jobType:csv"
+      />
+    `}
+    <${Grid}
+      name=${`${name} ${statuses}`}
+      label="Rows of jobs"
+      columns=${columns}
+      keyOf=${(row) => `${row.jobId}-${row.id}`}
+      to=${(row) => (jobId ? `/items/${row.id}` : `/jobs/${row.jobId}`)}
+      every=${every}
+      load=${(after, pageSize, signal, age) =>
+        get(list, { ...filter, statuses: statuses.join(","), after, pageSize }, { signal, age })
+      }
+      bar=${may("write") ? bar : null}
+      empty=${
+        html`<${Empty} title="No row is in this state.">
+          <p>
+            ${isAgain ? "Nothing went wrong." : "Everything that was sent is worked off."}${" "}
+            <${Link} to="/jobs">Send a file</${Link}> to have more.
+          </p>
+        </${Empty}>`
+      }
+    />
+  `;
 }

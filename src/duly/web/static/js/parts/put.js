@@ -20,29 +20,84 @@ export function Put({ onClose, onDone, first = "" }) {
     try {
       const whole = (field) => (form.get(field) ? Number(form.get(field)) : null);
       const made = await post("/api/items", {
-        task: task.name, args: argsOf(task, form), key: form.get("key") || null, at: fromInput(form.get("at")), delay: whole("delay"), rank: whole("rank"), tries: whole("tries"),
+        task: task.name,
+        args: argsOf(task, form),
+        key: form.get("key") || null,
+        at: fromInput(form.get("at")),
+        delay: whole("delay"),
+        rank: whole("rank"),
+        tries: whole("tries"),
       });
       forget();
-      say(made.fresh ? `Item ${made.id} is put.` : `Item ${made.id} has this key already; nothing new was put.`);
+      say(
+        made.fresh
+          ? `Item ${made.id} is put.`
+          : `Item ${made.id} has this key already; nothing new was put.`,
+      );
       onDone(made);
     } catch (error) {
       setWrong(error);
       setBusy(false);
     }
   };
-  return html`<${Dialog} title="Put a new item" wide onClose=${onClose}><${Loaded} of=${tasks}>${({ items }) => (items.length ? html`
-    <${Field} name="task" label="Task" type="select" value=${name} options=${[["", "choose a task"], ...items.map((each) => each.name)]} onChange=${(event) => { setName(event.target.value); setWrong(null); }} />
-    ${task && html`<form key=${task.name} onSubmit=${send}>
-      <p class="note">${task.doc} <span>Queue <code>${task.queue}</code>; ${task.retry}.</span></p>
-      <${TaskFields} task=${task} />
-      <details><summary>When, key, rank and tries</summary><div class="form">
-        <${Field} name="at" label="At" type="datetime-local" hint="Empty: now." />
-        <${Field} name="delay" label="Or after seconds" type="number" min="0" step="any" />
-        <${Field} name="key" label="Key" hint="One live item per task and key." autocomplete="off" />
-        <${Field} name="rank" label="Rank" type="number" hint="Smaller goes first." />
-        <${Field} name="tries" label="Tries" type="number" min="1" />
-      </div></details>
-      ${wrong && html`<p class="wrong" role="alert">${wrong.field ? `${wrong.field}: ` : ""}${wrong.message}</p>`}
-      <footer><button type="button" onClick=${onClose}>Not now</button><button type="submit" class="main" disabled=${isBusy}>Put</button></footer>
-    </form>`}` : html`<${Empty} title="No task is known here."><p>Start the service with your app:</p><${Command}>duly serve --app MODULE:APP</${Command}></${Empty}>`)}</${Loaded}></${Dialog}>`;
+  return html`
+    <${Dialog} title="Put a new item" wide onClose=${onClose}>
+      <${Loaded} of=${tasks}>
+        ${({ items }) =>
+          items.length ? html`
+            <${Field}
+              name="task"
+              label="Task"
+              type="select"
+              value=${name}
+              options=${[["", "choose a task"], ...items.map((each) => each.name)]}
+              onChange=${(event) => {
+                setName(event.target.value);
+                setWrong(null);
+              }}
+            />
+            ${task && html`
+              <form key=${task.name} onSubmit=${send}>
+                <p class="note">
+                  ${task.doc}${" "}
+                  <span>Queue <code>${task.queue}</code>; ${task.retry}.</span>
+                </p>
+                <${TaskFields} task=${task} />
+                <details>
+                  <summary>When, key, rank and tries</summary>
+                  <div class="form">
+                    <${Field} name="at" label="At" type="datetime-local" hint="Empty: now." />
+                    <${Field} name="delay" label="Or after seconds" type="number" min="0" step="any" />
+                    <${Field}
+                      name="key"
+                      label="Key"
+                      hint="One live item per task and key."
+                      autocomplete="off"
+                    />
+                    <${Field} name="rank" label="Rank" type="number" hint="Smaller goes first." />
+                    <${Field} name="tries" label="Tries" type="number" min="1" />
+                  </div>
+                </details>
+                ${wrong && html`
+                  <p class="wrong" role="alert">
+                    ${wrong.field ? `${wrong.field}: ` : ""}
+                    ${wrong.message}
+                  </p>
+                `}
+                <footer>
+                  <button type="button" onClick=${onClose}>Not now</button>
+                  <button type="submit" class="main" disabled=${isBusy}>Put</button>
+                </footer>
+              </form>
+            `}
+          ` : html`
+            <${Empty} title="No task is known here.">
+              <p>Start the service with your app:</p>
+              <${Command}>duly serve --app MODULE:APP</${Command}>
+            </${Empty}>
+          `
+        }
+      </${Loaded}>
+    </${Dialog}>
+  `;
 }

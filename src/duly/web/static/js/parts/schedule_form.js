@@ -8,7 +8,14 @@ import { Dialog, Field } from "./dialogs.js";
 import { Time } from "./marks.js";
 import { TaskFields, argsOf, useTasks } from "./task_form.js";
 
-const RULES = ["daily 09:00", "weekly mon,fri 08:00", "every 15m", "monthly 1 06:00", "0 9 * * 1-5", "slots 24"];
+const RULES = [
+  "daily 09:00",
+  "weekly mon,fri 08:00",
+  "every 15m",
+  "monthly 1 06:00",
+  "0 9 * * 1-5",
+  "slots 24",
+];
 const SEATS = /^slots\s+(\d+)$/;
 const PAUSE = 200; // milliseconds without a key before the rule is asked about
 
@@ -18,7 +25,17 @@ const knownZones = () => (zones ??= ["UTC", ...(Intl.supportedValuesOf?.("timeZo
 /** A moment as clocks in a zone show it. */
 export function inZone(at, zone) {
   try {
-    return new Intl.DateTimeFormat("en-GB", { timeZone: zone, weekday: "short", year: "numeric", month: "2-digit", day: "2-digit", hour: "2-digit", minute: "2-digit", second: "2-digit", timeZoneName: "short" }).format(new Date(at));
+    return new Intl.DateTimeFormat("en-GB", {
+      timeZone: zone,
+      weekday: "short",
+      year: "numeric",
+      month: "2-digit",
+      day: "2-digit",
+      hour: "2-digit",
+      minute: "2-digit",
+      second: "2-digit",
+      timeZoneName: "short",
+    }).format(new Date(at));
   } catch {
     return "";
   }
@@ -27,8 +44,18 @@ export function inZone(at, zone) {
 /** The next times of a rule, as this place and as its zone tell them, with a word where the clocks change. */
 export function NextRuns({ next, notes = [], zone, label = "Next runs" }) {
   const said = new Map(notes.map((note) => [new Date(note.at).getTime(), note.note]));
-  return html`<ol class="runs" aria-label=${label}>${next.map((at) => html`<li key=${at}><${Time} at=${at} long /> <small>${inZone(at, zone)}</small>
-    ${said.has(new Date(at).getTime()) && html`<small class="is-retrying">${said.get(new Date(at).getTime())}</small>`}</li>`)}</ol>`;
+  return html`
+    <ol class="runs" aria-label=${label}>
+      ${next.map((at) => html`
+        <li key=${at}>
+          <${Time} at=${at} long /> <small>${inZone(at, zone)}</small>
+          ${said.has(new Date(at).getTime()) && html`
+            <small class="is-retrying">${said.get(new Date(at).getTime())}</small>
+          `}
+        </li>
+      `)}
+    </ol>
+  `;
 }
 
 /** What a rule means; it is asked for when one stops typing. */
@@ -36,25 +63,45 @@ function Preview({ rule, zone }) {
   const [told, setTold] = useState(null);
   useEffect(() => {
     const said = rule.trim();
-    if (!said || SEATS.test(said)) { setTold(null); return undefined; }
+    if (!said || SEATS.test(said)) {
+      setTold(null);
+      return undefined;
+    }
     let isOver = false;
     const timer = setTimeout(async () => {
       try {
-        const answer = await post("/api/schedules/preview", { rule: said, zone: zone.trim() || "UTC", n: 5 });
+        const answer = await post("/api/schedules/preview", {
+          rule: said,
+          zone: zone.trim() || "UTC",
+          n: 5,
+        });
         if (!isOver) setTold(answer);
       } catch (error) {
         if (!isOver) setTold({ error });
       }
     }, PAUSE);
-    return () => { isOver = true; clearTimeout(timer); };
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
   }, [rule, zone]);
   const seats = SEATS.exec(rule.trim());
-  return html`<div class="preview" role="status" aria-label="Preview">
-    ${seats ? html`<p><strong>One of ${seats[1]} even slots of the day.</strong></p><p class="note">The slot with the fewest members is chosen when it is created, and kept.</p>`
-    : told?.error ? html`<p class="wrong">${told.error.field ? `${told.error.field}: ` : ""}${told.error.message}</p>`
-      : told ? html`<p><strong>${told.describe}</strong></p><${NextRuns} next=${told.next} notes=${told.notes} zone=${zone} label="Preview of the next runs" />`
-        : html`<p class="note">The next runs appear here.</p>`}
-  </div>`;
+  return html`
+    <div class="preview" role="status" aria-label="Preview">
+      ${seats ? html`
+        <p><strong>One of ${seats[1]} even slots of the day.</strong></p>
+        <p class="note">The slot with the fewest members is chosen when it is created, and kept.</p>
+      ` : told?.error ? html`
+        <p class="wrong">
+          ${told.error.field ? `${told.error.field}: ` : ""}
+          ${told.error.message}
+        </p>
+      ` : told ? html`
+        <p><strong>${told.describe}</strong></p>
+        <${NextRuns} next=${told.next} notes=${told.notes} zone=${zone} label="Preview of the next runs" />
+      ` : html`<p class="note">The next runs appear here.</p>`}
+    </div>
+  `;
 }
 
 const number = (text) => (text === "" ? null : Number(text));
@@ -77,11 +124,17 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
     try {
       const args = task ? argsOf(task, form) : schedule ? parse(String(form.get("json"))) : {};
       const said = {
-        zone: zone.trim() || "UTC", catchUp: form.get("catchUp"), overlap: form.get("overlap"), rank: number(form.get("rank")) ?? 0,
+        zone: zone.trim() || "UTC",
+        catchUp: form.get("catchUp"),
+        overlap: form.get("overlap"),
+        rank: number(form.get("rank")) ?? 0,
         ...(form.get("maxLateness") ? { maxLateness: number(form.get("maxLateness")) } : {}),
-        ...(isSeated ? {} : { rule: rule.trim() }), args,
+        ...(isSeated ? {} : { rule: rule.trim() }),
+        args,
       };
-      const answer = await save(schedule ? said : { task: name, key: String(form.get("key")).trim(), ...said });
+      const answer = await save(
+        schedule ? said : { task: name, key: String(form.get("key")).trim(), ...said },
+      );
       forget();
       await onDone(answer);
     } catch (wrong) {
@@ -89,30 +142,147 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
       setBusy(false);
     }
   };
-  const use = (text) => { setRule(text); field.current?.querySelector("#field-rule")?.focus(); };
-  return html`<${Dialog} title=${schedule ? `Edit ${schedule.key}` : "New schedule"} wide onClose=${onClose}>
-    <form onSubmit=${send} ref=${field}>
-      <div class="halves"><div>
-        ${!schedule && html`<${Field} name="task" label="Task" type="select" value=${name} required onChange=${(event) => setName(event.target.value)} options=${[["", tasks ? "Choose a task" : "Loading…"], ...(tasks ?? []).map((each) => each.name)]} hint=${task?.doc || null} />
-          <${Field} name="key" label="Key" required maxlength="500" autocomplete="off" hint="What you call it; one for each task and key." />`}
-        ${isSeated ? html`<p class="note">It keeps its slot: ${schedule.describe}.</p>` : html`
-          <div class="field"><label for="field-rule">Rule</label><input id="field-rule" name="rule" value=${rule} required spellcheck="false" autocomplete="off" onInput=${(event) => setRule(event.target.value)} />
-            <div class="actions" role="group" aria-label="Examples of rules">${RULES.filter((each) => !schedule || !SEATS.test(each)).map((each) => html`<button type="button" class="mini" onClick=${() => use(each)}>${each}</button>`)}</div></div>
-          <div class="field"><label for="field-zone">Zone</label><input id="field-zone" name="zone" list="zones" value=${zone} spellcheck="false" autocomplete="off" onInput=${(event) => setZone(event.target.value)} />
-            <datalist id="zones">${knownZones().map((each) => html`<option value=${each}></option>`)}</datalist></div>
-          <${Preview} rule=${rule} zone=${zone} />`}
-      </div><div>
-        ${unknown && html`<p class="wrong" role="alert">${unknown.message}</p>`}
-        ${task ? html`<${TaskFields} key=${task.name} task=${task} values=${schedule?.args ?? {}} />`
-    : schedule && tasks ? html`<${Field} name="json" label="Arguments" type="json" value=${stringify(schedule.args, 2)} hint="This service does not have the task, so they are JSON." />` : !schedule && html`<p class="note">Its arguments appear here when you choose a task.</p>`}
-        <details><summary>When it is late, and when it overlaps</summary>
-          <${Field} name="catchUp" label="After a downtime" type="select" value=${schedule?.catchUp ?? "latest"} options=${[["latest", "run the latest missed one"], ["all", "run every missed one"], ["skip", "skip what was missed"]]} />
-          <${Field} name="overlap" label="While the last one still runs" type="select" value=${schedule?.overlap ?? "allow"} options=${[["allow", "run beside it"], ["skip", "skip"], ["supersede", "replace the one that waits"]]} />
-          <${Field} name="maxLateness" label="Not later than (seconds)" type="number" min="0" step="any" value=${schedule?.maxLateness ?? ""} hint="A run that is later than this is not started; empty: however late." />
-          <${Field} name="rank" label="Rank" type="number" min="-100" max="100" value=${schedule?.rank ?? 0} hint="Lower ones go first." />
-        </details>
-      </div></div>
-      ${error && html`<p class="wrong" role="alert">${error.field ? `${error.field}: ` : ""}${error.message}</p>`}
-      <footer><button type="button" onClick=${onClose}>Not now</button><button type="submit" class="main" disabled=${isBusy || (!schedule && !task)}>${schedule ? "Save" : "Create"}</button></footer>
-    </form></${Dialog}>`;
+  const use = (text) => {
+    setRule(text);
+    field.current?.querySelector("#field-rule")?.focus();
+  };
+  return html`
+    <${Dialog} title=${schedule ? `Edit ${schedule.key}` : "New schedule"} wide onClose=${onClose}>
+      <form onSubmit=${send} ref=${field}>
+        <div class="halves">
+          <div>
+            ${!schedule && html`
+              <${Field}
+                name="task"
+                label="Task"
+                type="select"
+                value=${name}
+                required
+                onChange=${(event) => setName(event.target.value)}
+                options=${[
+                  ["", tasks ? "Choose a task" : "Loading…"],
+                  ...(tasks ?? []).map((each) => each.name),
+                ]}
+                hint=${task?.doc || null}
+              />
+              <${Field}
+                name="key"
+                label="Key"
+                required
+                maxlength="500"
+                autocomplete="off"
+                hint="What you call it; one for each task and key."
+              />
+            `}
+            ${isSeated ? html`<p class="note">It keeps its slot: ${schedule.describe}.</p>` : html`
+              <div class="field">
+                <label for="field-rule">Rule</label>
+                <input
+                  id="field-rule"
+                  name="rule"
+                  value=${rule}
+                  required
+                  spellcheck="false"
+                  autocomplete="off"
+                  onInput=${(event) => setRule(event.target.value)}
+                />
+                <div class="actions" role="group" aria-label="Examples of rules">
+                  ${RULES.filter((each) => !schedule || !SEATS.test(each)).map((each) => html`
+                    <button type="button" class="mini" onClick=${() => use(each)}>${each}</button>
+                  `)}
+                </div>
+              </div>
+              <div class="field">
+                <label for="field-zone">Zone</label>
+                <input
+                  id="field-zone"
+                  name="zone"
+                  list="zones"
+                  value=${zone}
+                  spellcheck="false"
+                  autocomplete="off"
+                  onInput=${(event) => setZone(event.target.value)}
+                />
+                <datalist id="zones">
+                  ${knownZones().map((each) => html`<option value=${each}></option>`)}
+                </datalist>
+              </div>
+              <${Preview} rule=${rule} zone=${zone} />
+            `}
+          </div>
+          <div>
+            ${unknown && html`<p class="wrong" role="alert">${unknown.message}</p>`}
+            ${task ? html`
+              <${TaskFields} key=${task.name} task=${task} values=${schedule?.args ?? {}} />
+            ` : schedule && tasks ? html`
+              <${Field}
+                name="json"
+                label="Arguments"
+                type="json"
+                value=${stringify(schedule.args, 2)}
+                hint="This service does not have the task, so they are JSON."
+              />
+            ` : (
+              !schedule && html`<p class="note">Its arguments appear here when you choose a task.</p>`
+            )}
+            <details>
+              <summary>When it is late, and when it overlaps</summary>
+              <${Field}
+                name="catchUp"
+                label="After a downtime"
+                type="select"
+                value=${schedule?.catchUp ?? "latest"}
+                options=${[
+                  ["latest", "run the latest missed one"],
+                  ["all", "run every missed one"],
+                  ["skip", "skip what was missed"],
+                ]}
+              />
+              <${Field}
+                name="overlap"
+                label="While the last one still runs"
+                type="select"
+                value=${schedule?.overlap ?? "allow"}
+                options=${[
+                  ["allow", "run beside it"],
+                  ["skip", "skip"],
+                  ["supersede", "replace the one that waits"],
+                ]}
+              />
+              <${Field}
+                name="maxLateness"
+                label="Not later than (seconds)"
+                type="number"
+                min="0"
+                step="any"
+                value=${schedule?.maxLateness ?? ""}
+                hint="A run that is later than this is not started; empty: however late."
+              />
+              <${Field}
+                name="rank"
+                label="Rank"
+                type="number"
+                min="-100"
+                max="100"
+                value=${schedule?.rank ?? 0}
+                hint="Lower ones go first."
+              />
+            </details>
+          </div>
+        </div>
+        ${error && html`
+          <p class="wrong" role="alert">
+            ${error.field ? `${error.field}: ` : ""}
+            ${error.message}
+          </p>
+        `}
+        <footer>
+          <button type="button" onClick=${onClose}>Not now</button>
+          <button type="submit" class="main" disabled=${isBusy || (!schedule && !task)}>
+            ${schedule ? "Save" : "Create"}
+          </button>
+        </footer>
+      </form>
+    </${Dialog}>
+  `;
 }

@@ -12,35 +12,89 @@ export function useTasks() {
 }
 
 const NUMERIC = { integer: "-?[0-9]+", number: "-?[0-9]+([.][0-9]+)?([eE][-+]?[0-9]+)?" };
-const WORDS = { string: "text", integer: "whole number", number: "number", boolean: "yes or no", datetime: "moment", json: "JSON" };
+const WORDS = {
+  string: "text",
+  integer: "whole number",
+  number: "number",
+  boolean: "yes or no",
+  datetime: "moment",
+  json: "JSON",
+};
 
 const hintOf = (param) => {
   const told = [param.doc, WORDS[param.type]];
-  if (!param.required) told.push(param.default === null || param.default === "" ? "may be left empty" : `left empty: ${stringify(param.default)}`);
+  if (!param.required)
+    told.push(
+      param.default === null || param.default === ""
+        ? "may be left empty"
+        : `left empty: ${stringify(param.default)}`,
+    );
   return told.filter(Boolean).join("; ");
 };
 
 function Param({ param, value }) {
-  const shared = { name: `arg.${param.name}`, label: param.name, hint: hintOf(param), required: param.required && param.type !== "string" };
+  const shared = {
+    name: `arg.${param.name}`,
+    label: param.name,
+    hint: hintOf(param),
+    required: param.required && param.type !== "string",
+  };
   if (param.type === "boolean") {
-    const options = [...(param.required ? [] : [["", "as the task says"]]), ["true", "yes"], ["false", "no"]];
-    return html`<${Field} ...${shared} type="select" value=${value === undefined || value === null ? "" : String(value)} options=${options} />`;
+    const options = [
+      ...(param.required ? [] : [["", "as the task says"]]),
+      ["true", "yes"],
+      ["false", "no"],
+    ];
+    return html`
+      <${Field}
+        ...${shared}
+        type="select"
+        value=${value === undefined || value === null ? "" : String(value)}
+        options=${options}
+      />
+    `;
   }
-  if (param.type === "datetime") return html`<${Field} ...${shared} type="datetime-local" value=${toInput(value)} />`;
-  if (param.type === "json") return html`<${Field} ...${shared} type="json" rows="3" value=${value === undefined ? "" : stringify(value, 2)} />`;
+  if (param.type === "datetime")
+    return html`<${Field} ...${shared} type="datetime-local" value=${toInput(value)} />`;
+  if (param.type === "json")
+    return html`
+      <${Field} ...${shared} type="json" rows="3" value=${value === undefined ? "" : stringify(value, 2)} />
+    `;
   const typed = NUMERIC[param.type] ? { inputmode: "decimal", pattern: NUMERIC[param.type] } : {};
-  return html`<${Field} ...${shared} ...${typed} value=${value === undefined || value === null ? "" : String(value)} autocomplete="off" spellcheck="false" />`;
+  return html`
+    <${Field}
+      ...${shared}
+      ...${typed}
+      value=${value === undefined || value === null ? "" : String(value)}
+      autocomplete="off"
+      spellcheck="false"
+    />
+  `;
 }
 
 /** `task`: as /api/tasks has it. `values`: the arguments to begin with. */
 export function TaskFields({ task, values = {} }) {
   const known = new Set(task.params.map((param) => param.name));
   const more = Object.fromEntries(Object.entries(values).filter(([name]) => !known.has(name)));
-  return html`<fieldset class="args"><legend>Arguments of ${task.name}</legend>
-    ${task.params.length === 0 && !task.takesMore && html`<p class="note">It takes none.</p>`}
-    ${task.params.map((param) => html`<${Param} key=${`${task.name} ${param.name}`} param=${param} value=${values[param.name]} />`)}
-    ${task.takesMore && html`<${Field} name="args" label="More arguments" type="json" rows="3" value=${stringify(more, 2)} hint="A JSON object, by their names." />`}
-  </fieldset>`;
+  return html`
+    <fieldset class="args">
+      <legend>Arguments of ${task.name}</legend>
+      ${task.params.length === 0 && !task.takesMore && html`<p class="note">It takes none.</p>`}
+      ${task.params.map((param) => html`
+        <${Param} key=${`${task.name} ${param.name}`} param=${param} value=${values[param.name]} />
+      `)}
+      ${task.takesMore && html`
+        <${Field}
+          name="args"
+          label="More arguments"
+          type="json"
+          rows="3"
+          value=${stringify(more, 2)}
+          hint="A JSON object, by their names."
+        />
+      `}
+    </fieldset>
+  `;
 }
 
 const wrong = (field, problem) => Object.assign(new Error(problem), { field });
@@ -60,7 +114,8 @@ export function argsOf(task, form) {
   const args = {};
   if (task.takesMore) {
     const more = valueOf({ name: "More arguments", type: "json" }, String(form.get("args") || "{}"));
-    if (more === null || typeof more !== "object" || Array.isArray(more)) throw wrong("More arguments", "is no JSON object");
+    if (more === null || typeof more !== "object" || Array.isArray(more))
+      throw wrong("More arguments", "is no JSON object");
     Object.assign(args, more);
   }
   for (const param of task.params) {

@@ -15,7 +15,8 @@ const DEEP = 4; // levels of a shape that are shown
 // Every operation may be refused in these ways; they are said once.
 const SHARED = new Set(["400", "401", "403", "404", "405", "409", "413", "415", "422", "429", "503"]);
 
-const resolve = (document, schema) => (schema?.$ref ? document.components.schemas[schema.$ref.split("/").at(-1)] ?? {} : schema ?? {});
+const resolve = (document, schema) =>
+  schema?.$ref ? (document.components.schemas[schema.$ref.split("/").at(-1)] ?? {}) : (schema ?? {});
 
 /** A shape in a few words: string, integer, list of Item, one of a, b. */
 function words(document, schema) {
@@ -26,9 +27,20 @@ function words(document, schema) {
   const some = schema.anyOf ?? schema.oneOf;
   if (some) return some.map((each) => words(document, each)).join(" or ");
   if (schema.type === "array") return `list of ${words(document, schema.items)}`;
-  if (schema.type === "object" && schema.additionalProperties && schema.additionalProperties !== true) return `object of ${words(document, schema.additionalProperties)}`;
-  const bounds = [["minimum", "at least"], ["exclusiveMinimum", "more than"], ["maximum", "at most"], ["maxLength", "up to"]].filter(([name]) => schema[name] !== undefined).map(([name, word]) => `${word} ${count(schema[name])}${name === "maxLength" ? " characters" : ""}`);
-  return [schema.format ? `${schema.type} (${schema.format})` : schema.type ?? "anything", ...bounds].join(", ");
+  if (schema.type === "object" && schema.additionalProperties && schema.additionalProperties !== true)
+    return `object of ${words(document, schema.additionalProperties)}`;
+  const bounds = [
+    ["minimum", "at least"],
+    ["exclusiveMinimum", "more than"],
+    ["maximum", "at most"],
+    ["maxLength", "up to"],
+  ]
+    .filter(([name]) => schema[name] !== undefined)
+    .map(([name, word]) => `${word} ${count(schema[name])}${name === "maxLength" ? " characters" : ""}`);
+  return [
+    schema.format ? `${schema.type} (${schema.format})` : (schema.type ?? "anything"),
+    ...bounds,
+  ].join(", ");
 }
 
 /** An example of a shape: the one that it names, or one made of its fields. */
@@ -40,9 +52,20 @@ function exampleOf(document, schema, depth = 0) {
   if (of.enum) return of.enum[0];
   const some = of.anyOf ?? of.oneOf;
   if (some) return exampleOf(document, some.find((each) => each.type !== "null") ?? some[0], depth);
-  if (of.properties && depth < DEEP) return Object.fromEntries(Object.entries(of.properties).map(([name, each]) => [name, exampleOf(document, each, depth + 1)]));
+  if (of.properties && depth < DEEP)
+    return Object.fromEntries(
+      Object.entries(of.properties).map(([name, each]) => [name, exampleOf(document, each, depth + 1)]),
+    );
   if (of.type === "array") return depth < DEEP ? [exampleOf(document, of.items, depth + 1)] : [];
-  return { string: of.format === "date-time" ? "2026-12-01T09:00:00Z" : "text", integer: of.minimum ?? 1, number: of.minimum ?? 1, boolean: true, object: {} }[of.type] ?? null;
+  return (
+    {
+      string: of.format === "date-time" ? "2026-12-01T09:00:00Z" : "text",
+      integer: of.minimum ?? 1,
+      number: of.minimum ?? 1,
+      boolean: true,
+      object: {},
+    }[of.type] ?? null
+  );
 }
 
 /** Text in which what is between backticks is code. */
@@ -50,13 +73,34 @@ const prose = (text) => (text ?? "").split("`").map((part, at) => (at % 2 ? html
 
 function Shape({ document, schema }) {
   const of = resolve(document, schema);
-  if (!of.properties) return html`<p><code>${words(document, schema)}</code></p>`;
+  if (!of.properties)
+    return html`<p><code>${words(document, schema)}</code></p>`;
   const needed = new Set(of.required ?? []);
-  return html`<${Table} label=${`Fields of ${schema.$ref?.split("/").at(-1) ?? "the body"}`} rows=${Object.entries(of.properties).map(([id, each]) => ({ id, each }))} columns=${[
-    { title: "Field", cell: (row) => html`<code>${row.id}</code>${needed.has(row.id) && html` <small>required</small>`}` },
-    { title: "Type", cell: (row) => html`<span class="wide-type">${words(document, row.each)}</span>` },
-    { title: "Meaning", cell: (row) => (row.each.description ? prose(row.each.description) : row.each.default !== undefined && row.each.default !== null ? `Default: ${stringify(row.each.default)}.` : "") },
-  ]} />`;
+  return html`
+    <${Table}
+      label=${`Fields of ${schema.$ref?.split("/").at(-1) ?? "the body"}`}
+      rows=${Object.entries(of.properties).map(([id, each]) => ({ id, each }))}
+      columns=${[
+        {
+          title: "Field",
+          cell: (row) => html`
+            <code>${row.id}</code>
+            ${needed.has(row.id) && html` <small>required</small>`}
+          `,
+        },
+        { title: "Type", cell: (row) => html`<span class="wide-type">${words(document, row.each)}</span>` },
+        {
+          title: "Meaning",
+          cell: (row) =>
+            row.each.description
+              ? prose(row.each.description)
+              : row.each.default !== undefined && row.each.default !== null
+                ? `Default: ${stringify(row.each.default)}.`
+                : "",
+        },
+      ]}
+    />
+  `;
 }
 
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
@@ -65,7 +109,9 @@ const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 function curlOf(document, operation) {
   const body = operation.requestBody?.content?.["application/json"]?.schema;
   const verb = operation.method === "get" ? "" : `-X ${operation.method.toUpperCase()} `;
-  const said = body ? ` -H 'Content-Type: application/json' -d ${quote(stringify(exampleOf(document, body)))}` : "";
+  const said = body
+    ? ` -H 'Content-Type: application/json' -d ${quote(stringify(exampleOf(document, body)))}`
+    : "";
   return `curl ${verb}-H "Authorization: Bearer $DULY_API_KEY"${said} ${quote(location.origin + root + operation.path)}`;
 }
 
@@ -77,20 +123,53 @@ function Try({ operation }) {
   const send = async (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
-    const at = operation.path.replace(/\{(\w+)(?::\w+)?\}/g, (_, name) => encodeURIComponent(form.get(name) ?? ""));
+    const at = operation.path.replace(/\{(\w+)(?::\w+)?\}/g, (_, name) =>
+      encodeURIComponent(form.get(name) ?? ""),
+    );
     setBusy(true);
     try {
-      setAnswer({ value: await get(at, Object.fromEntries(names.filter((each) => each.in === "query").map(({ name }) => [name, form.get(name)]))) });
+      setAnswer({
+        value: await get(
+          at,
+          Object.fromEntries(
+            names.filter((each) => each.in === "query").map(({ name }) => [name, form.get(name)]),
+          ),
+        ),
+      });
     } catch (error) {
       setAnswer({ error });
     }
     setBusy(false);
   };
-  return html`<details class="try"><summary>Try it</summary><form class="form" onSubmit=${send}>
-    ${names.map((each) => html`<div class="field" key=${each.name}><label for=${`${operation.id}-${each.name}`}>${each.name}</label><input id=${`${operation.id}-${each.name}`} name=${each.name} required=${each.required} autocomplete="off" spellcheck="false" placeholder=${each.schema?.default ?? ""} /></div>`)}
-    <button type="submit" class="main" disabled=${isBusy}>Send</button></form>
-    <div role="status">${answer?.error && html`<p class="wrong">${answer.error.status}: ${answer.error.message}</p>`}</div>
-    ${answer && !answer.error && (typeof answer.value === "string" ? html`<pre tabindex="0" class="answer">${answer.value}</pre>` : html`<${Json} value=${answer.value} label="Answer" />`)}</details>`;
+  return html`
+    <details class="try">
+      <summary>Try it</summary>
+      <form class="form" onSubmit=${send}>
+        ${names.map((each) => html`
+          <div class="field" key=${each.name}>
+            <label for=${`${operation.id}-${each.name}`}>${each.name}</label>
+            <input
+              id=${`${operation.id}-${each.name}`}
+              name=${each.name}
+              required=${each.required}
+              autocomplete="off"
+              spellcheck="false"
+              placeholder=${each.schema?.default ?? ""}
+            />
+          </div>
+        `)}
+        <button type="submit" class="main" disabled=${isBusy}>Send</button>
+      </form>
+      <div role="status">
+        ${answer?.error && html`<p class="wrong">${answer.error.status}: ${answer.error.message}</p>`}
+      </div>
+      ${answer &&
+        !answer.error &&
+        (typeof answer.value === "string" ? html`
+          <pre tabindex="0" class="answer">${answer.value}</pre>
+        ` : html`<${Json} value=${answer.value} label="Answer" />`)}
+    </details>
+  `;
 }
 
 const STREAMS = /events|export|rejects/; // what has no end, or is a file
@@ -99,42 +178,161 @@ function Operation({ document, operation }) {
   const body = Object.entries(operation.requestBody?.content ?? {})[0];
   const good = Object.entries(operation.responses ?? {}).filter(([status]) => !SHARED.has(status));
   const curl = curlOf(document, operation);
-  return html`<article class="card operation" id=${operation.id} aria-label=${operation.title}><header><code class=${classes("method", `is-${TONES[operation.method]}`)}>${operation.method.toUpperCase()}</code> <code class="wrap">${operation.path}</code><${Copy} text=${curl} label=${`Copy curl for ${operation.title}`} /></header>
-    <p class="wrap">${prose(operation.description)}</p>
-    ${operation.parameters?.length > 0 && html`<h3>Parameters</h3><${Table} label=${`Parameters of ${operation.title}`} rows=${operation.parameters.map((each) => ({ ...each, id: each.name }))} columns=${[
-    { title: "Name", cell: (row) => html`<code>${row.name}</code>${row.required && html` <small>required</small>`}` }, { title: "In", cell: (row) => row.in },
-    { title: "Type", cell: (row) => html`<span class="wide-type">${words(document, row.schema)}</span>` }, { title: "Meaning", cell: (row) => prose(row.description) }]} />`}
-    ${body && html`<h3>Body <small>${body[0]}</small></h3><${Shape} document=${document} schema=${body[1].schema} /><p>For example:</p><pre tabindex="0">${stringify(exampleOf(document, body[1].schema), 2)}</pre>`}
-    <h3>Answers</h3>${good.map(([status, answer]) => {
-    const [kind, content] = Object.entries(answer.content ?? {})[0] ?? [];
-    return html`<details key=${status}><summary><strong>${status}</strong> ${content?.schema ? words(document, content.schema) : answer.description} ${kind && kind !== "application/json" && html`<small>${kind}</small>`}</summary>
-      ${content?.schema && html`<${Shape} document=${document} schema=${content.schema} /><pre tabindex="0">${stringify(exampleOf(document, content.schema), 2)}</pre>`}</details>`;
-  })}
-    <h3>In a shell</h3><${Command}>${curl}</${Command}>
-    ${operation.method === "get" && !STREAMS.test(operation.path) && html`<${Try} operation=${operation} />`}</article>`;
+  return html`
+    <article class="card operation" id=${operation.id} aria-label=${operation.title}>
+      <header>
+        <code class=${classes("method", `is-${TONES[operation.method]}`)}>
+          ${operation.method.toUpperCase()}
+        </code>${" "}
+        <code class="wrap">${operation.path}</code>
+        <${Copy} text=${curl} label=${`Copy curl for ${operation.title}`} />
+      </header>
+      <p class="wrap">${prose(operation.description)}</p>
+      ${operation.parameters?.length > 0 && html`
+        <h3>Parameters</h3>
+        <${Table}
+          label=${`Parameters of ${operation.title}`}
+          rows=${operation.parameters.map((each) => ({ ...each, id: each.name }))}
+          columns=${[
+            {
+              title: "Name",
+              cell: (row) => html`
+                <code>${row.name}</code>
+                ${row.required && html` <small>required</small>`}
+              `,
+            },
+            { title: "In", cell: (row) => row.in },
+            {
+              title: "Type",
+              cell: (row) => html`<span class="wide-type">${words(document, row.schema)}</span>`,
+            },
+            { title: "Meaning", cell: (row) => prose(row.description) },
+          ]}
+        />
+      `}
+      ${body && html`
+        <h3>Body <small>${body[0]}</small></h3>
+        <${Shape} document=${document} schema=${body[1].schema} />
+        <p>For example:</p>
+        <pre tabindex="0">${stringify(exampleOf(document, body[1].schema), 2)}</pre>
+      `}
+      <h3>Answers</h3>
+      ${good.map(([status, answer]) => {
+        const [kind, content] = Object.entries(answer.content ?? {})[0] ?? [];
+        return html`
+          <details key=${status}>
+            <summary>
+              <strong>${status}</strong>${" "}
+              ${content?.schema ? words(document, content.schema) : answer.description}${" "}
+              ${kind && kind !== "application/json" && html`<small>${kind}</small>`}
+            </summary>
+            ${content?.schema && html`
+              <${Shape} document=${document} schema=${content.schema} />
+              <pre tabindex="0">${stringify(exampleOf(document, content.schema), 2)}</pre>
+            `}
+          </details>
+        `;
+      })}
+      <h3>In a shell</h3>
+      <${Command}>${curl}</${Command}>
+      ${operation.method === "get" && !STREAMS.test(operation.path) && html`<${Try} operation=${operation} />`}
+    </article>
+  `;
 }
 
-const operationsOf = (document) => Object.entries(document.paths).flatMap(([path, methods]) => Object.entries(methods).filter(([method]) => TONES[method]).map(([method, told]) => ({
-  ...told, method, path, id: `${method}-${told.operationId}`, tag: told.tags?.[0] ?? "more", title: told.summary ?? told.operationId, text: `${method} ${path} ${told.summary} ${told.description} ${told.operationId}`.toLowerCase(),
-})));
+const operationsOf = (document) =>
+  Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods)
+      .filter(([method]) => TONES[method])
+      .map(([method, told]) => ({
+        ...told,
+        method,
+        path,
+        id: `${method}-${told.operationId}`,
+        tag: told.tags?.[0] ?? "more",
+        title: told.summary ?? told.operationId,
+        text: `${method} ${path} ${told.summary} ${told.description} ${told.operationId}`.toLowerCase(),
+      })),
+  );
 
 function Docs({ document }) {
   const all = useMemo(() => operationsOf(document), [document]);
   const said = (query.value.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   const tags = [...new Set(all.map((each) => each.tag))];
   const open = query.value.get("tag") ?? tags[0];
-  const shown = said.length ? all.filter((each) => said.every((word) => each.text.includes(word))) : all.filter((each) => each.tag === open);
-  return html`<div class="filters"><form role="search" onSubmit=${(event) => event.preventDefault()}><input type="search" data-search aria-label="Search the API" placeholder="schedules, POST, retry …" value=${query.value.get("q") ?? ""} onInput=${(event) => setQuery({ q: event.target.value || null })} /></form>
-    <span class="note number" role="status">${count(shown.length)} of ${count(all.length)} operations</span></div>
-    ${!said.length && html`<nav class="tabs" aria-label="Topics">${tags.map((tag) => html`<${Link} key=${tag} to=${changed({ tag: tag === tags[0] ? null : tag })} class=${classes("tab", tag === open && "is-here")} aria-current=${tag === open ? "page" : null}>${tag} <span class="number">${all.filter((each) => each.tag === tag).length}</span></${Link}>`)}</nav>`}
-    <div class="operations">${shown.map((each) => html`<${Operation} key=${each.id} document=${document} operation=${each} />`)}</div>
-    ${shown.length === 0 && html`<${Empty} title="No operation fits."><p>Search for a part of its path, such as <code>/api/items</code>, or for what it does.</p></${Empty}>`}
-    <details class="card"><summary>Refusals that every operation may answer with</summary><${Table} label="Refusals" rows=${Object.entries(all[0]?.responses ?? {}).filter(([status]) => SHARED.has(status)).map(([id, each]) => ({ id, each }))} columns=${[{ title: "Status", cell: (row) => row.id }, { title: "Meaning", isWide: true, cell: (row) => row.each.description }]} /><${Shape} document=${document} schema=${{ $ref: "#/components/schemas/ProblemOut" }} /></details>`;
+  const shown = said.length
+    ? all.filter((each) => said.every((word) => each.text.includes(word)))
+    : all.filter((each) => each.tag === open);
+  return html`
+    <div class="filters">
+      <form role="search" onSubmit=${(event) => event.preventDefault()}>
+        <input
+          type="search"
+          data-search
+          aria-label="Search the API"
+          placeholder="schedules, POST, retry …"
+          value=${query.value.get("q") ?? ""}
+          onInput=${(event) => setQuery({ q: event.target.value || null })}
+        />
+      </form>
+      <span class="note number" role="status">${count(shown.length)} of ${count(all.length)} operations</span>
+    </div>
+    ${!said.length && html`
+      <nav class="tabs" aria-label="Topics">
+        ${tags.map((tag) => html`
+          <${Link}
+            key=${tag}
+            to=${changed({ tag: tag === tags[0] ? null : tag })}
+            class=${classes("tab", tag === open && "is-here")}
+            aria-current=${tag === open ? "page" : null}
+          >
+            ${tag} <span class="number">${all.filter((each) => each.tag === tag).length}</span>
+          </${Link}>
+        `)}
+      </nav>
+    `}
+    <div class="operations">
+      ${shown.map((each) => html`<${Operation} key=${each.id} document=${document} operation=${each} />`)}
+    </div>
+    ${shown.length === 0 && html`
+      <${Empty} title="No operation fits.">
+        <p>Search for a part of its path, such as <code>/api/items</code>, or for what it does.</p>
+      </${Empty}>
+    `}
+    <details class="card">
+      <summary>Refusals that every operation may answer with</summary>
+      <${Table}
+        label="Refusals"
+        rows=${Object.entries(all[0]?.responses ?? {})
+          .filter(([status]) => SHARED.has(status))
+          .map(([id, each]) => ({ id, each }))}
+        columns=${[
+          { title: "Status", cell: (row) => row.id },
+          { title: "Meaning", isWide: true, cell: (row) => row.each.description },
+        ]}
+      />
+      <${Shape} document=${document} schema=${{ $ref: "#/components/schemas/ProblemOut" }} />
+    </details>
+  `;
 }
 
 export default function ApiDocs() {
   const document = useLive("/api/openapi.json", {}, { every: 0 });
-  return html`<${Title} actions=${html`<a class="button" href=${`${root}/api/openapi.json`}>OpenAPI document</a>`}>API</${Title}>
-    <p>Requests say who asks with a key: <code>Authorization: Bearer duly_…</code>. <${Link} to="/keys">Make one</${Link}>. Lists answer pages: <code>next</code> of one is <code>after</code> of the following one.</p>
-    <${Loaded} of=${document}>${(found) => html`<${Docs} document=${found} />`}</${Loaded}>`;
+  return html`
+    <${Title}
+      actions=${
+        html`<a class="button" href=${`${root}/api/openapi.json`}>
+          OpenAPI document
+        </a>`
+      }
+    >
+      API
+    </${Title}>
+    <p>
+      Requests say who asks with a key: <code>Authorization: Bearer duly_…</code>.${" "}
+      <${Link} to="/keys">Make one</${Link}>. Lists answer pages: <code>next</code> of one is${" "}
+      <code>after</code> of the following one.
+    </p>
+    <${Loaded} of=${document}>${(found) => html`<${Docs} document=${found} />`}</${Loaded}>
+  `;
 }

@@ -14,7 +14,9 @@ const FIELDS = [{ name: "subject", label: "Subject" }];
 function Subject({ of }) {
   const [kind, id] = of.split(":");
   const to = { item: "/items", job: "/jobs", schedule: "/schedules", group: "/review" }[kind];
-  return to && /^[0-9a-f]+$/.test(id ?? "") ? html`<${Link} to=${`${to}/${id}`} tabindex="-1">${of}</${Link}>` : of;
+  return to && /^[0-9a-f]+$/.test(id ?? "") ? html`<${Link} to=${`${to}/${id}`} tabindex="-1">${of}</${Link}>` : (
+    of
+  );
 }
 
 const COLUMNS = [
@@ -22,13 +24,37 @@ const COLUMNS = [
   { title: "Who", width: "120px", cell: (line) => line.actor },
   { title: "What", width: "170px", cell: (line) => html`<code>${line.action}</code>` },
   { title: "Subject", width: "minmax(140px, 1fr)", cell: (line) => html`<${Subject} of=${line.subject} />` },
-  { title: "Details", width: "minmax(160px, 2fr)", isMinor: true, cell: (line) => html`<code class="clip">${line.details ? stringify(line.details) : ""}</code>` },
+  {
+    title: "Details",
+    width: "minmax(160px, 2fr)",
+    isMinor: true,
+    cell: (line) => html`<code class="clip">${line.details ? stringify(line.details) : ""}</code>`,
+  },
 ];
 
 export default function Audit() {
   const subject = query.value.get("subject");
-  return html`<${Title}>Audit log</${Title}>
-    <${Filters} fields=${FIELDS} free=${(text, add) => { add("subject", text); }} placeholder="subject, such as item:17" />
-    <${Grid} name=${`audit ${subject}`} label="Audit log" columns=${COLUMNS} load=${(after, pageSize, signal, age) => get("/api/audit", { subject, after, pageSize }, { signal, age })}
-      empty=${html`<${Empty} title="Nothing was done by hand yet."><p>Every act of a person or a key is kept here: put, cancel, edit, pause, retry.</p></${Empty}>`} />`;
+  return html`
+    <${Title}>Audit log</${Title}>
+    <${Filters}
+      fields=${FIELDS}
+      free=${(text, add) => {
+        add("subject", text);
+      }}
+      placeholder="subject, such as item:17"
+    />
+    <${Grid}
+      name=${`audit ${subject}`}
+      label="Audit log"
+      columns=${COLUMNS}
+      load=${(after, pageSize, signal, age) =>
+        get("/api/audit", { subject, after, pageSize }, { signal, age })
+      }
+      empty=${
+        html`<${Empty} title="Nothing was done by hand yet.">
+          <p>Every act of a person or a key is kept here: put, cancel, edit, pause, retry.</p>
+        </${Empty}>`
+      }
+    />
+  `;
 }

@@ -15,11 +15,24 @@ import { actOn, RATE } from "../parts/acts.js";
 import { EditItem } from "../parts/item_edit.js";
 
 const ITEMS = [
-  { title: "Item", width: "80px", cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1">${row.id}</${Link}>` },
+  {
+    title: "Item",
+    width: "80px",
+    cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1">${row.id}</${Link}>`,
+  },
   { title: "Given up", isTime: true, cell: (row) => html`<${Time} at=${row.finishedAt} />` },
   { title: "Tries", width: "70px", isNumber: true, cell: (row) => count(row.attempt) },
-  { title: "Arguments", width: "minmax(180px, 2fr)", cell: (row) => html`<code class="clip">${stringify(row.args)}</code>` },
-  { title: "Error", width: "minmax(180px, 2fr)", isMinor: true, cell: (row) => html`<span title=${row.lastError}>${(row.lastError ?? "").split("\n")[0]}</span>` },
+  {
+    title: "Arguments",
+    width: "minmax(180px, 2fr)",
+    cell: (row) => html`<code class="clip">${stringify(row.args)}</code>`,
+  },
+  {
+    title: "Error",
+    width: "minmax(180px, 2fr)",
+    isMinor: true,
+    cell: (row) => html`<span title=${row.lastError}>${(row.lastError ?? "").split("\n")[0]}</span>`,
+  },
   { title: "Queue", width: "120px", isMinor: true, cell: (row) => row.queue },
 ];
 
@@ -33,13 +46,49 @@ function Progress({ id, changes, onChange }) {
   const own = (acts.data?.items ?? []).filter((each) => each.filter.errorGroup === id).slice(0, 3);
   const isRunning = own.some((each) => each.state === "running");
   useEffect(() => setEvery(isRunning ? 1 : 5), [isRunning]);
-  useEffect(() => { if (changes) acts.reload(); }, [changes]);
-  return html`<div class="acts">${own.map((each) => html`<div key=${each.id} class="banner" role="group" aria-label=${`${DOING[each.action]} the group`}>
-    <${State} of=${each.state} /> <span role="status"><b class="number">${count(each.changed)}</b> ${DONE[each.action]}, <span class="number">${count(each.seen)} of ${count(each.total)}</span> looked at</span>
-    <span class="meter"><${Bar} value=${each.state === "done" ? 1 : each.total ? each.seen / each.total : 0} label=${`Progress of ${DOING[each.action].toLowerCase()}`} tone=${each.state === "cancelled" ? "cancelled" : "done"} /></span>
-    <small>${each.author}, <${Time} at=${each.createdAt} /></small>
-    ${each.state === "running" && may("write") && html`<button type="button" class="mini" onClick=${() => act(() => post(`/api/acts/${each.id}/cancel`), "Stopped. What was done stays done.", { after: () => { acts.reload(); onChange(); } })}>Stop</button>`}
-  </div>`)}</div>`;
+  useEffect(() => {
+    if (changes) acts.reload();
+  }, [changes]);
+  return html`
+    <div class="acts">
+      ${own.map((each) => html`
+        <div key=${each.id} class="banner" role="group" aria-label=${`${DOING[each.action]} the group`}>
+          <${State} of=${each.state} />${" "}
+          <span role="status">
+            <b class="number">${count(each.changed)}</b> ${DONE[each.action]},${" "}
+            <span class="number">
+              ${count(each.seen)} of ${count(each.total)}
+            </span>${" "}
+            looked at
+          </span>
+          <span class="meter">
+            <${Bar}
+              value=${each.state === "done" ? 1 : each.total ? each.seen / each.total : 0}
+              label=${`Progress of ${DOING[each.action].toLowerCase()}`}
+              tone=${each.state === "cancelled" ? "cancelled" : "done"}
+            />
+          </span>
+          <small>${each.author}, <${Time} at=${each.createdAt} /></small>
+          ${each.state === "running" && may("write") && html`
+            <button
+              type="button"
+              class="mini"
+              onClick=${() =>
+                act(() => post(`/api/acts/${each.id}/cancel`), "Stopped. What was done stays done.", {
+                  after: () => {
+                    acts.reload();
+                    onChange();
+                  },
+                })
+              }
+            >
+              Stop
+            </button>
+          `}
+        </div>
+      `)}
+    </div>
+  `;
 }
 
 function Notes({ group, reload }) {
@@ -47,12 +96,39 @@ function Notes({ group, reload }) {
   const send = async (event) => {
     event.preventDefault();
     if (!text.trim()) return;
-    if (await act(() => post(`/api/review/${group.id}/notes`, { text: text.trim() }), "Noted.", { after: reload })) setText("");
+    if (
+      await act(() => post(`/api/review/${group.id}/notes`, { text: text.trim() }), "Noted.", {
+        after: reload,
+      })
+    )
+      setText("");
   };
-  return html`<${Section} title="Notes"><ul class="notes">${group.notes.map((note) => html`<li key=${note.id}><p class="wrap">${note.text}</p><small>${note.author}, <${Time} at=${note.at} /></small></li>`)}
-    ${group.notes.length === 0 && html`<li class="none">Nobody wrote anything yet.</li>`}</ul>
-    ${may("write") && html`<form class="note-form" onSubmit=${send}><label class="sr" for="note">A note about this group</label><input id="note" maxlength="4000" placeholder="What is the cause, and who mends it?" value=${text} onInput=${(event) => setText(event.target.value)} />
-      <button type="submit" disabled=${!text.trim()}>Write</button></form>`}</${Section}>`;
+  return html`
+    <${Section} title="Notes">
+      <ul class="notes">
+        ${group.notes.map((note) => html`
+          <li key=${note.id}>
+            <p class="wrap">${note.text}</p>
+            <small>${note.author}, <${Time} at=${note.at} /></small>
+          </li>
+        `)}
+        ${group.notes.length === 0 && html`<li class="none">Nobody wrote anything yet.</li>`}
+      </ul>
+      ${may("write") && html`
+        <form class="note-form" onSubmit=${send}>
+          <label class="sr" for="note">A note about this group</label>
+          <input
+            id="note"
+            maxlength="4000"
+            placeholder="What is the cause, and who mends it?"
+            value=${text}
+            onInput=${(event) => setText(event.target.value)}
+          />
+          <button type="submit" disabled=${!text.trim()}>Write</button>
+        </form>
+      `}
+    </${Section}>
+  `;
 }
 
 function Sample({ group }) {
@@ -60,41 +136,86 @@ function Sample({ group }) {
   const text = group.traceback || group.error || "";
   const lines = text.split("\n");
   const isLong = lines.length > 14;
-  return html`<${Section} title="Error" actions=${html`<${Link} to=${`/items/${group.sample}`} class="button">Item ${group.sample}</${Link}><${Copy} text=${text} label="Copy the error" />`}>
-    <pre tabindex="0" aria-label="Error of a sample">${isWhole || !isLong ? text : lines.slice(-14).join("\n")}</pre>
-    ${isLong && html`<p><button type="button" class="mini" onClick=${() => setWhole(!isWhole)}>${isWhole ? "Only its end" : `All ${count(lines.length)} lines`}</button></p>`}</${Section}>`;
+  return html`
+    <${Section}
+      title="Error"
+      actions=${
+        html`
+          <${Link} to=${`/items/${group.sample}`} class="button">Item ${group.sample}</${Link}>
+          <${Copy} text=${text} label="Copy the error" />
+        `
+      }
+    >
+      <pre tabindex="0" aria-label="Error of a sample">
+        ${isWhole || !isLong ? text : lines.slice(-14).join("\n")}
+      </pre>
+      ${isLong && html`
+        <p>
+          <button type="button" class="mini" onClick=${() => setWhole(!isWhole)}>
+            ${isWhole ? "Only its end" : `All ${count(lines.length)} lines`}
+          </button>
+        </p>
+      `}
+    </${Section}>
+  `;
 }
 
 /** What can be done with all of it. */
 function Acts({ group, look }) {
   const filter = { state: "failed", errorGroup: group.id };
   const order = (action, more) => post("/api/acts", { action, filter, ...more });
-  const canary = () => act(() => post(`/api/review/${group.id}/canary`), ({ ids }) => `Item ${ids[0]} is tried again. See how it ends before you revive the others.`, { after: look });
+  const canary = () =>
+    act(
+      () => post(`/api/review/${group.id}/canary`),
+      ({ ids }) => `Item ${ids[0]} is tried again. See how it ends before you revive the others.`,
+      { after: look },
+    );
   const revive = async () => {
     const said = await ask({
-      title: `Revive ${count(group.items)} ${group.items === 1 ? "item" : "items"}`, text: "Each is tried again with all its tries. A rate spares a provider that has just come back.", yes: "Revive",
-      fields: [{ ...RATE, value: 10 }, { name: "reason", label: "Reason", hint: "For the audit log." }],
+      title: `Revive ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
+      text: "Each is tried again with all its tries. A rate spares a provider that has just come back.",
+      yes: "Revive",
+      fields: [
+        { ...RATE, value: 10 },
+        { name: "reason", label: "Reason", hint: "For the audit log." },
+      ],
       check: ({ rate, reason }) => order("retry", { reason, ...(rate ? { rate: Number(rate) } : {}) }),
     });
     if (said) look();
   };
   const redirect = async () => {
     const said = await ask({
-      title: `Redirect ${count(group.items)} ${group.items === 1 ? "item" : "items"}`, text: "They are tried again in another queue, such as one whose workers have what these need.", yes: "Redirect",
-      fields: [{ name: "queue", label: "Queue", required: true, autocomplete: "off" }, { ...RATE, value: "" }, { name: "reason", label: "Reason", hint: "For the audit log." }],
-      check: ({ queue, rate, reason }) => order("retry", { queue: queue.trim(), reason, ...(rate ? { rate: Number(rate) } : {}) }),
+      title: `Redirect ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
+      text: "They are tried again in another queue, such as one whose workers have what these need.",
+      yes: "Redirect",
+      fields: [
+        { name: "queue", label: "Queue", required: true, autocomplete: "off" },
+        { ...RATE, value: "" },
+        { name: "reason", label: "Reason", hint: "For the audit log." },
+      ],
+      check: ({ queue, rate, reason }) =>
+        order("retry", { queue: queue.trim(), reason, ...(rate ? { rate: Number(rate) } : {}) }),
     });
     if (said) look();
   };
   const discard = async () => {
     const said = await ask({
-      title: `Discard ${count(group.items)} ${group.items === 1 ? "item" : "items"}`, text: "They leave review for good and are never tried again. This cannot be undone.", typed: String(group.items), yes: "Discard", isGrave: true,
-      fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }], check: ({ reason }) => order("discard", { reason }),
+      title: `Discard ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
+      text: "They leave review for good and are never tried again. This cannot be undone.",
+      typed: String(group.items),
+      yes: "Discard",
+      isGrave: true,
+      fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
+      check: ({ reason }) => order("discard", { reason }),
     });
     if (said) look();
   };
-  return html`<button type="button" class="main" onClick=${canary}>Try one</button><button type="button" onClick=${revive}>Revive all</button>
-    <button type="button" onClick=${redirect}>Redirect</button><button type="button" onClick=${discard}>Discard all</button>`;
+  return html`
+    <button type="button" class="main" onClick=${canary}>Try one</button>
+    <button type="button" onClick=${revive}>Revive all</button>
+    <button type="button" onClick=${redirect}>Redirect</button>
+    <button type="button" onClick=${discard}>Discard all</button>
+  `;
 }
 
 function Story({ group, reload, changes, look }) {
@@ -103,35 +224,96 @@ function Story({ group, reload, changes, look }) {
   const bar = ({ selected, clear, reload: again }) => {
     const ids = [...selected];
     if (!ids.length || !may("write")) return null;
-    const after = () => { clear(); again(); reload(); };
-    return html`<span class="number">${count(ids.length)} selected</span>
+    const after = () => {
+      clear();
+      again();
+      reload();
+    };
+    return html`
+      <span class="number">${count(ids.length)} selected</span>
       ${ids.length === 1 && html`<button type="button" class="mini" onClick=${() => edit(ids[0])}>Edit</button>`}
-      <button type="button" class="mini" onClick=${() => actOn("retry", ids, after)}>Retry</button><button type="button" class="mini" onClick=${() => actOn("discard", ids, after)}>Discard</button>
-      <button type="button" class="mini" onClick=${clear}>Clear</button>`;
+      <button type="button" class="mini" onClick=${() => actOn("retry", ids, after)}>Retry</button>
+      <button type="button" class="mini" onClick=${() => actOn("discard", ids, after)}>Discard</button>
+      <button type="button" class="mini" onClick=${clear}>Clear</button>
+    `;
   };
-  return html`<div class="card"><${Facts} of=${[
-    ["Items", html`<span class="number">${count(group.items)}</span>`], ["Task", html`<${Link} to=${`/items?task=${encodeURIComponent(group.task)}`}>${group.task}</${Link}>`], ["Class", html`<code>${group.errorClass ?? "–"}</code>`],
-    ["First", html`<${Time} at=${group.firstAt} />`], ["Last", html`<${Time} at=${group.lastAt} />`],
-    group.trend && ["Last 24 hours", html`<${Spark} values=${group.trend} tone="failed" label=${`Given up in the last 24 hours: ${count(group.trend.reduce((sum, each) => sum + each, 0))}`} />`],
-  ]} /></div>
-    <div class="halves"><${Sample} group=${group} /><${Notes} group=${group} reload=${reload} /></div>
-    <${Section} title="Items"><${Grid} name=${`group ${group.id}`} label="Items of this group" columns=${ITEMS} changes=${changes} bar=${bar} to=${(row) => `/items/${row.id}`}
-      load=${(after, pageSize, signal, age) => get("/api/items", { state: "failed", errorGroup: group.id, after, pageSize }, { signal, age })} /></${Section}>
-    ${edited && html`<${EditItem} item=${edited} onClose=${() => setEdited(null)} onDone=${() => { setEdited(null); look(); }} />`}`;
+  return html`
+    <div class="card">
+      <${Facts}
+        of=${[
+          ["Items", html`<span class="number">${count(group.items)}</span>`],
+          ["Task", html`<${Link} to=${`/items?task=${encodeURIComponent(group.task)}`}>${group.task}</${Link}>`],
+          ["Class", html`<code>${group.errorClass ?? "–"}</code>`],
+          ["First", html`<${Time} at=${group.firstAt} />`],
+          ["Last", html`<${Time} at=${group.lastAt} />`],
+          group.trend && [
+            "Last 24 hours",
+            html`<${Spark}
+              values=${group.trend}
+              tone="failed"
+              label=${`Given up in the last 24 hours: ${count(group.trend.reduce((sum, each) => sum + each, 0))}`}
+            />`,
+          ],
+        ]}
+      />
+    </div>
+    <div class="halves">
+      <${Sample} group=${group} />
+      <${Notes} group=${group} reload=${reload} />
+    </div>
+    <${Section} title="Items">
+      <${Grid}
+        name=${`group ${group.id}`}
+        label="Items of this group"
+        columns=${ITEMS}
+        changes=${changes}
+        bar=${bar}
+        to=${(row) => `/items/${row.id}`}
+        load=${(after, pageSize, signal, age) =>
+          get("/api/items", { state: "failed", errorGroup: group.id, after, pageSize }, { signal, age })
+        }
+      />
+    </${Section}>
+    ${edited && html`
+      <${EditItem}
+        item=${edited}
+        onClose=${() => setEdited(null)}
+        onDone=${() => {
+          setEdited(null);
+          look();
+        }}
+      />
+    `}
+  `;
 }
 
-const titleOf = (group) => group.message || (group.error ?? "").split("\n")[0] || group.errorClass || group.id;
+const titleOf = (group) =>
+  group.message || (group.error ?? "").split("\n")[0] || group.errorClass || group.id;
 
 export default function Group({ id }) {
   const found = useLive(`/api/review/${id}`, {}, { every: 12 });
   const [changes, setChanges] = useState(0);
-  const look = () => { setChanges((times) => times + 1); found.reload(); };
+  const look = () => {
+    setChanges((times) => times + 1);
+    found.reload();
+  };
   // All its items may have left review, perhaps just now and by an act whose progress is still of interest.
   const isEmpty = found.error?.status === 404;
   const group = isEmpty ? undefined : found.data;
   const title = isEmpty ? "This group is empty" : group ? titleOf(group) : "Group";
-  return html`<${Title} text=${title} actions=${group && may("write") && html`<${Acts} group=${group} look=${look} />`}><span class="wrap">${title}</span></${Title}>
+  return html`
+    <${Title} text=${title} actions=${group && may("write") && html`<${Acts} group=${group} look=${look} />`}>
+      <span class="wrap">${title}</span>
+    </${Title}>
     <${Progress} id=${id} changes=${changes} onChange=${look} />
-    ${isEmpty ? html`<${Empty} title="None of its items is in review any more."><p><${Link} to="/review">All groups</${Link}></p></${Empty}>`
-    : html`<${Loaded} of=${found}>${(data) => html`<${Story} group=${data} reload=${found.reload} changes=${changes} look=${look} />`}</${Loaded}>`}`;
+    ${isEmpty ? html`
+      <${Empty} title="None of its items is in review any more.">
+        <p><${Link} to="/review">All groups</${Link}></p>
+      </${Empty}>
+    ` : html`
+      <${Loaded} of=${found}>
+        ${(data) => html`<${Story} group=${data} reload=${found.reload} changes=${changes} look=${look} />`}
+      </${Loaded}>
+    `}
+  `;
 }

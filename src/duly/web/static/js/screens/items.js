@@ -13,8 +13,20 @@ import { Command, Empty, ItemState, Time } from "../parts/marks.js";
 import { Ordered, RATE, WORDS, actOn, orderAct } from "../parts/acts.js";
 import { Put } from "../parts/put.js";
 
-const STATES = [["", "All"], ["waiting", "Waiting"], ["running", "Running"], ["failed", "In review"], ["done", "Done"], ["cancelled", "Cancelled"]];
-const DATES = [["created", "created"], ["due", "due"], ["started", "started"], ["finished", "finished"]];
+const STATES = [
+  ["", "All"],
+  ["waiting", "Waiting"],
+  ["running", "Running"],
+  ["failed", "In review"],
+  ["done", "Done"],
+  ["cancelled", "Cancelled"],
+];
+const DATES = [
+  ["created", "created"],
+  ["due", "due"],
+  ["started", "started"],
+  ["finished", "finished"],
+];
 const NUMBERS = ["minTries", "jobId", "scheduleId"];
 const UNINDEXED = ["where", "error", "minTries", "from", "to"];
 
@@ -50,23 +62,50 @@ function asked() {
 function free(text, add) {
   if (/^\d+$/.test(text)) go(`/items/${text}`);
   else if (/^[^=\s]+=.*$/.test(text)) add("where", text);
-  else if (/\s/.test(text)) return "Say name:value, such as task:http or error:timeout; name=value looks into arguments; a number is an id.";
+  else if (/\s/.test(text))
+    return "Say name:value, such as task:http or error:timeout; name=value looks into arguments; a number is an id.";
   else add("key", text);
   return undefined;
 }
 
 const COLUMNS = [
-  { title: "Item", width: "90px", isNumber: true, cell: (item) => html`<${Link} to=${`/items/${item.id}`} tabindex="-1">${item.id}</${Link}>` },
+  {
+    title: "Item",
+    width: "90px",
+    isNumber: true,
+    cell: (item) => html`<${Link} to=${`/items/${item.id}`} tabindex="-1">${item.id}</${Link}>`,
+  },
   { title: "State", width: "115px", cell: (item) => html`<${ItemState} item=${item} />` },
   { title: "Task", width: "minmax(110px, 180px)", cell: (item) => item.task },
-  { title: "Key", width: "minmax(80px, 1fr)", isMinor: true, cell: (item) => item.key && html`<code class="clip">${item.key}</code>` },
-  { title: "Due", isTime: true, cell: (item) => html`<${Time} at=${item.dueAt} />` },
-  { title: "Tries", width: "64px", isNumber: true, cell: (item) => `${item.attempt}${item.maxAttempts ? `/${item.maxAttempts}` : ""}` },
-  { title: "Ended", isTime: true, isMinor: true, cell: (item) => html`<${Time} at=${item.finishedAt} />` },
-  { title: "Owner", width: "90px", isMinor: true, isAdmin: true, cell: (item) => item.owner ?? html`<span class="none">–</span>` },
   {
-    title: "Error or arguments", width: "minmax(220px, 3fr)", isMinor: true,
-    cell: (item) => (item.lastError && item.state !== "done" ? html`<span class="wrong clip">${item.lastError.split("\n", 1)[0]}</span>` : html`<code class="clip">${stringify(item.args)}</code>`),
+    title: "Key",
+    width: "minmax(80px, 1fr)",
+    isMinor: true,
+    cell: (item) => item.key && html`<code class="clip">${item.key}</code>`,
+  },
+  { title: "Due", isTime: true, cell: (item) => html`<${Time} at=${item.dueAt} />` },
+  {
+    title: "Tries",
+    width: "64px",
+    isNumber: true,
+    cell: (item) => `${item.attempt}${item.maxAttempts ? `/${item.maxAttempts}` : ""}`,
+  },
+  { title: "Ended", isTime: true, isMinor: true, cell: (item) => html`<${Time} at=${item.finishedAt} />` },
+  {
+    title: "Owner",
+    width: "90px",
+    isMinor: true,
+    isAdmin: true,
+    cell: (item) => item.owner ?? html`<span class="none">–</span>`,
+  },
+  {
+    title: "Error or arguments",
+    width: "minmax(220px, 3fr)",
+    isMinor: true,
+    cell: (item) =>
+      item.lastError && item.state !== "done" ? html`
+        <span class="wrong clip">${item.lastError.split("\n", 1)[0]}</span>
+      ` : html`<code class="clip">${stringify(item.args)}</code>`,
   },
 ];
 
@@ -84,31 +123,94 @@ export default function Items() {
     sums[""] = Object.values(counts.data.counts).reduce((all, each) => all + each, 0);
     capped[""] = Object.values(counts.data.capped).some(Boolean);
   }
-  const filter = Object.fromEntries(Object.entries({ state, ...others }).filter(([, value]) => value).map(([name, value]) => [name, NUMBERS.includes(name) && /^\d+$/.test(value) ? Number(value) : value]));
+  const filter = Object.fromEntries(
+    Object.entries({ state, ...others })
+      .filter(([, value]) => value)
+      .map(([name, value]) => [
+        name,
+        NUMBERS.includes(name) && /^\d+$/.test(value) ? Number(value) : value,
+      ]),
+  );
   const canAll = Object.keys(filter).length > 0 && counts.data && !counts.error;
   const matching = counts.data ? `${count(sums[state ?? ""] ?? 0)}${capped[state ?? ""] ? "+" : ""}` : "";
   const bar = ({ selected, clear, reload: again }) => {
-    const after = () => { clear(); again(); };
+    const after = () => {
+      clear();
+      again();
+    };
     if (selected.size) {
-      return html`<span class="number">${count(selected.size)} selected</span>
-        ${Object.entries(WORDS).map(([action, [word]]) => html`<button type="button" class="mini" onClick=${() => actOn(action, [...selected], after)}>${word}</button>`)}
-        <button type="button" class="mini" onClick=${clear}>Clear</button>`;
+      return html`
+        <span class="number">${count(selected.size)} selected</span>
+        ${Object.entries(WORDS).map(([action, [word]]) => html`
+          <button type="button" class="mini" onClick=${() => actOn(action, [...selected], after)}>${word}</button>
+        `)}
+        <button type="button" class="mini" onClick=${clear}>Clear</button>
+      `;
     }
-    return canAll ? html`<label class="inline"><span class="sr">Act on all that fit</span><select class="mini" value="" onChange=${(event) => {
-      const action = event.target.value;
-      event.target.value = "";
-      if (action) orderAct(action, filter, { userId, fields: action === "retry" ? [RATE] : [] });
-    }}><option value="">All ${matching} matching…</option>${Object.entries(WORDS).map(([action, [word]]) => html`<option value=${action}>${word} all</option>`)}</select></label>` : null;
+    return canAll ? html`
+      <label class="inline">
+        <span class="sr">Act on all that fit</span>
+        <select
+          class="mini"
+          value=""
+          onChange=${(event) => {
+            const action = event.target.value;
+            event.target.value = "";
+            if (action) orderAct(action, filter, { userId, fields: action === "retry" ? [RATE] : [] });
+          }}
+        >
+          <option value="">All ${matching} matching…</option>
+          ${Object.entries(WORDS).map(([action, [word]]) => html`<option value=${action}>${word} all</option>`)}
+        </select>
+      </label>
+    ` : null;
   };
   const columns = COLUMNS.filter((column) => !column.isAdmin || may("admin"));
-  const empty = Object.keys(said).length
-    ? html`<${Empty} title="No item fits."><p>Take a filter away, or look at <${Link} to="/items">all items</${Link}>.</p></${Empty}>`
-    : html`<${Empty} title="No items yet."><p>Put one from here, from your code, or in a terminal:</p><${Command}>duly put TASK name=value --app MODULE:APP</${Command}></${Empty}>`;
-  return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${() => setPutting(true)}>Put a new item</button>`}>Items</${Title}>
+  const empty = Object.keys(said).length ? html`
+    <${Empty} title="No item fits.">
+      <p>Take a filter away, or look at <${Link} to="/items">all items</${Link}>.</p>
+    </${Empty}>
+  ` : html`
+    <${Empty} title="No items yet.">
+      <p>Put one from here, from your code, or in a terminal:</p>
+      <${Command}>duly put TASK name=value --app MODULE:APP</${Command}>
+    </${Empty}>
+  `;
+  return html`
+    <${Title}
+      actions=${
+        may("write") && html`
+          <button type="button" class="main" onClick=${() => setPutting(true)}>Put a new item</button>
+        `
+      }
+    >
+      Items
+    </${Title}>
     <${Ordered} onDone=${reload} />
     <${Tabs} name="state" label="States" options=${STATES} counts=${sums} capped=${capped} />
     <${Filters} fields=${fields()} free=${free} placeholder="task:http error:timeout order.id=17 or an id" />
-    <${Grid} name=${`items ${stringify(said)} ${said.from || said.to ? clock.value : ""}`} label="Items" columns=${columns} changes=${changes} to=${(item) => `/items/${item.id}`}
-      load=${(after, pageSize, signal, age) => get("/api/items", { ...said, after, pageSize }, { signal, age })} bar=${may("write") ? bar : null} empty=${empty} every=${isSlow ? 15 : 5} />
-    ${isPutting && html`<${Put} first=${said.task ?? ""} onClose=${() => setPutting(false)} onDone=${(made) => { setPutting(false); go(`/items/${made.id}`); }} />`}`;
+    <${Grid}
+      name=${`items ${stringify(said)} ${said.from || said.to ? clock.value : ""}`}
+      label="Items"
+      columns=${columns}
+      changes=${changes}
+      to=${(item) => `/items/${item.id}`}
+      load=${(after, pageSize, signal, age) =>
+        get("/api/items", { ...said, after, pageSize }, { signal, age })
+      }
+      bar=${may("write") ? bar : null}
+      empty=${empty}
+      every=${isSlow ? 15 : 5}
+    />
+    ${isPutting && html`
+      <${Put}
+        first=${said.task ?? ""}
+        onClose=${() => setPutting(false)}
+        onDone=${(made) => {
+          setPutting(false);
+          go(`/items/${made.id}`);
+        }}
+      />
+    `}
+  `;
 }

@@ -32,7 +32,9 @@ const short = (value) => {
 function Sending({ file, types, onGone }) {
   const isPicture = /\.(png|jpe?g|webp|gif|zip)$/i.test(file.name);
   const fitting = types.filter((each) => each.kinds.includes("image") === isPicture);
-  const [said, setSaid] = useState({ jobType: (fitting.find((each) => each.name === "csv") ?? fitting[0] ?? types[0]).name });
+  const [said, setSaid] = useState({
+    jobType: (fitting.find((each) => each.name === "csv") ?? fitting[0] ?? types[0]).name,
+  });
   const [glimpse, setGlimpse] = useState(null);
   const [wrong, setWrong] = useState(null);
   const [sent, setSent] = useState(null);
@@ -42,17 +44,35 @@ function Sending({ file, types, onGone }) {
   useEffect(() => {
     let isOver = false;
     let looking = null;
-    beginning(file).then((part) => {
-      if (isOver) return null;
-      looking = upload("/api/jobs/preview", part, fields);
-      return looking.done;
-    }).then((found) => { if (found && !isOver) { setGlimpse(found); setWrong(null); } }, (error) => { if (!isOver) setWrong(error); });
-    return () => { isOver = true; looking?.stop(); };
+    beginning(file)
+      .then((part) => {
+        if (isOver) return null;
+        looking = upload("/api/jobs/preview", part, fields);
+        return looking.done;
+      })
+      .then(
+        (found) => {
+          if (found && !isOver) {
+            setGlimpse(found);
+            setWrong(null);
+          }
+        },
+        (error) => {
+          if (!isOver) setWrong(error);
+        },
+      );
+    return () => {
+      isOver = true;
+      looking?.stop();
+    };
   }, [stringify(said)]);
   const tell = (name) => (event) => setSaid({ ...said, [name]: event.target.value || undefined });
   const map = (field) => (event) => {
     const { [field]: _, ...others } = said.mapping ?? glimpse.mapping;
-    setSaid({ ...said, mapping: event.target.value ? { ...others, [field]: event.target.value } : others });
+    setSaid({
+      ...said,
+      mapping: event.target.value ? { ...others, [field]: event.target.value } : others,
+    });
   };
   const create = async () => {
     setSent(0);
@@ -70,30 +90,123 @@ function Sending({ file, types, onGone }) {
   const mapping = said.mapping ?? glimpse?.mapping ?? {};
   const columns = glimpse && [
     { title: "Line", isNumber: true, cell: (row) => row.line },
-    ...glimpse.columns.slice(0, 12).map((column) => ({ title: column, cell: (row) => short(row.values[column] ?? "") })),
-    { title: "What speaks against it", isWide: true, cell: (row) => (row.problems.length ? html`<span class="wrong">${row.problems.join("; ")}</span>` : html`<${State} of="ok" label="fits" />`) },
+    ...glimpse.columns
+      .slice(0, 12)
+      .map((column) => ({ title: column, cell: (row) => short(row.values[column] ?? "") })),
+    {
+      title: "What speaks against it",
+      isWide: true,
+      cell: (row) =>
+        row.problems.length ? html`<span class="wrong">${row.problems.join("; ")}</span>` : html`
+          <${State} of="ok" label="fits" />
+        `,
+    },
   ];
-  return html`<section class="card sending" aria-label=${`Send ${file.name}`}>
-    <header class="title"><h2>${file.name} <small>${count(Math.ceil(file.size / 1024))} kB</small></h2></header>
-    <div class="form">
-      <${Field} name=${`type-${file.name}`} label="Type of job" type="select" value=${said.jobType} options=${types.map((each) => [each.name, `${each.name} (${each.task})`])} onChange=${(event) => { setGlimpse(null); setSaid({ ...said, jobType: event.target.value, mapping: undefined }); }} />
-      <${Field} name=${`header-${file.name}`} label="First row" type="select" value=${said.header ?? ""} options=${[["", "found out"], ["true", "names of columns"], ["false", "already a row"]]} onChange=${tell("header")} />
-      <${Field} name=${`delimiter-${file.name}`} label="Between cells" type="select" value=${said.delimiter ?? ""} options=${[["", "found out"], [",", "comma"], [";", "semicolon"], ["\t", "tab"], ["|", "bar"]]} onChange=${tell("delimiter")} />
-    </div>
-    ${wrong && html`<${Trouble} error=${wrong} />`}
-    ${!glimpse && !wrong && html`<p class="loading" role="status">Looking at the first rows…</p>`}
-    ${glimpse && html`
-      ${type.fields && html`<h3>Which column is which field</h3><div class="form mapping">${type.fields.map((field) => html`<${Field} key=${field.name} name=${`map-${file.name}-${field.name}`} label=${field.name}
-        type="select" value=${mapping[field.name] ?? ""} options=${[["", "not in this file"], ...glimpse.columns]} onChange=${map(field.name)} />`)}</div>
-        ${type.fields.some((field) => field.isNeeded) && html`<p class="note">A row needs at least one of ${type.fields.filter((field) => field.isNeeded).map((field) => field.name).join(", ")}.</p>`}
-        ${glimpse.unused.length > 0 && html`<p class="note">Not used: ${glimpse.unused.join(", ")}.</p>`}`}
-      <h3>The first ${count(glimpse.rows.length)} rows <small>${glimpse.kind}, ${glimpse.refused ? `${glimpse.refused} would be refused; the others are worked off all the same, and refused ones can be fixed later` : "all of them fit"}</small></h3>
-      <${Table} label=${`First rows of ${file.name}`} columns=${columns} rows=${glimpse.rows} keyOf=${(row) => String(row.number)} empty="The file has no rows." />`}
-    <div class="form">
-      ${sent === null
-    ? html`<button type="button" class="main" disabled=${!glimpse} onClick=${create}>Create the job</button><button type="button" onClick=${() => onGone(null)}>Not this file</button>`
-    : html`<span class="narrow"><${Bar} value=${sent} label=${`Sent of ${file.name}`} /></span><span class="number" role="status">${Math.floor(sent * 100)} % sent</span><button type="button" onClick=${() => sending.current.stop()}>Stop</button>`}
-    </div></section>`;
+  return html`
+    <section class="card sending" aria-label=${`Send ${file.name}`}>
+      <header class="title">
+        <h2>${file.name} <small>${count(Math.ceil(file.size / 1024))} kB</small></h2>
+      </header>
+      <div class="form">
+        <${Field}
+          name=${`type-${file.name}`}
+          label="Type of job"
+          type="select"
+          value=${said.jobType}
+          options=${types.map((each) => [each.name, `${each.name} (${each.task})`])}
+          onChange=${(event) => {
+            setGlimpse(null);
+            setSaid({ ...said, jobType: event.target.value, mapping: undefined });
+          }}
+        />
+        <${Field}
+          name=${`header-${file.name}`}
+          label="First row"
+          type="select"
+          value=${said.header ?? ""}
+          options=${[
+            ["", "found out"],
+            ["true", "names of columns"],
+            ["false", "already a row"],
+          ]}
+          onChange=${tell("header")}
+        />
+        <${Field}
+          name=${`delimiter-${file.name}`}
+          label="Between cells"
+          type="select"
+          value=${said.delimiter ?? ""}
+          options=${[
+            ["", "found out"],
+            [",", "comma"],
+            [";", "semicolon"],
+            ["\t", "tab"],
+            ["|", "bar"],
+          ]}
+          onChange=${tell("delimiter")}
+        />
+      </div>
+      ${wrong && html`<${Trouble} error=${wrong} />`}
+      ${!glimpse && !wrong && html`<p class="loading" role="status">Looking at the first rows…</p>`}
+      ${glimpse && html`
+        ${type.fields && html`
+          <h3>Which column is which field</h3>
+          <div class="form mapping">
+            ${type.fields.map((field) => html`
+              <${Field}
+                key=${field.name}
+                name=${`map-${file.name}-${field.name}`}
+                label=${field.name}
+                type="select"
+                value=${mapping[field.name] ?? ""}
+                options=${[["", "not in this file"], ...glimpse.columns]}
+                onChange=${map(field.name)}
+              />
+            `)}
+          </div>
+          ${type.fields.some((field) => field.isNeeded) && html`
+            <p class="note">
+              A row needs at least one of${" "}
+              ${type.fields
+                .filter((field) => field.isNeeded)
+                .map((field) => field.name)
+                .join(", ")}
+              .
+            </p>
+          `}
+          ${glimpse.unused.length > 0 && html`<p class="note">Not used: ${glimpse.unused.join(", ")}.</p>`}
+        `}
+        <h3>
+          The first ${count(glimpse.rows.length)} rows${" "}
+          <small>
+            ${glimpse.kind},${" "}
+            ${glimpse.refused
+              ? `${glimpse.refused} would be refused; the others are worked off all the same, and refused ones can be fixed later`
+              : "all of them fit"}
+          </small>
+        </h3>
+        <${Table}
+          label=${`First rows of ${file.name}`}
+          columns=${columns}
+          rows=${glimpse.rows}
+          keyOf=${(row) => String(row.number)}
+          empty="The file has no rows."
+        />
+      `}
+      <div class="form">
+        ${sent === null ? html`
+          <button type="button" class="main" disabled=${!glimpse} onClick=${create}>Create the job</button>
+          <button type="button" onClick=${() => onGone(null)}>Not this file</button>
+        ` : html`
+          <span class="narrow">
+            <${Bar} value=${sent} label=${`Sent of ${file.name}`} />
+          </span>
+          <span class="number" role="status">${Math.floor(sent * 100)} % sent</span>
+          <button type="button" onClick=${() => sending.current.stop()}>Stop</button>
+        `}
+      </div>
+    </section>
+  `;
 }
 
 function Drop({ onFiles }) {
@@ -104,24 +217,94 @@ function Drop({ onFiles }) {
     setOver(false);
     if (event.dataTransfer.files.length) onFiles([...event.dataTransfer.files]);
   };
-  return html`<div class=${classes("drop", isOver && "is-over")} onDragOver=${(event) => { event.preventDefault(); setOver(true); }} onDragLeave=${() => setOver(false)} onDrop=${take}>
-    <p><strong>Drop files here</strong>: CSV, Excel, JSON lines, pictures, or a zip file of them.</p>
-    <button type="button" onClick=${() => picker.current.click()}>Choose files</button>
-    <input ref=${picker} type="file" multiple class="offscreen" tabindex="-1" aria-label="Files to send" onChange=${(event) => { onFiles([...event.target.files]); event.target.value = ""; }} />
-  </div>`;
+  return html`
+    <div
+      class=${classes("drop", isOver && "is-over")}
+      onDragOver=${(event) => {
+        event.preventDefault();
+        setOver(true);
+      }}
+      onDragLeave=${() => setOver(false)}
+      onDrop=${take}
+    >
+      <p>
+        <strong>Drop files here</strong>: CSV, Excel, JSON lines, pictures, or a zip file of them.
+      </p>
+      <button type="button" onClick=${() => picker.current.click()}>Choose files</button>
+      <input
+        ref=${picker}
+        type="file"
+        multiple
+        class="offscreen"
+        tabindex="-1"
+        aria-label="Files to send"
+        onChange=${(event) => {
+          onFiles([...event.target.files]);
+          event.target.value = "";
+        }}
+      />
+    </div>
+  `;
 }
 
 const COLUMNS = [
-  { title: "Job", width: "80px", isNumber: true, cell: (job) => html`<${Link} to=${`/jobs/${job.id}`} tabindex="-1">${job.id}</${Link}>` },
-  { title: "File", width: "minmax(120px, 2fr)", cell: (job) => html`<span class="clip">${job.name ?? html`<span class="none">${job.task}</span>`}</span>` },
-  { title: "Type", width: "110px", isMinor: true, cell: (job) => job.jobType && html`<span class="pill">${job.jobType}</span>` },
+  {
+    title: "Job",
+    width: "80px",
+    isNumber: true,
+    cell: (job) => html`<${Link} to=${`/jobs/${job.id}`} tabindex="-1">${job.id}</${Link}>`,
+  },
+  {
+    title: "File",
+    width: "minmax(120px, 2fr)",
+    cell: (job) => html`<span class="clip">${job.name ?? html`<span class="none">${job.task}</span>`}</span>`,
+  },
+  {
+    title: "Type",
+    width: "110px",
+    isMinor: true,
+    cell: (job) => job.jobType && html`<span class="pill">${job.jobType}</span>`,
+  },
   { title: "State", width: "115px", cell: (job) => html`<${State} of=${job.queueState} />` },
-  { title: "Progress", width: "130px", isMinor: true, cell: (job) => html`<${Bar} value=${job.totalItems ? job.processedItems / job.totalItems : 0} label=${`Progress of job ${job.id}`} tone="done" />` },
-  { title: "Rows", width: "90px", isNumber: true, cell: (job) => `${count(job.totalItems)}${job.isComplete ? "" : "+"}` },
+  {
+    title: "Progress",
+    width: "130px",
+    isMinor: true,
+    cell: (job) => html`
+      <${Bar}
+        value=${job.totalItems ? job.processedItems / job.totalItems : 0}
+        label=${`Progress of job ${job.id}`}
+        tone="done"
+      />
+    `,
+  },
+  {
+    title: "Rows",
+    width: "90px",
+    isNumber: true,
+    cell: (job) => `${count(job.totalItems)}${job.isComplete ? "" : "+"}`,
+  },
   { title: "Errors", width: "80px", isNumber: true, cell: (job) => count(job.failedItems) },
-  { title: "A minute", width: "90px", isNumber: true, isMinor: true, cell: (job) => (job.perMinute ? count(Math.round(job.perMinute)) : "–") },
-  { title: "Done by", isTime: true, isMinor: true, cell: (job) => html`<${Time} at=${job.finishedAt ?? job.forecastAt} />` },
-  { title: "Owner", width: "90px", isMinor: true, isAdmin: true, cell: (job) => job.userId ?? html`<span class="none">–</span>` },
+  {
+    title: "A minute",
+    width: "90px",
+    isNumber: true,
+    isMinor: true,
+    cell: (job) => (job.perMinute ? count(Math.round(job.perMinute)) : "–"),
+  },
+  {
+    title: "Done by",
+    isTime: true,
+    isMinor: true,
+    cell: (job) => html`<${Time} at=${job.finishedAt ?? job.forecastAt} />`,
+  },
+  {
+    title: "Owner",
+    width: "90px",
+    isMinor: true,
+    isAdmin: true,
+    cell: (job) => job.userId ?? html`<span class="none">–</span>`,
+  },
   { title: "Created", isTime: true, isMinor: true, cell: (job) => html`<${Time} at=${job.createdAt} />` },
 ];
 
@@ -132,30 +315,96 @@ export default function Jobs() {
   const known = types.data?.items ?? [];
   const jobType = query.value.get("jobType");
   const userId = may("admin") ? query.value.get("userId") : null;
-  const take = (found) => setFiles((before) => [...before, ...found.filter((each) => !before.some((other) => other.name === each.name)).slice(0, 20)]);
+  const take = (found) =>
+    setFiles((before) => [
+      ...before,
+      ...found.filter((each) => !before.some((other) => other.name === each.name)).slice(0, 20),
+    ]);
   const gone = (file) => (jobId) => {
     setFiles((before) => before.filter((each) => each !== file));
     if (jobId && files.length === 1) go(`/jobs/${jobId}`);
     else if (jobId) setChanges((times) => times + 1);
   };
-  const address = () => ask({
-    title: "A file that lies elsewhere", text: "The settings say from where files may be taken.", yes: "Create the job",
-    fields: [{ name: "source", label: "Address", required: true, placeholder: "s3://drop/incoming/products.csv", hint: "s3://…, ftp://…, ftps://… or file:name" }, { name: "jobType", label: "Type of job", type: "select", options: known.map((each) => each.name) }],
-    check: async (said) => {
-      const made = await post("/api/jobs", said);
-      forget();
-      go(`/jobs/${made.jobId}`);
-    },
-  });
-  const scan = () => act(() => post("/api/ingestion/scan", {}), (found) => `${count(found.took)} new files were taken, ${count(found.refused)} were refused.${found.held ? ` ${found.held}` : ""}`, { after: () => setChanges((times) => times + 1) });
-  const fields = [{ name: "jobType", label: "Type", options: known.map((each) => each.name) }, ...(may("admin") ? [{ name: "userId", label: "Owner" }] : [])];
-  const actions = may("write") && known.length > 0 && html`${may("admin") && html`<button type="button" onClick=${address}>From an address</button><button type="button" onClick=${scan}>Look for new files</button>`}`;
-  return html`<${Title} actions=${actions}>Jobs</${Title}>
+  const address = () =>
+    ask({
+      title: "A file that lies elsewhere",
+      text: "The settings say from where files may be taken.",
+      yes: "Create the job",
+      fields: [
+        {
+          name: "source",
+          label: "Address",
+          required: true,
+          placeholder: "s3://drop/incoming/products.csv",
+          hint: "s3://…, ftp://…, ftps://… or file:name",
+        },
+        {
+          name: "jobType",
+          label: "Type of job",
+          type: "select",
+          options: known.map((each) => each.name),
+        },
+      ],
+      check: async (said) => {
+        const made = await post("/api/jobs", said);
+        forget();
+        go(`/jobs/${made.jobId}`);
+      },
+    });
+  const scan = () =>
+    act(
+      () => post("/api/ingestion/scan", {}),
+      (found) =>
+        `${count(found.took)} new files were taken, ${count(found.refused)} were refused.${found.held ? ` ${found.held}` : ""}`,
+      { after: () => setChanges((times) => times + 1) },
+    );
+  const fields = [
+    { name: "jobType", label: "Type", options: known.map((each) => each.name) },
+    ...(may("admin") ? [{ name: "userId", label: "Owner" }] : []),
+  ];
+  const actions = may("write") && known.length > 0 && html`
+    ${may("admin") && html`
+      <button type="button" onClick=${address}>From an address</button>
+      <button type="button" onClick=${scan}>Look for new files</button>
+    `}
+  `;
+  return html`
+    <${Title} actions=${actions}>Jobs</${Title}>
     ${may("write") && known.length > 0 && html`<${Drop} onFiles=${take} />`}
-    ${types.data && !known.length && html`<p class="note">No type of job is known here, so files cannot be sent. Name a provider for products, or give your app a type with <code>app.job_type</code>.</p>`}
+    ${types.data && !known.length && html`
+      <p class="note">
+        No type of job is known here, so files cannot be sent. Name a provider for products, or give
+        your app a type with <code>app.job_type</code>.
+      </p>
+    `}
     ${files.map((file) => html`<${Sending} key=${file.name} file=${file} types=${known} onGone=${gone(file)} />`)}
-    <${Filters} fields=${fields} placeholder="jobType:csv" free=${(text) => { if (/^\d+$/.test(text)) { go(`/jobs/${text}`); return undefined; } return "Say type:csv; a number is a job."; }} />
-    <${Grid} name=${`jobs ${jobType} ${userId}`} label="Jobs" every=${8} changes=${changes} columns=${COLUMNS.filter((column) => !column.isAdmin || may("admin"))} to=${(job) => `/jobs/${job.id}`}
-      load=${(after, pageSize, signal, age) => get("/api/jobs", { jobType, userId, after, pageSize }, { signal, age })}
-      empty=${html`<${Empty} title="No jobs yet."><p>Drop a file above, or send one from a terminal:</p><${Command}>duly jobs create products.csv</${Command}></${Empty}>`} />`;
+    <${Filters}
+      fields=${fields}
+      placeholder="jobType:csv"
+      free=${(text) => {
+        if (/^\d+$/.test(text)) {
+          go(`/jobs/${text}`);
+          return undefined;
+        }
+        return "Say type:csv; a number is a job.";
+      }}
+    />
+    <${Grid}
+      name=${`jobs ${jobType} ${userId}`}
+      label="Jobs"
+      every=${8}
+      changes=${changes}
+      columns=${COLUMNS.filter((column) => !column.isAdmin || may("admin"))}
+      to=${(job) => `/jobs/${job.id}`}
+      load=${(after, pageSize, signal, age) =>
+        get("/api/jobs", { jobType, userId, after, pageSize }, { signal, age })
+      }
+      empty=${
+        html`<${Empty} title="No jobs yet.">
+          <p>Drop a file above, or send one from a terminal:</p>
+          <${Command}>duly jobs create products.csv</${Command}>
+        </${Empty}>`
+      }
+    />
+  `;
 }

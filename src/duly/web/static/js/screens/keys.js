@@ -10,52 +10,188 @@ import { Title } from "../parts/shell.js";
 import { Command, Copy, Empty, State, Time } from "../parts/marks.js";
 import { Dialog, act, ask } from "../parts/dialogs.js";
 
-const SCOPES = [["read", "read: look at rows"], ["write", "write: put, change and act"], ["admin", "admin: everything, of all owners"]];
+const SCOPES = [
+  ["read", "read: look at rows"],
+  ["write", "write: put, change and act"],
+  ["admin", "admin: everything, of all owners"],
+];
 const OWNER = [{ name: "userId", label: "Owner" }];
 
 /** The secret of a new key, which is told this once. */
 function Secret({ made, onClose }) {
-  return html`<${Dialog} title="Copy the key now" onClose=${onClose}><p>This is the secret of <strong>${made.name}</strong>. It is shown this once; whoever has it may do what the key may.</p>
-    <p class="secret"><code>${made.secret}</code> <${Copy} text=${made.secret} label="Copy the secret" /></p>
-    <p>Use it like this:</p><${Command}>${`curl -H "Authorization: Bearer ${made.secret}" ${location.origin}${root}/api/me`}</${Command}>
-    <footer><button type="button" class="main" onClick=${onClose}>I have copied it</button></footer></${Dialog}>`;
+  return html`
+    <${Dialog} title="Copy the key now" onClose=${onClose}>
+      <p>
+        This is the secret of <strong>${made.name}</strong>. It is shown this once; whoever has it may do
+        what the key may.
+      </p>
+      <p class="secret">
+        <code>${made.secret}</code> <${Copy} text=${made.secret} label="Copy the secret" />
+      </p>
+      <p>Use it like this:</p>
+      <${Command}>${`curl -H "Authorization: Bearer ${made.secret}" ${location.origin}${root}/api/me`}</${Command}>
+      <footer>
+        <button type="button" class="main" onClick=${onClose}>I have copied it</button>
+      </footer>
+    </${Dialog}>
+  `;
 }
 
-const stateOf = (row) => (row.revokedAt ? ["cancelled", "revoked"] : row.expiresAt && new Date(row.expiresAt) <= now.value ? ["cancelled", "expired"] : ["ok", "valid"]);
+const stateOf = (row) =>
+  row.revokedAt
+    ? ["cancelled", "revoked"]
+    : row.expiresAt && new Date(row.expiresAt) <= now.value
+      ? ["cancelled", "expired"]
+      : ["ok", "valid"];
 
 export default function Keys() {
   const [changes, setChanges] = useState(0);
   const [made, setMade] = useState(null);
   const userId = query.value.get("userId");
   const [looks, setLooks] = useState(0);
-  const make = () => ask({
-    title: "New API key", yes: "Make the key",
-    fields: [
-      { name: "name", label: "Name", required: true, maxlength: "100", autocomplete: "off", hint: "What uses it, such as: shop." },
-      ...SCOPES.filter(([scope]) => may(scope)).map(([scope, label]) => ({ name: scope, label, type: "checkbox", value: scope !== "admin" })),
-      { name: "expiresAt", label: "Expires", type: "datetime-local", hint: "Empty: when it is revoked." },
-      ...(may("admin") ? [{ name: "userId", label: "For whom", autocomplete: "off", required: me.value.via === "local", value: me.value.via === "local" ? "" : me.value.userId, hint: "A user of this service." }] : []),
-    ],
-    check: (said) => post("/api/keys", { name: said.name, scopes: SCOPES.map(([scope]) => scope).filter((scope) => said[scope]), expiresAt: fromInput(said.expiresAt), userId: said.userId?.trim() || null }),
-  }).then((answer) => { if (answer) { setMade(answer); setChanges(changes + 1); } });
+  const make = () =>
+    ask({
+      title: "New API key",
+      yes: "Make the key",
+      fields: [
+        {
+          name: "name",
+          label: "Name",
+          required: true,
+          maxlength: "100",
+          autocomplete: "off",
+          hint: "What uses it, such as: shop.",
+        },
+        ...SCOPES.filter(([scope]) => may(scope)).map(([scope, label]) => ({
+          name: scope,
+          label,
+          type: "checkbox",
+          value: scope !== "admin",
+        })),
+        {
+          name: "expiresAt",
+          label: "Expires",
+          type: "datetime-local",
+          hint: "Empty: when it is revoked.",
+        },
+        ...(may("admin")
+          ? [
+              {
+                name: "userId",
+                label: "For whom",
+                autocomplete: "off",
+                required: me.value.via === "local",
+                value: me.value.via === "local" ? "" : me.value.userId,
+                hint: "A user of this service.",
+              },
+            ]
+          : []),
+      ],
+      check: (said) =>
+        post("/api/keys", {
+          name: said.name,
+          scopes: SCOPES.map(([scope]) => scope).filter((scope) => said[scope]),
+          expiresAt: fromInput(said.expiresAt),
+          userId: said.userId?.trim() || null,
+        }),
+    }).then((answer) => {
+      if (answer) {
+        setMade(answer);
+        setChanges(changes + 1);
+      }
+    });
   const revoke = async (row) => {
-    const yes = await ask({ title: `Revoke ${row.name}`, text: "Whatever uses it is refused from now on. This cannot be undone.", typed: row.name, yes: "Revoke", isGrave: true });
-    if (yes) await act(() => remove(`/api/keys/${row.id}`), `${row.name} is revoked.`, { after: () => setLooks(looks + 1) });
+    const yes = await ask({
+      title: `Revoke ${row.name}`,
+      text: "Whatever uses it is refused from now on. This cannot be undone.",
+      typed: row.name,
+      yes: "Revoke",
+      isGrave: true,
+    });
+    if (yes)
+      await act(() => remove(`/api/keys/${row.id}`), `${row.name} is revoked.`, {
+        after: () => setLooks(looks + 1),
+      });
   };
   const columns = [
     { title: "Name", width: "minmax(130px, 1.5fr)", cell: (row) => html`<strong>${row.name}</strong>` },
-    { title: "State", width: "100px", cell: (row) => { const [tone, word] = stateOf(row); return html`<${State} of=${tone} label=${word} />`; } },
+    {
+      title: "State",
+      width: "100px",
+      cell: (row) => {
+        const [tone, word] = stateOf(row);
+        return html`<${State} of=${tone} label=${word} />`;
+      },
+    },
     { title: "May", width: "120px", cell: (row) => row.scopes.join(", ") },
     { title: "Begins with", width: "140px", isMinor: true, cell: (row) => html`<code>duly_${row.id}</code>` },
-    ...(may("admin") ? [{ title: "Owner", width: "90px", isMinor: true, cell: (row) => row.userId }] : []),
-    { title: "Last used", isTime: true, cell: (row) => (row.lastUsedAt ? html`<${Time} at=${row.lastUsedAt} />` : html`<span class="none">never</span>`) },
-    { title: "Expires", isTime: true, isMinor: true, cell: (row) => (row.expiresAt ? html`<${Time} at=${row.expiresAt} />` : html`<span class="none">when revoked</span>`) },
+    ...(may("admin")
+      ? [{ title: "Owner", width: "90px", isMinor: true, cell: (row) => row.userId }]
+      : []),
+    {
+      title: "Last used",
+      isTime: true,
+      cell: (row) => (row.lastUsedAt ? html`<${Time} at=${row.lastUsedAt} />` : html`<span class="none">never</span>`),
+    },
+    {
+      title: "Expires",
+      isTime: true,
+      isMinor: true,
+      cell: (row) =>
+        row.expiresAt ? html`<${Time} at=${row.expiresAt} />` : html`<span class="none">when revoked</span>`,
+    },
     { title: "Made", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.createdAt} />` },
-    { title: "Act", width: "84px", cell: (row) => !row.revokedAt && may("write") && html`<button type="button" class="mini" aria-label=${`Revoke ${row.name}`} onClick=${() => revoke(row)}>Revoke</button>` },
+    {
+      title: "Act",
+      width: "84px",
+      cell: (row) =>
+        !row.revokedAt &&
+        may("write") && html`
+          <button
+            type="button"
+            class="mini"
+            aria-label=${`Revoke ${row.name}`}
+            onClick=${() => revoke(row)}
+          >
+            Revoke
+          </button>
+        `,
+    },
   ];
-  return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${make}>New key</button>`}>API keys</${Title}>
-    ${may("admin") && html`<${Filters} fields=${OWNER} free=${(text, add) => { add("userId", text); }} placeholder="an owner: me, all, or a user" />`}
-    <${Grid} name=${`keys ${userId}`} label="API keys" columns=${columns} changes=${changes} looks=${looks} every=${10} load=${(after, pageSize, signal, age) => get("/api/keys", { userId, after, pageSize }, { signal, age })}
-      empty=${html`<${Empty} title="There is no key yet."><p>Programs use the API with a key. Make one here, or with:</p><${Command}>duly keys add USER --name shop</${Command}></${Empty}>`} />
-    ${made && html`<${Secret} made=${made} onClose=${() => setMade(null)} />`}`;
+  return html`
+    <${Title}
+      actions=${
+        may("write") && html`<button type="button" class="main" onClick=${make}>New key</button>`
+      }
+    >
+      API keys
+    </${Title}>
+    ${may("admin") && html`
+      <${Filters}
+        fields=${OWNER}
+        free=${(text, add) => {
+          add("userId", text);
+        }}
+        placeholder="an owner: me, all, or a user"
+      />
+    `}
+    <${Grid}
+      name=${`keys ${userId}`}
+      label="API keys"
+      columns=${columns}
+      changes=${changes}
+      looks=${looks}
+      every=${10}
+      load=${(after, pageSize, signal, age) =>
+        get("/api/keys", { userId, after, pageSize }, { signal, age })
+      }
+      empty=${
+        html`<${Empty} title="There is no key yet.">
+          <p>Programs use the API with a key. Make one here, or with:</p>
+          <${Command}>duly keys add USER --name shop</${Command}>
+        </${Empty}>`
+      }
+    />
+    ${made && html`<${Secret} made=${made} onClose=${() => setMade(null)} />`}
+  `;
 }

@@ -6,8 +6,16 @@ import { Pending } from "../parts/pending.js";
 
 export default function PendingScreen() {
   if (!service.value.pending) {
-    return html`<${Title}>Pending</${Title}><${Empty} title="The list of pending rows is turned off.">
-      <p>Each job has its own. To see those of all jobs here, start the service with</p><${Command}>PENDING_DASHBOARD_ENABLED=true duly serve</${Command}></${Empty}>`;
+    return html`
+      <${Title}>Pending</${Title}>
+      <${Empty} title="The list of pending rows is turned off.">
+        <p>Each job has its own. To see those of all jobs here, start the service with</p>
+        <${Command}>PENDING_DASHBOARD_ENABLED=true duly serve</${Command}>
+      </${Empty}>
+    `;
   }
-  return html`<${Title}>Pending</${Title}><${Pending} />`;
+  return html`
+    <${Title}>Pending</${Title}>
+    <${Pending} />
+  `;
 }

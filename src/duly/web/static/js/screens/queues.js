@@ -13,13 +13,29 @@ import { Spark } from "../parts/chart.js";
 import { act, ask } from "../parts/dialogs.js";
 import { useTasks } from "../parts/task_form.js";
 
-const VIEWS = [["/queues", "", "Queues"], ["/queues?show=limits", "limits", "Limits"], ["/workers", "workers", "Workers"]];
+const VIEWS = [
+  ["/queues", "", "Queues"],
+  ["/queues?show=limits", "limits", "Limits"],
+  ["/workers", "workers", "Workers"],
+];
 const BINS = 60; // points of a line
 const BUSY = 600; // seconds over which it is said how busy a queue is
 const SILENT = 30; // seconds without a sign of life after which a worker seems dead
 
 function Views({ at }) {
-  return html`<nav class="tabs" aria-label="Views">${VIEWS.map(([to, name, word]) => html`<${Link} to=${to} class=${classes("tab", at === name && "is-here")} aria-current=${at === name ? "page" : null}>${word}</${Link}>`)}</nav>`;
+  return html`
+    <nav class="tabs" aria-label="Views">
+      ${VIEWS.map(([to, name, word]) => html`
+        <${Link}
+          to=${to}
+          class=${classes("tab", at === name && "is-here")}
+          aria-current=${at === name ? "page" : null}
+        >
+          ${word}
+        </${Link}>
+      `)}
+    </nav>
+  `;
 }
 
 /** Points of several series as one line of so many values, oldest first. */
@@ -43,10 +59,16 @@ function useLately() {
   const runs = useLive("/api/history", { minutes: 10, measure: "run" }, { every: 10 }).data;
   const { tasks } = useTasks();
   const queueOf = new Map((tasks ?? []).map((task) => [task.name, rootOf(task.queue)]));
-  const of = (chart, queue) => chart.series.filter((each) => each.task && (queueOf.get(each.task) ?? each.task) === queue);
+  const of = (chart, queue) =>
+    chart.series.filter((each) => each.task && (queueOf.get(each.task) ?? each.task) === queue);
   return {
     line: (queue) => (done && !queue.includes("/") ? lineOf(done, of(done, queue)) : null),
-    busy: (queue) => (runs && !queue.includes("/") ? of(runs, queue).flatMap((each) => each.points).reduce((sum, [, n, mean]) => sum + n * (mean ?? 0), 0) / BUSY : null),
+    busy: (queue) =>
+      runs && !queue.includes("/")
+        ? of(runs, queue)
+            .flatMap((each) => each.points)
+            .reduce((sum, [, n, mean]) => sum + n * (mean ?? 0), 0) / BUSY
+        : null,
   };
 }
 
@@ -57,52 +79,212 @@ function Queues({ summary }) {
   const look = () => setLooks((times) => times + 1);
   const lately = useLately();
   const known = new Map((summary?.queues ?? []).map((each) => [each.queue, each]));
-  const turn = (row) => (row.paused
-    ? act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look })
-    : act(() => hold(row.queue, "pause"), { text: `${row.queue} is paused: nothing more of it starts.`, undo: () => act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look }), seconds: 12 }, { after: look }));
+  const turn = (row) =>
+    row.paused
+      ? act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look })
+      : act(
+          () => hold(row.queue, "pause"),
+          {
+            text: `${row.queue} is paused: nothing more of it starts.`,
+            undo: () => act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look }),
+            seconds: 12,
+          },
+          { after: look },
+        );
   const columns = [
-    { title: "Queue", width: "minmax(130px, 1.5fr)", cell: (row) => html`<${Link} to=${`/items?queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${row.queue}</${Link}>` },
-    { title: "State", width: "100px", cell: (row) => html`<${State} of=${row.paused ? "paused" : row.due > 0 && row.running === 0 ? "late" : "ok"} label=${row.paused ? "paused" : row.running ? "running" : row.due ? "due" : "idle"} />` },
+    {
+      title: "Queue",
+      width: "minmax(130px, 1.5fr)",
+      cell: (row) => html`
+        <${Link} to=${`/items?queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${row.queue}</${Link}>
+      `,
+    },
+    {
+      title: "State",
+      width: "100px",
+      cell: (row) => html`
+        <${State}
+          of=${row.paused ? "paused" : row.due > 0 && row.running === 0 ? "late" : "ok"}
+          label=${row.paused ? "paused" : row.running ? "running" : row.due ? "due" : "idle"}
+        />
+      `,
+    },
     { title: "Waiting", width: "80px", isNumber: true, cell: (row) => count(row.waiting) },
     { title: "Due", width: "65px", isNumber: true, cell: (row) => count(row.due) },
-    { title: "Oldest due", width: "110px", isNumber: true, cell: (row) => html`<${Duration} seconds=${row.oldestDueSeconds} />` },
-    { title: "Retrying", width: "84px", isNumber: true, isMinor: true, cell: (row) => count(row.retrying) },
+    {
+      title: "Oldest due",
+      width: "110px",
+      isNumber: true,
+      cell: (row) => html`<${Duration} seconds=${row.oldestDueSeconds} />`,
+    },
+    {
+      title: "Retrying",
+      width: "84px",
+      isNumber: true,
+      isMinor: true,
+      cell: (row) => count(row.retrying),
+    },
     { title: "Running", width: "78px", isNumber: true, cell: (row) => count(row.running) },
-    { title: "At once", width: "74px", isNumber: true, isMinor: true, cell: (row) => { const busy = lately.busy(row.queue); return busy === null ? "–" : busy.toFixed(busy < 10 ? 2 : 0); } },
-    { title: "Review", width: "72px", isNumber: true, isMinor: true, cell: (row) => (row.failed ? html`<${Link} to=${`/items?state=failed&queue=${encodeURIComponent(row.queue)}`} tabindex="-1">${count(row.failed)}</${Link}>` : "0") },
-    { title: "Per minute", width: "95px", isNumber: true, isMinor: true, cell: (row) => { const rate = known.get(row.queue)?.perMinute; return rate === undefined || rate === null ? "–" : count(Math.round(rate * 10) / 10); } },
-    { title: "Done, last hour", width: "125px", isMinor: true, cell: (row) => { const line = lately.line(row.queue); return line && html`<${Spark} values=${line} tone="done" label=${`Done in the last hour: ${count(line.reduce((sum, each) => sum + each, 0))}`} />`; } },
-    { title: "Act", width: "84px", cell: (row) => may("admin") && html`<button type="button" class="mini" tabindex="-1" aria-label=${`${row.paused ? "Resume" : "Pause"} ${row.queue}`} onClick=${() => turn(row)}>${row.paused ? "Resume" : "Pause"}</button>` },
+    {
+      title: "At once",
+      width: "74px",
+      isNumber: true,
+      isMinor: true,
+      cell: (row) => {
+        const busy = lately.busy(row.queue);
+        return busy === null ? "–" : busy.toFixed(busy < 10 ? 2 : 0);
+      },
+    },
+    {
+      title: "Review",
+      width: "72px",
+      isNumber: true,
+      isMinor: true,
+      cell: (row) =>
+        row.failed ? html`
+          <${Link} to=${`/items?state=failed&queue=${encodeURIComponent(row.queue)}`} tabindex="-1">
+            ${count(row.failed)}
+          </${Link}>
+        ` : (
+          "0"
+        ),
+    },
+    {
+      title: "Per minute",
+      width: "95px",
+      isNumber: true,
+      isMinor: true,
+      cell: (row) => {
+        const rate = known.get(row.queue)?.perMinute;
+        return rate === undefined || rate === null ? "–" : count(Math.round(rate * 10) / 10);
+      },
+    },
+    {
+      title: "Done, last hour",
+      width: "125px",
+      isMinor: true,
+      cell: (row) => {
+        const line = lately.line(row.queue);
+        return (
+          line && html`
+            <${Spark}
+              values=${line}
+              tone="done"
+              label=${`Done in the last hour: ${count(line.reduce((sum, each) => sum + each, 0))}`}
+            />
+          `
+        );
+      },
+    },
+    {
+      title: "Act",
+      width: "84px",
+      cell: (row) =>
+        may("admin") && html`
+          <button
+            type="button"
+            class="mini"
+            tabindex="-1"
+            aria-label=${`${row.paused ? "Resume" : "Pause"} ${row.queue}`}
+            onClick=${() => turn(row)}
+          >
+            ${row.paused ? "Resume" : "Pause"}
+          </button>
+        `,
+    },
   ];
-  const all = (names, word, done) => async () => { for (const name of names) await hold(name, word); return `${count(names.length)} ${names.length === 1 ? "queue" : "queues"} ${done}.`; };
+  const all = (names, word, done) => async () => {
+    for (const name of names) await hold(name, word);
+    return `${count(names.length)} ${names.length === 1 ? "queue" : "queues"} ${done}.`;
+  };
   const bar = ({ selected, clear }) => {
     const names = [...selected];
     if (!names.length) return null;
-    const doing = (word, done) => act(all(names, word, done), (told) => told, { after: () => { clear(); look(); } });
-    return html`<span class="number">${count(names.length)} selected</span><button type="button" class="mini" onClick=${() => doing("pause", "paused")}>Pause</button><button type="button" class="mini" onClick=${() => doing("resume", "resumed")}>Resume</button><button type="button" class="mini" onClick=${clear}>Clear</button>`;
+    const doing = (word, done) =>
+      act(all(names, word, done), (told) => told, {
+        after: () => {
+          clear();
+          look();
+        },
+      });
+    return html`
+      <span class="number">${count(names.length)} selected</span>
+      <button type="button" class="mini" onClick=${() => doing("pause", "paused")}>Pause</button>
+      <button type="button" class="mini" onClick=${() => doing("resume", "resumed")}>Resume</button>
+      <button type="button" class="mini" onClick=${clear}>Clear</button>
+    `;
   };
-  const pauseByName = () => ask({
-    title: "Pause a queue by name", text: "Nothing more of it starts until it is resumed; what runs is finished. It may have no items yet.", yes: "Pause",
-    fields: [{ name: "queue", label: "Queue", required: true, autocomplete: "off" }],
-    check: async ({ queue }) => { await act(() => hold(queue.trim(), "pause"), (told) => told?.note ?? `${queue.trim()} is paused.`); },
-  });
-  return html`<${Title} actions=${may("admin") && html`<button type="button" onClick=${pauseByName}>Pause by name</button>`}>Queues and limits</${Title}><${Views} at="" />
+  const pauseByName = () =>
+    ask({
+      title: "Pause a queue by name",
+      text: "Nothing more of it starts until it is resumed; what runs is finished. It may have no items yet.",
+      yes: "Pause",
+      fields: [{ name: "queue", label: "Queue", required: true, autocomplete: "off" }],
+      check: async ({ queue }) => {
+        await act(
+          () => hold(queue.trim(), "pause"),
+          (told) => told?.note ?? `${queue.trim()} is paused.`,
+        );
+      },
+    });
+  return html`
+    <${Title}
+      actions=${
+        may("admin") && html`<button type="button" onClick=${pauseByName}>Pause by name</button>`
+      }
+    >
+      Queues and limits
+    </${Title}>
+    <${Views} at="" />
     <${Totals} summary=${summary} />
-    <${Grid} name="queues" label="Queues" keyOf=${(row) => row.queue} columns=${columns} looks=${looks} bar=${bar} to=${(row) => `/items?queue=${encodeURIComponent(row.queue)}`}
+    <${Grid}
+      name="queues"
+      label="Queues"
+      keyOf=${(row) => row.queue}
+      columns=${columns}
+      looks=${looks}
+      bar=${bar}
+      to=${(row) => `/items?queue=${encodeURIComponent(row.queue)}`}
       load=${(after, pageSize, signal, age) => get("/api/queues", { after, pageSize }, { signal, age })}
-      empty=${html`<${Empty} title="No queue has any work."><p>A queue is there as soon as something is put:</p><${Command}>duly put echo text=hello</${Command}></${Empty}>`} />
-    <p class="note">“At once” is how many handlers of a queue ran at the same time, on average over ten minutes.</p>`;
+      empty=${
+        html`<${Empty} title="No queue has any work.">
+          <p>A queue is there as soon as something is put:</p>
+          <${Command}>duly put echo text=hello</${Command}>
+        </${Empty}>`
+      }
+    />
+    <p class="note">
+      “At once” is how many handlers of a queue ran at the same time, on average over ten minutes.
+    </p>
+  `;
 }
 
 function Totals({ summary }) {
   const totals = summary?.totals ?? {};
   const more = totals.capped ? "+" : "";
   const said = (number) => (number === undefined ? "–" : count(number) + more);
-  return html`<div class="tiles"><${Tile} label="Waiting" value=${said(totals.waiting)} tone="waiting" /><${Tile} label="Due" value=${said(totals.due)} tone=${totals.due ? "warn" : "ok"} /><${Tile} label="Retrying" value=${said(totals.retrying)} tone="retrying" />
-    <${Tile} label="Running" value=${said(totals.running)} tone="running" /><${Tile} label="In review" value=${said(totals.failed)} tone=${totals.failed ? "bad" : "ok"} /><${Tile} label="Workers" value=${summary ? count(summary.workers.length + (summary.moreWorkers ?? 0)) : "–"} tone=${summary && !summary.workers.length ? "bad" : "ok"} /></div>`;
+  return html`
+    <div class="tiles">
+      <${Tile} label="Waiting" value=${said(totals.waiting)} tone="waiting" />
+      <${Tile} label="Due" value=${said(totals.due)} tone=${totals.due ? "warn" : "ok"} />
+      <${Tile} label="Retrying" value=${said(totals.retrying)} tone="retrying" />
+      <${Tile} label="Running" value=${said(totals.running)} tone="running" />
+      <${Tile} label="In review" value=${said(totals.failed)} tone=${totals.failed ? "bad" : "ok"} />
+      <${Tile}
+        label="Workers"
+        value=${summary ? count(summary.workers.length + (summary.moreWorkers ?? 0)) : "–"}
+        tone=${summary && !summary.workers.length ? "bad" : "ok"}
+      />
+    </div>
+  `;
 }
 
-const allowed = (row) => (row.most === null || row.most === undefined ? null : row.perSeconds ? `${count(row.most)} in ${duration(row.perSeconds)}` : `${count(row.most)} at once`);
+const allowed = (row) =>
+  row.most === null || row.most === undefined
+    ? null
+    : row.perSeconds
+      ? `${count(row.most)} in ${duration(row.perSeconds)}`
+      : `${count(row.most)} at once`;
 
 function Limits({ summary }) {
   const [looks, setLooks] = useState(0);
@@ -110,29 +292,165 @@ function Limits({ summary }) {
   const look = () => setLooks((times) => times + 1);
   const known = new Map((summary?.limits ?? []).map((each) => [each.name, each]));
   const at = (name) => `/api/limits/${encodeURIComponent(name)}`;
-  const change = (row) => ask({
-    title: row ? `Change ${row.name}` : "Set a limit", text: "It holds for all workers at once, in place of what the code says, until it is cleared.", yes: "Set",
-    fields: [...(row ? [] : [{ name: "name", label: "Limit", required: true, autocomplete: "off" }]), { name: "limit", label: "Allowed", required: true, autocomplete: "off", hint: "2/1m: calls in any minute. 4: at the same time.", value: row && row.most !== null ? (row.perSeconds ? `${row.most}/${row.perSeconds}s` : String(row.most)) : "" }],
-    check: async ({ name, limit }) => { await put(at(row?.name ?? name.trim()), { limit: limit.trim() }); },
-  }).then((said) => said && act(async () => {}, `${row?.name ?? said.name} allows ${said.limit} now.`, { after: row ? look : () => setChanges(changes + 1) }));
-  const clear = (row) => act(() => remove(at(row.name)), {
-    text: `${row.name} is as the code says again.`, seconds: 12,
-    undo: () => act(() => put(at(row.name), { limit: row.perSeconds ? `${row.most}/${row.perSeconds}s` : String(row.most) }), "Set again.", { after: look }),
-  }, { after: look });
+  const change = (row) =>
+    ask({
+      title: row ? `Change ${row.name}` : "Set a limit",
+      text: "It holds for all workers at once, in place of what the code says, until it is cleared.",
+      yes: "Set",
+      fields: [
+        ...(row ? [] : [{ name: "name", label: "Limit", required: true, autocomplete: "off" }]),
+        {
+          name: "limit",
+          label: "Allowed",
+          required: true,
+          autocomplete: "off",
+          hint: "2/1m: calls in any minute. 4: at the same time.",
+          value:
+            row && row.most !== null
+              ? row.perSeconds
+                ? `${row.most}/${row.perSeconds}s`
+                : String(row.most)
+              : "",
+        },
+      ],
+      check: async ({ name, limit }) => {
+        await put(at(row?.name ?? name.trim()), { limit: limit.trim() });
+      },
+    }).then(
+      (said) =>
+        said &&
+        act(async () => {}, `${row?.name ?? said.name} allows ${said.limit} now.`, {
+          after: row ? look : () => setChanges(changes + 1),
+        }),
+    );
+  const clear = (row) =>
+    act(
+      () => remove(at(row.name)),
+      {
+        text: `${row.name} is as the code says again.`,
+        seconds: 12,
+        undo: () =>
+          act(
+            () =>
+              put(at(row.name), {
+                limit: row.perSeconds ? `${row.most}/${row.perSeconds}s` : String(row.most),
+              }),
+            "Set again.",
+            { after: look },
+          ),
+      },
+      { after: look },
+    );
   const columns = [
     { title: "Limit", width: "minmax(170px, 1.5fr)", cell: (row) => html`<code>${row.name}</code>` },
-    { title: "Allowed", width: "minmax(120px, 1fr)", cell: (row) => allowed(row) ?? allowed(known.get(row.name) ?? {}) ?? html`<span class="none">as the code says</span>` },
-    { title: "Set by hand", width: "100px", isMinor: true, cell: (row) => (row.most === null ? html`<span class="none">no</span>` : html`<${State} of="paused" label="yes" />`) },
-    { title: "Used", width: "80px", isNumber: true, cell: (row) => count(known.get(row.name)?.used ?? row.granted) },
-    { title: "Fill", width: "120px", cell: (row) => { const fill = known.get(row.name)?.fill; return fill === undefined || fill === null ? html`<span class="none">–</span>` : html`<${Bar} value=${fill} label=${`Fill of ${row.name}`} tone=${fill >= 1 ? "failed" : fill > 0.8 ? "retrying" : "running"} />`; } },
-    { title: "Free", isTime: true, isMinor: true, cell: (row) => { const free = known.get(row.name)?.freeAt; return free && new Date(free) > now.value ? html`<${Time} at=${free} />` : "now"; } },
+    {
+      title: "Allowed",
+      width: "minmax(120px, 1fr)",
+      cell: (row) =>
+        allowed(row) ?? allowed(known.get(row.name) ?? {}) ?? html`<span class="none">as the code says</span>`,
+    },
+    {
+      title: "Set by hand",
+      width: "100px",
+      isMinor: true,
+      cell: (row) =>
+        row.most === null ? html`<span class="none">no</span>` : html`<${State} of="paused" label="yes" />`,
+    },
+    {
+      title: "Used",
+      width: "80px",
+      isNumber: true,
+      cell: (row) => count(known.get(row.name)?.used ?? row.granted),
+    },
+    {
+      title: "Fill",
+      width: "120px",
+      cell: (row) => {
+        const fill = known.get(row.name)?.fill;
+        return fill === undefined || fill === null ? html`<span class="none">–</span>` : html`
+          <${Bar}
+            value=${fill}
+            label=${`Fill of ${row.name}`}
+            tone=${fill >= 1 ? "failed" : fill > 0.8 ? "retrying" : "running"}
+          />
+        `;
+      },
+    },
+    {
+      title: "Free",
+      isTime: true,
+      isMinor: true,
+      cell: (row) => {
+        const free = known.get(row.name)?.freeAt;
+        return free && new Date(free) > now.value ? html`<${Time} at=${free} />` : "now";
+      },
+    },
     { title: "Last call", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.last} />` },
-    { title: "Act", width: "140px", cell: (row) => may("admin") && html`<button type="button" class="mini" tabindex="-1" aria-label=${`Change ${row.name}`} onClick=${() => change(row)}>Change</button> ${row.most !== null && html`<button type="button" class="mini" tabindex="-1" aria-label=${`Clear ${row.name}`} onClick=${() => clear(row)}>Clear</button>`}` },
+    {
+      title: "Act",
+      width: "140px",
+      cell: (row) =>
+        may("admin") && html`
+          <button
+            type="button"
+            class="mini"
+            tabindex="-1"
+            aria-label=${`Change ${row.name}`}
+            onClick=${() => change(row)}
+          >
+            Change
+          </button>${" "}
+          ${row.most !== null && html`
+            <button
+              type="button"
+              class="mini"
+              tabindex="-1"
+              aria-label=${`Clear ${row.name}`}
+              onClick=${() => clear(row)}
+            >
+              Clear
+            </button>
+          `}
+        `,
+    },
   ];
-  const bar = ({ rows, selected, clear: unselect }) => (selected.size === 1 && rows[0] ? html`<button type="button" class="mini" onClick=${() => change(rows[0])}>Change the limit</button>${rows[0].most !== null && html`<button type="button" class="mini" onClick=${() => clear(rows[0])}>Clear the limit</button>`}<button type="button" class="mini" onClick=${unselect}>Unselect</button>` : null);
-  return html`<${Title} text="Limits" actions=${may("admin") && html`<button type="button" onClick=${() => change(null)}>Set a limit</button>`}>Limits</${Title}><${Views} at="limits" />
-    <${Grid} name="limits" label="Limits" changes=${changes} looks=${looks} keyOf=${(row) => row.name} columns=${columns} bar=${bar} load=${(after, pageSize, signal, age) => get("/api/limits", { after, pageSize }, { signal, age })}
-      empty=${html`<${Empty} title="No limit has counted anything yet."><p>A task with a limit shares it with all workers: <code>@app.task(limits=Limit("provider", 2, per=60))</code>.</p></${Empty}>`} />`;
+  const bar = ({ rows, selected, clear: unselect }) =>
+    selected.size === 1 && rows[0] ? html`
+      <button type="button" class="mini" onClick=${() => change(rows[0])}>Change the limit</button>
+      ${rows[0].most !== null && html`
+        <button type="button" class="mini" onClick=${() => clear(rows[0])}>Clear the limit</button>
+      `}
+      <button type="button" class="mini" onClick=${unselect}>Unselect</button>
+    ` : null;
+  return html`
+    <${Title}
+      text="Limits"
+      actions=${
+        may("admin") && html`<button type="button" onClick=${() => change(null)}>Set a limit</button>`
+      }
+    >
+      Limits
+    </${Title}>
+    <${Views} at="limits" />
+    <${Grid}
+      name="limits"
+      label="Limits"
+      changes=${changes}
+      looks=${looks}
+      keyOf=${(row) => row.name}
+      columns=${columns}
+      bar=${bar}
+      load=${(after, pageSize, signal, age) => get("/api/limits", { after, pageSize }, { signal, age })}
+      empty=${
+        html`<${Empty} title="No limit has counted anything yet.">
+          <p>
+            A task with a limit shares it with all workers:${" "}
+            <code>@app.task(limits=Limit("provider", 2, per=60))</code>.
+          </p>
+        </${Empty}>`
+      }
+    />
+  `;
 }
 
 function Workers({ summary }) {
@@ -140,20 +458,63 @@ function Workers({ summary }) {
   const isSilent = (row) => now.value - new Date(row.seenAt).getTime() > SILENT * 1000;
   const columns = [
     { title: "Worker", width: "minmax(180px, 1.5fr)", cell: (row) => html`<code>${row.name}</code>` },
-    { title: "State", width: "100px", cell: (row) => html`<${State} of=${isSilent(row) ? "bad" : "ok"} label=${isSilent(row) ? "silent" : "alive"} />` },
+    {
+      title: "State",
+      width: "100px",
+      cell: (row) => html`
+        <${State} of=${isSilent(row) ? "bad" : "ok"} label=${isSilent(row) ? "silent" : "alive"} />
+      `,
+    },
     { title: "Last sign", width: "130px", cell: (row) => html`<${Age} at=${row.seenAt} />` },
-    { title: "Running", width: "85px", isNumber: true, cell: (row) => count(known.get(row.name)?.running ?? 0) },
-    { title: "Runs now", width: "minmax(200px, 2.5fr)", cell: (row) => (known.get(row.name)?.runs ?? []).map((run, place) => html`${place > 0 && ", "}<${Link} to=${`/items/${run.id}`} tabindex="-1">${run.task} ${run.key ?? run.id}</${Link}> <small>${duration(Math.max((now.value - new Date(run.startedAt).getTime()) / 1000, 0))}</small>`) },
+    {
+      title: "Running",
+      width: "85px",
+      isNumber: true,
+      cell: (row) => count(known.get(row.name)?.running ?? 0),
+    },
+    {
+      title: "Runs now",
+      width: "minmax(200px, 2.5fr)",
+      cell: (row) =>
+        (known.get(row.name)?.runs ?? []).map((run, place) => html`
+          ${place > 0 && ", "}
+          <${Link} to=${`/items/${run.id}`} tabindex="-1">
+            ${run.task} ${run.key ?? run.id}
+          </${Link}>${" "}
+          <small>${duration(Math.max((now.value - new Date(run.startedAt).getTime()) / 1000, 0))}</small>
+        `),
+    },
     { title: "Started", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.startedAt} />` },
-    { title: "Tasks", width: "minmax(140px, 1.5fr)", isMinor: true, cell: (row) => html`<span title=${row.tasks.join(", ")}>${row.tasks.join(", ")}</span>` },
+    {
+      title: "Tasks",
+      width: "minmax(140px, 1.5fr)",
+      isMinor: true,
+      cell: (row) => html`<span title=${row.tasks.join(", ")}>${row.tasks.join(", ")}</span>`,
+    },
   ];
-  return html`<${Title}>Workers</${Title}><${Views} at="workers" />
-    <${Grid} name="workers" label="Workers" keyOf=${(row) => row.name} columns=${columns} load=${(after, pageSize, signal, age) => get("/api/workers", { after, pageSize }, { signal, age })}
-      empty=${html`<${Empty} title="No worker gave a sign of life."><p>What is due waits until one is started:</p><${Command}>duly worker</${Command}></${Empty}>`} />`;
+  return html`
+    <${Title}>Workers</${Title}>
+    <${Views} at="workers" />
+    <${Grid}
+      name="workers"
+      label="Workers"
+      keyOf=${(row) => row.name}
+      columns=${columns}
+      load=${(after, pageSize, signal, age) => get("/api/workers", { after, pageSize }, { signal, age })}
+      empty=${
+        html`<${Empty} title="No worker gave a sign of life.">
+          <p>What is due waits until one is started:</p>
+          <${Command}>duly worker</${Command}>
+        </${Empty}>`
+      }
+    />
+  `;
 }
 
 export default function QueuesAndLimits() {
   const summary = useLive("/api/now", {}, { every: 15 }).data;
   if (path.value === "/workers") return html`<${Workers} summary=${summary} />`;
-  return query.value.get("show") === "limits" ? html`<${Limits} summary=${summary} />` : html`<${Queues} summary=${summary} />`;
+  return query.value.get("show") === "limits" ? html`<${Limits} summary=${summary} />` : html`
+    <${Queues} summary=${summary} />
+  `;
 }

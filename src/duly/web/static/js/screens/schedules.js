@@ -14,36 +14,102 @@ import { ScheduleForm } from "../parts/schedule_form.js";
 import { eachOf } from "../lib/many.js";
 
 const FIELDS = [
-  { name: "task", label: "Task" }, { name: "keyContains", label: "Key contains" }, { name: "key", label: "Key" }, { name: "ring", label: "Ring" }, { name: "slot", label: "Slot" },
-  { name: "state", label: "State", options: [["active", "active"], ["paused", "paused"], ["broken", "deactivated"]], isHidden: true },
+  { name: "task", label: "Task" },
+  { name: "keyContains", label: "Key contains" },
+  { name: "key", label: "Key" },
+  { name: "ring", label: "Ring" },
+  { name: "slot", label: "Slot" },
+  {
+    name: "state",
+    label: "State",
+    options: [
+      ["active", "active"],
+      ["paused", "paused"],
+      ["broken", "deactivated"],
+    ],
+    isHidden: true,
+  },
   { name: "sort", label: "Order", options: [["next", "next first"]] },
 ];
 const ALL = [...FIELDS, { name: "userId", label: "Owner" }];
 
 const columns = () => [
-  { title: "State", width: "134px", cell: (row) => html`<${State} of=${row.state} label=${row.state === "broken" ? "deactivated" : row.state} />` },
-  { title: "Key", width: "minmax(150px, 1.2fr)", cell: (row) => html`<${Link} to=${`/schedules/${row.id}`} tabindex="-1">${row.key}</${Link}>` },
+  {
+    title: "State",
+    width: "134px",
+    cell: (row) => html`<${State} of=${row.state} label=${row.state === "broken" ? "deactivated" : row.state} />`,
+  },
+  {
+    title: "Key",
+    width: "minmax(150px, 1.2fr)",
+    cell: (row) => html`<${Link} to=${`/schedules/${row.id}`} tabindex="-1">${row.key}</${Link}>`,
+  },
   { title: "Task", width: "minmax(110px, 0.8fr)", isMinor: true, cell: (row) => html`<code>${row.task}</code>` },
-  { title: "When", width: "minmax(220px, 3fr)", cell: (row) => html`<span title=${row.rule}>${row.describe}</span>` },
+  {
+    title: "When",
+    width: "minmax(220px, 3fr)",
+    cell: (row) => html`<span title=${row.rule}>${row.describe}</span>`,
+  },
   { title: "Next", isTime: true, cell: (row) => html`<${Time} at=${row.nextAt} />` },
   { title: "Last", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.lastAt} />` },
   { title: "Failures", width: "75px", isNumber: true, isMinor: true, cell: (row) => count(row.failures) },
-  ...(may("admin") ? [{ title: "Owner", width: "80px", isMinor: true, cell: (row) => row.owner ?? html`<span class="none">code</span>` }] : []),
+  ...(may("admin")
+    ? [
+        {
+          title: "Owner",
+          width: "80px",
+          isMinor: true,
+          cell: (row) => row.owner ?? html`<span class="none">code</span>`,
+        },
+      ]
+    : []),
 ];
 
-const ACTS = [["pause", "Pause", "paused"], ["resume", "Resume", "resumed"], ["run", "Run now", "started"], ["reactivate", "Reactivate", "reactivated"]];
+const ACTS = [
+  ["pause", "Pause", "paused"],
+  ["resume", "Resume", "resumed"],
+  ["run", "Run now", "started"],
+  ["reactivate", "Reactivate", "reactivated"],
+];
 
 function SelectionBar({ selected, clear, reload }) {
   const ids = [...selected];
-  const doing = (word, done, one) => act(() => eachOf(ids, one), (told) => told.text(word, done), { after: () => { clear(); reload(); } });
+  const doing = (word, done, one) =>
+    act(
+      () => eachOf(ids, one),
+      (told) => told.text(word, done),
+      {
+        after: () => {
+          clear();
+          reload();
+        },
+      },
+    );
   const drop = async () => {
-    const yes = await ask({ title: `Remove ${count(ids.length)} ${ids.length === 1 ? "schedule" : "schedules"}`, text: "Their waiting items are cancelled. This cannot be undone.", typed: String(ids.length), yes: "Remove", isGrave: true });
+    const yes = await ask({
+      title: `Remove ${count(ids.length)} ${ids.length === 1 ? "schedule" : "schedules"}`,
+      text: "Their waiting items are cancelled. This cannot be undone.",
+      typed: String(ids.length),
+      yes: "Remove",
+      isGrave: true,
+    });
     if (yes) await doing("schedule", "removed", (id) => remove(`/api/schedules/${id}`));
   };
   if (!ids.length || !may("write")) return null;
-  return html`<span class="number">${count(ids.length)} selected</span>
-    ${ACTS.map(([name, word, done]) => html`<button type="button" class="mini" onClick=${() => doing("schedule", done, (id) => post(`/api/schedules/${id}/${name}`))}>${word}</button>`)}
-    <button type="button" class="mini" onClick=${drop}>Remove</button><button type="button" class="mini" onClick=${clear}>Clear</button>`;
+  return html`
+    <span class="number">${count(ids.length)} selected</span>
+    ${ACTS.map(([name, word, done]) => html`
+      <button
+        type="button"
+        class="mini"
+        onClick=${() => doing("schedule", done, (id) => post(`/api/schedules/${id}/${name}`))}
+      >
+        ${word}
+      </button>
+    `)}
+    <button type="button" class="mini" onClick=${drop}>Remove</button>
+    <button type="button" class="mini" onClick=${clear}>Clear</button>
+  `;
 }
 
 function List() {
@@ -51,20 +117,85 @@ function List() {
   const [isNew, setNew] = useState(false);
   const filters = Object.fromEntries(ALL.map(({ name }) => [name, query.value.get(name)]));
   const isFiltered = Object.values(filters).some(Boolean);
-  return html`<${Title} actions=${may("write") && html`<button type="button" class="main" onClick=${() => setNew(true)}>New schedule</button>`}>Schedules</${Title}>
+  return html`
+    <${Title}
+      actions=${
+        may("write") && html`
+          <button type="button" class="main" onClick=${() => setNew(true)}>New schedule</button>
+        `
+      }
+    >
+      Schedules
+    </${Title}>
     <${Views} />
-    <${Tabs} name="state" label="States" options=${[["", "All"], ["active", "Active"], ["paused", "Paused"], ["broken", "Deactivated"]]} />
-    <${Filters} fields=${may("admin") ? ALL : FIELDS} free=${(text, add) => { add("keyContains", text); }} placeholder="a part of a key, or task:echo" />
-    <${Grid} name=${`schedules ${JSON.stringify(filters)}`} label="Schedules" columns=${columns()} changes=${changes} to=${(row) => `/schedules/${row.id}`}
-      load=${(after, pageSize, signal, age) => get("/api/schedules", { ...filters, after, pageSize }, { signal, age })}
+    <${Tabs}
+      name="state"
+      label="States"
+      options=${[
+        ["", "All"],
+        ["active", "Active"],
+        ["paused", "Paused"],
+        ["broken", "Deactivated"],
+      ]}
+    />
+    <${Filters}
+      fields=${may("admin") ? ALL : FIELDS}
+      free=${(text, add) => {
+        add("keyContains", text);
+      }}
+      placeholder="a part of a key, or task:echo"
+    />
+    <${Grid}
+      name=${`schedules ${JSON.stringify(filters)}`}
+      label="Schedules"
+      columns=${columns()}
+      changes=${changes}
+      to=${(row) => `/schedules/${row.id}`}
+      load=${(after, pageSize, signal, age) =>
+        get("/api/schedules", { ...filters, after, pageSize }, { signal, age })
+      }
       bar=${(given) => html`<${SelectionBar} ...${given} />`}
-      empty=${isFiltered ? html`<${Empty} title="No schedule fits."><p>Take a filter away, or look for another key.</p></${Empty}>`
-    : html`<${Empty} title="There is no schedule yet."><p>Make one here, or with:</p><${Command}>duly schedules add echo "daily 02:30" text=hello --key nightly --zone Europe/Zagreb</${Command}></${Empty}>`} />
-    ${isNew && html`<${ScheduleForm} onClose=${() => setNew(false)} save=${(said) => post("/api/schedules", said)} onDone=${(made) => { setNew(false); setChanges(changes + 1); go(`/schedules/${made.id}`); }} />`}`;
+      empty=${
+        isFiltered ? html`
+          <${Empty} title="No schedule fits.">
+            <p>Take a filter away, or look for another key.</p>
+          </${Empty}>
+        ` : html`
+          <${Empty} title="There is no schedule yet.">
+            <p>Make one here, or with:</p>
+            <${Command}>
+              duly schedules add echo "daily 02:30" text=hello --key nightly --zone Europe/Zagreb
+            </${Command}>
+          </${Empty}>
+        `
+      }
+    />
+    ${isNew && html`
+      <${ScheduleForm}
+        onClose=${() => setNew(false)}
+        save=${(said) => post("/api/schedules", said)}
+        onDone=${(made) => {
+          setNew(false);
+          setChanges(changes + 1);
+          go(`/schedules/${made.id}`);
+        }}
+      />
+    `}
+  `;
 }
 
 /** Schedules, or the slots that some of them share. */
-const Views = () => may("admin") && html`<${Tabs} name="show" label="Views" options=${[["", "Schedules"], ["slots", "Slots"]]} />`;
+const Views = () =>
+  may("admin") && html`
+    <${Tabs}
+      name="show"
+      label="Views"
+      options=${[
+        ["", "Schedules"],
+        ["slots", "Slots"],
+      ]}
+    />
+  `;
 
 const SHOWN = 500; // slots of a ring in its table
 
@@ -74,30 +205,91 @@ function Ring({ ring, slots }) {
   const most = Math.max(...slots.map((each) => each.members), 1);
   const columnsOf = [
     { title: "Slot", isNumber: true, cell: (row) => row.slot },
-    { title: "Members", isNumber: true, cell: (row) => html`<${Link} to=${`/schedules?ring=${encodeURIComponent(ring)}&slot=${row.slot}`}>${count(row.members)}<span class="sr"> members of slot ${row.slot}</span></${Link}>` },
-    { title: "Load", isWide: true, cell: (row) => html`<${Bar} value=${row.members / most} label=${`Load of slot ${row.slot}`} />` },
+    {
+      title: "Members",
+      isNumber: true,
+      cell: (row) => html`
+        <${Link} to=${`/schedules?ring=${encodeURIComponent(ring)}&slot=${row.slot}`}>
+          ${count(row.members)}
+          <span class="sr"> members of slot ${row.slot}</span>
+        </${Link}>
+      `,
+    },
+    {
+      title: "Load",
+      isWide: true,
+      cell: (row) => html`<${Bar} value=${row.members / most} label=${`Load of slot ${row.slot}`} />`,
+    },
   ];
-  return html`<${Section} title=${ring}>
-    <p>${count(total)} active members in ${count(slots.length)} slots: at least ${count(Math.min(...slots.map((each) => each.members)))}, at most ${count(most)} in one.</p>
-    <div class="halves"><div class="short"><${Table} label=${`Slots of ${ring}`} columns=${columnsOf} rows=${slots.slice(0, SHOWN)} keyOf=${(row) => String(row.slot)} />
-      ${slots.length > SHOWN && html`<p class="note">The first ${count(SHOWN)} of ${count(slots.length)} slots.</p>`}</div>
-    <div class="short"><h3>Rebalance, as a preview</h3><${Loaded} of=${moves}>${(found) => (found.length
-    ? html`<p>${found.length === 200 ? "200 or more" : count(found.length)} members would move so that all slots are even. Nothing is moved here.</p>
-        <${Table} label=${`Moves in ${ring}`} rows=${found} keyOf=${(row) => String(row.scheduleId)} columns=${[
-      { title: "Member", isWide: true, cell: (row) => html`<${Link} to=${`/schedules/${row.scheduleId}`}>${row.key}</${Link}>` },
-      { title: "From", isNumber: true, cell: (row) => row.slot }, { title: "To", isNumber: true, cell: (row) => row.to }]} />`
-    : html`<p>All slots are even; nothing would move.</p>`)}</${Loaded}></div></div></${Section}>`;
+  return html`
+    <${Section} title=${ring}>
+      <p>
+        ${count(total)} active members in ${count(slots.length)} slots: at least${" "}
+        ${count(Math.min(...slots.map((each) => each.members)))}, at most ${count(most)} in one.
+      </p>
+      <div class="halves">
+        <div class="short">
+          <${Table}
+            label=${`Slots of ${ring}`}
+            columns=${columnsOf}
+            rows=${slots.slice(0, SHOWN)}
+            keyOf=${(row) => String(row.slot)}
+          />
+          ${slots.length > SHOWN && html`
+            <p class="note">The first ${count(SHOWN)} of ${count(slots.length)} slots.</p>
+          `}
+        </div>
+        <div class="short">
+          <h3>Rebalance, as a preview</h3>
+          <${Loaded} of=${moves}>
+            ${(found) =>
+              found.length ? html`
+                <p>
+                  ${found.length === 200 ? "200 or more" : count(found.length)} members would move so
+                  that all slots are even. Nothing is moved here.
+                </p>
+                <${Table}
+                  label=${`Moves in ${ring}`}
+                  rows=${found}
+                  keyOf=${(row) => String(row.scheduleId)}
+                  columns=${[
+                    {
+                      title: "Member",
+                      isWide: true,
+                      cell: (row) => html`<${Link} to=${`/schedules/${row.scheduleId}`}>${row.key}</${Link}>`,
+                    },
+                    { title: "From", isNumber: true, cell: (row) => row.slot },
+                    { title: "To", isNumber: true, cell: (row) => row.to },
+                  ]}
+                />
+              ` : html`<p>All slots are even; nothing would move.</p>`
+            }
+          </${Loaded}>
+        </div>
+      </div>
+    </${Section}>
+  `;
 }
 
 function Slots() {
   const slots = useLive("/api/slots", {}, { every: 5 });
-  return html`<${Title}>Slots</${Title}><${Views} />
-    <${Loaded} of=${slots}>${(found) => {
-    const rings = new Map();
-    for (const each of found) rings.set(each.ring, [...(rings.get(each.ring) ?? []), each]);
-    return rings.size ? [...rings].map(([ring, each]) => html`<${Ring} key=${ring} ring=${ring} slots=${each} />`)
-      : html`<${Empty} title="No schedule shares slots."><p>A schedule with the rule <code>slots 24</code> gets one of 24 even slots of the day.</p></${Empty}>`;
-  }}</${Loaded}>`;
+  return html`
+    <${Title}>Slots</${Title}>
+    <${Views} />
+    <${Loaded} of=${slots}>
+      ${(found) => {
+        const rings = new Map();
+        for (const each of found) rings.set(each.ring, [...(rings.get(each.ring) ?? []), each]);
+        return rings.size ? (
+          [...rings].map(([ring, each]) => html`<${Ring} key=${ring} ring=${ring} slots=${each} />`)
+        ) : html`
+          <${Empty} title="No schedule shares slots.">
+            <p>A schedule with the rule <code>slots 24</code> gets one of 24 even slots of the day.</p>
+          </${Empty}>
+        `;
+      }}
+    </${Loaded}>
+  `;
 }
 
 export default function Schedules() {

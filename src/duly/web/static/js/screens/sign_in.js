@@ -8,7 +8,10 @@ export default function SignIn() {
   const [error, setError] = useState(null);
   const [isBusy, setBusy] = useState(false);
   const form = useRef(null);
-  useEffect(() => { document.title = "Sign in · duly"; form.current?.elements.userId.focus(); }, []);
+  useEffect(() => {
+    document.title = "Sign in · duly";
+    form.current?.elements.userId.focus();
+  }, []);
   const send = async (event) => {
     event.preventDefault();
     const said = Object.fromEntries(new FormData(event.target));
@@ -22,12 +25,26 @@ export default function SignIn() {
     }
     setBusy(false);
   };
-  return html`<main class="alone" id="main"><h1>Sign in to duly</h1>
-    <form ref=${form} class="card" onSubmit=${send}>
-      <${Field} name="userId" label="User" autocomplete="username" required />
-      <${Field} name="password" label="Password" type="password" autocomplete="current-password" required />
-      ${error && html`<p class="wrong" role="alert">${error.message}</p>`}
-      <button type="submit" class="main" disabled=${isBusy}>Sign in</button>
-    </form>
-    <details><summary>No user yet?</summary><p>On the machine that runs duly:</p><${Command}>duly users add NAME --admin</${Command}></details></main>`;
+  return html`
+    <main class="alone" id="main">
+      <h1>Sign in to duly</h1>
+      <form ref=${form} class="card" onSubmit=${send}>
+        <${Field} name="userId" label="User" autocomplete="username" required />
+        <${Field}
+          name="password"
+          label="Password"
+          type="password"
+          autocomplete="current-password"
+          required
+        />
+        ${error && html`<p class="wrong" role="alert">${error.message}</p>`}
+        <button type="submit" class="main" disabled=${isBusy}>Sign in</button>
+      </form>
+      <details>
+        <summary>No user yet?</summary>
+        <p>On the machine that runs duly:</p>
+        <${Command}>duly users add NAME --admin</${Command}>
+      </details>
+    </main>
+  `;
 }

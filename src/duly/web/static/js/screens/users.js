@@ -7,37 +7,170 @@ import { Title } from "../parts/shell.js";
 import { Command, Empty, State, Time } from "../parts/marks.js";
 import { act, ask } from "../parts/dialogs.js";
 
-const ROLES = [["user", "user: sees and does what is their own"], ["admin", "admin: sees and does everything"]];
-const PASSWORD = { name: "password", label: "Password", type: "password", minlength: "8", autocomplete: "new-password" };
+const ROLES = [
+  ["user", "user: sees and does what is their own"],
+  ["admin", "admin: sees and does everything"],
+];
+const PASSWORD = {
+  name: "password",
+  label: "Password",
+  type: "password",
+  minlength: "8",
+  autocomplete: "new-password",
+};
 
 export default function Users() {
   const [changes, setChanges] = useState(0);
   const [looks, setLooks] = useState(0);
   const look = () => setLooks((times) => times + 1);
-  const change = (row, said, done, more) => act(() => patch(`/api/users/${encodeURIComponent(row.id)}`, said), more ? { text: done, ...more } : done, { after: look });
-  const add = () => ask({
-    title: "Add a user", yes: "Add",
-    fields: [{ name: "id", label: "Name", required: true, maxlength: "100", autocomplete: "off", hint: "With which they sign in; it cannot be changed." }, { name: "role", label: "Role", type: "select", options: ROLES, value: "user" }, { ...PASSWORD, hint: "At least 8 characters. Empty: a program, which uses API keys only." }],
-    check: async ({ id, role, password }) => { await post("/api/users", { id: id.trim(), role, ...(password ? { password } : {}) }); },
-  }).then((said) => said && act(async () => {}, `${said.id} is added.`, { after: () => setChanges(changes + 1) }));
-  const role = (row) => ask({ title: `Role of ${row.id}`, yes: "Change", fields: [{ name: "role", label: "Role", type: "select", options: ROLES, value: row.role }] }).then((said) => said && said.role !== row.role && change(row, { role: said.role }, `${row.id} is ${said.role} now.`));
-  const password = (row) => ask({
-    title: `Password of ${row.id}`, text: "Their other sessions end.", yes: "Set", fields: [{ ...PASSWORD, required: true, hint: "At least 8 characters." }],
-    check: async (said) => { await patch(`/api/users/${encodeURIComponent(row.id)}`, { password: said.password }); },
-  }).then((said) => said && act(async () => {}, `${row.id} has a new password.`, { after: look }));
-  const disable = (row) => change(row, { disabled: true }, `${row.id} is disabled: sessions and keys open nothing any more.`, { undo: () => change(row, { disabled: false }, `${row.id} is enabled.`), seconds: 12 });
+  const change = (row, said, done, more) =>
+    act(
+      () => patch(`/api/users/${encodeURIComponent(row.id)}`, said),
+      more ? { text: done, ...more } : done,
+      { after: look },
+    );
+  const add = () =>
+    ask({
+      title: "Add a user",
+      yes: "Add",
+      fields: [
+        {
+          name: "id",
+          label: "Name",
+          required: true,
+          maxlength: "100",
+          autocomplete: "off",
+          hint: "With which they sign in; it cannot be changed.",
+        },
+        { name: "role", label: "Role", type: "select", options: ROLES, value: "user" },
+        { ...PASSWORD, hint: "At least 8 characters. Empty: a program, which uses API keys only." },
+      ],
+      check: async ({ id, role, password }) => {
+        await post("/api/users", { id: id.trim(), role, ...(password ? { password } : {}) });
+      },
+    }).then(
+      (said) =>
+        said && act(async () => {}, `${said.id} is added.`, { after: () => setChanges(changes + 1) }),
+    );
+  const role = (row) =>
+    ask({
+      title: `Role of ${row.id}`,
+      yes: "Change",
+      fields: [{ name: "role", label: "Role", type: "select", options: ROLES, value: row.role }],
+    }).then(
+      (said) =>
+        said &&
+        said.role !== row.role &&
+        change(row, { role: said.role }, `${row.id} is ${said.role} now.`),
+    );
+  const password = (row) =>
+    ask({
+      title: `Password of ${row.id}`,
+      text: "Their other sessions end.",
+      yes: "Set",
+      fields: [{ ...PASSWORD, required: true, hint: "At least 8 characters." }],
+      check: async (said) => {
+        await patch(`/api/users/${encodeURIComponent(row.id)}`, { password: said.password });
+      },
+    }).then((said) => said && act(async () => {}, `${row.id} has a new password.`, { after: look }));
+  const disable = (row) =>
+    change(row, { disabled: true }, `${row.id} is disabled: sessions and keys open nothing any more.`, {
+      undo: () => change(row, { disabled: false }, `${row.id} is enabled.`),
+      seconds: 12,
+    });
   const columns = [
-    { title: "User", width: "minmax(130px, 1.5fr)", cell: (row) => html`<strong>${row.id}</strong>${row.id === me.value?.userId && html` <span class="pill">you</span>`}` },
+    {
+      title: "User",
+      width: "minmax(130px, 1.5fr)",
+      cell: (row) => html`
+        <strong>${row.id}</strong>
+        ${row.id === me.value?.userId && html` <span class="pill">you</span>`}
+      `,
+    },
     { title: "Role", width: "90px", cell: (row) => row.role },
-    { title: "State", width: "110px", cell: (row) => html`<${State} of=${row.disabledAt ? "cancelled" : "ok"} label=${row.disabledAt ? "disabled" : "enabled"} />` },
-    { title: "Signs in with", width: "130px", isMinor: true, cell: (row) => (row.hasPassword ? "a password" : "keys only") },
+    {
+      title: "State",
+      width: "110px",
+      cell: (row) => html`
+        <${State} of=${row.disabledAt ? "cancelled" : "ok"} label=${row.disabledAt ? "disabled" : "enabled"} />
+      `,
+    },
+    {
+      title: "Signs in with",
+      width: "130px",
+      isMinor: true,
+      cell: (row) => (row.hasPassword ? "a password" : "keys only"),
+    },
     { title: "Since", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.createdAt} />` },
-    { title: "See", width: "130px", isMinor: true, cell: (row) => html`<${Link} to=${`/items?userId=${encodeURIComponent(row.id)}`} tabindex="-1">items<span class="sr"> of ${row.id}</span></${Link}> <${Link} to=${`/keys?userId=${encodeURIComponent(row.id)}`} tabindex="-1">keys<span class="sr"> of ${row.id}</span></${Link}>` },
-    { title: "Act", width: "265px", cell: (row) => html`<button type="button" class="mini" aria-label=${`Role of ${row.id}`} onClick=${() => role(row)}>Role</button> <button type="button" class="mini" aria-label=${`Password of ${row.id}`} onClick=${() => password(row)}>Password</button>
-      ${" "}<button type="button" class="mini" aria-label=${`${row.disabledAt ? "Enable" : "Disable"} ${row.id}`} onClick=${() => (row.disabledAt ? change(row, { disabled: false }, `${row.id} is enabled.`) : disable(row))}>${row.disabledAt ? "Enable" : "Disable"}</button>` },
+    {
+      title: "See",
+      width: "130px",
+      isMinor: true,
+      cell: (row) => html`
+        <${Link} to=${`/items?userId=${encodeURIComponent(row.id)}`} tabindex="-1">
+          items<span class="sr"> of ${row.id}</span>
+        </${Link}>${" "}
+        <${Link} to=${`/keys?userId=${encodeURIComponent(row.id)}`} tabindex="-1">
+          keys<span class="sr"> of ${row.id}</span>
+        </${Link}>
+      `,
+    },
+    {
+      title: "Act",
+      width: "265px",
+      cell: (row) => html`
+        <button type="button" class="mini" aria-label=${`Role of ${row.id}`} onClick=${() => role(row)}>
+          Role
+        </button>${" "}
+        <button
+          type="button"
+          class="mini"
+          aria-label=${`Password of ${row.id}`}
+          onClick=${() => password(row)}
+        >
+          Password
+        </button>${" "}
+        <button
+          type="button"
+          class="mini"
+          aria-label=${`${row.disabledAt ? "Enable" : "Disable"} ${row.id}`}
+          onClick=${() =>
+            row.disabledAt ? change(row, { disabled: false }, `${row.id} is enabled.`) : disable(row)
+          }
+        >
+          ${row.disabledAt ? "Enable" : "Disable"}
+        </button>
+      `,
+    },
   ];
-  return html`<${Title} actions=${html`<button type="button" class="main" onClick=${add}>Add a user</button>`}>Users</${Title}>
-    <${Grid} name="users" label="Users" columns=${columns} changes=${changes} looks=${looks} every=${10} load=${(after, pageSize, signal, age) => get("/api/users", { after, pageSize }, { signal, age })}
-      empty=${html`<${Empty} title="There are no users yet."><p>On this machine you are the local admin. To listen on other addresses, someone must be able to sign in:</p><${Command}>duly users add NAME --admin</${Command}></${Empty}>`} />
-    <p class="note">Who has left is disabled, not removed, so that the audit log still says who did what.</p>`;
+  return html`
+    <${Title}
+      actions=${
+        html`<button type="button" class="main" onClick=${add}>
+          Add a user
+        </button>`
+      }
+    >
+      Users
+    </${Title}>
+    <${Grid}
+      name="users"
+      label="Users"
+      columns=${columns}
+      changes=${changes}
+      looks=${looks}
+      every=${10}
+      load=${(after, pageSize, signal, age) => get("/api/users", { after, pageSize }, { signal, age })}
+      empty=${
+        html`<${Empty} title="There are no users yet.">
+          <p>
+            On this machine you are the local admin. To listen on other addresses, someone must be able
+            to sign in:
+          </p>
+          <${Command}>duly users add NAME --admin</${Command}>
+        </${Empty}>`
+      }
+    />
+    <p class="note">Who has left is disabled, not removed, so that the audit log still says who did what.</p>
+  `;
 }
