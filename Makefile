@@ -4,7 +4,7 @@ VENV := .venv/bin
 SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/release tools/screenshots \
 	tools/test tools/vendor
 
-.PHONY: help setup postgres rabbitmq run check test lint bench chaos fuzz dist pythons screenshots clean
+.PHONY: help setup postgres rabbitmq run check test minutes lint bench chaos fuzz dist pythons screenshots clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*  ## \(.*\)/make \1|\2/p' Makefile | while IFS='|' read -r name text; do printf '%-14s %s\n' "$$name" "$$text"; done
@@ -26,6 +26,9 @@ check: setup postgres  ## set up, then lint, types and the fast suites: for ever
 
 test: setup postgres rabbitmq  ## set up, then run the whole suite on a private PostgreSQL and RabbitMQ, under coverage
 	@$(PYTHON) tools/test
+
+minutes:  ## print where the time of the last test run went: by folder, by file, the slowest tests
+	@$(PYTHON) tools/minutes.py
 
 lint: setup  ## check style, format and types
 	$(VENV)/ruff check src tests tools bench $(SCRIPTS)

@@ -2,13 +2,17 @@
 
 `store` and `database_url` run a test on both kinds; `postgres_url` and `sqlite_url` give one kind. All are migrated and
 empty. Asking twice in one test, by whatever name, gives the same database.
+
+Files, and tests within a file, run in an order that DULY_TEST_SEED decides; tools/test sets and prints it.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 import psycopg
@@ -21,6 +25,7 @@ from tests.support import fresh_database, opened
 pytest_plugins = ["tests.rabbit"]
 
 KINDS = ("sqlite", "postgres")
+BEGUN = pytest.StashKey[float]()
 
 # Small tables are emptied faster by a delete. Identities go on counting: a fence is never used twice, not even by two
 # tests.
@@ -125,3 +130,34 @@ def other(store: Store) -> Iterator[Store]:
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Name a parameter of bytes by how many they are: a zip file has the time in it, and is another one next minute."""
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffle the files, and the tests of each file, in the same way in every worker process."""
+    seed = os.environ.get("DULY_TEST_SEED")
+    if seed is None:
+        return
+    shuffled = random.Random(seed)
+    files = [list(tests) for _, tests in groupby(items, lambda item: item.path)]
+    shuffled.shuffle(files)
+    for tests in files:
+        shuffled.shuffle(tests)
+    items[:] = [item for tests in files for item in tests]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    item.stash[BEGUN] = _processor_time()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Record how much processor time a test took, for tools/minutes.py."""
+    yield
+    item.user_properties.append(("processor", f"{_processor_time() - item.stash[BEGUN]:.2f}"))
+
+
+def _processor_time() -> float:
+    """Seconds of this process and of those that it started and that ended."""
+    return sum(os.times()[:4])

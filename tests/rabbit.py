@@ -9,14 +9,10 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from rabbitnode import Node
-
-NODES = Path(__file__).resolve().parents[1] / ".scratch" / "rabbitmq"
-
 
 # Tests of `own_node` go to one worker process, so that there is one.
 ON_OWN_NODE = pytest.mark.xdist_group("own node")
@@ -49,9 +45,9 @@ def vhost_url(rabbit: Node, vhost: str) -> str:
 
 
 @pytest.fixture(scope="session")
-def own_node() -> Iterator[Node]:
+def own_node(rabbit: Node) -> Iterator[Node]:
     """A node that a test may stop, kill and alarm, if it leaves it running; for modules marked ON_OWN_NODE."""
-    with Node(NODES / f"{os.getpid()}-own") as node:
+    with Node(rabbit.folder.parent / f"{os.getpid()}-own") as node:
         yield node
 
 

@@ -33,7 +33,12 @@ SETTINGS = {
     "jit": "off",
 }
 DURABLE = {"fsync": "on", "synchronous_commit": "on", "full_page_writes": "on"}
-FORGETFUL = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+FORGETFUL = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_wal_size": "256MB",  # the folder may be in memory
+}
 
 
 def find_binaries() -> Path | None:

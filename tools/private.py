@@ -1,17 +1,20 @@
 """What private servers have in common: a folder to themselves, an ordinary user to run as, free ports, and an end.
 
 A server's folder holds everything that it writes. It carries a mark, and only a marked folder is ever removed. Folders
-in `.scratch` are named after the process that made them, so that `sweep` can clear what a killed run left behind.
+of a run are named after the process that made them, so that `sweep` can clear what a killed run left behind.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pwd
 import random
+import re
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -25,6 +28,7 @@ from typing import Any
 from debian import alone
 
 LONGEST_PATH = 4096  # the kernel's limit
+MEMORY = Path("/dev/shm")
 
 
 class ServerError(Exception):
@@ -124,6 +128,31 @@ class Place:
 def temporary(*, on_disk: bool) -> Path:
     # /tmp may be memory, where syncing costs nothing and a measurement means nothing
     return Path(tempfile.mkdtemp(prefix="duly-", dir="/var/tmp" if on_disk else None))
+
+
+def in_memory(owner: Path, gigabytes: int) -> Path:
+    """A folder in memory that belongs to `owner`, the root of a clone.
+
+    Raises ServerError, with the reason, when this machine has no tmpfs with that much room.
+    """
+    needed = gigabytes * 2**30
+    mounts = dict(line.split()[1:3] for line in Path("/proc/mounts").read_text().splitlines())
+    if mounts.get(str(MEMORY)) != "tmpfs":
+        raise ServerError(f"{MEMORY} is not a tmpfs")
+    if shutil.disk_usage(MEMORY).free < needed:
+        raise ServerError(f"{MEMORY} has less than {gigabytes} GiB left")
+    available = re.search(r"MemAvailable:\s+(\d+) kB", Path("/proc/meminfo").read_text())
+    if available is None or int(available[1]) * 1024 < needed:
+        raise ServerError(f"less than {gigabytes} GiB of memory is available")
+    folder = MEMORY / f"duly-{os.geteuid()}-{hashlib.sha256(os.fsencode(owner)).hexdigest()[:8]}"
+    try:
+        folder.mkdir(mode=0o755, exist_ok=True)
+    except OSError as error:
+        raise ServerError(f"{folder} cannot be made: {error}") from error
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        raise ServerError(f"{folder} is not ours")
+    return folder
 
 
 def free_ports(count: int = 1) -> list[int]:

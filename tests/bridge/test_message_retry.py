@@ -357,8 +357,10 @@ def test_what_a_person_sends_back_is_gone_from_the_queue_for_people_and_nothing_
         service.review.resend(second.id)
         assert broker.get().headers["x-retry-message-id"] == "order-1"
         patiently(lambda: broker.depth(REVIEW) == 3)
-        left = [broker.get(REVIEW) for _ in range(3)]
-        assert [got.headers.get("x-retry-message-id") for got in left] == [None, "order-0", "order-2"]
+        left = [broker.get(REVIEW).headers.get("x-retry-message-id") for _ in range(3)]
+        assert set(left) == {None, "order-0", "order-2"}
+        if kind == "classic":  # a quorum queue puts what is requeued back in any order
+            assert left == [None, "order-0", "order-2"]
 
 
 def test_a_waiting_message_is_edited_and_hurried(database_url: str, vhost_url: str, broker: Broker) -> None:

@@ -1,7 +1,8 @@
-"""Takes one message out of a queue in which others wait, and leaves those where they are.
+"""Takes one message out of a queue in which others wait, and leaves those in the queue.
 
-A broker hands messages out in their order only. So they are taken one by one, without acknowledging them, until the one
-that is looked for has come, which is acknowledged. When the channel is closed, all others are back in their places.
+A broker delivers messages from the head of a queue only. So they are taken one by one, without acknowledging them,
+until the message that is looked for has come, which is acknowledged. Closing the channel requeues all others. A classic
+queue puts them back in their places. A quorum queue keeps them at its head, but not always in their order.
 """
 
 from __future__ import annotations
