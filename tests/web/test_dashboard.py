@@ -80,6 +80,7 @@ def test_plug_ins_bring_their_screens_and_those_that_are_off_say_so(house: House
     assert {"/catalog", "/plan", "/people", "/reminders", "/messages"} <= set(told)
     assert told["/plan"] == {
         "app": "catalog", "path": "/plan", "title": "Plan", "script": "apps/catalog/plan.js", "isOn": True,
+        "group": "Apps", "within": None, "key": None, "scope": "read",
     }  # fmt: skip
     offering = Duly(f"sqlite:///{tmp_path / 'duly.db'}")
     offering.offered["messages"] = messages.plugin
@@ -88,7 +89,7 @@ def test_plug_ins_bring_their_screens_and_those_that_are_off_say_so(house: House
     assert page.status_code == 200
     (static,) = set(re.findall(r'"(/static/[0-9a-f]+)/', page.text))
     assert "No broker is set up here" in served.get(f"{static}/apps/messages/messages.js").text
-    (screen,) = served.get("/api/dashboard").json()["screens"]
+    (screen,) = [each for each in served.get("/api/dashboard").json()["screens"] if each["app"] is not None]
     assert (screen["path"], screen["isOn"]) == ("/messages", False)
     assert served.get("/api/messages").status_code == 404
 
@@ -137,16 +138,28 @@ def test_the_first_page_is_small_enough_for_a_slow_line() -> None:
 
 
 def test_every_page_names_the_modules_that_it_runs(house: House) -> None:
-    """As main.js finds the module of a screen by the address, so does the document that is sent for the address."""
+    """The document of an address preloads the module of the screen that the page's router finds for the address."""
     statics = dashboard.statics_of((("", STATIC),))
-    row = re.compile(r"\[/\^(.+?)\$/, \(\) => import\(\"\./(screens/\w+\.js)\"\)\]")
-    rows = row.findall((STATIC / "js/main.js").read_text())
-    assert len(rows) >= 16
-    for shape, script in rows:
-        path = re.sub(r"\(\?<id>[^)]+\)", "7", shape.replace("\\/", "/")).replace("(queues|workers)", "workers")
-        named = set(re.findall(r'modulepreload" href="/static/[0-9a-f]+/([^"]+)"', house.nobody.get(path).text))
-        assert named == set(statics.modules("js/main.js", f"js/{script}")), path
-        assert {f"js/{script}", "js/lib/api.js", "vendor/preact.js", "vendor/signals-core.js"} <= named
+    served = [each for each in house.root.get("/api/dashboard").json()["screens"] if each["app"] is None]
+    assert len(served) >= 17
+    for screen in served:
+        text = house.nobody.get(screen["path"].replace("{id}", "7")).text
+        named = set(re.findall(r'modulepreload" href="/static/[0-9a-f]+/([^"]+)"', text))
+        assert named == set(statics.modules("js/main.js", screen["script"])), screen
+        assert {screen["script"], "js/lib/api.js", "vendor/preact.js", "vendor/signals-core.js"} <= named
+
+
+def test_screens_are_listed_for_those_who_may_use_them(house: House, tmp_path: Path) -> None:
+    for_ana = {each["path"]: each for each in house.ana.get("/api/dashboard").json()["screens"]}
+    for_root = {each["path"]: each for each in house.root.get("/api/dashboard").json()["screens"]}
+    assert set(for_root) - set(for_ana) == {"/queues", "/workers", "/simulate", "/users", "/audit"}
+    assert for_root["/workers"]["within"] == "/queues"
+    assert [for_root[path]["group"] for path in ("/pending", "/items", "/items/{id}")] == ["Work", "Work", None]
+    plain = client_of(create_api(Duly(f"sqlite:///{tmp_path / 'duly.db'}")), house._portal)  # type: ignore[arg-type]
+    told = plain.get("/api/dashboard").json()
+    assert not told["pending"]
+    (pending,) = [each for each in told["screens"] if each["path"] == "/pending"]
+    assert pending["group"] is None  # the screen says how to turn it on; the navigation does not name it
 
 
 def test_a_session_on_plain_http_is_kept_too(house: House) -> None:

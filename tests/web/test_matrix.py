@@ -18,7 +18,7 @@ from duly.core.decide import Rules
 from duly.core.model import Failed
 from duly.verbs import LOCAL
 from duly.web.api import create_api
-from duly.web.dashboard import SCREENS
+from duly.web.screens import SIGN_IN, screens
 from tests.support import claim, decided, share
 from tests.web.conftest import LATER, House, TestClient, build
 
@@ -361,8 +361,8 @@ def test_every_route_is_in_the_openapi_document() -> None:
     app = build("sqlite:///never-opened.db")
     routes = list(inside(create_api(app).routes))
     described = [route for route in routes if isinstance(route, APIRoute) and route.include_in_schema]
-    screens = [*SCREENS, *(screen.path for plugin in app.plugins.values() for screen in plugin.screens)]
-    pages = {f"/{path}" for path in screens} | {f"/{path}/{{rest:path}}" for path in screens if path}
+    known = (*screens(app.plugins.values()), SIGN_IN)
+    pages = {each.path for each in known} | {f"{each.path}/{{rest:path}}" for each in known if each.app}
     others = {route.path for route in routes if route not in described and route.path not in pages}
     assert others == {"/api/openapi.json", "/static/{digest}/{path:path}"}
     assert len(described) == len(RECIPES)

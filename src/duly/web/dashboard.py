@@ -22,13 +22,15 @@ from string import Template
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from msgspec.structs import replace
 
 from duly import __version__
-from duly.plugin import Plugin, Screen
+from duly.plugin import Plugin
 from duly.web.auth import Reader
 from duly.web.desk import At
 from duly.web.problems import Problem
-from duly.web.schemas.dashboard import DashboardOut
+from duly.web.schemas import out
+from duly.web.screens import SIGN_IN, Dashboard, PanelEntry, screens
 
 FOLDER = Path(__file__).parent / "static"
 PAGE = "index.html"
@@ -36,13 +38,6 @@ MAIN = "js/main.js"
 # What a module imports before it runs; what it imports later, if ever, has an `import(` of its own.
 IMPORT = re.compile(rb"""(?:^|;)\s*(?:import|export)\b[^"'();]*["'](\.[^"']+)["']""", re.MULTILINE)
 FOREVER = "public, max-age=31536000, immutable"
-# The path of each screen of the core with its module, and the module of the pages below it, where that is another one.
-SCREENS = {
-    "": ("now", ""), "items": ("items", "item"), "pending": ("pending", ""), "jobs": ("jobs", "job"),
-    "schedules": ("schedules", "schedule"), "review": ("review", "group"), "queues": ("queues", ""),
-    "workers": ("queues", ""), "simulate": ("simulate", ""), "users": ("users", ""), "keys": ("keys", ""),
-    "audit": ("audit", ""), "sign-in": ("sign_in", ""), "api/docs": ("api_docs", ""),
-}  # fmt: skip
 mimetypes.add_type("text/javascript", ".js")
 
 router = APIRouter(tags=["dashboard"])
@@ -103,15 +98,6 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
     plugins = tuple(plugins)
     folders = [("", FOLDER), *((f"apps/{each.name}/", each.static) for each in plugins if each.static is not None)]
     statics = statics_of(tuple(folders))
-    pages: list[tuple[str, str]] = []  # the route of each, and its module
-    for path, (script, below) in SCREENS.items():
-        pages.append((f"/{path}", f"js/screens/{script}.js"))
-        if path:
-            pages.append((f"/{path}/{{rest:path}}", f"js/screens/{below or script}.js"))
-    for plugin in plugins:
-        for screen in plugin.screens:
-            script = f"apps/{plugin.name}/{screen.script}"
-            pages += [(f"/{screen.path}", script), (f"/{screen.path}/{{rest:path}}", script)]
 
     async def file(request: Request) -> Response:
         found = statics.files.get(request.path_params["path"])
@@ -120,8 +106,11 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
             raise Problem(404, "this version of the dashboard has no such file; load the page anew")
         return _answer(request, found, FOREVER)
 
-    for route, script in pages:
-        api.add_route(route, _page(statics, script), include_in_schema=False)
+    for screen in (*screens(plugins), SIGN_IN):
+        page = _page(statics, screen.script)
+        api.add_route(screen.path, page, include_in_schema=False)
+        if screen.app is not None:
+            api.add_route(f"{screen.path}/{{rest:path}}", page, include_in_schema=False)
     api.add_route("/static/{digest}/{path:path}", file, include_in_schema=False)
 
 
@@ -150,34 +139,23 @@ def _answer(request: Request, file: File, kept: str) -> Response:
     return Response(file.body, media_type=file.kind, headers=headers)
 
 
-@router.get("/api/dashboard", response_model=DashboardOut)
+@router.get("/api/dashboard", response_model=out(Dashboard))
 def dashboard(desk: At, principal: Reader) -> Any:
-    """What the pages have to know before they show anything: the screens, and what is turned on here."""
+    """What the pages need before they show anything: the screens that you may use, and what is turned on here."""
     app = desk.app
-    screens = [
-        shown(plugin, screen, is_on=plugin.name in app.plugins)
-        for plugin in (*app.plugins.values(), *app.offered.values())
-        for screen in plugin.screens
+    has_pending = app.verbs.ground.job_settings.pending_enabled
+    shown = [
+        replace(
+            screen,
+            is_on=screen.app is None or screen.app in app.plugins,
+            group=None if screen.path == "/pending" and not has_pending else screen.group,
+        )
+        for screen in screens((*app.plugins.values(), *app.offered.values()))
         if principal.may(screen.scope)
     ]
-    return {
-        "version": __version__,
-        "screens": screens,
-        "panels": [
-            {"title": each.title, "script": f"apps/{plugin.name}/{each.script}", "tasks": each.tasks}
-            for plugin in app.plugins.values()
-            for each in plugin.panels
-        ],
-        "trace_url": app.settings.trace_url or None,
-        "pending": app.verbs.ground.job_settings.pending_enabled,
-    }
-
-
-def shown(plugin: Plugin[Any, Any], screen: Screen, is_on: bool) -> dict[str, Any]:
-    return {
-        "app": plugin.name,
-        "path": f"/{screen.path}",
-        "title": screen.title,
-        "script": f"apps/{plugin.name}/{screen.script}",
-        "is_on": is_on,
-    }
+    panels = [
+        PanelEntry(each.title, f"apps/{plugin.name}/{each.script}", each.tasks)
+        for plugin in app.plugins.values()
+        for each in plugin.panels
+    ]
+    return Dashboard(__version__, shown, panels, app.settings.trace_url or None, has_pending)

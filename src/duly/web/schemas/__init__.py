@@ -6,13 +6,18 @@ This file has the types that all routes share, those of apps too; the files besi
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from functools import cache, reduce
+from operator import or_
+from types import UnionType
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from fastapi import Path, Query
 from msgspec import Struct
 from msgspec.structs import fields
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, create_model
 from pydantic.alias_generators import to_camel
+
+from duly.core.doc import Doc
 
 DEPTH = 40  # how deeply arguments may be nested
 BIG = 2**63 - 1
@@ -93,6 +98,40 @@ def example(**values: Any) -> ConfigDict:
 def fields_of(record: type[Struct], *but: str) -> dict[str, Any]:
     """The annotations of an answer that shows a record, so that the fields are named in the record only."""
     return {field.name: field.type for field in fields(record) if field.name not in but}
+
+
+@cache
+def out(record: type[Struct], *but: str) -> type[Out]:
+    """The model of answers that show this record, but for some fields. Names, types and descriptions are the record's.
+
+    A description is `Annotated[..., Doc("...")]`. Records within the record become models too.
+    """
+    given: dict[str, Any] = {}
+    for name, kind in get_type_hints(record, include_extras=True).items():
+        if name in record.__struct_fields__ and name not in but:
+            described = [each.text for each in getattr(kind, "__metadata__", ()) if isinstance(each, Doc)]
+            given[name] = (_modelled(kind), Field(description=described[0] if described else None))
+    return create_model(record.__name__, __base__=Out, __module__=record.__module__, __doc__=record.__doc__, **given)
+
+
+def _modelled(kind: Any) -> Any:
+    """This type with a model in place of each record."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return out(kind)
+    if get_origin(kind) is Annotated:
+        return _modelled(kind.__origin__)
+    inner = get_args(kind)
+    if get_origin(kind) is Literal or not inner:
+        return kind
+    models = tuple(_modelled(each) for each in inner)
+    if get_origin(kind) is UnionType:
+        return reduce(or_, models)
+    return kind if models == inner else get_origin(kind)[models]
+
+
+def page_of(record: type[Struct], *but: str) -> Any:
+    """The model of a page of these records."""
+    return Page.__class_getitem__(out(record, *but))
 
 
 class ProblemOut(BaseModel):

@@ -3,41 +3,18 @@ import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./l
 import { get, me } from "./lib/api.js";
 import { useWaiting } from "./lib/live.js";
 import { path, place, restoreScroll } from "./lib/router.js";
-import { Shell, Title, screens, service } from "./parts/shell.js";
+import { Shell, Title, screenAt, service } from "./parts/shell.js";
 import { Empty, Trouble } from "./parts/marks.js";
-
-// By the first parts of the path: the module, whether something follows it or not.
-const SCREENS = [
-  [/^\/$/, () => import("./screens/now.js")],
-  [/^\/items$/, () => import("./screens/items.js")],
-  [/^\/items\/(?<id>\d+)$/, () => import("./screens/item.js")],
-  [/^\/pending$/, () => import("./screens/pending.js")],
-  [/^\/jobs$/, () => import("./screens/jobs.js")],
-  [/^\/jobs\/(?<id>\d+)$/, () => import("./screens/job.js")],
-  [/^\/schedules$/, () => import("./screens/schedules.js")],
-  [/^\/schedules\/(?<id>\d+)$/, () => import("./screens/schedule.js")],
-  [/^\/review$/, () => import("./screens/review.js")],
-  [/^\/review\/(?<id>[0-9a-f]+)$/, () => import("./screens/group.js")],
-  [/^\/(queues|workers)$/, () => import("./screens/queues.js")],
-  [/^\/simulate$/, () => import("./screens/simulate.js")],
-  [/^\/users$/, () => import("./screens/users.js")],
-  [/^\/keys$/, () => import("./screens/keys.js")],
-  [/^\/audit$/, () => import("./screens/audit.js")],
-  [/^\/api\/docs$/, () => import("./screens/api_docs.js")],
-];
 
 const files = new URL("..", import.meta.url);
 const loaded = new Map();
 
-/** The component of the screen at this path, and what its path says. */
+/** The module of the screen at this path, and what its path says. */
 function found(at) {
-  for (const [shape, load] of SCREENS) {
-    const match = shape.exec(at);
-    if (match) return { load, values: match.groups ?? {}, name: String(shape) };
-  }
-  const own = screens().find((screen) => screen.script && `${at}/`.startsWith(`${screen.path}/`));
-  if (!own) return null;
-  return { load: () => import(new URL(own.script, files).href), values: { rest: at.slice(own.path.length + 1), isOn: own.isOn }, name: own.script };
+  const here = screenAt(at);
+  if (!here) return null;
+  const { script } = here.screen;
+  return { load: () => import(new URL(script, files).href), values: here.values, name: script };
 }
 
 function Screen() {
@@ -77,9 +54,7 @@ function App() {
   const begin = async () => {
     setError(null);
     try {
-      // Asked for at once, with the screen's own files, for each answer waited for in turn delays the first rows.
-      const screen = SCREENS.find(([shape]) => shape.test(path.value));
-      screen?.[1]().catch(() => {}); // whoever shows it tells what is wrong
+      // Both are requested at once: the first rows wait for each answer that is requested in turn.
       const about = get("/api/dashboard");
       about.catch(() => {}); // what is wrong with both is told of the first
       const who = await get("/api/me");

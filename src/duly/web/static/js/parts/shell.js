@@ -2,36 +2,33 @@
 import { html, signal, useEffect, useMemo, useRef, useState, classes } from "../lib/ui.js";
 import { Link, go, path } from "../lib/router.js";
 import { clock, isLive, theme } from "../lib/prefs.js";
-import { me, may, reach, remove } from "../lib/api.js";
+import { me, reach, remove } from "../lib/api.js";
 import { refresh, waiting } from "../lib/live.js";
 import { useKeys } from "../lib/keys.js";
 import { zoneName } from "../lib/time.js";
 import { Asked, Dialog, Toasts, act } from "./dialogs.js";
 
-/** What is known of this service: its version, its apps' screens, what is turned on. */
+/** What is known of this service: its version, its screens as far as one may use them, what is turned on. */
 export const service = signal(null);
 
-const CORE = [
-  { path: "/", title: "Now", key: "n", group: "Work" },
-  { path: "/items", title: "Items", key: "i", group: "Work" },
-  { path: "/pending", title: "Pending", key: "p", group: "Work", isShown: () => service.value?.pending },
-  { path: "/jobs", title: "Jobs", key: "j", group: "Work" },
-  { path: "/schedules", title: "Schedules", key: "s", group: "Work" },
-  { path: "/review", title: "Review", key: "r", group: "Work" },
-  { path: "/queues", also: "/workers", title: "Queues and limits", key: "q", group: "Run", scope: "admin" },
-  { path: "/simulate", title: "Simulate", key: "m", group: "Run", scope: "admin" },
-  { path: "/users", title: "Users", key: "u", group: "People", scope: "admin" },
-  { path: "/keys", title: "API keys", key: "k", group: "People" },
-  { path: "/audit", title: "Audit log", key: "a", group: "People", scope: "admin" },
-  { path: "/api/docs", title: "API", key: "d", group: "People" },
-];
+const screens = () => (service.value?.screens ?? []).filter((screen) => screen.group);
 
-export function screens() {
-  const own = (service.value?.screens ?? []).map((screen) => ({ ...screen, group: "Apps" }));
-  return [...CORE.slice(0, 6), ...own, ...CORE.slice(6)].filter((screen) => (!screen.scope || may(screen.scope)) && (!screen.isShown || screen.isShown()));
+const shapeOf = ({ path: at, app }) =>
+  new RegExp(`^${at.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace("{id}", "(?<id>[0-9a-f]+)")}${app ? "(?:/(?<rest>.*))?" : ""}$`);
+
+/** The screen at this path, and what its path says; null where there is none. */
+export function screenAt(at) {
+  for (const screen of service.value?.screens ?? []) {
+    const match = shapeOf(screen).exec(at);
+    if (match) return { screen, values: screen.app ? { rest: match.groups.rest ?? "", isOn: screen.isOn } : { ...match.groups } };
+  }
+  return null;
 }
 
-const isHere = (screen) => (screen.path === "/" ? path.value === "/" : path.value === screen.also || `${path.value}/`.startsWith(`${screen.path}/`));
+const isHere = (screen) => {
+  const here = screenAt(path.value)?.screen;
+  return here !== undefined && (here.path === screen.path || here.within === screen.path);
+};
 
 function Navigation({ onGo }) {
   const groups = Map.groupBy ? Map.groupBy(screens(), (screen) => screen.group) : screens().reduce((map, screen) => map.set(screen.group, [...(map.get(screen.group) ?? []), screen]), new Map());
