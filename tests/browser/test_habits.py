@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.nets import Watch, barriers, refreshed, settled, still
+from tests.browser.nets import PAINTED, Watch, barriers, refreshed, settled, still
 from tests.browser.sites import NARROW, Site, Visits
 
 SCREENS = (
@@ -25,6 +25,16 @@ SCREENS = (
 )
 # How wide the page is beyond the window: nothing, on a page that fits.
 OVERHANG = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+MARK_CONTROLS = (
+    "() => { window.controls = [...document.querySelectorAll('main :is(a, button, input, select, summary)')]; }"
+)
+LOST_CONTROLS = "() => window.controls.filter((each) => !each.isConnected).map((each) => each.outerHTML)"
+# What has the focus, if the header is over it.
+COVERED = """() => {
+    const [focused, header] = [document.activeElement, document.querySelector("header.top")];
+    const bottom = header.getBoundingClientRect().bottom;
+    return focused.closest("main") && focused.getBoundingClientRect().top < bottom ? focused.outerHTML : null;
+}"""
 
 
 def test_the_keyboard_goes_everywhere(show: Page) -> None:
@@ -235,3 +245,26 @@ def test_a_filter_that_is_no_number_is_told_and_nothing_can_be_done_to_all(show:
     show.goto("/items?minTries=abc")
     expect(show.get_by_role("alert").first).to_contain_text("minTries")
     expect(show.get_by_label("Act on all that fit")).to_have_count(0)
+
+
+def test_a_page_that_reads_again_keeps_its_buttons_and_links(show: Page, showroom: Site) -> None:
+    item = showroom.world.app.read.page(state="failed")[0].id
+    for path in (*(path for path in SCREENS if path != "/simulate"), f"/items/{item}"):  # that one reads nothing
+        show.goto(path)
+        settled(show).evaluate(MARK_CONTROLS)
+        with show.expect_response(lambda answer: "/api/" in answer.url):
+            refreshed(show)
+        settled(show).evaluate(PAINTED)
+        assert show.evaluate(LOST_CONTROLS) == [], path
+
+
+def test_what_has_the_focus_is_never_below_the_header(showroom: Site, visit: Visits) -> None:
+    page = visit(showroom, viewport={"width": 1000, "height": 420})
+    item = showroom.world.app.read.page(state="failed")[0].id
+    for path in ("/", "/queues", f"/items/{item}"):
+        page.goto(path)
+        settled(page).evaluate("() => window.scrollTo(0, document.body.scrollHeight)")
+        page.locator("main").focus()
+        for _ in range(25):
+            page.keyboard.press("Shift+Tab")
+            assert page.evaluate(COVERED) is None, path

@@ -4,14 +4,19 @@ import { Empty, Grid, Link, Time, count, get, html } from "../../js/kit.js";
 const COLUMNS = [
   { title: "When", isTime: true, cell: (event) => html`<${Time} at=${event.createdAt ?? event.at} />` },
   {
-    title: "Item", width: "90px", isNumber: true,
+    title: "Item",
+    width: "90px",
+    isNumber: true,
     cell: (event) => html`<${Link} to=${`/items/${event.itemId}`} tabindex="-1">${event.itemId}</${Link}>`,
   },
   { title: "Words", width: "minmax(100px, 1fr)", cell: (event) => event.variant },
   { title: "Retailer", width: "minmax(90px, 1fr)", cell: (event) => event.retailer },
   { title: "Ended", width: "110px", cell: (event) => event.status },
   {
-    title: "Took", width: "90px", isNumber: true, isMinor: true,
+    title: "Took",
+    width: "90px",
+    isNumber: true,
+    isMinor: true,
     cell: (event) => `${count(event.milliseconds)} ms`,
   },
 ];
@@ -19,6 +24,13 @@ const COLUMNS = [
 export default function LookUps({ job }) {
   const load = (after, pageSize, signal, age) =>
     get(`/api/jobs/${job.id}/events`, { after, pageSize }, { signal, age });
-  return html`<${Grid} name=${`job ${job.id} lookups`} label="Look-ups" columns=${COLUMNS} load=${load}
-    empty=${html`<${Empty} title="The provider was not asked yet."></${Empty}>`} />`;
+  return html`
+    <${Grid}
+      name=${`job ${job.id} lookups`}
+      label="Look-ups"
+      columns=${COLUMNS}
+      load=${load}
+      empty=${html`<${Empty} title="The provider was not asked yet."></${Empty}>`}
+    />
+  `;
 }

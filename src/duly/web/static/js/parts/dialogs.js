@@ -41,22 +41,44 @@ export function Toasts() {
   `;
 }
 
-/** Do something, tell what came of it, and look again. Gives whether it was done. */
+/** How many acts are under way. */
+const acting = signal(0);
+
+/** Do something, show a message about the result, and read the page again. Gives whether it succeeded. */
 export async function act(doing, done, { after } = {}) {
+  acting.value += 1;
   try {
     const answer = await doing();
     forget();
     if (done) {
-      const told = typeof done === "function" ? done(answer) : done;
-      if (typeof told === "string") say(told);
-      else if (told) say(told.text, told);
+      const message = typeof done === "function" ? done(answer) : done;
+      if (typeof message === "string") say(message);
+      else if (message) say(message.text, message);
     }
     await after?.(answer);
     return true;
   } catch (error) {
     say(error.message, { tone: "bad", seconds: 12 });
     return false;
+  } finally {
+    acting.value -= 1;
   }
+}
+
+/**
+ * The buttons of a screen or section. While an act is under way they do nothing, because the page still shows the state
+ * before it. They keep the focus, which disabled buttons would lose.
+ */
+export function Actions({ children }) {
+  const isHeld = acting.value > 0;
+  const hold = (event) => {
+    if (!isHeld) return;
+    event.preventDefault();
+    event.stopPropagation();
+  };
+  return html`
+    <div class="actions" role="group" aria-disabled=${isHeld ? "true" : null} onClickCapture=${hold}>${children}</div>
+  `;
 }
 
 /** A dialog that is open while it is drawn. */

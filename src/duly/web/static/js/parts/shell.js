@@ -6,7 +6,7 @@ import { me, reach, remove } from "../lib/api.js";
 import { refresh, waiting } from "../lib/live.js";
 import { useKeys } from "../lib/keys.js";
 import { zoneName } from "../lib/time.js";
-import { Asked, Dialog, Toasts, act } from "./dialogs.js";
+import { Actions, Asked, Dialog, Toasts, act } from "./dialogs.js";
 
 /** What is known of this service: its version, its screens as far as one may use them, what is turned on. */
 export const service = signal(null);
@@ -126,5 +126,5 @@ export function Shell({ children }) {
 export function Title({ children, text, actions }) {
   const said = text ?? (typeof children === "string" ? children : "");
   useEffect(() => { document.title = said ? `${said} · duly` : "duly"; }, [said]);
-  return html`<header class="title"><h1 tabindex="-1">${children}</h1>${actions && html`<div class="actions">${actions}</div>`}</header>`;
+  return html`<header class="title"><h1 tabindex="-1">${children}</h1>${actions && html`<${Actions}>${actions}</${Actions}>`}</header>`;
 }

@@ -1,5 +1,6 @@
 // Tables of a page or less. Lists that may be long are grids; see grid.js.
 import { html, classes } from "../lib/ui.js";
+import { Actions } from "./dialogs.js";
 
 /** `columns`: [{title, cell: row => …, isNumber, isWide}]. `onRow` makes rows lead somewhere by their first link. */
 export function Table({
@@ -63,7 +64,7 @@ export const Section = ({ title, actions, children, id }) => html`
   <section aria-label=${title} id=${id}>
     <header class="section">
       <h2>${title}</h2>
-      ${actions && html`<div class="actions">${actions}</div>`}
+      ${actions && html`<${Actions}>${actions}</${Actions}>`}
     </header>
     ${children}
   </section>

@@ -17,67 +17,197 @@ import { Bar, Empty, Loaded, State, Time, Trouble } from "../parts/marks.js";
 
 const FILES = new URL("../..", import.meta.url); // the static files, those of apps among them
 const MANY = 10; // columns of results that have a place
-const TABS = [["", "Rows"], ["pending", "Pending"], ["refused", "Refused"], ["events", "Events"]];
-const shown = (value) => (value === null || value === undefined ? "" : typeof value === "string" ? value : stringify(value));
+const TABS = [
+  ["", "Rows"],
+  ["pending", "Pending"],
+  ["refused", "Refused"],
+  ["events", "Events"],
+];
+const shown = (value) =>
+  value === null || value === undefined ? "" : typeof value === "string" ? value : stringify(value);
 
 function Acts({ job, reload }) {
   if (!may("write")) return null;
   const done = { after: reload };
   const path = `/api/jobs/${job.id}`;
   const isOver = job.queueState === "DONE";
-  const kickoff = () => act(() => post(`${path}/kickoff`, undefined, { query: { durationMs: 5_000 } }), (told) => `${count(told.processed)} rows ended in ${duration(told.seconds)}${told.triedAgain ? `, ${count(told.triedAgain)} are tried again` : ""}.`, done);
+  const kickoff = () =>
+    act(
+      () => post(`${path}/kickoff`, undefined, { query: { durationMs: 5_000 } }),
+      (told) =>
+        `${count(told.processed)} rows ended in ${duration(told.seconds)}${told.triedAgain ? `, ${count(told.triedAgain)} are tried again` : ""}.`,
+      done,
+    );
   const reprocess = async () => {
     const said = await ask({
-      title: "Reprocess rows", text: "Rows are tried once more, with all their tries. Rows that could not be read have to be fixed instead.", yes: "Reprocess",
+      title: "Reprocess rows",
+      text: "Rows are tried once more, with all their tries. Rows that could not be read have to be fixed instead.",
+      yes: "Reprocess",
       fields: [
         { name: "ERROR", label: `In error (${count(job.failedItems)})`, type: "checkbox", value: true },
-        { name: "NOT_FOUND", label: `Not found (${count(job.notFoundItems)})`, type: "checkbox", value: true },
+        {
+          name: "NOT_FOUND",
+          label: `Not found (${count(job.notFoundItems)})`,
+          type: "checkbox",
+          value: true,
+        },
         { name: "SKIPPED", label: `Skipped (${count(job.skippedItems)})`, type: "checkbox" },
-        { name: "reset", label: "Also rows that were tried anew as often as the settings allow", type: "checkbox" },
+        {
+          name: "reset",
+          label: "Also rows that were tried anew as often as the settings allow",
+          type: "checkbox",
+        },
       ],
     });
     const statuses = said ? ["ERROR", "NOT_FOUND", "SKIPPED"].filter((status) => said[status]) : [];
-    if (statuses.length) act(() => post(`${path}/reprocess`, { scope: "job", statuses, reset: said.reset }), (told) => `At most ${count(told.items)} rows are tried once more.`, done);
+    if (statuses.length)
+      act(
+        () => post(`${path}/reprocess`, { scope: "job", statuses, reset: said.reset }),
+        (told) => `At most ${count(told.items)} rows are tried once more.`,
+        done,
+      );
   };
   const cancel = async () => {
-    const said = await ask({ title: `Cancel job ${job.id}?`, text: "No more rows are taken or started, and all that have not ended are cancelled.", typed: "cancel", yes: "Cancel the job", no: "Leave it", isGrave: true, fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }] });
-    if (said) act(() => post(`${path}/cancel`, { reason: said.reason }), `Job ${job.id} is being cancelled.`, done);
+    const said = await ask({
+      title: `Cancel job ${job.id}?`,
+      text: "No more rows are taken or started, and all that have not ended are cancelled.",
+      typed: "cancel",
+      yes: "Cancel the job",
+      no: "Leave it",
+      isGrave: true,
+      fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
+    });
+    if (said)
+      act(
+        () => post(`${path}/cancel`, { reason: said.reason }),
+        `Job ${job.id} is being cancelled.`,
+        done,
+      );
   };
   const forgetIt = async () => {
-    const said = await ask({ title: `Remove job ${job.id}?`, text: `Its ${count(job.totalItems)} rows, their results and its file are forgotten. This cannot be undone.`, typed: String(job.id), yes: "Remove", isGrave: true });
+    const said = await ask({
+      title: `Remove job ${job.id}?`,
+      text: `Its ${count(job.totalItems)} rows, their results and its file are forgotten. This cannot be undone.`,
+      typed: String(job.id),
+      yes: "Remove",
+      isGrave: true,
+    });
     if (said) act(() => remove(path), `Job ${job.id} is removed.`, { after: () => go("/jobs") });
   };
   return html`
-    ${!isOver && (job.queueState === "PAUSED"
-    ? html`<button type="button" class="main" onClick=${() => act(() => post(`${path}/resume`), `Job ${job.id} goes on.`, done)}>Resume</button>`
-    : html`<button type="button" onClick=${() => act(() => post(`${path}/pause`), { text: `Job ${job.id} is paused.`, undo: () => act(() => post(`${path}/resume`), "Undone.", done) }, done)}>Pause</button>
-      <button type="button" onClick=${kickoff}>Kick off</button>`)}
+    ${!isOver &&
+      (job.queueState === "PAUSED" ? html`
+        <button
+          type="button"
+          class="main"
+          onClick=${() => act(() => post(`${path}/resume`), `Job ${job.id} goes on.`, done)}
+        >
+          Resume
+        </button>
+      ` : html`
+        <button
+          type="button"
+          onClick=${() =>
+            act(
+              () => post(`${path}/pause`),
+              {
+                text: `Job ${job.id} is paused.`,
+                undo: () => act(() => post(`${path}/resume`), "Undone.", done),
+              },
+              done,
+            )
+          }
+        >
+          Pause
+        </button>
+        <button type="button" onClick=${kickoff}>Kick off</button>
+      `)}
     <button type="button" onClick=${reprocess}>Reprocess…</button>
     ${!isOver && html`<button type="button" onClick=${cancel}>Cancel</button>`}
-    <button type="button" onClick=${forgetIt}>Remove</button>`;
+    <button type="button" onClick=${forgetIt}>Remove</button>
+  `;
 }
 
-const Downloads = ({ job }) => html`<span class="inline">Export
-  ${["xlsx", "csv"].map((format) => html`<a class="mini" href=${address(`/api/jobs/${job.id}/export`, { format })} download aria-label=${`Export as ${format}`}>${format}</a>`)}</span>
-  ${job.failedItems > 0 && html`<span class="inline">Rejects ${["xlsx", "csv"].map((format) => html`<a class="mini" href=${address(`/api/jobs/${job.id}/rejects`, { format })} download aria-label=${`Rejects as ${format}`}>${format}</a>`)}</span>`}`;
+const Downloads = ({ job }) => html`
+  <span class="inline">
+    Export
+    ${["xlsx", "csv"].map((format) => html`
+      <a
+        class="mini"
+        href=${address(`/api/jobs/${job.id}/export`, { format })}
+        download
+        aria-label=${`Export as ${format}`}
+      >
+        ${format}
+      </a>
+    `)}
+  </span>
+  ${job.failedItems > 0 && html`
+    <span class="inline">
+      Rejects${" "}
+      ${["xlsx", "csv"].map((format) => html`
+        <a
+          class="mini"
+          href=${address(`/api/jobs/${job.id}/rejects`, { format })}
+          download
+          aria-label=${`Rejects as ${format}`}
+        >
+          ${format}
+        </a>
+      `)}
+    </span>
+  `}
+`;
 
 /** How the job suits itself to the database and the provider: rows at a time, calls at a time, how long they take. */
 function Controller({ job }) {
   const minutes = Math.min(Math.max(Math.ceil((now.peek() - new Date(job.createdAt)) / 60_000), 10), 720);
-  const history = useLive("/api/history", { job: job.id, minutes: job.finishedAt ? minutes : Math.min(minutes, 120) }, { every: job.finishedAt ? 0 : 5 });
+  const history = useLive(
+    "/api/history",
+    { job: job.id, minutes: job.finishedAt ? minutes : Math.min(minutes, 120) },
+    { every: job.finishedAt ? 0 : 5 },
+  );
   const found = new Map((history.data?.series ?? []).map((each) => [each.measure, each.points]));
   const step = history.data?.stepSeconds ?? 10;
   // Points are [when, how often, mean, most].
-  const mean = (tone, times = 1) => (points) => [{ label: "mean", tone, values: points.map((point) => point[2] * times) }];
+  const mean =
+    (tone, times = 1) =>
+    (points) => [{ label: "mean", tone, values: points.map((point) => point[2] * times) }];
   const charts = [
     ["batch", "Rows at a time", "", mean("waiting")],
     ["width", "Calls at a time", "", mean("running")],
-    ["latency", "How long a call takes", " ms", (points) => [...mean("retried", 1_000)(points), { label: "longest", tone: "cap", dashed: true, values: points.map((point) => point[3] * 1_000) }]],
-    ["rate", "Calls a second", "", (points) => [{ label: "calls", tone: "done", values: points.map((point) => point[1] / step) }]],
+    [
+      "latency",
+      "How long a call takes",
+      " ms",
+      (points) => [
+        ...mean("retried", 1_000)(points),
+        { label: "longest", tone: "cap", dashed: true, values: points.map((point) => point[3] * 1_000) },
+      ],
+    ],
+    [
+      "rate",
+      "Calls a second",
+      "",
+      (points) => [{ label: "calls", tone: "done", values: points.map((point) => point[1] / step) }],
+    ],
   ].filter(([measure]) => found.get(measure)?.length);
-  if (!charts.length) return html`<p class="note">Nothing was measured in this time: it is while rows are worked off.</p>`;
-  return html`<div class="cards">${charts.map(([measure, label, unit, series]) => html`<${Chart} key=${measure} label=${label} unit=${unit} height=${130}
-    times=${found.get(measure).map((point) => point[0])} series=${series(found.get(measure))} />`)}</div>`;
+  if (!charts.length)
+    return html`<p class="note">Nothing was measured in this time: it is while rows are worked off.</p>`;
+  return html`
+    <div class="cards">
+      ${charts.map(([measure, label, unit, series]) => html`
+        <${Chart}
+          key=${measure}
+          label=${label}
+          unit=${unit}
+          height=${130}
+          times=${found.get(measure).map((point) => point[0])}
+          series=${series(found.get(measure))}
+        />
+      `)}
+    </div>
+  `;
 }
 
 /** The rows in the order of the file, with a column for each field of their results. */
@@ -85,24 +215,79 @@ function Rows({ job }) {
   const [names, setNames] = useState([]);
   const known = useRef(new Set());
   const load = async (after, pageSize, signal, age) => {
-    const page = await get(`/api/jobs/${job.id}/items`, { sort: "row", after, pageSize }, { signal, age });
+    const page = await get(
+      `/api/jobs/${job.id}/items`,
+      { sort: "row", after, pageSize },
+      { signal, age },
+    );
     const before = known.current.size;
     for (const { result } of page.items) {
-      if (result !== null && typeof result === "object" && !Array.isArray(result)) for (const name of Object.keys(result)) if (known.current.size < MANY) known.current.add(name);
+      if (result !== null && typeof result === "object" && !Array.isArray(result))
+        for (const name of Object.keys(result)) if (known.current.size < MANY) known.current.add(name);
     }
     if (known.current.size > before) setNames([...known.current]);
     return page;
   };
   const columns = [
-    { title: "Row", width: "80px", isNumber: true, cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>${count(row.row)}</${Link}>` },
+    {
+      title: "Row",
+      width: "80px",
+      isNumber: true,
+      cell: (row) => html`
+        <${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>
+          ${count(row.row)}
+        </${Link}>
+      `,
+    },
     { title: "Status", width: "125px", cell: (row) => html`<${State} of=${row.status} />` },
-    { title: "Input", width: "minmax(120px, 1fr)", isMinor: true, cell: (row) => html`<span class="clip">${summary(row)}</span>` },
-    ...(names.length ? names.map((name) => ({ title: name, width: "minmax(90px, 1fr)", cell: (row) => html`<span class="clip">${shown(row.result?.[name])}</span>` }))
-      : [{ title: "Result", width: "minmax(160px, 2fr)", cell: (row) => html`<code class="clip">${shown(row.result)}</code>` }]),
-    { title: "Error", width: "minmax(120px, 1fr)", isMinor: true, cell: (row) => row.lastError && html`<span class="wrong clip" title=${row.lastError}>${row.lastError.split("\n", 1)[0]}</span>` },
+    {
+      title: "Input",
+      width: "minmax(120px, 1fr)",
+      isMinor: true,
+      cell: (row) => html`<span class="clip">${summary(row)}</span>`,
+    },
+    ...(names.length
+      ? names.map((name) => ({
+          title: name,
+          width: "minmax(90px, 1fr)",
+          cell: (row) => html`<span class="clip">${shown(row.result?.[name])}</span>`,
+        }))
+      : [
+          {
+            title: "Result",
+            width: "minmax(160px, 2fr)",
+            cell: (row) => html`<code class="clip">${shown(row.result)}</code>`,
+          },
+        ]),
+    {
+      title: "Error",
+      width: "minmax(120px, 1fr)",
+      isMinor: true,
+      cell: (row) =>
+        row.lastError && html`
+          <span class="wrong clip" title=${row.lastError}>${row.lastError.split("\n", 1)[0]}</span>
+        `,
+    },
   ];
-  return html`<${Grid} name=${`job ${job.id} rows`} label="Rows" columns=${columns} load=${load} total=${job.isComplete ? job.totalItems : null} to=${(row) => `/items/${row.id}`}
-    empty=${html`<${Empty} title="No rows yet."><p>${job.lastError ? job.lastError : "The file is being read. If that does not begin, no worker runs: duly up"}</p></${Empty}>`} />`;
+  return html`
+    <${Grid}
+      name=${`job ${job.id} rows`}
+      label="Rows"
+      columns=${columns}
+      load=${load}
+      total=${job.isComplete ? job.totalItems : null}
+      to=${(row) => `/items/${row.id}`}
+      empty=${
+        html`<${Empty} title="No rows yet.">
+          <p>
+            ${job.lastError
+              ? job.lastError
+              : "The file is being read. If that does not begin, no worker runs: duly up"}
+          </p>
+        </${Empty}>`
+      }
+    />
+  `;
 }
 
 /** A refused row, column by column, to be fixed and tried again. */
@@ -118,7 +303,9 @@ function Fix({ job, row, onClose, onDone }) {
         const text = form.get(`column-${at}`);
         const before = came.data.values[column];
         // What was no text in the file stays what it was, a number or a list.
-        if (text !== shown(before)) values[column] = before !== null && before !== undefined && typeof before !== "string" ? parse(text) : text;
+        if (text !== shown(before))
+          values[column] =
+            before !== null && before !== undefined && typeof before !== "string" ? parse(text) : text;
       });
       if (!Object.keys(values).length) throw new Error("Change something first.");
       await post(`/api/jobs/${job.id}/rows/${row.row}/mend`, { values });
@@ -129,10 +316,31 @@ function Fix({ job, row, onClose, onDone }) {
       setWrong(error);
     }
   };
-  return html`<${Dialog} title=${`Fix row ${row.row}`} wide onClose=${onClose}><p class="wrong">${row.lastError}</p><${Loaded} of=${came}>${({ columns, values }) => html`<form onSubmit=${send}>
-    ${columns.map((column, at) => html`<${Field} key=${column} name=${`column-${at}`} label=${column} value=${shown(values[column])} autocomplete="off" />`)}
-    ${wrong && html`<p class="wrong" role="alert">${wrong.message}</p>`}
-    <footer><button type="button" onClick=${onClose}>Not now</button><button type="submit" class="main">Try it with this</button></footer></form>`}</${Loaded}></${Dialog}>`;
+  return html`
+    <${Dialog} title=${`Fix row ${row.row}`} wide onClose=${onClose}>
+      <p class="wrong">${row.lastError}</p>
+      <${Loaded} of=${came}>
+        ${({ columns, values }) => html`
+          <form onSubmit=${send}>
+            ${columns.map((column, at) => html`
+              <${Field}
+                key=${column}
+                name=${`column-${at}`}
+                label=${column}
+                value=${shown(values[column])}
+                autocomplete="off"
+              />
+            `)}
+            ${wrong && html`<p class="wrong" role="alert">${wrong.message}</p>`}
+            <footer>
+              <button type="button" onClick=${onClose}>Not now</button>
+              <button type="submit" class="main">Try it with this</button>
+            </footer>
+          </form>
+        `}
+      </${Loaded}>
+    </${Dialog}>
+  `;
 }
 
 function Refused({ job, reload }) {
@@ -140,23 +348,119 @@ function Refused({ job, reload }) {
   const [changes, setChanges] = useState(0);
   const [told, setTold] = useState(null);
   const picker = useRef(null);
-  const again = () => { setChanges((times) => times + 1); reload(); };
-  const send = (file) => file && act(() => upload(`/api/jobs/${job.id}/mend`, file, {}).done, (answer) => `${count(answer.mended)} of ${count(answer.rows)} rows are tried again.`, { after: (answer) => { setTold(answer); again(); } });
+  const again = () => {
+    setChanges((times) => times + 1);
+    reload();
+  };
+  const send = (file) =>
+    file &&
+    act(
+      () => upload(`/api/jobs/${job.id}/mend`, file, {}).done,
+      (answer) => `${count(answer.mended)} of ${count(answer.rows)} rows are tried again.`,
+      {
+        after: (answer) => {
+          setTold(answer);
+          again();
+        },
+      },
+    );
   const canFix = may("write") && job.jobType;
   const columns = [
-    { title: "Row", width: "80px", isNumber: true, cell: (row) => html`<${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>${count(row.row)}</${Link}>` },
-    { title: "Input", width: "minmax(100px, 1fr)", isMinor: true, cell: (row) => html`<span class="clip">${summary(row)}</span>` },
-    { title: "Why", width: "minmax(160px, 3fr)", cell: (row) => html`<span class="wrong clip" title=${row.lastError}>${(row.lastError ?? "").split("\n", 1)[0]}</span>` },
+    {
+      title: "Row",
+      width: "80px",
+      isNumber: true,
+      cell: (row) => html`
+        <${Link} to=${`/items/${row.id}`} tabindex="-1" aria-label=${`Row ${row.row}, item ${row.id}`}>
+          ${count(row.row)}
+        </${Link}>
+      `,
+    },
+    {
+      title: "Input",
+      width: "minmax(100px, 1fr)",
+      isMinor: true,
+      cell: (row) => html`<span class="clip">${summary(row)}</span>`,
+    },
+    {
+      title: "Why",
+      width: "minmax(160px, 3fr)",
+      cell: (row) => html`
+        <span class="wrong clip" title=${row.lastError}>${(row.lastError ?? "").split("\n", 1)[0]}</span>
+      `,
+    },
     { title: "Tries", width: "70px", isNumber: true, isMinor: true, cell: (row) => row.attempts },
-    ...(canFix ? [{ title: "Act", width: "80px", cell: (row) => html`<button type="button" class="mini" aria-label=${`Fix row ${row.row}`} onClick=${() => setFixed(row)}>Fix</button>` }] : []),
+    ...(canFix
+      ? [
+          {
+            title: "Act",
+            width: "80px",
+            cell: (row) => html`
+              <button
+                type="button"
+                class="mini"
+                aria-label=${`Fix row ${row.row}`}
+                onClick=${() => setFixed(row)}
+              >
+                Fix
+              </button>
+            `,
+          },
+        ]
+      : []),
   ];
   return html`
-    <div class="actions"><${Downloads} job=${job} />${canFix && html`<button type="button" class="mini" onClick=${() => picker.current.click()}>Send mended rejects</button>
-      <input ref=${picker} type="file" class="offscreen" tabindex="-1" aria-label="File of mended rejects" onChange=${(event) => { send(event.target.files[0]); event.target.value = ""; }} />`}</div>
-    ${told?.refusals.length > 0 && html`<${Table} label="Still refused" rows=${told.refusals} keyOf=${(each) => `${each.line}`} columns=${[{ title: "Line", isNumber: true, cell: (each) => each.line }, { title: "Why", isWide: true, cell: (each) => each.reason }]} />`}
-    <${Grid} name=${`job ${job.id} refused`} label="Refused rows" columns=${columns} changes=${changes} to=${(row) => `/items/${row.id}`}
-      load=${(after, pageSize, signal, age) => get(`/api/jobs/${job.id}/items`, { statuses: "ERROR", after, pageSize }, { signal, age })} empty=${html`<${Empty} title="No row was refused or failed."></${Empty}>`} />
-    ${fixed && html`<${Fix} job=${job} row=${fixed} onClose=${() => setFixed(null)} onDone=${() => { setFixed(null); again(); }} />`}`;
+    <div class="actions">
+      <${Downloads} job=${job} />
+      ${canFix && html`
+        <button type="button" class="mini" onClick=${() => picker.current.click()}>Send mended rejects</button>
+        <input
+          ref=${picker}
+          type="file"
+          class="offscreen"
+          tabindex="-1"
+          aria-label="File of mended rejects"
+          onChange=${(event) => {
+            send(event.target.files[0]);
+            event.target.value = "";
+          }}
+        />
+      `}
+    </div>
+    ${told?.refusals.length > 0 && html`
+      <${Table}
+        label="Still refused"
+        rows=${told.refusals}
+        keyOf=${(each) => `${each.line}`}
+        columns=${[
+          { title: "Line", isNumber: true, cell: (each) => each.line },
+          { title: "Why", isWide: true, cell: (each) => each.reason },
+        ]}
+      />
+    `}
+    <${Grid}
+      name=${`job ${job.id} refused`}
+      label="Refused rows"
+      columns=${columns}
+      changes=${changes}
+      to=${(row) => `/items/${row.id}`}
+      load=${(after, pageSize, signal, age) =>
+        get(`/api/jobs/${job.id}/items`, { statuses: "ERROR", after, pageSize }, { signal, age })
+      }
+      empty=${html`<${Empty} title="No row was refused or failed."></${Empty}>`}
+    />
+    ${fixed && html`
+      <${Fix}
+        job=${job}
+        row=${fixed}
+        onClose=${() => setFixed(null)}
+        onDone=${() => {
+          setFixed(null);
+          again();
+        }}
+      />
+    `}
+  `;
 }
 
 /** A panel that an app adds to the pages of jobs of its tasks. Its module is loaded when it is shown. */
@@ -169,9 +473,12 @@ function Panel({ panel, job }) {
     );
   }, [panel.script]);
   const { Component, error } = loaded;
-  return html`<${Section} title=${panel.title}>
-    ${error && html`<${Trouble} error=${error} />`}
-    ${Component && html`<${Component} job=${job} />`}</${Section}>`;
+  return html`
+    <${Section} title=${panel.title}>
+      ${error && html`<${Trouble} error=${error} />`}
+      ${Component && html`<${Component} job=${job} />`}
+    </${Section}>
+  `;
 }
 
 /** What people did to it, and the panels of apps. */
@@ -181,12 +488,29 @@ function Events({ job }) {
     { title: "When", isTime: true, cell: (line) => html`<${Time} at=${line.at} />` },
     { title: "Who", width: "120px", cell: (line) => line.actor },
     { title: "What", width: "170px", cell: (line) => html`<code>${line.action}</code>` },
-    { title: "Details", width: "minmax(160px, 2fr)", isMinor: true, cell: (line) => html`<code class="clip">${stringify(line.details)}</code>` },
+    {
+      title: "Details",
+      width: "minmax(160px, 2fr)",
+      isMinor: true,
+      cell: (line) => html`<code class="clip">${stringify(line.details)}</code>`,
+    },
   ];
   return html`
-    ${may("admin") && html`<${Section} title="Acts of people"><${Grid} name=${`job ${job.id} audit`} label="Acts of people" columns=${acts} load=${(after, pageSize, signal, age) => get("/api/audit", { subject: `job:${job.id}`, after, pageSize }, { signal, age })} /></${Section}>`}
+    ${may("admin") && html`
+      <${Section} title="Acts of people">
+        <${Grid}
+          name=${`job ${job.id} audit`}
+          label="Acts of people"
+          columns=${acts}
+          load=${(after, pageSize, signal, age) =>
+            get("/api/audit", { subject: `job:${job.id}`, after, pageSize }, { signal, age })
+          }
+        />
+      </${Section}>
+    `}
     ${panels.map((panel) => html`<${Panel} key=${panel.script} panel=${panel} job=${job} />`)}
-    ${!may("admin") && !panels.length && html`<${Empty} title="Nothing is told of this job."></${Empty}>`}`;
+    ${!may("admin") && !panels.length && html`<${Empty} title="Nothing is told of this job."></${Empty}>`}
+  `;
 }
 
 export default function JobScreen({ id }) {
@@ -194,25 +518,88 @@ export default function JobScreen({ id }) {
   const tab = query.value.get("tab") ?? "";
   const [isOpen, setOpen] = useState(false);
   const one = found.data;
-  return html`<${Title} text=${`Job ${id}`} actions=${one && html`<${Acts} job=${one} reload=${found.reload} />`}>Job ${id} ${one?.name && html`<small>${one.name}</small>`}</${Title}>
-    <${Loaded} of=${found}>${(job) => html`
-      <div class="tiles" style=${{ gridTemplateColumns: "repeat(auto-fit, minmax(110px, 1fr))" }}>
-        <${Tile} label="State" value=${html`<${State} of=${job.queueState} />`} note=${job.isComplete ? "" : "rows are still being read"} />
-        <${Tile} label="Processed" value=${count(job.processedItems)} note=${`of ${count(job.totalItems)}${job.isComplete ? "" : " so far"}`}><${Bar} value=${job.totalItems ? job.processedItems / job.totalItems : 0} label="Progress" tone="done" /></${Tile}>
-        <${Tile} label="Done" value=${count(job.doneItems)} tone="done" />
-        <${Tile} label="Errors" value=${count(job.failedItems)} tone=${job.failedItems ? "bad" : null} note=${job.failedItems ? html`<${Link} to=${`/jobs/${id}?tab=refused`}>look and fix</${Link}>` : ""} />
-        <${Tile} label="Not found" value=${count(job.notFoundItems)} />
-        <${Tile} label="Skipped" value=${count(job.skippedItems)} note=${job.duplicateItems ? `${count(job.duplicateItems)} duplicates` : ""} />
-        <${Tile} label="Rows a minute" value=${job.perMinute ? count(Math.round(job.perMinute)) : "–"} />
-        <${Tile} label=${job.finishedAt ? "Took" : "Done in"} value=${job.finishedAt ? duration((new Date(job.finishedAt) - new Date(job.createdAt)) / 1000) : job.forecastAt ? duration(Math.max((new Date(job.forecastAt) - now.value) / 1000, 0)) : "–"} note=${html`<${Time} at=${job.finishedAt ?? job.forecastAt} />`} />
-      </div>
-      ${job.lastError && html`<div class="banner is-bad" role="alert"><strong>${job.lastError}</strong></div>`}
-      <details class="card" onToggle=${(event) => setOpen(event.target.open)}><summary>Facts and controller</summary>
-        <${Facts} of=${[["Type", job.jobType], ["Task", job.task], ["Owner", job.userId], ["Created", html`<${Time} at=${job.createdAt} long />`], ["Last change", html`<${Time} at=${job.lastHeartbeat} long />`], job.ipAddress && ["Sent from", job.ipAddress], ["Items", html`<${Link} to=${`/items?jobId=${id}`}>as items</${Link}>`]]} />
-        ${isOpen && html`<${Controller} job=${job} />`}</details>
-      <div class="title"><${Tabs} name="tab" label="Parts of the job" options=${TABS} counts=${{ refused: job.failedItems }} /><div class="actions">${tab !== "refused" && html`<${Downloads} job=${job} />`}</div></div>
-      ${tab === "" && html`<${Rows} job=${job} />`}
-      ${tab === "pending" && html`<${Pending} jobId=${id} />`}
-      ${tab === "refused" && html`<${Refused} job=${job} reload=${found.reload} />`}
-      ${tab === "events" && html`<${Events} job=${job} />`}`}</${Loaded}>`;
+  return html`
+    <${Title} text=${`Job ${id}`} actions=${one && html`<${Acts} job=${one} reload=${found.reload} />`}>
+      Job ${id} ${one?.name && html`<small>${one.name}</small>`}
+    </${Title}>
+    <${Loaded} of=${found}>
+      ${(job) => html`
+        <div class="tiles" style=${{ gridTemplateColumns: "repeat(auto-fit, minmax(110px, 1fr))" }}>
+          <${Tile}
+            label="State"
+            value=${html`<${State} of=${job.queueState} />`}
+            note=${job.isComplete ? "" : "rows are still being read"}
+          />
+          <${Tile}
+            label="Processed"
+            value=${count(job.processedItems)}
+            note=${`of ${count(job.totalItems)}${job.isComplete ? "" : " so far"}`}
+          >
+            <${Bar}
+              value=${job.totalItems ? job.processedItems / job.totalItems : 0}
+              label="Progress"
+              tone="done"
+            />
+          </${Tile}>
+          <${Tile} label="Done" value=${count(job.doneItems)} tone="done" />
+          <${Tile}
+            label="Errors"
+            value=${count(job.failedItems)}
+            tone=${job.failedItems ? "bad" : null}
+            note=${job.failedItems ? html`<${Link} to=${`/jobs/${id}?tab=refused`}>look and fix</${Link}>` : ""}
+          />
+          <${Tile} label="Not found" value=${count(job.notFoundItems)} />
+          <${Tile}
+            label="Skipped"
+            value=${count(job.skippedItems)}
+            note=${job.duplicateItems ? `${count(job.duplicateItems)} duplicates` : ""}
+          />
+          <${Tile}
+            label="Rows a minute"
+            value=${job.perMinute ? count(Math.round(job.perMinute)) : "–"}
+          />
+          <${Tile}
+            label=${job.finishedAt ? "Took" : "Done in"}
+            value=${
+              job.finishedAt
+                ? duration((new Date(job.finishedAt) - new Date(job.createdAt)) / 1000)
+                : job.forecastAt
+                  ? duration(Math.max((new Date(job.forecastAt) - now.value) / 1000, 0))
+                  : "–"
+            }
+            note=${html`<${Time} at=${job.finishedAt ?? job.forecastAt} />`}
+          />
+        </div>
+        ${job.lastError && html`<div class="banner is-bad" role="alert"><strong>${job.lastError}</strong></div>`}
+        <details class="card" onToggle=${(event) => setOpen(event.target.open)}>
+          <summary>Facts and controller</summary>
+          <${Facts}
+            of=${[
+              ["Type", job.jobType],
+              ["Task", job.task],
+              ["Owner", job.userId],
+              ["Created", html`<${Time} at=${job.createdAt} long />`],
+              ["Last change", html`<${Time} at=${job.lastHeartbeat} long />`],
+              job.ipAddress && ["Sent from", job.ipAddress],
+              ["Items", html`<${Link} to=${`/items?jobId=${id}`}>as items</${Link}>`],
+            ]}
+          />
+          ${isOpen && html`<${Controller} job=${job} />`}
+        </details>
+        <div class="title">
+          <${Tabs}
+            name="tab"
+            label="Parts of the job"
+            options=${TABS}
+            counts=${{ refused: job.failedItems }}
+          />
+          <div class="actions">${tab !== "refused" && html`<${Downloads} job=${job} />`}</div>
+        </div>
+        ${tab === "" && html`<${Rows} job=${job} />`}
+        ${tab === "pending" && html`<${Pending} jobId=${id} />`}
+        ${tab === "refused" && html`<${Refused} job=${job} reload=${found.reload} />`}
+        ${tab === "events" && html`<${Events} job=${job} />`}
+      `}
+    </${Loaded}>
+  `;
 }

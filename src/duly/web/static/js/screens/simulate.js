@@ -11,23 +11,72 @@ import { Chart } from "../parts/chart.js";
 import { Field } from "../parts/dialogs.js";
 
 const WORDS = {
-  calls: "Calls", maxCallsPerMinute: "Most calls in a minute", tries: "Tries", done: "Done", inReview: "In review", recovered: "Recovered after failures", deactivated: "Deactivated", skipped: "Skipped",
-  lateP50Seconds: "Half started within", lateP99Seconds: "99 % within", lateMostSeconds: "All within",
+  calls: "Calls",
+  maxCallsPerMinute: "Most calls in a minute",
+  tries: "Tries",
+  done: "Done",
+  inReview: "In review",
+  recovered: "Recovered after failures",
+  deactivated: "Deactivated",
+  skipped: "Skipped",
+  lateP50Seconds: "Half started within",
+  lateP99Seconds: "99 % within",
+  lateMostSeconds: "All within",
 };
 const TONES = { done: "ok", inReview: "bad", deactivated: "bad", recovered: "running", tries: "waiting" };
 const toneOf = (name) => (name.startsWith("retried") ? "retried" : "done");
 
 function Result({ of }) {
-  return html`<${Section} title="In plain words"><ul class="lines">${of.lines.map((line) => html`<li>${line}</li>`)}</ul></${Section}>
-    <div class="tiles">${Object.entries(WORDS).map(([name, word]) => html`<${Tile} key=${name} label=${word} value=${name.endsWith("Seconds") ? duration(of.summary[name]) : count(of.summary[name])} tone=${of.summary[name] ? TONES[name] : null} />`)}</div>
-    <${Section} title="Curves">${of.series.map((series) => html`<${Chart} key=${series.name} label=${series.name} times=${series.points.map(([at]) => at)} series=${[{ label: series.name, values: series.points.map(([, value]) => value), tone: toneOf(series.name), bars: true }]} />`)}</${Section}>`;
+  return html`
+    <${Section} title="In plain words">
+      <ul class="lines">${of.lines.map((line) => html`<li>${line}</li>`)}</ul>
+    </${Section}>
+    <div class="tiles">
+      ${Object.entries(WORDS).map(([name, word]) => html`
+        <${Tile}
+          key=${name}
+          label=${word}
+          value=${name.endsWith("Seconds") ? duration(of.summary[name]) : count(of.summary[name])}
+          tone=${of.summary[name] ? TONES[name] : null}
+        />
+      `)}
+    </div>
+    <${Section} title="Curves">
+      ${of.series.map((series) => html`
+        <${Chart}
+          key=${series.name}
+          label=${series.name}
+          times=${series.points.map(([at]) => at)}
+          series=${[
+            {
+              label: series.name,
+              values: series.points.map(([, value]) => value),
+              tone: toneOf(series.name),
+              bars: true,
+            },
+          ]}
+        />
+      `)}
+    </${Section}>
+  `;
 }
 
 export default function SimulateScreen() {
   const known = useLive("/api/simulate", {}, { every: 0 });
-  return html`<${Title}>Simulate</${Title}>
-    <p>The real engine runs over days in seconds: schedules, slots, windows, limits and retries as they would be. Nothing outside is touched, and nothing is kept. The same seed gives the same days.</p>
-    <${Loaded} of=${known}>${({ items }) => (items.length ? html`<${Simulate} apps=${items} />` : html`<${Empty} title="No installed app can be simulated."></${Empty}>`)}</${Loaded}>`;
+  return html`
+    <${Title}>Simulate</${Title}>
+    <p>
+      The real engine runs over days in seconds: schedules, slots, windows, limits and retries as they
+      would be. Nothing outside is touched, and nothing is kept. The same seed gives the same days.
+    </p>
+    <${Loaded} of=${known}>
+      ${({ items }) =>
+        items.length ? html`<${Simulate} apps=${items} />` : html`
+          <${Empty} title="No installed app can be simulated."></${Empty}>
+        `
+      }
+    </${Loaded}>
+  `;
 }
 
 /** The form of the chosen app, and the result. `apps` have the parameters of each. */
@@ -37,7 +86,12 @@ function Simulate({ apps }) {
   const [begun, setBegun] = useState(null);
   const [passed, setPassed] = useState(0);
   const isOver = useRef(false);
-  useEffect(() => () => { isOver.current = true; }, []);
+  useEffect(
+    () => () => {
+      isOver.current = true;
+    },
+    [],
+  );
   useEffect(() => {
     if (begun === null) return undefined;
     const timer = setInterval(() => setPassed((Date.now() - begun) / 1000), 500);
@@ -52,7 +106,14 @@ function Simulate({ apps }) {
     setPassed(0);
     try {
       const values = Object.fromEntries(parameters.map(({ name }) => [name, Number(form[name])]));
-      const found = await post("/api/simulate", { app: form.app, days: Number(form.days), parameters: values, seed: Number(form.seed), downHours: Number(form.down || 0), failRate: Number(form.fail || 0) / 100 });
+      const found = await post("/api/simulate", {
+        app: form.app,
+        days: Number(form.days),
+        parameters: values,
+        seed: Number(form.seed),
+        downHours: Number(form.down || 0),
+        failRate: Number(form.fail || 0) / 100,
+      });
       if (!isOver.current) setAnswer({ found });
     } catch (error) {
       if (!isOver.current) setAnswer({ error });
@@ -62,15 +123,69 @@ function Simulate({ apps }) {
   const others = apps.flatMap((each) => each.parameters.map(({ name }) => [name, null]));
   return html`
     <form class="card form" onSubmit=${run} key=${app}>
-      <${Field} name="app" label="App" type="select" value=${app} options=${apps.map((each) => each.app)} onChange=${(event) => setQuery({ ...Object.fromEntries(others), app: event.target.value })} />
-      <${Field} name="days" label="Days" type="number" min="1" max="14" required value=${given("days", 3)} />
-      ${parameters.map(({ name, label, shown, most }) => html`<${Field} key=${name} name=${name} label=${label} type="number" min="0" max=${most} required value=${given(name, shown)} />`)}
-      <${Field} name="fail" label="Calls that fail (%)" type="number" min="0" max="100" step="any" value=${given("fail", 2)} />
-      <${Field} name="down" label="Hours without a worker" type="number" min="0" max="96" step="any" value=${given("down", 0)} />
+      <${Field}
+        name="app"
+        label="App"
+        type="select"
+        value=${app}
+        options=${apps.map((each) => each.app)}
+        onChange=${(event) => setQuery({ ...Object.fromEntries(others), app: event.target.value })}
+      />
+      <${Field}
+        name="days"
+        label="Days"
+        type="number"
+        min="1"
+        max="14"
+        required
+        value=${given("days", 3)}
+      />
+      ${parameters.map(({ name, label, shown, most }) => html`
+        <${Field}
+          key=${name}
+          name=${name}
+          label=${label}
+          type="number"
+          min="0"
+          max=${most}
+          required
+          value=${given(name, shown)}
+        />
+      `)}
+      <${Field}
+        name="fail"
+        label="Calls that fail (%)"
+        type="number"
+        min="0"
+        max="100"
+        step="any"
+        value=${given("fail", 2)}
+      />
+      <${Field}
+        name="down"
+        label="Hours without a worker"
+        type="number"
+        min="0"
+        max="96"
+        step="any"
+        value=${given("down", 0)}
+      />
       <${Field} name="seed" label="Seed" type="number" min="0" required value=${given("seed", 0)} />
-      <button type="submit" class="main" disabled=${begun !== null}>${begun === null ? "Simulate" : "Simulating…"}</button>
+      <button type="submit" class="main" disabled=${begun !== null}>
+        ${begun === null ? "Simulate" : "Simulating…"}
+      </button>
     </form>
-    <p class="note" role="status">${begun !== null ? `It has run for ${duration(Math.round(passed))}; it takes up to 25 s.` : ""}</p>
+    <p class="note" role="status">
+      ${begun !== null ? `It has run for ${duration(Math.round(passed))}; it takes up to 25 s.` : ""}
+    </p>
     ${answer?.error && html`<${Trouble} error=${answer.error} />`}
-    ${answer?.found ? html`<${Result} of=${answer.found} />` : !answer?.error && html`<${Empty} title="Nothing was simulated yet."><p>Choose above, or in a terminal, with outages, bursts and crashes:</p><${Command}>${`duly simulate ${app} --days 7 --failure-rate 0.02`}</${Command}></${Empty}>`}`;
+    ${answer?.found ? html`<${Result} of=${answer.found} />` : (
+      !answer?.error && html`
+        <${Empty} title="Nothing was simulated yet.">
+          <p>Choose above, or in a terminal, with outages, bursts and crashes:</p>
+          <${Command}>${`duly simulate ${app} --days 7 --failure-rate 0.02`}</${Command}>
+        </${Empty}>
+      `
+    )}
+  `;
 }
