@@ -21,7 +21,6 @@ from duly.core.policy.adapt import (
     Turn,
     Written,
     classify,
-    lock_expiry,
 )
 from duly.core.policy.adapt.trouble import PERMANENT, next_try
 
@@ -156,11 +155,6 @@ def test_slices_keep_to_their_time_on_a_simulated_worker() -> None:
     assert max(lengths[5:30]) <= SLICES.target
     assert sum(took > SLICES.target for took in lengths[31:]) <= 1
     assert min(lengths[10:30]) > 2
-
-
-def test_a_lock_lasts_twice_as_long_as_an_item_within_bounds() -> None:
-    assert [lock_expiry(seconds, 30, 600) for seconds in (0, 20, 100, 1000)] == [30, 40, 200, 600]
-    assert slice_of(100).lock_expiry(SLICES) == pytest.approx(200)
 
 
 def test_an_average_follows_what_is_recent() -> None:

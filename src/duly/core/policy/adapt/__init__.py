@@ -19,7 +19,7 @@ from duly.core.policy.adapt.average import Average
 from duly.core.policy.adapt.batch import Batch, BatchBounds, Written
 from duly.core.policy.adapt.pace import Call, Pace, Pacing
 from duly.core.policy.adapt.rotation import Rotation, Turn
-from duly.core.policy.adapt.slices import Load, Slice, SliceBounds, lock_expiry
+from duly.core.policy.adapt.slices import Load, Slice, SliceBounds
 from duly.core.policy.adapt.trouble import SPACINGS, Spacing, Trouble, classify
 
 __all__ = [
@@ -39,5 +39,4 @@ __all__ = [
     "Turn",
     "Written",
     "classify",
-    "lock_expiry",
 ]

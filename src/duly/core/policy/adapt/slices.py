@@ -1,8 +1,8 @@
-"""How much work is taken for a stretch of time, and when its lock may be taken for lost.
+"""How many items a worker claims for one slice of time.
 
     claim = clamp(target / average * safety, least, most)
 
-Fewer are claimed while the machine is short of CPU or memory, or while errors come in a rush.
+It claims fewer while the machine is short of CPU or memory, or while many items fail.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ class SliceBounds(Struct, frozen=True, kw_only=True):
     least: int = 1  # CLAIM_MIN
     most: int = 500  # CLAIM_MAX
     safety: float = 0.7  # SAFETY_FACTOR
-    lock_floor: float = 30.0  # seconds; LOCK_FLOOR_MS
-    lock_cap: float = 600.0  # seconds; LOCK_CAP_MS
     easy: float = 0.8  # share of CPU or memory up to which nothing is held back
     hard: float = 0.95  # share at which only a tenth is claimed
     rush: float = 0.3  # share of errors above which half is claimed, and retries are spaced out
@@ -58,14 +56,6 @@ class Slice(Struct, frozen=True):
     def spacing(self, bounds: SliceBounds) -> float:
         """By how much the pauses before retries are stretched."""
         return 1.0 + 3.0 * self.errors.get(0.0) if self.is_rush(bounds) else 1.0
-
-    def lock_expiry(self, bounds: SliceBounds) -> float:
-        return lock_expiry(self.seconds.get(0.0), bounds.lock_floor, bounds.lock_cap)
-
-
-def lock_expiry(average: float, floor: float, cap: float) -> float:
-    """Seconds after which a lock may be taken for lost: twice what an item takes, within bounds."""
-    return min(max(2 * average, floor), cap)
 
 
 def _share(load: Load, bounds: SliceBounds) -> float:
