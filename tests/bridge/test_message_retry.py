@@ -566,7 +566,7 @@ def test_a_service_that_stops_leaves_nothing_behind(database_url: str, vhost_url
 def test_people_see_what_a_message_holds(service: MessageRetry, broker: Broker) -> None:
     broker.send(retry_message(message_id=ID, original_payload="grüße".encode()), headers={"tenant": "acme"})
     row_of(service, "done")
-    (row,) = service.app.read.owned(None)
+    (row,) = service.app.read.page()
     shown = service.queries.shown(row)
     assert (shown["message_id"], shown["queue"], shown["payload"]["text"]) == (ID, "orders", "grüße")
     assert shown["payload"]["hex"].startswith("67 72 c3")

@@ -35,7 +35,7 @@ def test_the_story_of_an_item_has_its_tries_with_their_tracebacks(show: Page, sh
 def test_an_item_leads_to_its_schedule_and_its_job(showroom: Site, visit: Visits) -> None:
     page = visit(showroom, viewport=NARROW, color_scheme="dark")
     app = showroom.world.app
-    made = next(row for row in app.read.owned(None) if row.schedule_id and row.task == "echo")
+    made = next(row for row in app.read.page() if row.schedule_id and row.task == "echo")
     page.goto(f"/items/{made.id}")
     expect(settled(page).get_by_role("link", name="heartbeat")).to_have_attribute(
         "href", f"/schedules/{made.schedule_id}"

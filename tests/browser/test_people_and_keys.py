@@ -190,7 +190,7 @@ def test_two_people_side_by_side_see_only_their_own(guarded: Site, visit: Visits
             expect(page.locator("main")).to_contain_text(own)
             expect(page.locator("main")).not_to_contain_text(other)
     ana = pages["ana"]
-    strange = world.app.verbs.schedules.owned("bob", most=1)[0].id
+    strange = world.app.verbs.schedules.page(owner="bob", most=1)[0].id
     visit.watch(ana).expect("status of 404")
     ana.goto(f"/schedules/{strange}")
     expect(ana.get_by_role("alert")).to_contain_text("belongs to someone else")

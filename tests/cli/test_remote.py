@@ -170,7 +170,7 @@ def test_an_act_takes_the_filters_of_the_list(remote: Remote, local: Remote, ser
         assert side(*counted, "--to", "2020-01-01T00:00Z", "--count").stdout == "0\n"
         made = told(side(*counted, "--into", "repair", "--json"))
         assert (made["total"], made["filter"]["error"]) == (1, "BUSY")
-        for _ in portions(served.verbs.ground, made["id"]):
+        for _ in portions(served.verbs.context, made["id"]):
             pass
         assert (served.read.item(item).state, served.read.item(item).queue) == ("waiting", "repair")
         assert "queue" in side("acts", "order", "cancel", "--task", "remind", "--into", "repair").stderr

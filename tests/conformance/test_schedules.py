@@ -80,7 +80,7 @@ def enroll_one(store: Store, **more: Any) -> int:
 
 
 def get(store: Store, schedule_id: int) -> Schedule:
-    (row,) = store.read("schedule", {"id": schedule_id, "task": None, "key": None})
+    (row,) = store.read("schedules_with_ids", {"ids": f"[{schedule_id}]"})
     return Schedule(*row)
 
 
@@ -535,7 +535,7 @@ def test_a_change_of_rule_supersedes_what_waits_and_a_removal_cancels_it(store: 
     assert act(store, two, by=advancing.removed) == 1
     ends = dict(query(store, "select schedule_id, outcome from duly_item"))
     assert ends == {one: "superseded", two: "cancelled"}
-    assert store.read("schedule", {"id": two, "task": None, "key": None}) == []
+    assert store.read("schedules_with_ids", {"ids": f"[{two}]"}) == []
     assert [what for what, _, _ in audit(store)] == ["schedule.changed", "schedule.removed"]
     assert act(store, two, by=advancing.removed) == 0
 
@@ -761,7 +761,7 @@ def test_schedules_are_found_by_whatever_is_known_of_them(store: Store) -> None:
     assert (page(state="active"), page(state="paused"), page(state="broken")) == ([a, c], [b], [])
     assert (page(after=a, most=1), page(after=c)) == ([b], [])
     assert [row[0] for row in store.read("schedules_with_ids", {"ids": f"[{c},{a},999999]"})] == [a, c]
-    assert [row[0] for row in store.read("schedule", {"id": None, "task": "sing", "key": "b"})] == [b]
+    assert [row[0] for row in store.read("schedule", {"task": "sing", "key": "b"})] == [b]
 
 
 def test_the_audit_log_is_read_from_its_newest_line(store: Store) -> None:

@@ -110,7 +110,7 @@ class Seasons(RuleBasedStateMachine):
                 assert schedule_id == taken[new.key]
                 continue
             taken[new.key] = schedule_id
-            (row,) = self.store.read("schedule", {"id": schedule_id, "task": None, "key": None})
+            (row,) = self.store.read("schedules_with_ids", {"ids": f"[{schedule_id}]"})
             found = Schedule(*row)
             assert (found.key, found.catch_up, found.overlap) == (new.key, new.catch_up, new.overlap)
             if in_ring:

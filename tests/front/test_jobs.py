@@ -186,7 +186,7 @@ def test_rows_that_had_their_rounds_are_left_alone_unless_they_are_forgiven(app:
         world.advance(1)
         job.reprocess()
         world.run()
-    most = app.verbs.ground.job_settings.max_attempts_not_found
+    most = app.verbs.context.job_settings.max_attempts_not_found
     assert query(app.store, "select revivals from duly_item where task = 'ring'") == [(most,)]
     world.advance(1)
     job.reprocess(is_reset=True)
@@ -319,7 +319,7 @@ def test_a_cancel_goes_on_until_no_row_is_left_alive(app: Duly, monkeypatch: pyt
         return found
 
     monkeypatch.setattr(app.store, "fetch", race)
-    assert list(cancel_rows(app.verbs.ground, job.counts(), "no"))[-1] == 1
+    assert list(cancel_rows(app.verbs.context, job.counts(), "no"))[-1] == 1
     assert job.counts().skipped == 1
 
 

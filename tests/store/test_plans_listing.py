@@ -55,7 +55,7 @@ ASKED |= {
 }
 PICKED: dict[str, dict[str, Any]] = {
     "fitting": {**FILTER, "ids": SOME},
-    "owned_rows": {"ids": SOME, "owner": None},
+    "rows": {"ids": SOME, "owner": None},
 }
 
 

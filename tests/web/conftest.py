@@ -132,7 +132,7 @@ class House:
         return item_id
 
     def group(self, item_id: int) -> str:
-        return str(self.app.read.owned_item(item_id, None).error_group)
+        return str(self.app.read.row(item_id, None).error_group)
 
     def audit(self, subject: str | None = None) -> list[dict[str, Any]]:
         """The audit log, newest first."""

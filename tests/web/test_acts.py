@@ -176,7 +176,7 @@ def _rescue(house: House) -> None:
 def test_two_that_carry_out_the_same_act_do_it_once(house: House) -> None:
     ids = [house.put() for _ in range(7)]
     act_id = order(house, "cancel", {"state": "waiting"})
-    one, other = acts.portions(house.app.verbs.ground, act_id), acts.portions(house.app.verbs.ground, act_id)
+    one, other = acts.portions(house.app.verbs.context, act_id), acts.portions(house.app.verbs.context, act_id)
     for _ in zip(one, other, strict=False):
         pass
     assert told(house, act_id) == ("done", 7, 7, 7)
@@ -186,11 +186,11 @@ def test_two_that_carry_out_the_same_act_do_it_once(house: House) -> None:
 def test_a_stale_portion_is_done_again_from_where_it_stands(house: House) -> None:
     [house.put() for _ in range(4)]
     act_id = order(house, "cancel", {"state": "waiting"})
-    next(acts.portions(house.app.verbs.ground, act_id))
+    next(acts.portions(house.app.verbs.context, act_id))
     stale = house.app.verbs.acts.get(LOCAL, act_id)
-    list(acts.portions(house.app.verbs.ground, act_id))
+    list(acts.portions(house.app.verbs.context, act_id))
     with pytest.raises(acts._Outrun):
-        acts._apply(house.app.verbs.ground, stale, [1], [], 1)
+        acts._apply(house.app.verbs.context, stale, [1], [], 1)
     assert told(house, act_id) == ("done", 4, 4, 4)
 
 
@@ -220,7 +220,7 @@ def _revive_late(house: House, ids: list[int]) -> list[Any]:
     """Carry the act out an hour after it was ordered: a rate counts from when it begins."""
     house.clock.set(START + timedelta(hours=1))
     (act,) = house.app.verbs.acts.page(LOCAL)
-    list(acts.portions(house.app.verbs.ground, act.id))
+    list(acts.portions(house.app.verbs.context, act.id))
     return [house.world.item(each).due_at.astimezone(UTC) for each in ids]
 
 
@@ -256,7 +256,7 @@ def test_a_row_whose_key_was_taken_meanwhile_does_not_stop_the_others(house: Hou
     assert states(house, [first, second, live]) == ["failed", "failed", "waiting"]
     act_id = order(house, "retry", {"state": "failed"}, rate=0.001)
     (act,) = house.app.verbs.acts.page(LOCAL, most=1)
-    list(acts.portions(house.app.verbs.ground, act.id))
+    list(acts.portions(house.app.verbs.context, act.id))
     assert told(house, act_id) == ("done", 5, 5, 3)
     assert states(house, [first, second, *others]) == ["failed", "failed", "waiting", "waiting", "waiting"]
 
@@ -264,7 +264,7 @@ def test_a_row_whose_key_was_taken_meanwhile_does_not_stop_the_others(house: Hou
 def test_rows_that_could_not_be_read_do_not_stop_the_others(house: House) -> None:
     first, unread, last = house.fail(house.root), unreadable_rows(house, 2), house.fail(house.root)
     act_id = house.root.post("/api/acts", json={"action": "retry", "filter": {"state": "failed"}}).json()["id"]
-    list(acts.portions(house.app.verbs.ground, act_id))
+    list(acts.portions(house.app.verbs.context, act_id))
     told = house.root.get(f"/api/acts/{act_id}").json()
     assert (told["state"], told["seen"], told["changed"]) == ("done", 4, 2)
     assert states(house, [first, *unread, last]) == ["waiting", "failed", "failed", "waiting"]

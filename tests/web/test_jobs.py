@@ -280,7 +280,7 @@ def test_pending_rows_of_all_jobs(house: House) -> None:
     assert len(house.root.get("/api/pending", params={"userId": "all"}).json()["items"]) == 5
     assert walked(house, "/api/pending", jobType="image") == []
     assert house.ana.get("/api/pending", params={"statuses": "DONE"}).json()["field"] == "statuses"
-    settings = house.app.verbs.ground.job_settings
+    settings = house.app.verbs.context.job_settings
     object.__setattr__(settings, "pending_enabled", False)
     try:
         assert house.ana.get("/api/pending").status_code == 404

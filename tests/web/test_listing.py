@@ -292,7 +292,7 @@ def test_an_ended_item_is_put_again_as_a_new_one_of_its_owner(house: House) -> N
     first = house.fail()
     answer = house.root.post(f"/api/items/{first}/again")
     assert answer.status_code == 201
-    new, old = (house.app.read.owned_item(each, None) for each in (answer.json()["id"], first))
+    new, old = (house.app.read.row(each, None) for each in (answer.json()["id"], first))
     assert new is not None
     assert old is not None
     assert (new.owner, new.task, new.args, new.queue, new.rank) == ("ana", old.task, old.args, old.queue, old.rank)
@@ -308,7 +308,7 @@ def test_a_key_for_the_new_one_is_its_owners(house: House) -> None:
     made = house.root.post(url, json={"key": "k", "at": LATER})
     assert (made.status_code, house.ana.post(url, json={"key": "k", "at": LATER}).status_code) == (201, 200)
     assert ids(house.ana, key="k") == [made.json()["id"]]
-    assert house.app.read.owned_item(made.json()["id"], None).key == "ana/k"  # type: ignore[union-attr]
+    assert house.app.read.row(made.json()["id"], None).key == "ana/k"  # type: ignore[union-attr]
     assert len(house.audit(f"item:{made.json()['id']}")) == 1
     other = house.ana.post(url, json={"key": "k", "at": "2026-12-03T08:00:00Z"})
     assert other.status_code == 409

@@ -95,7 +95,7 @@ def test_rows_that_are_worked_on_are_counted_off(house: House) -> None:
 
 
 def test_counts_are_turned_off_with_the_list(house: House) -> None:
-    settings = house.app.verbs.ground.job_settings
+    settings = house.app.verbs.context.job_settings
     object.__setattr__(settings, "pending_enabled", False)
     try:
         assert house.ana.get("/api/pending/counts").status_code == 404

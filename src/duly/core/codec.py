@@ -35,6 +35,11 @@ def encode(value: Any) -> bytes:
     return _encoder.encode(value)
 
 
+def text(value: Any) -> str:
+    """The value as JSON text, as a parameter of a statement."""
+    return _encoder.encode(value).decode()
+
+
 def decode(text: bytes | str) -> Any:
     return msgspec.json.decode(text)
 

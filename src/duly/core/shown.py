@@ -63,6 +63,10 @@ class Row(Struct, frozen=True):
     last_error: str | None
     error_class: str | None
     created_at: datetime
+    owner: str | None = None
+    error_group: str | None = None  # the group of failures that it is in
+    schedule_id: int | None = None  # the schedule that made it
+    job_id: int | None = None  # the job that it is a row of
 
     @property
     def attempt_key(self) -> str:
@@ -170,19 +174,10 @@ class WorkerLife(Struct, frozen=True):
     seen_at: datetime
 
 
-class OwnedRow(Row, frozen=True):
-    """An item with its owner, the group of failures that it is in, the schedule that made it, and its job."""
-
-    owner: str | None = None
-    error_group: str | None = None
-    schedule_id: int | None = None
-    job_id: int | None = None
-
-
 class Found(Struct, frozen=True):
     """A page of items that fit a filter, and how they were looked for."""
 
-    rows: list[OwnedRow]
+    rows: list[Row]
     place: int | datetime | None  # where the next page begins; None: nothing more fits
     scanned: int  # how many items were looked at
     is_indexed: bool  # an index knew what fits, so nothing else was looked at

@@ -14,7 +14,7 @@ from duly.verbs.acts import TASK, portions
 
 def acts_task(inlet: Inlet, verbs: Verbs) -> Task[..., Any]:
     def carry_out(act_id: int, attempt: Attempt) -> dict[str, int]:
-        for act in portions(verbs.ground, act_id):
+        for act in portions(verbs.context, act_id):
             attempt.progress(act.seen, max(act.total, act.seen))
         done = verbs.acts.get(LOCAL, act_id)
         return {"seen": done.seen, "changed": done.changed}

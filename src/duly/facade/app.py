@@ -22,7 +22,7 @@ from duly.core.forks import renew_in_children
 from duly.core.model import NewItem, Placed
 from duly.core.section import Section
 from duly.core.settings import JobSettings, Settings
-from duly.core.shown import OwnedRow
+from duly.core.shown import Row
 from duly.engine.equipment import Companion, Equipment
 from duly.facade.acts import acts_task
 from duly.facade.endings import Endings
@@ -36,7 +36,7 @@ from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
 from duly.tasks.task import Inlet, Task
 from duly.telemetry.telemetry import Telemetry
-from duly.verbs import LOCAL, Ground, Verbs
+from duly.verbs import LOCAL, VerbContext, Verbs
 from duly.verbs.masks import Masks
 from duly.verbs.read import Read
 from duly.verbs.scans import SCAN
@@ -84,7 +84,7 @@ class Duly:
             depths=lambda: self.read.depths(),
             pending=lambda: self.read.pending(),
         )
-        self.verbs = Verbs(self._make_ground())
+        self.verbs = Verbs(self._verb_context())
         self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
         self._inlet = self._make_inlet()
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
@@ -103,7 +103,7 @@ class Duly:
             tidy_task(self._inlet, lambda: self.intake),
         ):
             self.system[task.name] = task
-        self._schedule_scans(self.verbs.ground.job_settings)
+        self._schedule_scans(self.verbs.context.job_settings)
 
     def renew(self) -> None:
         """Make a new lock, in a forked process too: the old one may have been held when the process was forked."""
@@ -125,8 +125,8 @@ class Duly:
             max_args_bytes=self.settings.max_args_bytes,
         )
 
-    def _make_ground(self) -> Ground:
-        return Ground(
+    def _verb_context(self) -> VerbContext:
+        return VerbContext(
             open_store=lambda: self.store,
             open_clock=lambda: self.clock,
             observed=lambda: self.telemetry.observe(self.store),
@@ -251,7 +251,7 @@ class Duly:
         """Where files come in."""
         from duly.intake.intake import Intake
 
-        return Intake(self.verbs, self.verbs.ground.job_settings, self.job_types)
+        return Intake(self.verbs, self.verbs.context.job_settings, self.job_types)
 
     @cached_property
     def exports(self) -> Exports:
@@ -319,7 +319,7 @@ class Duly:
         rank: int | None = None,
         tries: int | None = None,
         connection: Any = None,
-    ) -> OwnedRow:
+    ) -> Row:
         """Change an item that waits or is in review: its arguments as a whole, time, queue, rank or tries."""
         return self.verbs.items.edit(
             LOCAL, item_id, args=args, at=at, queue=queue, rank=rank, tries=tries, connection=connection

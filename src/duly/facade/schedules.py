@@ -37,7 +37,7 @@ def _by_code(
 
 class Schedules(Timetable):
     def __init__(self, verbs: Verbs, is_task: Callable[[str], bool]) -> None:
-        super().__init__(verbs.ground, verbs.audit)
+        super().__init__(verbs)
         self._verbs = verbs.schedules
         self._is_task = is_task
         self._declared: dict[tuple[str, str], Declaration] = {}

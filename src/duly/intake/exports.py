@@ -72,7 +72,7 @@ class Exports:
         return list(dict.fromkeys((*first, *self._verbs.job_rows.argument_names(who, job_id))))
 
     def _records(self, rows: Iterable[ExportRow]) -> Iterator[dict[str, Any]]:
-        masks = self._verbs.ground.masks
+        masks = self._verbs.context.masks
         for row in rows:
             result = row.result if isinstance(row.result, Mapping) else {"result": row.result}
             yield {

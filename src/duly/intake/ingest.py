@@ -43,12 +43,12 @@ def ingest(intake: Intake, job_id: int, tell: Callable[[int], None], failures: i
 
     `failures`: how many tries have failed before.
     """
-    job = find_job(intake.verbs.ground, job_id)
+    job = find_job(intake.verbs.context, job_id)
     if job is None or job.is_sealed:
         return {"rows": 0 if job is None else job.total}
     if not intake.knows(job.job_type):
         raise Snooze(ELSEWHERE)
-    begun, measured = time.monotonic(), intake.verbs.ground.measured
+    begun, measured = time.monotonic(), intake.verbs.context.measured
     try:
         rows = Ingest(intake, job, tell).run()
     except _Stopped:
@@ -63,7 +63,7 @@ def ingest(intake: Intake, job_id: int, tell: Callable[[int], None], failures: i
         intake.verbs.files.give_up(job, reason)
         log.warning("job %d: its file cannot be read: %s", job.id, reason)
         raise GiveUp(reason) from None
-    intake.verbs.ground.store.seal_job(job.id, intake.verbs.ground.now())
+    intake.verbs.context.store.seal_job(job.id, intake.verbs.context.now())
     measured("file", str(job.job_type), time.monotonic() - begun)
     log.info("job %d: its file is read, %d rows", job.id, rows)
     return {"rows": rows}
@@ -131,7 +131,7 @@ class Ingest:
             self._write()
 
     def _made(self, number: int, row: Row, values: dict[str, Any], problems: str) -> NewRow:
-        job, task, now = self._job, self._type.task, self._intake.verbs.ground.clock.stamp()
+        job, task, now = self._job, self._type.task, self._intake.verbs.context.open_clock().stamp()
         raw = codec.encode(row.values if row.text is None else {**row.values, "text": row.text})
         if row.thumbnail is not None:
             values = {**values, "thumbnail": self._kept_thumbnail(number, row.thumbnail)}
@@ -146,7 +146,7 @@ class Ingest:
         return NewRow(
             task.name, job.rows_queue, b"{}", now, changed_at=now, rank=task.rank, owner=job.owner, job_id=job.id,
             row_no=number, input=raw, state="failed", status="ERROR", outcome=UNREADABLE,
-            finished_at=self._intake.verbs.ground.now(), last_error=f"line {row.line}: {problems}",
+            finished_at=self._intake.verbs.context.now(), last_error=f"line {row.line}: {problems}",
         )  # fmt: skip
 
     def _kept_thumbnail(self, number: int, picture: bytes) -> str:
@@ -171,14 +171,14 @@ class Ingest:
         """How many rows were written: none when the database could not."""
         portion = self._waiting[: self._batch.rows]
         self._asked = len(portion)
-        begun, waited = time.monotonic(), self._intake.verbs.ground.waited()
+        begun, waited = time.monotonic(), self._intake.verbs.context.waited()
         failure: StoreError | None = None
         is_taken = False
         try:
-            is_taken = self._intake.verbs.ground.store.load_rows(self._job.id, self._written + 1, portion)
+            is_taken = self._intake.verbs.context.store.load_rows(self._job.id, self._written + 1, portion)
         except StoreError as error:
             failure = error
-        took, waited = time.monotonic() - begun, self._intake.verbs.ground.waited() - waited
+        took, waited = time.monotonic() - begun, self._intake.verbs.context.waited() - waited
         seen = Written(
             rows=len(portion), bytes=sum(self._sizes[: len(portion)]), seconds=took - waited, waited=waited,
             has_failed=failure is not None,
@@ -188,7 +188,7 @@ class Ingest:
             if not is_taken:
                 self._has_grown(0)
                 raise WrongState(f"job {self._job.id} is filled by someone else at the same time")
-            measured, name = self._intake.verbs.ground.measured, str(self._job.job_type)
+            measured, name = self._intake.verbs.context.measured, str(self._job.job_type)
             measured("rows", name, len(portion))
             measured("bad rows", name, sum(row.outcome == UNREADABLE for row in portion))
             measured("write", name, self._batch.latency.get(took))
@@ -200,7 +200,7 @@ class Ingest:
 
     def _has_grown(self, count: int) -> bool:
         """Whether the job has so many rows more than we know of; it is over for us when it takes no more."""
-        job = find_job(self._intake.verbs.ground, self._job.id)
+        job = find_job(self._intake.verbs.context, self._job.id)
         if job is None or job.is_sealed:
             raise _Stopped
         return job.total == self._written + count

@@ -164,7 +164,7 @@ def _remade(intake: Intake, said: Row, came: Mapping[str, Any], place: _Place) -
     What is masked stays as it came, and so does what is not said.
     """
     known = _readable(came, place.options)
-    values = {**known, **intake.verbs.ground.masks.unmasked(said.values, known)}
+    values = {**known, **intake.verbs.context.masks.unmasked(said.values, known)}
     args, problems = values_of(Row(said.number, said.line, values, said.fault), place.mapping, place.chosen)
     if problems:
         raise InputError("row", problems)

@@ -49,19 +49,19 @@ def ingest_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., An
 def jobs_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
     def carry_out(job_id: int, action: Action, options: dict[str, Any], attempt: Attempt) -> dict[str, int]:
         intake = open_intake()
-        ground = intake.verbs.ground
-        job = find_job(ground, job_id)
+        context = intake.verbs.context
+        job = find_job(context, job_id)
         if job is None:
             return {"rows": 0}
         match action:
             case "cancel":
-                counts = cancel_rows(ground, job, options["reason"])
+                counts = cancel_rows(context, job, options["reason"])
             case "reprocess":
                 until = datetime.fromisoformat(options["until"])
-                counts = revive_rows(ground, job, options["statuses"], until, options["is_reset"])
+                counts = revive_rows(context, job, options["statuses"], until, options["is_reset"])
             case "remove":
                 _remove_files(intake, job)
-                counts = remove_rows(ground, job)
+                counts = remove_rows(context, job)
         rows = 0
         for rows in counts:
             attempt.progress(rows, job.total)
@@ -101,7 +101,7 @@ def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
     def tidy_up() -> None:
         intake = open_intake()
         if keep := intake.settings.jobs_keep_seconds:
-            before = intake.verbs.ground.now() - timedelta(seconds=keep)
+            before = intake.verbs.context.now() - timedelta(seconds=keep)
             while intake.verbs.jobs.expire(before, EXPIRED):
                 pass
         intake.sweep()

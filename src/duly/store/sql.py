@@ -20,6 +20,7 @@ Two more fragments are about conditions:
     {given owner, task}                       each column is what its parameter says, or its parameter says nothing
     {is_waiting}  {in_review}                 how this dialect asks for that
     {standing}                                how a schedule s stands, by the last item i that it made
+    {schedule_state}                          whether a schedule is active, paused or broken
 """
 
 from __future__ import annotations
@@ -33,6 +34,11 @@ from duly.store.records import KINDS, RECORDS, Kind
 
 # What is asked in several sections, in the same words everywhere.
 SHARED = {
+    "schedule_state": """case
+        when broken_at is not null then 'broken'
+        when paused_at is not null then 'paused'
+        else 'active'
+    end""",
     "standing": """case
         when i.state = 'running' then 'running'
         when i.state = 'waiting' and i.lane = 'main' then 'waiting'

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from duly.verbs.acts import Acts
 from duly.verbs.audit import Audit
+from duly.verbs.context import VerbContext
 from duly.verbs.files import Files
-from duly.verbs.ground import Ground
 from duly.verbs.history import History
 from duly.verbs.items import Items
 from duly.verbs.job_rows import JobRows
@@ -28,28 +28,28 @@ from duly.verbs.service import ServiceState
 from duly.verbs.users import Users
 from duly.verbs.who import LOCAL, SCOPES, Principal, local
 
-__all__ = ["LOCAL", "SCOPES", "Ground", "Principal", "Verbs", "local"]
+__all__ = ["LOCAL", "SCOPES", "Principal", "VerbContext", "Verbs", "local"]
 
 
 class Verbs:
     """All verbs of one app, by their nouns."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
-        self.audit = Audit(ground)
-        self.items = Items(ground, self.audit)
-        self.acts = Acts(ground, self.audit)
-        self.review = Review(ground, self.audit, self.items, self.acts)
-        self.schedules = Schedules(ground, self.audit)
-        self.listing = Listing(ground, self.schedules)
-        self.service = ServiceState(ground)
-        self.users = Users(ground, self.audit)
-        self.queues = Queues(ground, self.audit)
-        self.limits = Limits(ground, self.audit)
-        self.files = Files(ground)
-        self.jobs = Jobs(ground, self.audit, self.items)
-        self.job_rows = JobRows(ground, self.jobs)
-        self.searches = Searches(ground, self.jobs)
-        self.history = History(ground, self.jobs)
-        self.now = Now(ground, self.history)
-        self.scans = Scans(ground, self.audit, self.files, self.jobs)
+    def __init__(self, context: VerbContext) -> None:
+        self.context = context
+        self.audit = Audit(self)
+        self.items = Items(self)
+        self.acts = Acts(self)
+        self.review = Review(self)
+        self.schedules = Schedules(self)
+        self.listing = Listing(self)
+        self.service = ServiceState(self)
+        self.users = Users(self)
+        self.queues = Queues(self)
+        self.limits = Limits(self)
+        self.files = Files(self)
+        self.jobs = Jobs(self)
+        self.job_rows = JobRows(self)
+        self.searches = Searches(self)
+        self.history = History(self)
+        self.now = Now(self)
+        self.scans = Scans(self)

@@ -14,17 +14,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from duly.core import codec
-from duly.core.decide import decide
 from duly.core.errors import InputError, ItemNotFound, WrongState
-from duly.core.model import Cancel, Change, Discarded, Item, Outcome, Revived
+from duly.core.model import Change, Item, Outcome
 from duly.core.shown import Act, Action
 from duly.store.borrow import put_borrowed
-from duly.store.records import Record, reader
 from duly.tasks.checks import checked_name
-from duly.verbs.audit import Audit
-from duly.verbs.ground import Ground
-from duly.verbs.items import STATES
+from duly.verbs.context import VerbContext, VerbGroup
+from duly.verbs.items import STATES, outcome_of, possible
 from duly.verbs.listing import Filter, check_values, fitting
+from duly.verbs.read import LAST_ID
 from duly.verbs.who import Principal
 
 TASK = "duly.acts"
@@ -49,18 +47,14 @@ class Counted(NamedTuple):
     is_more: bool
 
 
-class Acts:
-    def __init__(self, ground: Ground, audit: Audit) -> None:
-        self._ground = ground
-        self._audit = audit
-
+class Acts(VerbGroup):
     def count(self, who: Principal, filter: Mapping[str, Any], whose: str | None = None) -> Counted:
         """How many rows fit a filter now, counted up to a million and for two seconds at most."""
         return self._count(meant(filter), who.among(whose))
 
     def _count(self, filter: Filter, owner: str | None) -> Counted:
-        newest: int = self._ground.store.read("newest_item", {})[0][0]
-        walk = Rise(self._ground, filter, owner)
+        newest: int = self._store.read("newest_item", {})[0][0]
+        walk = Rise(self._context, filter, owner)
         count, place, deadline = 0, 0, time.monotonic() + SECONDS
         while ids := walk.step(place, newest, COUNT_STEP):
             count += len(walk.fitting(ids))
@@ -93,18 +87,18 @@ class Acts:
         options = {"rate": rate, "reason": reason}
         if queue is not None:
             options["queue"] = checked_name("queue", queue)
-        said = meant(filter)
-        total, newest, _ = counted or self._count(said, who.among(whose))
+        wanted = meant(filter)
+        total, newest, _ = counted or self._count(wanted, who.among(whose))
         row = {
             "owner": who.among(whose), "author": who.user_id, "action": action,
-            "filter": codec.encode(_kept(said)).decode(), "options": codec.encode(options).decode(),
-            "total": total, "until": newest, "now": self._ground.now(),
+            "filter": codec.text(_kept(wanted)), "options": codec.text(options),
+            "total": total, "until": newest, "now": self._now(),
         }  # fmt: skip
-        with self._ground.joining(connection) as connection:
-            act_id: int = self._ground.store.run(connection, "act_create", row)[0][0]
-            new = self._ground.task_named(TASK).new({"act_id": act_id, "key": f"act-{act_id}"})
+        with self._context.joining(connection) as connection:
+            act_id: int = self._store.run(connection, "act_create", row)[0][0]
+            new = self._context.task_named(TASK).new({"act_id": act_id, "key": f"act-{act_id}"})
             put_borrowed(connection, new)
-            details: dict[str, Any] = {"action": action, "filter": _told(said), "total": total}
+            details: dict[str, Any] = {"action": action, "filter": _noted(wanted), "total": total}
             if queue is not None:
                 details["queue"] = queue
             self._audit.note(who, "act.ordered", f"act:{act_id}", details, connection)
@@ -112,45 +106,45 @@ class Acts:
 
     def get(self, who: Principal, act_id: int, connection: Any = None) -> Act:
         """An act, which says how far it is."""
-        return _found(self._ground, act_id, who.reach, connection)
+        return _found(self._context, act_id, who.reach, connection)
 
     def page(self, who: Principal, whose: str | None = None, before: int | None = None, most: int = 100) -> list[Act]:
         """Acts, newest first; `before` is the last id of the page before."""
-        given = {"owner": who.among(whose), "before": before or 2**63 - 1, "most": most}
-        return [_act(row) for row in self._ground.store.read("acts", given)]
+        given = {"owner": who.among(whose), "before": before or LAST_ID, "most": most}
+        return self._read.all(Act, "acts", given)
 
     def cancel(self, who: Principal, act_id: int, connection: Any = None) -> Act:
         """Stop an act where it stands; what it has done stays done."""
         self.get(who, act_id)
-        given = {"id": act_id, "owner": who.reach, "now": self._ground.now()}
-        with self._ground.joining(connection) as connection:
-            if not self._ground.store.run(connection, "act_cancel", given):
+        given = {"id": act_id, "owner": who.reach, "now": self._now()}
+        with self._context.joining(connection) as connection:
+            if not self._store.run(connection, "act_cancel", given):
                 raise WrongState(f"act {act_id} is over")
             self._audit.note(who, "act.cancelled", f"act:{act_id}", {}, connection)
             return self.get(who, act_id, connection)
 
 
-def portions(ground: Ground, act_id: int) -> Iterator[Act]:
+def portions(context: VerbContext, act_id: int) -> Iterator[Act]:
     """Carry out an act portion by portion, from where it stands; yields the act after each portion."""
     most = step = PORTION
-    while (act := _found(ground, act_id)).state == "running":
+    while (act := _found(context, act_id)).state == "running":
         if "from" not in act.options:  # a rate is counted from the real beginning
-            options = codec.encode({**act.options, "from": ground.now()}).decode()
-            ground.store.write("act_begin", {"id": act_id, "options": options})
+            options = codec.text({**act.options, "from": context.now()})
+            context.store.write("act_begin", {"id": act_id, "options": options})
             continue
-        walk = Rise(ground, meant(act.filter), act.owner)
+        walk = Rise(context, meant(act.filter), act.owner)
         met = walk.step(act.place, act.until, step)
         if not met:
-            ground.store.write("act_finish", {"id": act_id, "now": ground.now()})
+            context.store.write("act_finish", {"id": act_id, "now": context.now()})
             return
         fits = walk.fitting(met)
         ids = fits[:most]
         # Where little fits, more is looked at in one go.
         step = PORTION if ids else min(2 * step, STEP_MOST)
         place = met[-1] if len(ids) == len(fits) else ids[-1]
-        changes = list(_changes(ground, act, ground.store.fetch(ids)))
+        changes = _changes(context, act, context.store.fetch(ids))
         try:
-            _apply(ground, act, ids, changes, place)
+            _apply(context, act, ids, changes, place)
         except _Outrun:
             continue  # it was cancelled, or another try was faster, and this portion was rolled back
         except WrongState:
@@ -158,56 +152,44 @@ def portions(ground: Ground, act_id: int) -> Iterator[Act]:
             if most > 1:
                 most = 1
                 continue
-            _apply(ground, act, ids, (), place)
+            _apply(context, act, ids, (), place)
         most = PORTION
-        yield _found(ground, act_id)
+        yield _found(context, act_id)
 
 
-def _apply(ground: Ground, act: Act, ids: Sequence[int], changes: Sequence[Change], place: int) -> None:
+def _apply(context: VerbContext, act: Act, ids: Sequence[int], changes: Sequence[Change], place: int) -> None:
     """Make these changes and write where the act stands: both or none."""
-    with ground.store.transaction() as connection:
-        refused = ground.store.settle(changes, (), connection)
+    with context.store.transaction() as connection:
+        refused = context.store.settle(changes, (), connection)
         if queue := act.options.get("queue"):
-            moved_ids = codec.encode([change.id for change in changes if change.id not in set(refused)]).decode()
-            redirected = {"ids": moved_ids, "queue": queue, "owner": act.owner, "now": ground.now()}
-            ground.store.run(connection, "redirect_items", redirected)
-        moved = {
-            "id": act.id, "was": act.place, "seen": len(ids), "changed": len(changes) - len(refused), "place": place,
-        }  # fmt: skip
-        if not ground.store.run(connection, "act_move", moved):
+            moved_ids = codec.text([change.id for change in changes if change.id not in set(refused)])
+            redirected = {"ids": moved_ids, "queue": queue, "owner": act.owner, "now": context.now()}
+            context.store.run(connection, "redirect_items", redirected)
+        moved = {"id": act.id, "was": act.place, "place": place}
+        moved |= {"seen": len(ids), "changed": len(changes) - len(refused)}
+        if not context.store.run(connection, "act_move", moved):
             raise _Outrun
 
 
-def _changes(ground: Ground, act: Act, items: list[Item]) -> Iterator[Change]:
-    now, rate = ground.now(), act.options.get("rate")
+def _changes(context: VerbContext, act: Act, items: list[Item]) -> list[Change]:
+    now, rate = context.now(), act.options.get("rate")
     begun = datetime.fromisoformat(act.options["from"])
-    place = act.changed
-    for item in sorted(items, key=lambda each: each.id):
-        if item.state not in STATES[act.action]:
-            continue
-        outcome: Outcome
-        match act.action:
-            case "cancel":
-                outcome = Cancel(act.options.get("reason", ""))
-            case "discard":
-                outcome = Discarded()
-            case _:
-                # At a rate, each is due a little after the one before, so that nobody has to wait here.
-                outcome = Revived(begun + timedelta(seconds=place / rate) if rate else now)
-        try:
-            change = decide(item, outcome, now, ground.rules_of(item.task))
-        except WrongState:
-            continue  # what this cannot happen to, such as a row that could not be read, is left alone
-        yield change
-        place += 1
+
+    def outcome(count: int) -> Outcome:
+        # At a rate, each item is due a little after the one before, so nobody has to wait here.
+        due_at = begun + timedelta(seconds=(act.changed + count) / rate) if rate else now
+        return outcome_of(act.action, act.options.get("reason", ""), due_at)
+
+    open_ones = [item for item in items if item.state in STATES[act.action]]
+    return possible(context, sorted(open_ones, key=lambda item: item.id), outcome)
 
 
 class Rise:
     """A walk through the items of a filter, oldest first, along the index that leads to the fewest rows."""
 
-    def __init__(self, ground: Ground, filter: Filter, owner: str | None) -> None:
-        check_values(ground, filter)
-        self._ground = ground
+    def __init__(self, context: VerbContext, filter: Filter, owner: str | None) -> None:
+        check_values(context, filter)
+        self._context = context
         self._filter = filter
         self._owner = owner
         is_review = filter.states == ("failed",)
@@ -227,31 +209,31 @@ class Rise:
             first, last = self._bounds
             place, until = max(place, first - 1), min(until, last)
         given = {**self._given, "place": place, "until": until, "most": most}
-        return [row[0] for row in self._ground.store.read(self._section, given)]
+        return [row[0] for row in self._context.store.read(self._section, given)]
 
     def fitting(self, ids: Sequence[int]) -> list[int]:
         """Those of these ids that are meant, in their order. Acts are about no other acts."""
-        found = {item_id for item_id, _ in fitting(self._ground, self._filter, self._owner, ids, but=TASK)}
+        found = {item_id for item_id, _ in fitting(self._context, self._filter, self._owner, ids, but=TASK)}
         return [item_id for item_id in ids if item_id in found]
 
     @cached_property
     def _bounds(self) -> tuple[int, int]:
-        first, last = self._ground.store.read("job_bounds", {"job_id": self._filter.job_id})[0]
+        first, last = self._context.store.read("job_bounds", {"job_id": self._filter.job_id})[0]
         return first or 1, last or 0
 
 
 def meant(filter: Mapping[str, Any]) -> Filter:
-    """The filter that was said, or that was kept with an act."""
-    said = {name: value for name, value in filter.items() if value is not None}
-    states = tuple(part.strip() for part in str(said.pop("state", "")).split(",") if part.strip())
+    """The filter that a caller gave, or that was stored with an act."""
+    given = {name: value for name, value in filter.items() if value is not None}
+    states = tuple(part.strip() for part in str(given.pop("state", "")).split(",") if part.strip())
     for name in ("since", "until"):
-        if isinstance(said.get(name), str):
-            said[name] = datetime.fromisoformat(said[name])
-    if "where" in said:
-        said["where"] = tuple(said["where"])
-    if strange := sorted(said.keys() - set(FIELDS)):
-        raise InputError(strange[0], f"is no filter; known: {', '.join(('state', *FIELDS))}")
-    return Filter(states=states, **said)  # type: ignore[arg-type]
+        if isinstance(given.get(name), str):
+            given[name] = datetime.fromisoformat(given[name])
+    if "where" in given:
+        given["where"] = tuple(given["where"])
+    if unknown := sorted(given.keys() - set(FIELDS)):
+        raise InputError(unknown[0], f"is not a filter; known filters: {', '.join(('state', *FIELDS))}")
+    return Filter(states=states, **given)  # type: ignore[arg-type]
 
 
 def _kept(filter: Filter) -> dict[str, Any]:
@@ -268,19 +250,16 @@ def _kept(filter: Filter) -> dict[str, Any]:
     return {"state": f"{state or ''}," if more or len(filter.states) > 1 else state, **plain, **more}
 
 
-def _told(filter: Filter) -> dict[str, Any]:
-    """The filter as the audit log tells it."""
+def _noted(filter: Filter) -> dict[str, Any]:
+    """The filter as the audit log shows it."""
     return {**_kept(filter), "state": ",".join(filter.states) or None}
 
 
-def _found(ground: Ground, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
-    rows = ground.store.read("act", {"id": act_id, "owner": owner}, connection)
-    if not rows:
+def _found(context: VerbContext, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
+    act = context.read.one(Act, "act", {"id": act_id, "owner": owner}, connection)
+    if act is None:
         raise ItemNotFound(f"there is no act {act_id}")
-    return _act(rows[0])
-
-
-_act = reader(Record(Act), {object: codec.decode})
+    return act
 
 
 class _Outrun(Exception):

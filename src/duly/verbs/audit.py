@@ -7,14 +7,11 @@ from typing import Any
 
 from duly.core import codec
 from duly.core.shown import AuditLine
-from duly.verbs.ground import Ground
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
 
-class Audit:
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-
+class Audit(VerbGroup):
     def note(
         self, who: Principal, action: str, subject: str, details: Mapping[str, Any], connection: Any = None
     ) -> None:
@@ -25,13 +22,10 @@ class Audit:
         self, who: Principal, action: str, subjects: Sequence[str], details: Mapping[str, Any], connection: Any = None
     ) -> None:
         """Write a line for each of these subjects, to all of which the same was done."""
-        given = {
-            "now": self._ground.now(), "actor": who.user_id, "action": action,
-            "subjects": codec.encode(subjects).decode(), "details": codec.encode(details).decode(),
-        }  # fmt: skip
-        self._ground.store.run(connection, "note_each", given)
+        given = {"now": self._now(), "actor": who.user_id, "action": action}
+        given |= {"subjects": codec.text(subjects), "details": codec.text(details)}
+        self._store.run(connection, "note_each", given)
 
     def page(self, subject: str | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
         """What was done to this subject, or to all, newest first; `before` is the last id of the page before."""
-        rows = self._ground.store.read("audit", {"subject": subject, "before": before, "most": most})
-        return [AuditLine(*row) for row in rows]
+        return self._read.all(AuditLine, "audit", {"subject": subject, "before": before, "most": most})

@@ -10,59 +10,60 @@ from msgspec.structs import asdict, replace
 from duly.core import codec
 from duly.core.errors import ItemNotFound, WrongState
 from duly.core.model import File, Job, NewFile
-from duly.verbs.ground import Ground
+from duly.verbs.context import VerbGroup
 
 
-class Files:
+class Files(VerbGroup):
     """What whoever reads files has to look up and write down. It is nobody's act, so nobody is asked who they are."""
 
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-
     def of(self, job: Job) -> File:
-        rows = self._ground.store.read("file", {"id": job.file_id})
-        if not rows:
+        file = self._read.one(File, "file", {"id": job.file_id})
+        if file is None:
             raise ItemNotFound(f"job {job.id} has no file")
-        return File(*rows[0])
+        return file
 
     def unnamed(self, places: Sequence[str]) -> list[str]:
         """Those of these places where no job keeps its file."""
-        rows = self._ground.store.read("places_in_use", {"places": codec.encode(list(places)).decode()})
+        rows = self._store.read("places_in_use", {"places": codec.text(list(places))})
         in_use = {row[0] for row in rows}
         return [place for place in places if place not in in_use]
+
+    def add(self, file: NewFile, connection: Any) -> int:
+        """Record a file that is stored already; returns its id."""
+        file_id: int = self._store.run(connection, "add_file", {**asdict(file), "now": self._now()})[0][0]
+        return file_id
 
     def attach(self, job: Job, file: NewFile, connection: Any) -> Job:
         """This is the file of a job that was made without one; the job with its file.
 
         WrongState when the job was removed meanwhile or has a file by now.
         """
-        store = self._ground.store
-        file_id: int = store.run(connection, "add_file", {**asdict(file), "now": self._ground.now()})[0][0]
-        if not store.run(connection, "attach_file", {"id": job.id, "file_id": file_id}):
+        file_id = self.add(file, connection)
+        if not self._store.run(connection, "attach_file", {"id": job.id, "file_id": file_id}):
             raise WrongState(f"job {job.id} was removed, or has a file by now")
         return replace(job, file_id=file_id)
 
     def begin(self, job: Job, options: Mapping[str, Any]) -> None:
         """Reading the file of this job begins, once more, with what is known of it by now."""
-        given = {"id": job.id, "options": codec.encode(options).decode(), "now": self._ground.now()}
-        self._ground.store.write("job_is_read", given)
+        given = {"id": job.id, "options": codec.text(options), "now": self._now()}
+        self._store.write("job_is_read", given)
 
     def give_up(self, job: Job, reason: str) -> None:
-        given = {"id": job.id, "last_error": reason, "now": self._ground.now()}
-        self._ground.store.write("job_cannot_be_read", given)
+        given = {"id": job.id, "last_error": reason, "now": self._now()}
+        self._store.write("job_cannot_be_read", given)
 
     def tell_duplicates(self, job: Job, count: int) -> None:
-        self._ground.store.write("job_has_duplicates", {"id": job.id, "duplicates": count})
+        self._store.write("job_has_duplicates", {"id": job.id, "duplicates": count})
 
     def mapping(self, owner: str | None, job_type: str, fingerprint: str) -> dict[str, str] | None:
         """The column of each field, as it was last said for such a file; None when it never was."""
         given = {"owner": owner or "", "job_type": job_type, "fingerprint": fingerprint}
-        rows = self._ground.store.read("mapping", given)
+        rows = self._store.read("mapping", given)
         return codec.decode(rows[0][0]) if rows else None
 
     def keep_mapping(self, owner: str | None, job_type: str, fingerprint: str, columns: Mapping[str, str]) -> None:
         given = {
             "owner": owner or "", "job_type": job_type, "fingerprint": fingerprint,
-            "columns": codec.encode(columns).decode(), "now": self._ground.now(),
+            "columns": codec.text(columns), "now": self._now(),
         }  # fmt: skip
-        self._ground.store.write("keep_mapping", given)
+        self._store.write("keep_mapping", given)

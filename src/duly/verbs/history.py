@@ -8,10 +8,7 @@ from typing import NamedTuple
 from duly.core.clock import begin_of
 from duly.core.errors import InputError, NotAllowed
 from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, Chart, HistoryRow, Kind, Series
-from duly.store.records import Record, reader
-from duly.verbs.ground import Ground
-from duly.verbs.jobs import Jobs
-from duly.verbs.read import SEEN
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
 COUNTED = ("done", "failed", "retried", "rate")  # measures that only count
@@ -20,8 +17,6 @@ MINUTES = range(1, 14 * 24 * 60 + 1)
 MOST = 50_000  # how many points one answer has
 # What is lately is so long ago at most.
 LATELY = timedelta(minutes=5)
-
-_row = reader(Record(HistoryRow), SEEN)
 
 
 class Happened(NamedTuple):
@@ -32,11 +27,7 @@ class Happened(NamedTuple):
     late: float  # seconds that these starts were late, together
 
 
-class History:
-    def __init__(self, ground: Ground, jobs: Jobs) -> None:
-        self._ground = ground
-        self._jobs = jobs
-
+class History(VerbGroup):
     def look(
         self,
         who: Principal,
@@ -54,30 +45,30 @@ class History:
         if job_id is not None and task is not None:
             raise InputError("job", "say a task or a job, not both")
         if job_id is not None:
-            self._jobs.get(who, job_id)
+            self._peers.jobs.get(who, job_id)
         elif not who.is_admin:
             raise NotAllowed("the history of tasks is for admins; that of a job is for its owner too")
-        is_short = minutes * 60 <= self._ground.history_seconds
+        is_short = minutes * 60 <= self._context.history_seconds
         step = HISTORY_SHORT if is_short else HISTORY_LONG
-        until = self._ground.now()
+        until = self._now()
         since = begin_of(until - timedelta(minutes=minutes), step)
         given = {"step": step, "since": since, "measure": measure, "most": MOST + 1}
         if job_id is None and task is None:
-            rows = self._ground.store.read("history", given)
+            rows = self._read.all(HistoryRow, "history", given)
         else:
             kind, subject = ("task", task) if job_id is None else ("job", str(job_id))
-            rows = self._ground.store.read("history_of", {**given, "kind": kind, "subject": subject})
-        found = _series([_row(row) for row in reversed(rows[:MOST])])
+            rows = self._read.all(HistoryRow, "history_of", {**given, "kind": kind, "subject": subject})
+        found = _series(rows[:MOST][::-1])
         return Chart(since, until, step, found, len(rows) > MOST)
 
     def lately(self) -> dict[str, Happened]:
         """What happened to each task in the last minutes."""
-        step = HISTORY_SHORT if self._ground.history_seconds >= LATELY.total_seconds() else HISTORY_LONG
-        now = self._ground.now()
+        step = HISTORY_SHORT if self._context.history_seconds >= LATELY.total_seconds() else HISTORY_LONG
+        now = self._now()
         since = begin_of(now - LATELY, step)
         minutes = (now - since).total_seconds() / 60
         found: dict[str, dict[str, tuple[int, float]]] = {}
-        for task, measure, n, total in self._ground.store.read("lately", {"step": step, "since": since}):
+        for task, measure, n, total in self._store.read("lately", {"step": step, "since": since}):
             found.setdefault(task, {})[measure] = (int(n), float(total))
         nothing = (0, 0.0)
         return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,17 +11,15 @@ from duly.core import codec
 from duly.core.decide import decide
 from duly.core.errors import InputError, ItemNotFound, KeyConflict, WrongState
 from duly.core.model import LIVE, Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived, State
-from duly.core.shown import Action, OwnedRow, Story
+from duly.core.shown import Action, Row, Story
 from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_key, checked_name, checked_rank, checked_tries, when
-from duly.verbs.audit import Audit
-from duly.verbs.ground import Ground
-from duly.verbs.read import Read
+from duly.verbs.context import VerbContext, VerbGroup
 from duly.verbs.who import Principal
 
 # Arguments as a whole, or a function that makes them of the item as it is. Bytes are JSON that was checked already.
 Args = Mapping[str, Any] | bytes
-AskArgs = Callable[[OwnedRow], Args]
+AskArgs = Callable[[Row], Args]
 
 TURNS = 10  # how often a change is decided anew when a worker was faster
 SELECTED = 1_000  # items of one selection
@@ -36,11 +34,7 @@ STATES: dict[Action, tuple[State, ...]] = {
 NOTED: dict[Action, str] = {"cancel": "item.cancelled", "retry": "item.retried", "discard": "item.discarded"}
 
 
-class Items:
-    def __init__(self, ground: Ground, audit: Audit) -> None:
-        self._ground = ground
-        self._audit = audit
-
+class Items(VerbGroup):
     # -- in
 
     def put(self, who: Principal, new: NewItem, connection: Any = None) -> Placed:
@@ -52,15 +46,15 @@ class Items:
         return self._put(who, new, "item.put", {"task": new.task}, connection)
 
     def _put(self, who: Principal, new: NewItem, action: str, details: Mapping[str, Any], connection: Any) -> Placed:
-        with self._ground.joining(connection) as connection:
+        with self._context.joining(connection) as connection:
             try:
                 placed = put_borrowed(connection, new)
                 known = None if placed.fresh else placed.id
             except KeyConflict as error:
-                if self._owned(error.item_id, new.owner) is not None:
+                if self._read.row(error.item_id, new.owner) is not None:
                     raise
                 known = error.item_id
-            if known is not None and self._owned(known, new.owner) is None:
+            if known is not None and self._read.row(known, new.owner) is None:
                 raise KeyConflict(f"{who.unscoped(new.key or '')!r} is taken; choose another key", 0)
             if placed.fresh:
                 self._audit.note(who, action, f"item:{placed.id}", details, connection)
@@ -82,36 +76,36 @@ class Items:
         A row of a job comes as an item of its own, which the job does not count. It has no key, unless one is given.
         """
         self.find(who, item_id, connection)
-        (item,) = self._ground.store.fetch([item_id])
+        (item,) = self._store.fetch([item_id])
         if item.state in LIVE:
             raise WrongState(f"item {item_id} is {item.state}: only one that has ended can be put again")
         if item.task.startswith(OWN):
             raise WrongState(f"item {item_id} is a part of duly itself and cannot be put again")
-        due_at = when(at, delay, self._ground.now) if at is not None or delay is not None else None
+        due_at = when(at, delay, self._now) if at is not None or delay is not None else None
         lateness = None if item.expires_at is None else item.expires_at - item.planned_at
         owned = None if key is None else checked_key(f"{item.owner}/{key}" if item.owner is not None else key)
         new = NewItem(
             task=item.task, queue=item.queue.removesuffix(f"/job-{item.job_id}"), args=item.args, due_at=due_at,
             key=owned, rank=item.rank, max_attempts=item.max_attempts, trace=trace, owner=item.owner,
-            expires_at=None if lateness is None else (due_at or self._ground.now()) + lateness, is_relative=at is None,
+            expires_at=None if lateness is None else (due_at or self._now()) + lateness, is_relative=at is None,
         )  # fmt: skip
         return self._put(who, new, "item.again", {"task": item.task, "of": item_id}, connection)
 
     def keep_late(self, item_id: int, fence: int, result: Any) -> bool:
         """Keep what a try brought although its item was cancelled meanwhile; False when it was not."""
-        given = {"id": item_id, "fence": fence, "result": codec.encode(result).decode()}
-        return bool(self._ground.store.write("late_result", given))
+        given = {"id": item_id, "fence": fence, "result": codec.text(result)}
+        return bool(self._store.write("late_result", given))
 
     # -- looks
 
-    def find(self, who: Principal, item_id: int, connection: Any = None) -> OwnedRow:
+    def find(self, who: Principal, item_id: int, connection: Any = None) -> Row:
         """The item, if it may be reached; an item of someone else is reported as missing."""
-        row = self._owned(item_id, who.reach, connection)
+        row = self._read.row(item_id, who.reach, connection)
         if row is None:
             raise ItemNotFound(f"there is no item {item_id}")
         return row
 
-    def show(self, who: Principal, item_id: int, *, is_revealed: bool = False) -> tuple[OwnedRow, Story]:
+    def show(self, who: Principal, item_id: int, *, is_revealed: bool = False) -> tuple[Row, Story]:
         """The item with its tries. `is_revealed` shows masked values too, and is written to the audit log."""
         row = self.find(who, item_id)
         if is_revealed:
@@ -138,9 +132,9 @@ class Items:
 
         `action` and `details` go to the audit log instead of the usual ones, if this is a part of something larger.
         """
-        due_at = when(at, delay, self._ground.now) if at is not None or delay is not None else None
-        said = {"at": due_at} if details is None else details
-        return self._decide_all(who, ids, lambda now: Revived(due_at or now), action, said, connection)
+        due_at = when(at, delay, self._now) if at is not None or delay is not None else None
+        noted = {"at": due_at} if details is None else details
+        return self._decide_all(who, ids, lambda now: Revived(due_at or now), action, noted, connection)
 
     def discard(self, who: Principal, *ids: int, reason: str = "", connection: Any = None) -> list[int]:
         """Take failed items out of review for good."""
@@ -158,41 +152,32 @@ class Items:
         wanted = list(dict.fromkeys(ids))
         if not 1 <= len(wanted) <= SELECTED:
             raise InputError("ids", f"must be 1 to {SELECTED:,} ids")
-        done: list[int] = []
-        with self._ground.joining(connection) as connection:
+        done: set[int] = set()
+        with self._context.joining(connection) as connection:
             left = wanted
             for _ in range(TURNS):
                 changes = self._possible(who, left, action, reason, connection)
-                refused = set(self._ground.observed().settle(changes, (), connection))
-                done += [change.id for change in changes if change.id not in refused]
-                left = [item_id for item_id in left if item_id in refused]
+                left = self._context.observed().settle(changes, (), connection)
+                done |= {change.id for change in changes} - set(left)
                 if not left:
                     break
-            acted = [item_id for item_id in wanted if item_id in set(done)]
-            if acted:
-                subjects = [f"item:{item_id}" for item_id in acted]
-                self._audit.note_each(who, NOTED[action], subjects, {"reason": reason}, connection)
+            if acted := [item_id for item_id in wanted if item_id in done]:
+                self._note_all(who, NOTED[action], acted, {"reason": reason}, connection)
         return acted
 
     def _possible(
         self, who: Principal, ids: Sequence[int], action: Action, reason: str, connection: Any
     ) -> list[Change]:
         """What the action makes of those of these items that they may reach and that it can happen to."""
-        now = self._ground.now()
-        outcome: dict[Action, Outcome] = {"cancel": Cancel(reason), "retry": Revived(now), "discard": Discarded()}
-        # Only what lives again can be in the way of a live item.
-        twins = set(self._with_live_twin(ids, connection)) if action == "retry" else set()
-        changes = []
-        for item in self._ground.store.fetch(ids):
-            if who.reach in (None, item.owner) and item.state in STATES[action] and item.id not in twins:
-                with suppress(WrongState):  # such as a row that could not be read
-                    changes.append(decide(item, outcome[action], now, self._ground.rules_of(item.task)))
-        return changes
-
-    def _with_live_twin(self, ids: Sequence[int], connection: Any) -> list[int]:
-        """Those of these items whose key another live item has."""
-        given = {"ids": codec.encode(list(ids)).decode()}
-        return [row[0] for row in self._ground.store.read("with_live_twin", given, connection)]
+        # Only an item that becomes live again can collide with a live item of the same key.
+        given = {"ids": codec.text(ids)}
+        twins = {row[0] for row in self._store.read("with_live_twin", given, connection)} if action == "retry" else ()
+        items = [
+            item
+            for item in self._store.fetch(ids)
+            if who.reach in (None, item.owner) and item.state in STATES[action] and item.id not in twins
+        ]
+        return possible(self._context, items, lambda _: outcome_of(action, reason, self._now()))
 
     def edit(
         self,
@@ -208,24 +193,24 @@ class Items:
         action: str = "item.edited",
         details: Mapping[str, Any] | None = None,
         connection: Any = None,
-    ) -> OwnedRow:
+    ) -> Row:
         """Change an item that waits or is in review, unless someone else changes it at the same time.
 
         With another time, everything that was counted from the old one moves too: lateness, drift and expiry. With
         other arguments, the item moves to the queue that its task has for them. With `is_retried`, it is also tried
         again. The audit log says what was changed; if the arguments are not readable, `details` stand there instead.
         """
-        store = self._ground.store
+        store = self._store
         # Read first, so that every change from here on is noticed.
         version = store.read("item_version", {"id": item_id}, connection)
         row = self.find(who, item_id)
         if row.state not in ("waiting", "failed"):
             raise WrongState(f"item {item_id} is {row.state} and cannot be edited")
         (item,) = store.fetch([item_id])
-        said = {"at": at, "queue": queue, "rank": rank, "tries": tries}
-        before, after = _content(item), self._edited(item, args(row) if callable(args) else args, said)
-        now = self._ground.now()
-        with self._ground.joining(connection) as connection:
+        options = {"at": at, "queue": queue, "rank": rank, "tries": tries}
+        before, after = _content(item), self._edited(item, args(row) if callable(args) else args, options)
+        now = self._now()
+        with self._context.joining(connection) as connection:
             changed = {
                 **after, **_moved(item, None if at is None else after["at"]), "args": after["args"].decode(),
                 "id": item_id, "owner": who.reach, "was": item.state, "fence": row.fence,
@@ -233,32 +218,32 @@ class Items:
             }  # fmt: skip
             is_done = bool(store.run(connection, "edit_item", changed))
             if is_done and is_retried:
-                revived = decide(item, Revived(now), now, self._ground.rules_of(item.task))
-                is_done = not self._ground.observed().settle([revived], (), connection)
+                revived = decide(item, Revived(now), now, self._context.rules_of(item.task))
+                is_done = not self._context.observed().settle([revived], (), connection)
             if not is_done:
                 raise WrongState(f"item {item_id} was changed by someone else, or has a twin at this time; look again")
             self._audit.note(who, action, f"item:{item_id}", self._difference(before, after, details), connection)
             return self.find(who, item_id, connection)
 
-    def _edited(self, item: Item, args: Args | None, said: Mapping[str, Any]) -> dict[str, Any]:
+    def _edited(self, item: Item, args: Args | None, options: Mapping[str, Any]) -> dict[str, Any]:
         """The new content of the item: what was given, checked, and what it has for the rest."""
         checked: dict[str, Callable[[Any], Any]] = {
-            "at": lambda at: when(at, None, self._ground.now), "queue": lambda queue: checked_name("queue", queue),
+            "at": lambda at: when(at, None, self._now), "queue": lambda queue: checked_name("queue", queue),
             "rank": checked_rank, "tries": checked_tries,
         }  # fmt: skip
-        given = {name: checked[name](value) for name, value in said.items() if value is not None}
+        given = {name: checked[name](value) for name, value in options.items() if value is not None}
         if args is not None:
             given = {"args": self._checked_args(item, args), "queue": self._queue(item, args), **given}
         return {**_content(item), **given}
 
     def _checked_args(self, item: Item, given: Args) -> bytes:
-        return given if isinstance(given, bytes) else self._ground.task_named(item.task).checked_args(dict(given))
+        return given if isinstance(given, bytes) else self._context.task_named(item.task).checked_args(dict(given))
 
     def _queue(self, item: Item, given: Args) -> str:
         """The queue for an item with these arguments; if it was moved to another queue by hand, it stays there."""
         if isinstance(given, bytes):
             return item.queue
-        task = self._ground.task_named(item.task)
+        task = self._context.task_named(item.task)
         is_as_put = item.queue == task.queue_for(codec.decode(item.args))
         return task.queue_for(given) if is_as_put else item.queue
 
@@ -270,7 +255,7 @@ class Items:
         if details is None:
             # The same values may be written as different JSON text.
             is_other = bool(args) and args[0] != args[1]
-            details = {"args": [self._ground.masks.masked(each) for each in args]} if is_other else {}
+            details = {"args": [self._context.masks.masked(each) for each in args]} if is_other else {}
         return {**difference, **details}
 
     def _decide_all(
@@ -286,30 +271,52 @@ class Items:
         wanted = list(dict.fromkeys(ids))
         # Decided before the transaction, because others may have to wait for that.
         changes = self._changes(who, wanted, outcome)
-        with self._ground.joining(connection) as connection:
+        with self._context.joining(connection) as connection:
             for _ in range(TURNS):
-                left = self._ground.observed().settle(changes, (), connection)
+                left = self._context.observed().settle(changes, (), connection)
                 if not left:
                     break
                 changes = self._changes(who, left, outcome)
             else:
                 raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
-            self._audit.note_each(who, action, [f"item:{item_id}" for item_id in wanted], details, connection)
+            self._note_all(who, action, wanted, details, connection)
         return wanted
 
+    def _note_all(
+        self, who: Principal, action: str, ids: Sequence[int], details: Mapping[str, Any], connection: Any
+    ) -> None:
+        self._audit.note_each(who, action, [f"item:{item_id}" for item_id in ids], details, connection)
+
     def _changes(self, who: Principal, ids: Sequence[int], outcome: Callable[[datetime], Outcome]) -> list[Change]:
-        items = [item for item in self._ground.store.fetch(ids) if who.reach in (None, item.owner)]
+        items = [item for item in self._store.fetch(ids) if who.reach in (None, item.owner)]
         if missing := set(ids) - {item.id for item in items}:
             raise ItemNotFound(f"there is no item {', '.join(map(str, sorted(missing)))}")
-        now = self._ground.now()
-        return [decide(item, outcome(now), now, self._ground.rules_of(item.task)) for item in items]
+        now = self._now()
+        return [decide(item, outcome(now), now, self._context.rules_of(item.task)) for item in items]
 
-    @property
-    def _read(self) -> Read:
-        return Read(self._ground.store, self._ground.clock)
 
-    def _owned(self, item_id: int, owner: str | None, connection: Any = None) -> OwnedRow | None:
-        return self._read.owned_item(item_id, owner, connection)
+def outcome_of(action: Action, reason: str, at: datetime) -> Outcome:
+    """What an action does to an item; a retried one is due at this time."""
+    match action:
+        case "cancel":
+            return Cancel(reason)
+        case "discard":
+            return Discarded()
+        case _:
+            return Revived(at)
+
+
+def possible(context: VerbContext, items: Iterable[Item], outcome: Callable[[int], Outcome]) -> list[Change]:
+    """The changes of these items. Items for which the outcome is not possible, such as unreadable rows, are left out.
+
+    `outcome` is given the number of changes so far.
+    """
+    now = context.now()
+    changes: list[Change] = []
+    for item in items:
+        with suppress(WrongState):
+            changes.append(decide(item, outcome(len(changes)), now, context.rules_of(item.task)))
+    return changes
 
 
 def _content(item: Item) -> dict[str, Any]:

@@ -9,29 +9,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 
-from duly.core.decide import Rules, decide
 from duly.core.errors import WrongState
-from duly.core.model import Cancel, Change, Item, Job, Outcome, Revived, Status
-from duly.verbs.ground import Ground
-from duly.verbs.job_rows import LIVE, START, Place
+from duly.core.model import Cancel, Change, Job, Outcome, Revived, Status
+from duly.verbs.context import VerbContext
+from duly.verbs.items import possible
+from duly.verbs.job_rows import END, LIVE, START, Place
 
 PORTION = 500
-EVER = datetime(9999, 1, 1, tzinfo=UTC)
 # Seconds before it looks again at rows that a worker has just changed.
 PAUSE = 0.05
 # More rounds than any row had.
 ANY = 2**31 - 1
 
 
-def find_job(ground: Ground, job_id: int) -> Job | None:
+def find_job(context: VerbContext, job_id: int) -> Job | None:
     """The job, also one that was removed; None when nothing is left of it."""
-    rows = ground.store.read("any_job", {"id": job_id})
-    return Job(*rows[0]) if rows else None
+    return context.read.one(Job, "any_job", {"id": job_id})
 
 
-def cancel_rows(ground: Ground, job: Job, reason: str) -> Iterator[int]:
+def cancel_rows(context: VerbContext, job: Job, reason: str) -> Iterator[int]:
     """Cancel all rows that have not ended, and let the queue of the job go again, for there is nothing left to start.
 
     Yields how many were cancelled so far. A row that a worker changed meanwhile is found by the next walk.
@@ -39,44 +37,46 @@ def cancel_rows(ground: Ground, job: Job, reason: str) -> Iterator[int]:
     done, is_over = 0, False
     while not is_over:
         is_over = True
-        for count in _walk(ground, job, LIVE, Cancel(reason), EVER, {}):
+        for count in _walk(context, job, LIVE, Cancel(reason), END, {}):
             is_over = False
             done += count
             yield done
             if not count:
                 time.sleep(PAUSE)
-    ground.store.resume(job.rows_queue)
-    ground.forget_depths()
+    context.store.resume(job.rows_queue)
+    context.forget_depths()
 
 
-def revive_rows(ground: Ground, job: Job, statuses: Sequence[Status], until: datetime, is_reset: bool) -> Iterator[int]:
+def revive_rows(
+    context: VerbContext, job: Job, statuses: Sequence[Status], until: datetime, is_reset: bool
+) -> Iterator[int]:
     """Have the rows of these statuses tried once more that have not changed since then; yields how many so far."""
-    settings, done = ground.job_settings, 0
+    settings, done = context.job_settings, 0
     most = {"ERROR": settings.max_attempts_error, "NOT_FOUND": settings.max_attempts_not_found}
     rounds = {} if is_reset else {status: most.get(status, settings.max_attempts_error) for status in statuses}
-    for count in _walk(ground, job, statuses, Revived(ground.now()), until, rounds):
+    for count in _walk(context, job, statuses, Revived(context.now()), until, rounds):
         done += count
         yield done
 
 
-def remove_rows(ground: Ground, job: Job) -> Iterator[int]:
+def remove_rows(context: VerbContext, job: Job) -> Iterator[int]:
     """Stop and forget all rows, and then the job itself; yields how many are gone so far."""
-    for _ in cancel_rows(ground, job, "its job was removed"):
+    for _ in cancel_rows(context, job, "its job was removed"):
         yield 0
     done = after = 0
-    while gone := ground.store.write("remove_rows", {"job_id": job.id, "after": after, "most": PORTION}):
+    while gone := context.store.write("remove_rows", {"job_id": job.id, "after": after, "most": PORTION}):
         after = max(row[0] for row in gone)
         done += len(gone)
         yield done
-    with ground.store.transaction() as connection:
+    with context.store.transaction() as connection:
         if job.file_id is not None:
-            ground.store.run(connection, "remove_file", {"id": job.file_id})
-        ground.store.run(connection, "remove_job", {"id": job.id})
-        ground.store.run(connection, "forget_queue", {"queue": job.rows_queue})
+            context.store.run(connection, "remove_file", {"id": job.file_id})
+        context.store.run(connection, "remove_job", {"id": job.id})
+        context.store.run(connection, "forget_queue", {"queue": job.rows_queue})
 
 
 def _walk(
-    ground: Ground,
+    context: VerbContext,
     job: Job,
     statuses: Sequence[Status],
     outcome: Outcome,
@@ -85,33 +85,22 @@ def _walk(
 ) -> Iterator[int]:
     """Have this happen to the rows of these statuses; yields, for each portion that was found, how many changed."""
     for status in statuses:
-        given = {
-            "job_id": job.id, "status": status, "until": until, "most": PORTION, "rounds": rounds.get(status, ANY),
-        }  # fmt: skip
+        given = {"job_id": job.id, "status": status, "until": until, "most": PORTION}
+        given["rounds"] = rounds.get(status, ANY)
         place: Place = START
-        while found := ground.store.read("job_row_ids", {**given, "after_at": place[0], "after_id": place[1]}):
+        while found := context.store.read("job_row_ids", {**given, "after_at": place[0], "after_id": place[1]}):
             place = found[-1][1], found[-1][0]
-            now, rules = ground.now(), ground.rules_of(job.task)
-            items = [item for item in ground.store.fetch([row[0] for row in found]) if item.status == status]
-            yield _settled(ground, _changes(items, outcome, now, rules))
+            items = [item for item in context.store.fetch([row[0] for row in found]) if item.status == status]
+            yield _settled(context, possible(context, items, lambda _: outcome))
 
 
-def _changes(items: Sequence[Item], outcome: Outcome, now: datetime, rules: Rules) -> list[Change]:
-    """What becomes of these rows; those that this cannot happen to, such as what could not be read, are left alone."""
-    changes = []
-    for item in items:
-        with suppress(WrongState):
-            changes.append(decide(item, outcome, now, rules))
-    return changes
-
-
-def _settled(ground: Ground, changes: Sequence[Change]) -> int:
+def _settled(context: VerbContext, changes: Sequence[Change]) -> int:
     """How many of these changes could be made."""
     try:
-        return len(changes) - len(ground.observed().settle(changes))
+        return len(changes) - len(context.observed().settle(changes))
     except WrongState:  # one of them has a key that another live item has: it must not stop the others
         done = 0
         for change in changes:
             with suppress(WrongState):
-                done += not ground.observed().settle([change])
+                done += not context.observed().settle([change])
         return done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from heapq import merge
@@ -15,10 +15,7 @@ from duly.core import codec
 from duly.core.clock import EPOCH
 from duly.core.model import Job, Status
 from duly.core.shown import ExportRow, JobItem, PendingItem, StatusCounts
-from duly.store.records import Record, reader
-from duly.verbs.ground import Ground
-from duly.verbs.jobs import Jobs
-from duly.verbs.read import SEEN
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
 log = logging.getLogger("duly.jobs")
@@ -41,16 +38,8 @@ COUNTED = 10_000  # rows of a status that are counted off, at most
 
 T = TypeVar("T", bound=JobItem)
 
-_item = reader(Record(JobItem), SEEN)
-_pending = reader(Record(PendingItem), SEEN)
-_export_row = reader(Record(ExportRow), {object: codec.decode})
 
-
-class JobRows:
-    def __init__(self, ground: Ground, jobs: Jobs) -> None:
-        self._ground = ground
-        self._jobs = jobs
-
+class JobRows(VerbGroup):
     def page(
         self,
         who: Principal,
@@ -60,15 +49,15 @@ class JobRows:
         most: int = 100,
     ) -> list[JobItem]:
         """Rows of these statuses, those that changed longest ago first."""
-        self._jobs.get(who, job_id)
-        return self._merged("job_items", {"job_id": job_id}, statuses, after, most, _item)
+        self._peers.jobs.get(who, job_id)
+        return self._merged("job_items", {"job_id": job_id}, statuses, after, most, JobItem)
 
     def by_number(self, who: Principal, job_id: int, after: int = 0, most: int = 100) -> list[JobItem]:
         """Rows in the order of the file, from the one after this number on."""
-        self._jobs.get(who, job_id)
+        self._peers.jobs.get(who, job_id)
         given = {"job_id": job_id, "after": after, "until": after + most}
         with self._timed("job_items_by_number") as page:
-            page += map(_item, self._ground.store.read("job_items_by_number", given))
+            page += self._read.all(JobItem, "job_items_by_number", given)
         return page
 
     def pending(
@@ -93,7 +82,7 @@ class JobRows:
         live = [status for status in statuses if status in LIVE]
         ended = [status for status in statuses if status not in LIVE]
         pages = [
-            self._merged(section, given, some, after, most, _pending)
+            self._merged(section, given, some, after, most, PendingItem)
             for section, some in (("pending_items", live), ("ended_items", ended))
             if some
         ]
@@ -115,7 +104,7 @@ class JobRows:
         thousand of each status.
         """
         meant = self._jobs_meant(who, whose, job_type, job_ids)
-        store = self._ground.store
+        store = self._store
 
         def counted(status: Status) -> int:
             asked = {**meant, "status": status, "since": since or EPOCH, "until": until or END, "most": COUNTED + 1}
@@ -137,38 +126,38 @@ class JobRows:
 
     def counts_of(self, who: Principal, job_id: int) -> StatusCounts:
         """The same of one job."""
-        self._jobs.get(who, job_id)
+        self._peers.jobs.get(who, job_id)
         return self.counts(who, job_ids=[job_id])
 
     def _jobs_meant(
         self, who: Principal, whose: str | None, job_type: str | None, job_ids: Sequence[int]
     ) -> dict[str, Any]:
-        jobs = codec.encode(list(job_ids)).decode() if job_ids else None
+        jobs = codec.text(list(job_ids)) if job_ids else None
         return {"owner": who.among(whose), "job_type": job_type, "jobs": jobs}
 
     def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:
         """All rows with all that came in and went out, in the order of the file, read a portion at a time."""
-        self._jobs.get(who, job_id)
+        self._peers.jobs.get(who, job_id)
         after = 0
-        while portion := self._ground.store.read("export_rows", {"job_id": job_id, "after": after, "most": PORTION}):
-            rows = [_export_row(row) for row in portion]
+        given = {"job_id": job_id, "most": PORTION}
+        while rows := self._read.all(ExportRow, "export_rows", {**given, "after": after}):
             yield from rows
             after = rows[-1].row_no
 
     def result_names(self, who: Principal, job_id: int) -> list[str]:
         """The fields of all results of a job, in the order of the alphabet; `result` for those that are no object."""
-        return self._names("result_names", self._jobs.get(who, job_id))
+        return self._names("result_names", self._peers.jobs.get(who, job_id))
 
     def argument_names(self, who: Principal, job_id: int) -> list[str]:
         """The arguments of all rows of a job, in the order of the alphabet."""
-        return self._names("argument_names", self._jobs.get(who, job_id))
+        return self._names("argument_names", self._peers.jobs.get(who, job_id))
 
     def _names(self, section: str, job: Job) -> list[str]:
         """Asked for a stretch of rows at a time, for a statement over all of them could take longer than one may."""
         names: set[str] = set()
         for after in range(0, job.total, STRETCH):
             given = {"job_id": job.id, "after": after, "until": after + STRETCH}
-            names.update(row[0] for row in self._ground.store.read(section, given))
+            names.update(row[0] for row in self._store.read(section, given))
         return sorted(names)
 
     def _merged(
@@ -178,15 +167,13 @@ class JobRows:
         statuses: Sequence[Status],
         after: Place,
         most: int,
-        read: Callable[[Iterable[Any]], T],
+        struct: type[T],
     ) -> list[T]:
         """Each status has its own stretch of the index, so a page is the first of what they have, merged."""
         asked = {**given, "after_at": after[0], "after_id": after[1], "most": most}
         page: list[T]
         with self._timed(section) as page:
-            stretches = (
-                map(read, self._ground.store.read(section, {**asked, "status": status})) for status in set(statuses)
-            )
+            stretches = [self._read.all(struct, section, {**asked, "status": status}) for status in set(statuses)]
             page += islice(merge(*stretches, key=_place), most)
         return page
 
@@ -198,9 +185,9 @@ class JobRows:
         yield page
         seconds = time.monotonic() - begun
         is_slow = seconds > SLOW
-        self._ground.measured("page", section, seconds)
+        self._context.measured("page", section, seconds)
         if is_slow:
-            self._ground.measured("slow page", section, seconds)
+            self._context.measured("slow page", section, seconds)
         first, last = (_place(page[0]), _place(page[-1])) if page else (None, None)
         log.log(
             logging.WARNING if is_slow else logging.DEBUG,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, Literal
@@ -22,9 +23,7 @@ from duly.core.model import File, Job, NewFile, NewItem, NewJob, NewRow, Revived
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
 from duly.tasks.task import Task
-from duly.verbs.audit import Audit
-from duly.verbs.ground import Ground
-from duly.verbs.items import Items
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal, local
 
 log = logging.getLogger("duly.jobs")
@@ -53,12 +52,7 @@ SPEEDS = 100
 Action = Literal["cancel", "reprocess", "remove"]
 
 
-class Jobs:
-    def __init__(self, ground: Ground, audit: Audit, items: Items) -> None:
-        self._ground = ground
-        self._audit = audit
-        self._items = items
-
+class Jobs(VerbGroup):
     # -- in
 
     def open(
@@ -82,8 +76,8 @@ class Jobs:
             then_item=None if then is None else msgspec.json.encode(then),
             options=codec.encode(dict(options or {})),
         )
-        with self._ground.joining(connection) as connection:
-            job = self._opened(new, connection, self._ground.now())
+        with self._context.joining(connection) as connection:
+            job = self._opened(new, connection, self._now())
             if job.total == 0 and not job.is_sealed:
                 self._note(who, "job.opened", job.id, {"task": job.task}, connection)
         return job
@@ -111,11 +105,11 @@ class Jobs:
         """
         _refuse_keyed(task)
         owner = who.owner or whose
-        store = self._ground.store
-        with self._ground.joining(connection) as connection:
+        store = self._store
+        with self._context.joining(connection) as connection:
             store.run(connection, "lock_owner", {"owner": owner})
-            file_id = None if file is None else self._kept(file, connection)
-            now = self._ground.now()
+            file_id = None if file is None else self._peers.files.add(file, connection)
+            now = self._now()
             new = NewJob(
                 task=task.name, queue=task.queue, key=key, owner=owner, options=codec.encode(dict(options or {})),
                 job_type=job_type, file_id=file_id, ip_address=ip_address,
@@ -129,7 +123,7 @@ class Jobs:
                     store.run(connection, "remove_file", {"id": file_id})
                 return job
             self._refuse_too_many(owner, connection)
-            reading = self._ground.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
+            reading = self._context.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
             put_borrowed(connection, reading)
             details = {"task": job.task} if file is None else {"task": job.task, "file": file.name, "size": file.size}
             self._note(who, "job.created", job.id, details, connection)
@@ -137,32 +131,26 @@ class Jobs:
 
     def _refuse_others(self, new: NewJob, content: str, among: Sequence[str], connection: Any) -> None:
         """A key stands for one request: the jobs that have it must be what is asked for now."""
-        asked = {"owner": new.owner, "key": new.key, "tasks": codec.encode(sorted(set(among))).decode()}
-        for job in (Job(*row) for row in self._ground.store.read("jobs_under_key", asked, connection)):
+        asked = {"owner": new.owner, "key": new.key, "tasks": codec.text(sorted(set(among)))}
+        for job in self._read.all(Job, "jobs_under_key", asked, connection):
             if job.job_type != new.job_type or self._content(job, connection) != content:
                 raise InputError("key", "was used for another request")
 
     def _content(self, job: Job, connection: Any) -> str | None:
         """What the file of a job is known by: the address that it was ordered from, or what is in it."""
         source: str | None = codec.decode(job.options).get("source")
-        if source is not None or job.file_id is None:
-            return source
-        return File(*self._ground.store.read("file", {"id": job.file_id}, connection)[0]).sha256
-
-    def _kept(self, file: NewFile, connection: Any) -> int:
-        now = self._ground.now()
-        file_id: int = self._ground.store.run(connection, "add_file", {**_fields(file), "now": now})[0][0]
-        return file_id
+        file = self._read.one(File, "file", {"id": job.file_id}, connection) if source is None else None
+        return source if file is None else file.sha256
 
     def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:
-        (row,) = self._ground.store.run(connection, "open_job", {**_fields(new), "now": now})
-        put_borrowed(connection, self._ground.task_named(TIDY).new({"key": TIDY, "delay": TIDY_EVERY}))
+        (row,) = self._store.run(connection, "open_job", {**_fields(new), "now": now})
+        put_borrowed(connection, self._context.task_named(TIDY).new({"key": TIDY, "delay": TIDY_EVERY}))
         return Job(*row)
 
     def _refuse_too_many(self, owner: str | None, connection: Any) -> None:
         """The new job counts too: whoever repeats a request for one that was made is never refused."""
-        most = self._ground.job_settings
-        jobs, rows = self._ground.store.read("jobs_of", {"owner": owner}, connection)[0]
+        most = self._context.job_settings
+        jobs, rows = self._store.read("jobs_of", {"owner": owner}, connection)[0]
         if jobs > most.owner_most_jobs:
             raise WrongState(f"{jobs - 1:,} jobs are not over yet, which is the most; wait for one, or remove one")
         if rows >= most.owner_most_rows:
@@ -173,10 +161,10 @@ class Jobs:
         number = job.total
         made = self._rows(job, task, islice(rows, job.total, None))
         while portion := list(islice(made, PORTION)):
-            if not self._ground.store.load_rows(job.id, number + 1, portion):
+            if not self._store.load_rows(job.id, number + 1, portion):
                 raise WrongState(f"job {job.id} is filled by someone else at the same time, or takes no more rows")
             number += len(portion)
-        return self._ground.store.seal_job(job.id, self._ground.now())
+        return self._store.seal_job(job.id, self._now())
 
     def _rows(self, job: Job, task: Task[..., Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[NewRow]:
         for place, row in enumerate(rows, job.total + 1):
@@ -190,10 +178,10 @@ class Jobs:
 
     def get(self, who: Principal, job_id: int, connection: Any = None) -> Job:
         """The job as it is kept, if they reach it: another's and a missing one are the same."""
-        rows = self._ground.store.read("job", {"id": job_id, "owner": who.reach}, connection)
-        if not rows:
+        job = self._read.one(Job, "job", {"id": job_id, "owner": who.reach}, connection)
+        if job is None:
             raise ItemNotFound(f"there is no job {job_id}")
-        return Job(*rows[0])
+        return job
 
     def show(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
         """How far it is."""
@@ -209,17 +197,17 @@ class Jobs:
     ) -> list[JobRow]:
         """Jobs, the newest first; `before` is the last id of the page before."""
         given = {"owner": who.among(whose), "job_type": job_type, "before": before, "most": most}
-        return self._shown([Job(*row) for row in self._ground.store.read("jobs", given)])
+        return self._shown(self._read.all(Job, "jobs", given))
 
     def _shown(self, jobs: Sequence[Job], connection: Any = None) -> list[JobRow]:
-        store = self._ground.store
+        store = self._store
         left = [job for job in jobs if job.finished_at is None]
         unpaused = store.open_queues((job.rows_queue for job in left), connection)
-        ids = codec.encode([job.id for job in left]).decode()
+        ids = codec.text([job.id for job in left])
         at_work = {row[0] for row in store.read("jobs_at_work", {"ids": ids}, connection)} if left else set()
         names = self._file_names(jobs, connection)
         speeds = self._speeds([job for job in left if job.ended][:SPEEDS], connection)
-        now = self._ground.now()
+        now = self._now()
         return [
             _shown(job, job.rows_queue in unpaused, job.id in at_work, names.get(job.file_id), speeds.get(job.id), now)
             for job in jobs
@@ -227,76 +215,79 @@ class Jobs:
 
     def _file_names(self, jobs: Sequence[Job], connection: Any) -> dict[int | None, str]:
         ids = [job.file_id for job in jobs if job.file_id is not None]
-        given = {"ids": codec.encode(ids).decode()}
-        return dict(self._ground.store.read("file_names", given, connection)) if ids else {}
+        given = {"ids": codec.text(ids)}
+        return dict(self._store.read("file_names", given, connection)) if ids else {}
 
     def _speeds(self, jobs: Sequence[Job], connection: Any) -> dict[int, float]:
         """How many rows of each of these jobs end in a second, by those that ended last."""
         if not jobs:
             return {}
-        now = self._ground.now()
-        given = {"ids": codec.encode([job.id for job in jobs]).decode(), "since": now - LATELY, "most": LATEST}
+        now = self._now()
+        given = {"ids": codec.text([job.id for job in jobs]), "since": now - LATELY, "most": LATEST}
         ages = {job.id: min(max(now - job.created_at, SECOND), LATELY) for job in jobs}
         speeds: dict[int, float] = dict.fromkeys(ages, 0.0)
-        for job_id, rows, oldest in self._ground.store.read("job_speeds", given, connection):
+        for job_id, rows, oldest in self._store.read("job_speeds", given, connection):
             span = ages[job_id] if rows < LATEST else max(now - oldest, SECOND)
             speeds[job_id] += rows / span.total_seconds()
         return speeds
 
     # -- care
 
+    @contextmanager
+    def _changing(
+        self, who: Principal, job: Job, action: str, details: Mapping[str, Any], connection: Any
+    ) -> Iterator[Any]:
+        """A transaction that changes a job. It ends with the line of the audit log."""
+        with self._context.joining(connection) as connection:
+            yield connection
+            self._note(who, action, job.id, details, connection)
+        self._context.forget_depths()
+
     def pause(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
-        """Start no more of its rows until it is resumed; what runs goes on."""
+        """Start no more of its rows until it is resumed; rows that run go on."""
         job = self.get(who, job_id, connection)
-        with self._ground.joining(connection) as connection:
-            self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
-            self._note(who, "job.paused", job_id, {}, connection)
-            self._ground.forget_depths()
-            return self.show(who, job_id, connection)
+        with self._changing(who, job, "job.paused", {}, connection) as own:
+            self._store.pause(job.rows_queue, self._now(), own)
+        return self.show(who, job_id, connection)
 
     def resume(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
         """Go on with a paused job."""
         job = self.get(who, job_id, connection)
-        with self._ground.joining(connection) as connection:
-            self._ground.store.resume(job.rows_queue, connection)
-            self._note(who, "job.resumed", job_id, {}, connection)
-            self._ground.forget_depths()
-            return self.show(who, job_id, connection)
+        with self._changing(who, job, "job.resumed", {}, connection) as own:
+            self._store.resume(job.rows_queue, own)
+        return self.show(who, job_id, connection)
 
     def cancel(self, who: Principal, job_id: int, reason: str = "", connection: Any = None) -> JobRow:
-        """Take no more rows, start none, and cancel all that have not ended, as durable work."""
+        """Accept and start no more rows, and cancel all that have not ended, as durable work."""
         job = self.get(who, job_id, connection)
         if job.finished_at is not None:
             raise WrongState(f"job {job_id} is over")
-        with self._ground.joining(connection) as connection:
-            self._ground.store.seal_job(job_id, self._ground.now(), connection)
-            self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
-            self._order("cancel", job_id, {"reason": reason}, connection)
-            self._note(who, "job.cancelled", job_id, {"reason": reason}, connection)
-            self._ground.forget_depths()
-            return self.show(who, job_id, connection)
+        with self._changing(who, job, "job.cancelled", {"reason": reason}, connection) as own:
+            self._store.seal_job(job_id, self._now(), own)
+            self._store.pause(job.rows_queue, self._now(), own)
+            self._order("cancel", job_id, {"reason": reason}, own)
+        return self.show(who, job_id, connection)
 
     def kickoff(self, who: Principal, job_id: int) -> Job:
         """Someone has rows of this job worked off for a while, in this process: it must not be paused."""
         job = self.get(who, job_id)
-        if job.finished_at is None and not self._ground.store.open_queues([job.rows_queue]):
+        if job.finished_at is None and not self._store.open_queues([job.rows_queue]):
             raise WrongState(f"job {job_id} is paused; resume it first")
-        with self._ground.joining(None) as connection:
-            self._audit.note(who, "job.kickoff", f"job:{job_id}", {}, connection)
+        self._audit.note(who, "job.kickoff", f"job:{job_id}", {})
         return job
 
     def remove(self, who: Principal, job_id: int, connection: Any = None) -> None:
         """Forget it with its rows and its file, as durable work; it is found no more from now on."""
         job = self.get(who, job_id, connection)
-        with self._ground.joining(connection) as connection:
-            if not self._ground.store.run(connection, "hide_job", {"id": job_id}):
+        with self._context.joining(connection) as connection:
+            if not self._store.run(connection, "hide_job", {"id": job_id}):
                 raise ItemNotFound(f"there is no job {job_id}")
             self._remove_hidden(who, job, connection)
-        self._ground.forget_depths()
+        self._context.forget_depths()
 
     def expire(self, before: datetime, most: int = PORTION) -> int:
         """Remove jobs that have been over since before then; how many."""
-        store, count = self._ground.store, 0
+        store, count = self._store, 0
         for (job_id,) in store.read("old_jobs", {"before": before, "most": most}):
             with store.transaction() as connection:
                 if store.run(connection, "hide_old_job", {"id": job_id, "before": before}):
@@ -306,7 +297,7 @@ class Jobs:
         return count
 
     def _remove_hidden(self, who: Principal, job: Job, connection: Any) -> None:
-        self._ground.store.pause(job.rows_queue, self._ground.now(), connection)
+        self._store.pause(job.rows_queue, self._now(), connection)
         self._order("remove", job.id, {}, connection)
         details = {"task": job.task, "rows": job.total}
         self._note(who, "job.removed", job.id, details, connection)
@@ -330,8 +321,8 @@ class Jobs:
         if strange := set(statuses) - {"ERROR", "NOT_FOUND", "SKIPPED"}:
             raise InputError("statuses", f"{', '.join(sorted(strange))}: only ERROR, NOT_FOUND and SKIPPED end so")
         job = self.get(who, job_id, connection)
-        store, details = self._ground.store, {"statuses": statuses, "reset": is_reset}
-        with self._ground.joining(connection) as connection:
+        store, details = self._store, {"statuses": statuses, "reset": is_reset}
+        with self._context.joining(connection) as connection:
             if ids is None:
                 self._order("reprocess", job_id, {"statuses": list(statuses), "is_reset": is_reset}, connection)
                 count = sum({"ERROR": job.failed, "NOT_FOUND": job.not_found, "SKIPPED": job.skipped}[each]
@@ -341,20 +332,20 @@ class Jobs:
                 count = self._revive(who, job, ids, connection)
             # Last, as whoever cancels or removes a job does: two who lock in another order could wait for each other.
             store.resume(job.rows_queue, connection)
-        self._ground.forget_depths()
+        self._context.forget_depths()
         return count
 
     def _revive(self, who: Principal, job: Job, ids: Sequence[int], connection: Any) -> int:
         if len(ids) > NAMED_MOST:
             raise InputError("itemIds", f"has {len(ids):,} of them; {NAMED_MOST:,} is the most, or take the whole job")
-        asked = {"job_id": job.id, "ids": codec.encode(ids).decode()}
-        found = dict(self._ground.store.read("job_rows_named", asked, connection))
+        asked = {"job_id": job.id, "ids": codec.text(ids)}
+        found = dict(self._store.read("job_rows_named", asked, connection))
         if missing := sorted(set(ids) - found.keys()):
             raise ItemNotFound(f"job {job.id} has no row with the id {missing[0]}")
         if unread := sorted(each for each, outcome in found.items() if outcome == UNREADABLE):
             raise WrongState(f"item {unread[0]} could not be read: mend the row and send it again")
-        said = {"job": job.id}
-        return len(self._items.retry(who, *ids, action="job.reprocessed", details=said, connection=connection))
+        details = {"job": job.id}
+        return len(self._peers.items.retry(who, *ids, action="job.reprocessed", details=details, connection=connection))
 
     def mend(
         self, who: Principal, job_id: int, rows: Mapping[int, tuple[bytes, bytes]], connection: Any = None
@@ -363,18 +354,18 @@ class Jobs:
 
         Rows that are not in error are left alone. Returns the numbers of those that are tried.
         """
-        job, store, now = self.get(who, job_id, connection), self._ground.store, self._ground.now()
-        with self._ground.joining(connection) as connection:
+        job, store, now = self.get(who, job_id, connection), self._store, self._now()
+        with self._context.joining(connection) as connection:
             numbers = {item_id: number for item_id, number, _ in self._in_error(job_id, list(rows), connection)}
             items = [item for item in store.fetch(list(numbers)) if item.status == "ERROR"]
             for item in items:
                 args, raw = rows[numbers[item.id]]
                 store.run(connection, "mend_row", {"id": item.id, "args": args.decode(), "input": raw.decode()})
-            rules = self._ground.rules_of(job.task)
+            rules = self._context.rules_of(job.task)
             # A mended row can be tried, also if it could not be read before.
             readable = [replace(item, attempt=max(item.attempt, 1)) for item in items]
             changes = [decide(item, Revived(now), now, rules) for item in readable]
-            stale = set(self._ground.observed().settle(changes, (), connection))
+            stale = set(self._context.observed().settle(changes, (), connection))
             mended = sorted(numbers[item.id] for item in items if item.id not in stale)
             if mended:
                 store.resume(job.rows_queue, connection)
@@ -387,8 +378,8 @@ class Jobs:
         return {number: codec.decode(came) for _, number, came in self._in_error(job_id, numbers, None)}
 
     def _in_error(self, job_id: int, numbers: Sequence[int], connection: Any) -> Sequence[Any]:
-        asked = {"job_id": job_id, "numbers": codec.encode(numbers).decode()}
-        return self._ground.store.read("failed_rows", asked, connection)
+        asked = {"job_id": job_id, "numbers": codec.text(numbers)}
+        return self._store.read("failed_rows", asked, connection)
 
     def _note(self, who: Principal, action: str, job_id: int, details: Mapping[str, Any], connection: Any) -> None:
         """The line of the audit log, and that of the process."""
@@ -397,8 +388,8 @@ class Jobs:
         log.info("job %d: %s by %s", job_id, action.removeprefix("job."), who.user_id, extra=said)
 
     def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
-        given = {"job_id": job_id, "action": action, "options": {**options, "until": self._ground.now().isoformat()}}
-        put_borrowed(connection, self._ground.task_named(TASK).new(given))
+        given = {"job_id": job_id, "action": action, "options": {**options, "until": self._now().isoformat()}}
+        put_borrowed(connection, self._context.task_named(TASK).new(given))
 
 
 def _refuse_keyed(task: Task[..., Any]) -> None:

@@ -7,16 +7,11 @@ from typing import Any
 from duly.core.errors import InputError
 from duly.core.policy.limits import parse_limit
 from duly.tasks.checks import checked_name
-from duly.verbs.audit import Audit
-from duly.verbs.ground import Ground
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
 
-class Limits:
-    def __init__(self, ground: Ground, audit: Audit) -> None:
-        self._ground = ground
-        self._audit = audit
-
+class Limits(VerbGroup):
     def set(self, who: Principal, name: str, limit: str | None, connection: Any = None) -> None:
         """Allow so much from now on, over the whole fleet: `2/1m`, `4`, or None for what the code says."""
         try:
@@ -24,6 +19,6 @@ class Limits:
         except ValueError as error:
             raise InputError("limit", str(error)) from None
         given = {"name": checked_name("limit", name), "most": most, "per": per}
-        with self._ground.joining(connection) as connection:
-            self._ground.store.run(connection, "set_meter", given)
+        with self._context.joining(connection) as connection:
+            self._store.run(connection, "set_meter", given)
             self._audit.note(who, "limit.set", f"limit:{name}", {"limit": limit}, connection)

@@ -19,11 +19,11 @@ from msgspec.structs import asdict, replace
 from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.model import STATES, State
-from duly.core.shown import Counts, Found, OwnedRow
-from duly.verbs.ground import Ground
+from duly.core.shown import Counts, Found, Row
+from duly.verbs.context import VerbContext, VerbGroup
 from duly.verbs.masks import Masks
-from duly.verbs.read import Read
-from duly.verbs.timetable import Timetable, like
+from duly.verbs.read import LAST_ID
+from duly.verbs.timetable import like
 from duly.verbs.who import Principal
 
 PORTION = 2_000  # items that are looked at in one go
@@ -34,7 +34,6 @@ VALUES = 10  # values that one filter may ask for
 
 DateField = Literal["created", "due", "started", "finished"]
 Place = int | datetime
-LAST_ID = 2**63 - 1
 LAST_TIME = datetime(9_999, 1, 1, tzinfo=UTC)
 DEEP = 20  # names in one path
 SPARE = timedelta(days=1)  # by which ids and times of items may be in another order
@@ -86,11 +85,7 @@ class Walk(Struct, frozen=True):
     floor: int = 0  # nothing fits from this id on downwards
 
 
-class Listing:
-    def __init__(self, ground: Ground, timetable: Timetable) -> None:
-        self._ground = ground
-        self._timetable = timetable
-
+class Listing(VerbGroup):
     def page(
         self, who: Principal, filter: Filter, *, whose: str | None = None, after: Place | None = None, most: int = 50
     ) -> Found:
@@ -108,7 +103,7 @@ class Listing:
         while True:
             met, is_end = self._step(walk, place, portion)
             ids = [item_id for item_id, _ in met]
-            fits = set(ids) if walk.is_exact else {each for each, _ in fitting(self._ground, filter, owner, ids)}
+            fits = set(ids) if walk.is_exact else {each for each, _ in fitting(self._context, filter, owner, ids)}
             found += [each for each in met if each[0] in fits]
             looked += len(met)
             if len(found) > most:
@@ -134,7 +129,7 @@ class Listing:
         capped: dict[State, bool] = dict.fromkeys(STATES, False)
         walk = self._between(self._walk(replace(filter, states=()), owner), filter)
         met, is_end = self._step(walk, walk.start, SCANNED)
-        for _, state in fitting(self._ground, filter, owner, [item_id for item_id, _ in met]):
+        for _, state in fitting(self._context, filter, owner, [item_id for item_id, _ in met]):
             counts[state] += 1
         if not is_end:
             capped = dict.fromkeys(STATES, True)
@@ -151,8 +146,8 @@ class Listing:
         section = APART.get(state)
         if section is None:
             return
-        some = [row[0] for row in self._ground.store.read(section, {"most": SCANNED + 1, "before": LAST_ID})]
-        fits = fitting(self._ground, replace(filter, states=(state,)), owner, some[:SCANNED])
+        some = [row[0] for row in self._store.read(section, {"most": SCANNED + 1, "before": LAST_ID})]
+        fits = fitting(self._context, replace(filter, states=(state,)), owner, some[:SCANNED])
         counts[state] = max(counts[state], len(fits))
         capped[state] = len(some) > SCANNED
 
@@ -180,15 +175,15 @@ class Listing:
     # Nobody learns of rows on a way that is not their own, not even how many there are: they take their own way then.
 
     def _has_job(self, job_id: int, owner: str | None) -> bool:
-        return owner is None or bool(self._ground.store.read("job", {"id": job_id, "owner": owner}))
+        return owner is None or bool(self._store.read("job", {"id": job_id, "owner": owner}))
 
     def _has_schedule(self, schedule_id: int, owner: str | None) -> bool:
-        return owner is None or self._timetable.owned_one(schedule_id, owner) is not None
+        return owner is None or self._peers.schedules.owned_one(schedule_id, owner) is not None
 
     def _step(self, walk: Walk, place: Place, most: int) -> tuple[list[tuple[int, Place]], bool]:
         """The next items of a walk, each with its place, and whether these are the last."""
         given = {**walk.given, "before": place, "most": most + 1}
-        rows = [(item_id, at) for item_id, at in self._ground.store.read(walk.section, given)]
+        rows = [(item_id, at) for item_id, at in self._store.read(walk.section, given)]
         met = [row for row in rows[:most] if row[0] > walk.floor]
         return met, len(rows) <= most or len(met) < most
 
@@ -212,7 +207,7 @@ class Listing:
         low, high = 0, LAST_ID
         middle = LAST_ID - 1  # first of all, the newest item
         while high - low > 1:
-            rows = self._ground.store.read("newest_until", {"id": middle})
+            rows = self._store.read("newest_until", {"id": middle})
             if rows and rows[0][1] >= moment and rows[0][0] > low:
                 high = rows[0][0]
             else:
@@ -220,14 +215,14 @@ class Listing:
             middle = (low + high) // 2
         return high
 
-    def _rows(self, owner: str | None, found: Sequence[tuple[int, Place]]) -> list[OwnedRow]:
+    def _rows(self, owner: str | None, found: Sequence[tuple[int, Place]]) -> list[Row]:
         ids = [item_id for item_id, _ in found]
-        rows = {row.id: row for row in Read(self._ground.store, self._ground.clock).owned_rows(ids, owner)}
+        rows = {row.id: row for row in self._read.rows(ids, owner)}
         return [rows[item_id] for item_id in ids if item_id in rows]
 
 
 def fitting(
-    ground: Ground, filter: Filter, owner: str | None, ids: Sequence[int], but: str | None = None
+    context: VerbContext, filter: Filter, owner: str | None, ids: Sequence[int], but: str | None = None
 ) -> list[tuple[int, State]]:
     """Those of these items that fit a filter and belong to this owner, with their states; None means any owner.
 
@@ -240,19 +235,19 @@ def fitting(
         "states": f",{','.join(filter.states)}," if filter.states else None,
         "error": None if filter.error is None else like(filter.error),
         "min_tries": filter.min_tries, "date_field": filter.date_field, "since": filter.since, "until": filter.until,
-        "wanted": codec.encode([_wanted(pair, ground.masks) for pair in filter.where]).decode(),
+        "wanted": codec.text([_wanted(pair, context.masks) for pair in filter.where]),
     }  # fmt: skip
     found: list[tuple[int, State]] = []
     for first in range(0, len(ids), PORTION):
-        some = codec.encode(list(ids[first : first + PORTION])).decode()
-        found += [(item_id, state) for item_id, state in ground.store.read("fitting", {**given, "ids": some})]
+        some = codec.text(list(ids[first : first + PORTION]))
+        found += [(item_id, state) for item_id, state in context.store.read("fitting", {**given, "ids": some})]
     return found
 
 
-def check_values(ground: Ground, filter: Filter) -> None:
+def check_values(context: VerbContext, filter: Filter) -> None:
     """Refuse a filter that asks for values in a way that cannot be understood, or for what is masked."""
     for pair in filter.where:
-        _wanted(pair, ground.masks)
+        _wanted(pair, context.masks)
 
 
 def _wanted(pair: str, masks: Masks) -> dict[str, Any]:

@@ -26,9 +26,9 @@ from duly.core.picture import (
 )
 from duly.core.policy.limits import Limit
 from duly.core.shown import Alert, WorkerLife
-from duly.verbs.ground import Ground
-from duly.verbs.history import Happened, History
-from duly.verbs.read import SEEN, Read
+from duly.verbs.context import VerbGroup
+from duly.verbs.history import Happened
+from duly.verbs.read import utc
 from duly.verbs.who import Principal
 
 QUEUES, WORKERS, LIMITS = 100, 100, 50  # how many of each are told of
@@ -39,23 +39,17 @@ LEVELS: tuple[Level, ...] = ("ok", "warn", "bad")
 # Where one acts on an alert; on others, where the queues are.
 PATHS = {"no_tick": "/workers", "oldest_due": "/items?state=waiting"}
 
-_time = SEEN[datetime]
 
-
-class Now:
-    def __init__(self, ground: Ground, history: History) -> None:
-        self._ground = ground
-        self._history = history
-
+class Now(VerbGroup):
     def look(self, who: Principal) -> Picture:
         """How it is now: for admins all there is, for others what is their own."""
         return self._whole() if who.is_admin else self._own(who.user_id)
 
     def _own(self, owner: str) -> Picture:
-        now = self._ground.now()
-        before = now - timedelta(seconds=self._ground.late_seconds)
+        now = self._now()
+        before = now - timedelta(seconds=self._context.late_seconds)
         given = {"owner": owner, "now": now, "before": before, "most": COUNTED}
-        (row,) = self._ground.store.read("own_totals", given)
+        (row,) = self._store.read("own_totals", given)
         waiting, due, retrying, running, failed, late, groups, looked = map(int, row[:8])
         totals = Totals(waiting, due, retrying, running, failed, late, looked == COUNTED)
         review = ReviewTotals(failed, groups, totals.capped)
@@ -69,19 +63,19 @@ class Now:
         """The same totals; if there are more schedules than were looked at, also with broken and next ones of those."""
         if not known.capped:
             return known
-        ((broken, next_at),) = self._ground.store.read("own_standing", {"owner": owner, "most": COUNTED})
-        times = [at for at in (known.next_at, None if next_at is None else _time(next_at)) if at is not None]
+        ((broken, next_at),) = self._store.read("own_standing", {"owner": owner, "most": COUNTED})
+        times = [at for at in (known.next_at, None if next_at is None else utc(next_at)) if at is not None]
         return replace(known, broken=max(known.broken, int(broken)), next_at=min(times, default=None))
 
     def _whole(self) -> Picture:
-        ground = self._ground
-        now, read = ground.now(), Read(ground.store, ground.clock)
-        happened = self._history.lately()
-        queues = self._queues(read.queues(ground.depths()), happened)
+        context = self._context
+        now, read = context.now(), context.read
+        happened = self._peers.history.lately()
+        queues = self._queues(read.queues(context.depths()), happened)
         alerts = read.alerts()
         workers = self._workers(read.workers(most=LOOKED))
         limits = self._limits(now)
-        (row,) = ground.store.read("standing", {"most": COUNTED})
+        (row,) = context.store.read("standing", {"most": COUNTED})
         *counted, groups = row
         schedules = _schedules(*counted)
         recovery = _recovery(alerts, happened)
@@ -112,7 +106,7 @@ class Now:
     def _queues(self, depths: Sequence[Mapping[str, Any]], happened: Mapping[str, Happened]) -> list[QueueNow]:
         """All queues, the worst first: those with the oldest due item, then those with most in review."""
         of_queue: dict[str, list[str]] = {}
-        for name, task in self._ground.tasks().items():
+        for name, task in self._context.tasks().items():
             of_queue.setdefault(task.queue, []).append(name)
         found = []
         for depth in depths:
@@ -131,9 +125,9 @@ class Now:
     def _workers(self, lives: Sequence[WorkerLife]) -> list[WorkerNow]:
         running: dict[str, int] = {}
         runs: dict[str, list[Run]] = {}
-        for worker, count, item_id, task, key, started_at in self._ground.store.read("runs", {"most": RUNS}):
+        for worker, count, item_id, task, key, started_at in self._store.read("runs", {"most": RUNS}):
             running[worker] = int(count)
-            runs.setdefault(worker, []).append(Run(item_id, task, key, _time(started_at)))
+            runs.setdefault(worker, []).append(Run(item_id, task, key, utc(started_at)))
         found = [
             WorkerNow(
                 life.name, life.tasks, life.started_at, life.seen_at, running.get(life.name, 0),
@@ -145,15 +139,15 @@ class Now:
 
     def _limits(self, now: datetime) -> list[LimitNow]:
         """Limits, the fullest first."""
-        said = {limit.name: limit for task in self._ground.tasks().values() for limit in task.limits}
-        rows = {row[0]: row for row in self._ground.store.read("all_meters", {"after": "", "most": LOOKED})}
-        under_way = {name: int(count) for name, count in self._ground.store.read("all_under_way", {})}
+        said = {limit.name: limit for task in self._context.tasks().values() for limit in task.limits}
+        rows = {row[0]: row for row in self._store.read("all_meters", {"after": "", "most": LOOKED})}
+        under_way = {name: int(count) for name, count in self._store.read("all_under_way", {})}
         names = {*rows, *under_way, *(name for name, limit in said.items() if limit.by is None)}
         found = [_limit(name, rows.get(name), said, under_way.get(name, 0), now) for name in names]
         return sorted(found, key=lambda limit: (-limit.fill, -limit.used, limit.name))
 
     def _about_workers(self, workers: Sequence[WorkerNow], totals: Totals, now: datetime) -> Iterator[Reason]:
-        silence = timedelta(seconds=self._ground.silence_seconds)
+        silence = timedelta(seconds=self._context.silence_seconds)
         if any(now - worker.seen_at <= silence for worker in workers):
             return
         if totals.due:
@@ -163,7 +157,7 @@ class Now:
 
 
 def _schedules(active: Any, paused: Any, broken: Any, looked: Any, next_at: datetime | None) -> ScheduleTotals:
-    soon = None if next_at is None else _time(next_at)
+    soon = None if next_at is None else utc(next_at)
     return ScheduleTotals(int(active), int(paused), int(broken), soon, int(looked) == COUNTED)
 
 
@@ -188,7 +182,7 @@ def _limit(
     fill = 0.0 if most is None else 1.0 if most == 0 else min(used / most, 1.0)
     is_full = most is not None and 0 < most <= used and per is not None
     # One more may come when the oldest of the last `most` is not counted any more.
-    free_at = _time(recent[-most]) + timedelta(seconds=per) if is_full else None
+    free_at = utc(recent[-most]) + timedelta(seconds=per) if is_full else None
     return LimitNow(name, most, per, used, fill, free_at)
 
 

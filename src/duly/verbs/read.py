@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from duly.core import codec
 from duly.core.clock import Clock
 from duly.core.errors import ItemNotFound
-from duly.core.model import State
+from duly.core.model import State, Tried
 from duly.core.shown import (
     Alert,
     AuditLine,
@@ -21,7 +23,6 @@ from duly.core.shown import (
     Group,
     LateItem,
     LimitUse,
-    OwnedRow,
     ReviewNote,
     Row,
     Signs,
@@ -32,38 +33,33 @@ from duly.core.shown import (
 from duly.core.timeline import timeline
 from duly.store.contract import Store
 from duly.store.lines import are_open
-from duly.store.records import TRIED, Kind, Record, reader
+from duly.store.records import Kind, Record, reader
+
+S = TypeVar("S", bound=Struct)
 
 PAGE_MOST = 1_000
+LAST_ID = 2**63 - 1
 LOOKED_AT = 100_000  # rows that a look over the newest ones reads at most
 NOTES = 100  # lines of the audit log about one item, the newest
 ALL = 2**31 - 1  # no bound, for lists that are short
 
 
-def _utc(value: datetime) -> datetime:
+def utc(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
 # How values of rows are shown: times in UTC, and JSON decoded.
-SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: _utc, object: codec.shown, bool: bool}
+SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: utc, object: codec.shown, bool: bool}
 
-_row = reader(Record(Row), SEEN)
-_ending = reader(Record(Ending), SEEN)
-_owned_row = reader(Record(OwnedRow), SEEN)
-_try = reader(TRIED, SEEN)
-_depth = reader(Record(Depth), SEEN)
-_group = reader(Record(Group), SEEN)
-_review_note = reader(Record(ReviewNote), SEEN)
-_late = reader(Record(LateItem), SEEN)
-_stuck = reader(Record(StuckItem), SEEN)
-_alert = reader(Record(Alert), SEEN)
-_worker = reader(Record(WorkerLife), SEEN)
-_note = reader(Record(AuditLine), {datetime: _utc})
+
+@cache
+def _reader(struct: type[Struct]) -> Callable[[Iterable[Any]], Any]:
+    return reader(Record(struct), SEEN)
 
 
 def _limit(row: tuple[Any, ...]) -> LimitUse:
     name, most, per, hits = row
-    return LimitUse(name, most, per, len(hits), _utc(hits[-1]) if hits else None)
+    return LimitUse(name, most, per, len(hits), utc(hits[-1]) if hits else None)
 
 
 class Read:
@@ -71,9 +67,19 @@ class Read:
         self._store = store
         self._clock = clock
 
+    def all(self, struct: type[S], section: str, given: Mapping[str, Any], connection: Any = None) -> list[S]:
+        """The rows of a named section of SQL, as this struct."""
+        read: Callable[[Iterable[Any]], S] = _reader(struct)
+        return [read(row) for row in self._store.read(section, given, connection)]
+
+    def one(self, struct: type[S], section: str, given: Mapping[str, Any], connection: Any = None) -> S | None:
+        """The first of these rows; None when there is none."""
+        return next(iter(self.all(struct, section, given, connection)), None)
+
     def page(
         self,
         *,
+        owner: str | None = None,
         state: State | None = None,
         task: str | None = None,
         queue: str | None = None,
@@ -82,25 +88,31 @@ class Read:
         most: int = 50,
         connection: Any = None,
     ) -> list[Row]:
-        """A page of items, newest first; `before` is the last id of the page before."""
-        filters = {"state": state, "task": task, "queue": queue, "key": key, "before": before}
-        rows = self._store.read("page", {**filters, "most": max(1, min(most, PAGE_MOST))}, connection)
-        return [_row(row) for row in rows]
+        """A page of items, newest first; `before` is the last id of the page before. No `owner` means all owners."""
+        given = {"owner": owner, "task": task, "queue": queue, "key": key, "before": before or LAST_ID}
+        given["most"] = max(1, min(most, PAGE_MOST))
+        if state == "failed":  # review has its own index, which is fast among millions of other items
+            return self.all(Row, "failed_page", given, connection)
+        return self.all(Row, "page", {**given, "state": state}, connection)
 
     def pages(self, **filters: Any) -> Iterator[Row]:
-        """All items that fit, newest first, a page at a time."""
+        """All items that match, newest first, a page at a time."""
         before: int | None = None
         while rows := self.page(**filters, before=before, most=PAGE_MOST):
             yield from rows
             before = rows[-1].id
 
     def endings(self, ids: Sequence[int]) -> list[Ending]:
-        """How those of these items ended that have."""
-        return [_ending(row) for row in self._store.read("endings", {"ids": codec.encode(list(ids)).decode()})]
+        """How those of these items ended that have ended."""
+        return self.all(Ending, "endings", {"ids": codec.text(ids)})
 
-    def rows(self, ids: Sequence[int], connection: Any = None) -> list[Row]:
-        """The items with these ids, as far as they exist."""
-        return [_row(row) for row in self._store.read("rows", {"ids": codec.encode(list(ids)).decode()}, connection)]
+    def rows(self, ids: Iterable[int], owner: str | None = None, connection: Any = None) -> list[Row]:
+        """The items with these ids, as far as they exist and belong to this owner; None means any owner."""
+        return self.all(Row, "rows", {"ids": codec.text(list(ids)), "owner": owner}, connection)
+
+    def row(self, item_id: int, owner: str | None = None, connection: Any = None) -> Row | None:
+        """This item, if it exists and belongs to this owner; None means any owner."""
+        return next(iter(self.rows([item_id], owner, connection)), None)
 
     def item(self, item_id: int) -> Row:
         return self.story(item_id).item
@@ -109,15 +121,14 @@ class Read:
         rows = self._store.read("show", {"id": item_id})
         if not rows:
             raise ItemNotFound(f"there is no item {item_id}")
-        tries = [_try(row) for row in self._store.read("attempts", {"id": item_id})]
         *values, lease_until = rows[0]
-        row = _row(values)
-        noted = {"subject": f"item:{item_id}", "before": None, "most": NOTES}
-        notes = [_note(line) for line in self._store.read("audit", noted)]
-        # None of them if it is forgotten at this very moment.
+        row: Row = _reader(Row)(values)
+        tries = self.all(Tried, "attempts", {"id": item_id})
+        notes = self.all(AuditLine, "audit", {"subject": f"item:{item_id}", "before": None, "most": NOTES})
+        # Nothing if the item is pruned at this moment.
         ((trace, schedule_key),) = self._store.read("origin", {"id": item_id}) or [(None, None)]
         return Story(
-            row, None if lease_until is None else _utc(lease_until), tries, timeline(row, tries, notes),
+            row, None if lease_until is None else utc(lease_until), tries, timeline(row, tries, notes),
             trace.split("-")[1] if trace else None, schedule_key,
         )  # fmt: skip
 
@@ -127,10 +138,10 @@ class Read:
 
     def depths(self) -> list[Depth]:
         """How many items there are, by queue, lane and state."""
-        depths = [_depth(row) for row in self._store.read("depth", {"now": self._clock.now()})]
+        depths = self.all(Depth, "depth", {"now": self._clock.now()})
         open_ones = are_open({depth.queue for depth in depths}, {depth.queue for depth in depths if depth.paused})
-        told = (replace(depth, paused=depth.queue not in open_ones) for depth in depths)
-        return sorted(told, key=lambda d: (d.queue, d.lane, d.state))
+        found = (replace(depth, paused=depth.queue not in open_ones) for depth in depths)
+        return sorted(found, key=lambda d: (d.queue, d.lane, d.state))
 
     def queues(self, depths: Sequence[Depth] | None = None) -> list[dict[str, Any]]:
         """One row per queue, by name: what waits, is due, runs and is in review. Without `depths`, all is counted."""
@@ -150,16 +161,6 @@ class Read:
             queue["oldest_due_seconds"] = None if age is None else max(age, 0.0)
         return list(found.values())
 
-    def owned(
-        self, owner: str | None, *, state: str | None = None, before: int | None = None, most: int = 50, **filters: Any
-    ) -> list[OwnedRow]:
-        """A page of the items of this owner, newest first; None means those of all owners."""
-        given = {"task": None, "queue": None, "key": None, "error_group": None, "schedule_id": None, **filters}
-        given.update(owner=owner, before=2**63 - 1 if before is None else before, most=most)
-        if state == "failed":  # review has an index of its own, which is fast among millions of other items
-            return [_owned_row(row) for row in self._store.read("owned_failed", given)]
-        return [_owned_row(row) for row in self._store.read("owned_items", {**given, "state": state})]
-
     def owned_planned(
         self,
         owner: str | None,
@@ -171,29 +172,19 @@ class Read:
         until: datetime | None = None,
         before: int | None = None,
         most: int = 50,
-    ) -> list[OwnedRow]:
+    ) -> list[Row]:
         """A page of a task's items that are planned from `since` to before `until`, newest first.
 
         `is_again`: those that wait to be tried again, or those that do not.
         """
         filters = {"owner": owner, "task": task, "state": state, "is_again": is_again, "since": since, "until": until}
-        given = {**filters, "before": 2**63 - 1 if before is None else before, "most": max(1, min(most, PAGE_MOST))}
-        return [_owned_row(row) for row in self._store.read("owned_planned", given)]
+        given = {**filters, "before": before or LAST_ID, "most": max(1, min(most, PAGE_MOST))}
+        return self.all(Row, "owned_planned", given)
 
     def drift(self, owner: str | None, task: str, since: datetime, step: int) -> list[Drift]:
-        """How late a task's items were done since then, in steps of so many seconds; of its newest rows only."""
+        """How late a task's items were done since then, in steps of this many seconds; only its newest rows count."""
         given = {"owner": owner, "task": task, "since": since, "step": step, "rows": LOOKED_AT}
         return [Drift(int(at), mean, most, items) for at, mean, most, items in self._store.read("drift", given)]
-
-    def owned_item(self, item_id: int, owner: str | None, connection: Any = None) -> OwnedRow | None:
-        """This item, if it belongs to this owner; None means any owner."""
-        rows = self._store.read("owned_item", {"id": item_id, "owner": owner}, connection)
-        return _owned_row(rows[0]) if rows else None
-
-    def owned_rows(self, ids: Sequence[int], owner: str | None) -> list[OwnedRow]:
-        """Those of these items that belong to this owner, in no order; None means any owner."""
-        given = {"ids": codec.encode(list(ids)).decode(), "owner": owner}
-        return [_owned_row(row) for row in self._store.read("owned_rows", given)]
 
     def ids_between(self, task: str, low: str, high: str) -> list[int]:
         """The ids of a task's items with a version whose keys are from `low` to before `high`, newest first."""
@@ -202,49 +193,43 @@ class Read:
     def groups(self, owner: str | None, most: int = 100, after: tuple[int, str] | None = None) -> list[Group]:
         """Groups of failures in review, the largest first; `after` is the size and id of the last one before."""
         size, last = after or (None, None)
-        rows = self._store.read("groups", {"owner": owner, "most": most, "size": size, "after": last})
-        return [_group(row) for row in rows]
+        return self.all(Group, "groups", {"owner": owner, "most": most, "size": size, "after": last})
 
     def group(self, group_id: str, owner: str | None) -> Group | None:
-        rows = self._store.read("group", {"error_group": group_id, "owner": owner})
-        return _group(rows[0]) if rows else None
+        return self.one(Group, "group", {"error_group": group_id, "owner": owner})
 
     def review_notes(self, group_id: str, owner: str | None, most: int = 100) -> list[ReviewNote]:
-        rows = self._store.read("review_notes", {"error_group": group_id, "owner": owner, "most": most})
-        return [_review_note(row) for row in rows]
+        return self.all(ReviewNote, "review_notes", {"error_group": group_id, "owner": owner, "most": most})
 
     def late(self, grace: float = 300.0, most: int = 100) -> list[LateItem]:
-        """Done items that were started later than this after their time, latest first."""
-        rows = self._store.read("late", {"grace": grace, "most": most})
-        return [_late(row) for row in rows]
+        """Done items that started more than this many seconds after their time, latest first."""
+        return self.all(LateItem, "late", {"grace": grace, "most": most})
 
     def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[StuckItem]:
-        """Items that are not done this long after their time, oldest first."""
-        rows = self._store.read("stuck", {"grace": grace, "most": most, "now": self._clock.now()})
-        return [_stuck(row) for row in rows]
+        """Items that are not done this many seconds after their time, oldest first."""
+        return self.all(StuckItem, "stuck", {"grace": grace, "most": most, "now": self._clock.now()})
 
     def alerts(self) -> list[Alert]:
         """The alerts that are not over."""
-        return [_alert(row) for row in self._store.read("alerts", {})]
+        return self.all(Alert, "alerts", {})
 
     def limits(self, after: str = "", most: int = ALL) -> list[LimitUse]:
         """A page of limits, by name."""
         return [_limit(row) for row in self._store.read("all_meters", {"after": after, "most": most})]
 
     def limit(self, name: str) -> LimitUse | None:
-        """The limit of this name; None when nothing has been counted under it, nor has a person set it."""
+        """The limit of this name; None when nothing has been counted under it and nobody has set it."""
         rows = self._store.read("one_meter", {"name": name})
         return _limit(rows[0]) if rows else None
 
     def workers(self, after: str = "", most: int = ALL) -> list[WorkerLife]:
         """Workers that gave a sign of life within a day and did not sign off, by name."""
-        rows = self._store.read("workers", {"after": after, "most": most})
-        return [_worker(row) for row in rows]
+        return self.all(WorkerLife, "workers", {"after": after, "most": most})
 
     def seen_at(self) -> datetime | None:
         """The last sign of life of any worker."""
         seen_at = self._store.read("last_seen", {})[0][0]
-        return None if seen_at is None else _utc(seen_at)
+        return None if seen_at is None else utc(seen_at)
 
     def silence(self) -> float | None:
         """Seconds since the last sign of life of any worker; None when there never was one."""

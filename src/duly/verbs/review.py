@@ -11,11 +11,7 @@ from msgspec.structs import asdict
 from duly.core import codec
 from duly.core.errors import ItemNotFound
 from duly.core.shown import Act, Group, ReviewNote, ReviewTotals, ShownGroup
-from duly.verbs.acts import Acts
-from duly.verbs.audit import Audit
-from duly.verbs.ground import Ground
-from duly.verbs.items import Items
-from duly.verbs.read import Read
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
 HOURS = 24  # of a trend
@@ -23,13 +19,7 @@ LOOKED_AT = 20_000  # items that the trends of one page look at, at most
 COUNTED = 100_000
 
 
-class Review:
-    def __init__(self, ground: Ground, audit: Audit, items: Items, acts: Acts) -> None:
-        self._ground = ground
-        self._audit = audit
-        self._items = items
-        self._acts = acts
-
+class Review(VerbGroup):
     def groups(
         self, who: Principal, whose: str | None = None, most: int = 100, after: tuple[int, str] | None = None
     ) -> list[ShownGroup]:
@@ -50,23 +40,21 @@ class Review:
         """
         owner = who.among(whose)
         section = "review_totals" if owner is None else "own_review_totals"
-        items, groups, looked = self._ground.store.read(section, {"owner": owner, "most": COUNTED + 1})[0]
+        items, groups, looked = self._store.read(section, {"owner": owner, "most": COUNTED + 1})[0]
         return ReviewTotals(min(items, COUNTED), groups, looked > COUNTED)
 
     def _shown(self, groups: Sequence[Group], owner: str | None) -> list[ShownGroup]:
         """These groups with the message of a sample and how many were given up lately."""
         if not groups:
             return []
-        store, now = self._ground.store, self._ground.now()
+        store, now = self._store, self._now()
         since = now - timedelta(hours=HOURS)
-        asked = {
-            "groups": codec.encode([group.id for group in groups]).decode(), "owner": owner, "since": since,
-            "most": max(LOOKED_AT // len(groups), 10),
-        }  # fmt: skip
+        ids, most = [group.id for group in groups], max(LOOKED_AT // len(groups), 10)
+        asked = {"groups": codec.text(ids), "owner": owner, "since": since, "most": most}
         trends = {group.id: [0] * HOURS for group in groups}
         for group_id, hour, count in store.read("group_trends", asked):
             trends[group_id][min(hour, HOURS - 1)] += count
-        samples = codec.encode([group.sample for group in groups]).decode()
+        samples = codec.text([group.sample for group in groups])
         errors = dict(store.read("last_errors", {"ids": samples, "owner": owner}))
         return [
             ShownGroup(
@@ -84,18 +72,18 @@ class Review:
     def write_note(self, who: Principal, group_id: str, text: str, connection: Any = None) -> ReviewNote:
         """Write something down about a group."""
         self.group(who, group_id)
-        now = self._ground.now()
+        now = self._now()
         row = {"owner": who.reach, "error_group": group_id, "author": who.user_id, "text": text, "now": now}
-        with self._ground.joining(connection) as connection:
-            made: int = self._ground.store.run(connection, "write_review_note", row)[0][0]
+        with self._context.joining(connection) as connection:
+            made: int = self._store.run(connection, "write_review_note", row)[0][0]
             self._audit.note(who, "review.noted", f"group:{group_id}", {"note": made}, connection)
         return ReviewNote(made, who.user_id, text, now)
 
     def canary(self, who: Principal, group_id: str, connection: Any = None) -> int:
         """Try one of the group again, to see whether the cause is gone; returns which."""
         sample = self.group(who, group_id).sample
-        about = {"group": group_id}
-        self._items.retry(who, sample, action="review.canary", details=about, connection=connection)
+        details = {"group": group_id}
+        self._peers.items.retry(who, sample, action="review.canary", details=details, connection=connection)
         return sample
 
     def retry(
@@ -108,16 +96,12 @@ class Review:
     ) -> Act:
         """Try all of the group again: so many a second, or all at once without a `rate`; in this queue, if given."""
         self.group(who, group_id)
-        return self._acts.order(who, "retry", _all_of(group_id), rate=rate, queue=queue, connection=connection)
+        return self._peers.acts.order(who, "retry", _all_of(group_id), rate=rate, queue=queue, connection=connection)
 
     def discard(self, who: Principal, group_id: str, reason: str = "", connection: Any = None) -> Act:
         """Take all of the group out of review for good."""
         self.group(who, group_id)
-        return self._acts.order(who, "discard", _all_of(group_id), reason=reason, connection=connection)
-
-    @property
-    def _read(self) -> Read:
-        return Read(self._ground.store, self._ground.clock)
+        return self._peers.acts.order(who, "discard", _all_of(group_id), reason=reason, connection=connection)
 
 
 def _all_of(group_id: str) -> dict[str, Any]:

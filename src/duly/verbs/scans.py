@@ -17,10 +17,7 @@ from msgspec import Struct
 from duly.core import codec
 from duly.core.model import Job, NewFile
 from duly.tasks.task import Task
-from duly.verbs.audit import Audit
-from duly.verbs.files import Files
-from duly.verbs.ground import Ground
-from duly.verbs.jobs import Jobs
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal, local
 
 SCAN = "duly.scan"
@@ -47,19 +44,13 @@ class Fate(Struct, frozen=True):
     reason: str | None  # why it was refused
 
 
-class Scans:
-    def __init__(self, ground: Ground, audit: Audit, files: Files, jobs: Jobs) -> None:
-        self._ground = ground
-        self._audit = audit
-        self._files = files
-        self._jobs = jobs
-
+class Scans(VerbGroup):
     def fates(self, seen: Sequence[Seen]) -> dict[tuple[str, str], Fate]:
         """What became of those of these that were taken or refused before, by source and version."""
         found: dict[tuple[str, str], Fate] = {}
         pairs = ([each.source, each.version] for each in seen)
         while portion := list(islice(pairs, PORTION)):
-            for row in self._ground.store.read("scanned", {"pairs": codec.encode(portion).decode()}):
+            for row in self._store.read("scanned", {"pairs": codec.text(portion)}):
                 found[row[0], row[1]] = Fate(row[2], row[3])
         return found
 
@@ -70,13 +61,13 @@ class Scans:
 
         It is the job that has the same content from the same place, if there is one.
         """
-        store = self._ground.store
-        whose = self._ground.job_settings.scan_owner or None
+        store = self._store
+        whose = self._context.job_settings.scan_owner or None
         key = f"scan:{sha256(f'{seen.source} {file.sha256}'.encode()).hexdigest()}"
         with store.transaction() as connection:
             if not self._is_first(seen, connection):
                 return None
-            job = self._jobs.create(
+            job = self._peers.jobs.create(
                 SCANNER, task, file, job_type=job_type, key=key, options=options, whose=whose, connection=connection
             )
             self._became(seen, job.id, connection)
@@ -84,34 +75,34 @@ class Scans:
 
     def fetched(self, seen: Seen, job: Job, file: NewFile) -> Job:
         """A job that someone ordered by the address of a file, with that file, which no scan takes any more."""
-        with self._ground.store.transaction() as connection:
+        with self._store.transaction() as connection:
             if self._is_first(seen, connection):
                 self._became(seen, job.id, connection)
-            return self._files.attach(job, file, connection)
+            return self._peers.files.attach(job, file, connection)
 
     def _is_first(self, seen: Seen, connection: Any) -> bool:
         """Note that this version is taken in this transaction; False when it was taken before."""
-        return bool(self._ground.store.run(connection, "take_scanned", self._noted(seen)))
+        return bool(self._store.run(connection, "take_scanned", self._noted(seen)))
 
     def _became(self, seen: Seen, job_id: int, connection: Any) -> None:
         """This version is the file of that job, in the transaction that makes it so."""
         given = {"source": seen.source, "version": seen.version, "job_id": job_id}
-        self._ground.store.run(connection, "scanned_became", given)
+        self._store.run(connection, "scanned_became", given)
 
     def refuse(self, seen: Seen, reason: str) -> None:
         """This version is not taken, and not looked at again unless someone asks for that."""
-        self._ground.store.write("refuse_scanned", {**self._noted(seen), "reason": reason})
+        self._store.write("refuse_scanned", {**self._noted(seen), "reason": reason})
 
     def begin(self, who: Principal, is_again: bool = False) -> None:
         """Someone looks through the sources; `is_again`: also at what was refused before."""
-        with self._ground.store.transaction() as connection:
+        with self._store.transaction() as connection:
             if is_again:
-                self._ground.store.run(connection, "forget_refusals", {})
+                self._store.run(connection, "forget_refusals", {})
             self._audit.note(who, "sources.scanned", "sources", {"again": is_again}, connection)
 
     def go_on(self, delay: float = 0.0) -> None:
         """Have a worker look through the sources, as durable work, of which there is one at most in a database."""
-        self._ground.task_named(SCAN).put(key=KEY, delay=delay)
+        self._context.task_named(SCAN).put(key=KEY, delay=delay)
 
     def _noted(self, seen: Seen) -> dict[str, Any]:
-        return {"source": seen.source, "version": seen.version, "name": seen.name, "now": self._ground.now()}
+        return {"source": seen.source, "version": seen.version, "name": seen.name, "now": self._now()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -61,10 +62,10 @@ class Schedules(Timetable):
         fresh = 0
         while portion := list(islice(news, PORTION)):
             self._check_ring(portion[0])
-            now = self._ground.now()
+            now = self._now()
             begin = now if since is None else max(now, since)
             planned = [replace(_planned(new, begin), owner=for_owner) for new in portion]
-            fresh += sum(is_new for _, is_new in self._ground.store.enroll(planned, self._seat, connection))
+            fresh += sum(is_new for _, is_new in self._store.enroll(planned, self._seat, connection))
         return fresh
 
     def create_with(
@@ -80,39 +81,41 @@ class Schedules(Timetable):
 
         Keys that exist are left as they are; returns how many are new. The audit log has one line about all of them.
         """
-        of, store, fresh = self._task(task), self._ground.store, 0
-        with self._ground.joining(connection) as connection:
+        of, store, fresh = self._task(task), self._store, 0
+        with self._context.joining(connection) as connection:
             for first in range(0, len(rows), PORTION):
                 portion = rows[first : first + PORTION]
                 news = [self.new(of, rule, checked_key(row.get("key")), _without(row)) for row, _ in portion]
-                now = self._ground.now()
+                now = self._now()
                 self._check_ring(news[0])
                 made = store.enroll(
                     [replace(_planned(new, now), owner=for_owner) for new in news], self._seat, connection
                 )
                 facts = {key: known for (key, is_new), (_, known) in zip(made, portion, strict=True) if is_new}
 
-                def plan(
-                    schedules: Sequence[Schedule], _: Any, facts: Mapping[int, Mapping[str, Any]] = facts
-                ) -> list[Revision]:
-                    return [Revision(self._remembering(each, facts[each.id])) for each in schedules]
-
                 if facts:
+                    plan = partial(self._remember, facts)
                     store.revise(list(facts), now, len(facts), plan, connection)
                 fresh += len(facts)
             if fresh:
                 self._audit.note(who, "schedules.imported", f"task:{of.name}", {"count": fresh}, connection)
         return fresh
 
-    def _remembering(self, schedule: Schedule, facts: Mapping[str, Any]) -> Schedule:
-        known = replace(schedule, **facts)
-        if "slot" not in facts:
-            return known
-        rule = _seated(schedule.rule, facts["slot"])
-        return replace(known, rule=str(rule), next_at=rule.next(self._ground.now(), zone_named(schedule.zone)))
+    def _remember(
+        self, facts: Mapping[int, Mapping[str, Any]], schedules: Sequence[Schedule], _: Any
+    ) -> list[Revision]:
+        """These schedules with the facts that are known of them, by their ids."""
+        revisions = []
+        for schedule in schedules:
+            known = replace(schedule, **facts[schedule.id])
+            if "slot" in facts[schedule.id]:
+                rule = _seated(schedule.rule, facts[schedule.id]["slot"])
+                known = replace(known, rule=str(rule), next_at=rule.next(self._now(), zone_named(schedule.zone)))
+            revisions.append(Revision(known))
+        return revisions
 
     def _task(self, task: str | Task[..., Any]) -> Task[..., Any]:
-        return self._ground.task_named(task) if isinstance(task, str) else task
+        return self._context.task_named(task) if isinstance(task, str) else task
 
     def new(
         self, task: Task[..., Any], rule: Any, key: str, options: Mapping[str, Any], is_declared: bool = False
@@ -148,9 +151,9 @@ class Schedules(Timetable):
     def write(self, who: Principal, new: NewSchedule, connection: Any = None) -> Schedule:
         """Write this schedule, as a new row or over the one that has its key."""
         self._check_ring(new)
-        planned = _planned(new, self._ground.now())
-        with self._ground.joining(connection) as own:
-            ((schedule_id, is_fresh),) = self._ground.store.enroll([planned], self._seat, own)
+        planned = _planned(new, self._now())
+        with self._context.joining(connection) as own:
+            ((schedule_id, is_fresh),) = self._store.enroll([planned], self._seat, own)
             if is_fresh:
                 about = {"task": new.task, "key": who.unscoped(new.key)}
                 self._audit.note(who, "schedule.created", f"schedule:{schedule_id}", about, own)
@@ -175,13 +178,13 @@ class Schedules(Timetable):
 
     def _seat(self, new: NewSchedule, slot: int) -> tuple[str, datetime]:
         rule = _seated(new.rule, slot)
-        next_at = rule.next(self._ground.now(), zone_named(new.zone))
+        next_at = rule.next(self._now(), zone_named(new.zone))
         assert next_at is not None
         return str(rule), next_at
 
     def _check_ring(self, new: NewSchedule) -> None:
         """Check that all members of a ring divide the same period by the same number."""
-        for (text,) in self._ground.store.read("ring_rule", {"ring": new.ring}) if new.ring is not None else ():
+        for (text,) in self._store.read("ring_rule", {"ring": new.ring}) if new.ring is not None else ():
             rule, known = slot_of(new.rule), slot_of(text)
             if (rule.of, rule.period) != (known.of, known.period):
                 raise InputError("rule", f"the members of {new.ring} have {known.of} slots; all of them have the same")
@@ -190,8 +193,8 @@ class Schedules(Timetable):
 
     def reached(self, who: Principal, schedule_id: int, connection: Any = None) -> Schedule:
         """The schedule, if it may be reached; a schedule of someone else is reported as missing."""
-        found = self.owned_one(schedule_id, who.reach, connection)
-        if found is None:
+        found = self.get(schedule_id, connection)
+        if who.reach not in (None, found.owner):
             raise ItemNotFound(f"there is no schedule {schedule_id}")
         return found
 
@@ -216,7 +219,7 @@ class Schedules(Timetable):
                 case "rank":
                     said["rank"] = checked_rank(value)
                 case "args":
-                    task = self._ground.task_named(schedule.task)
+                    task = self._context.task_named(schedule.task)
                     said["args"], said["queue"] = task.checked_args(dict(value)), task.queue_for(value)
                 case _:
                     known = "rule, zone, catch_up, max_lateness, overlap, rank, args"
@@ -239,7 +242,7 @@ class Schedules(Timetable):
 
         With `discard`, the last item of each is discarded if it is in review: somebody has looked at what it tells of.
         """
-        with self._ground.joining(connection) as connection:
+        with self._context.joining(connection) as connection:
             failed = self._last_failures(ids, connection) if discard else {}
 
             def act(each: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
@@ -249,8 +252,8 @@ class Schedules(Timetable):
 
     def _last_failures(self, ids: Sequence[int], connection: Any) -> dict[int, Item]:
         """The last items of these schedules that are in review, by schedule."""
-        store = self._ground.store
-        in_review = store.read("failed_of", {"ids": codec.encode(list(ids)).decode()}, connection)
+        store = self._store
+        in_review = store.read("failed_of", {"ids": codec.text(ids)}, connection)
         found = store.fetch([item_id for (item_id,) in in_review], connection)
         return {item.schedule_id: item for item in found if item.schedule_id is not None}
 
@@ -272,9 +275,9 @@ class Schedules(Timetable):
         reactivated, and whether more are left.
         """
         given = {"task": task, "owner": who.among(whose), "error_class": cause, "most": most + 1}
-        with self._ground.joining(connection) as connection:
-            ids = [each for (each,) in self._ground.store.read("broken_ids", given, connection)]
-            now, chosen, done = self._ground.now(), ids[:most], 0
+        with self._context.joining(connection) as connection:
+            ids = [each for (each,) in self._store.read("broken_ids", given, connection)]
+            now, chosen, done = self._now(), ids[:most], 0
             failed = self._last_failures(chosen, connection) if discard else {}
 
             def plan(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
@@ -286,7 +289,7 @@ class Schedules(Timetable):
                     for each in broken
                 ]
 
-            self._ground.store.revise(chosen, now, len(chosen), plan, connection)
+            self._store.revise(chosen, now, len(chosen), plan, connection)
         return done, len(ids) > most
 
     def run_now(self, who: Principal, *ids: int, connection: Any = None) -> None:
@@ -313,12 +316,12 @@ class Schedules(Timetable):
         if who.reach is not None:
             for schedule_id in ids:
                 self.reached(who, schedule_id, connection)
-        now = self._ground.now()
+        now = self._now()
 
         def plan(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
             return [act(each, live.get(each.id, ()), now, who.user_id, **fields) for each in schedules]
 
-        if self._ground.store.revise(ids, now, len(ids), plan, connection) < len(set(ids)):
+        if self._store.revise(ids, now, len(ids), plan, connection) < len(set(ids)):
             found = {each.id for each in self.some(ids, connection)}
             missing = ", ".join(str(each) for each in ids if each not in found)
             if missing:

@@ -12,13 +12,8 @@ from msgspec import Struct
 
 from duly.core.model import Item
 from duly.core.shown import SearchEvent
-from duly.store.records import Record, reader
-from duly.verbs.ground import Ground
-from duly.verbs.jobs import Jobs
-from duly.verbs.read import SEEN
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
-
-_event = reader(Record(SearchEvent), SEEN)
 
 
 class Question(Struct, frozen=True):
@@ -30,30 +25,26 @@ class Question(Struct, frozen=True):
     milliseconds: int
 
 
-class Searches:
-    def __init__(self, ground: Ground, jobs: Jobs) -> None:
-        self._ground = ground
-        self._jobs = jobs
-
+class Searches(VerbGroup):
     def page(self, who: Principal, job_id: int, after: int = 0, most: int = 100) -> list[SearchEvent]:
         """What was asked for rows of a job, in the order in which it was told; `after` is the last id before."""
-        self._jobs.get(who, job_id)
+        self._peers.jobs.get(who, job_id)
         given = {"job_id": job_id, "after": after, "most": most}
-        return [_event(row) for row in self._ground.store.read("searches_of_job", given)]
+        return self._read.all(SearchEvent, "searches_of_job", given)
 
     # What tasks do about their own items. It is nobody's act, so nobody is asked who they are.
 
     def of(self, item: Item) -> list[SearchEvent]:
         """What was asked for this item in all its tries."""
-        return [_event(row) for row in self._ground.store.read("searches_of_item", {"item_id": item.id})]
+        return self._read.all(SearchEvent, "searches_of_item", {"item_id": item.id})
 
     def note(self, item: Item, round: int, questions: Sequence[Question], connection: Any = None) -> None:
         """Write down what this try has asked, each question once; with a connection, as a part of its transaction."""
         told = {"item_id": item.id, "job_id": item.job_id, "attempt": item.attempt, "fence": item.fence}
-        with self._ground.joining(connection) as connection:
+        with self._context.joining(connection) as connection:
             for each in questions:
                 given = {
                     **told, "round": round, "variant": each.variant, "retailer": each.retailer, "status": each.status,
-                    "milliseconds": each.milliseconds, "now": self._ground.now(),
+                    "milliseconds": each.milliseconds, "now": self._now(),
                 }  # fmt: skip
-                self._ground.store.run(connection, "note_search", given)
+                self._store.run(connection, "note_search", given)

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from duly.verbs.ground import Ground
+from duly.verbs.context import VerbGroup
 
 KEPT = timedelta(days=1)  # how long an answer can be repeated
 PRUNED_EVERY = timedelta(minutes=10)
@@ -22,35 +22,32 @@ class Reply(Struct, frozen=True):
     answer: str
 
 
-class ServiceState:
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._pruned_at: datetime | None = None
+class ServiceState(VerbGroup):
+    _pruned_at: datetime | None = None
 
     def secret(self, name: str) -> str:
         """The secret of this name, which all services on this database share; it is made at the first call."""
-        rows = self._ground.store.write("secret", {"name": name, "value": secrets.token_urlsafe(32)})
+        rows = self._store.write("secret", {"name": name, "value": secrets.token_urlsafe(32)})
         found: str = rows[0][0]
         return found
 
     def reply(self, owner: str, key: str) -> Reply | None:
         """What this user was answered under this key."""
         self._prune()
-        rows = self._ground.store.read("reply", {"owner": owner, "key": key})
-        return Reply(*rows[0]) if rows else None
+        return self._read.one(Reply, "reply", {"owner": owner, "key": key})
 
     def begin_reply(self, owner: str, key: str, request: str, connection: Any) -> bool:
         """Reserve this key; False if it is taken. Waits for another transaction that is about to take it."""
-        given = {"owner": owner, "key": key, "request": request, "now": self._ground.now()}
-        return bool(self._ground.store.run(connection, "reply_begin", given))
+        given = {"owner": owner, "key": key, "request": request, "now": self._now()}
+        return bool(self._store.run(connection, "reply_begin", given))
 
     def end_reply(self, owner: str, key: str, status: int, answer: str, connection: Any) -> None:
         """Keep this answer, in the transaction in which the request is carried out."""
         given = {"owner": owner, "key": key, "status": status, "answer": answer}
-        self._ground.store.run(connection, "reply_end", given)
+        self._store.run(connection, "reply_end", given)
 
     def _prune(self) -> None:
-        now = self._ground.now()
+        now = self._now()
         if self._pruned_at is None or now - self._pruned_at >= PRUNED_EVERY:
             self._pruned_at = now
-            self._ground.store.write("replies_prune", {"before": now - KEPT})
+            self._store.write("replies_prune", {"before": now - KEPT})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -16,8 +16,8 @@ from duly.core.errors import InputError, ItemNotFound
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, clock_notes, parse, preview, zone_named
 from duly.core.shown import AuditLine, Occurrence
-from duly.verbs.audit import Audit
-from duly.verbs.ground import Ground
+from duly.verbs.context import VerbGroup
+from duly.verbs.read import utc
 
 PORTION = 1_000
 DAY = timedelta(days=1)
@@ -77,45 +77,31 @@ class ClockNote(Struct, frozen=True):
     note: str
 
 
-class Timetable:
-    def __init__(self, ground: Ground, audit: Audit) -> None:
-        self._ground = ground
-        self._audit = audit
-
-    def owned(
-        self, owner: str | None, *, after: int = 0, most: int = 100, connection: Any = None, **filters: Any
-    ) -> list[Schedule]:
-        """A page of the schedules of this owner, by id; None means those of all owners."""
-        given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
-        given = {**given, "owner": owner, "after": after, "most": most}
-        return [Schedule(*row) for row in self._ground.store.read("schedules_page", given, connection)]
-
+class Timetable(VerbGroup):
     def owned_one(self, schedule_id: int, owner: str | None, connection: Any = None) -> Schedule | None:
         """This schedule, if it belongs to this owner; None means any owner."""
-        found = self.owned(owner, after=schedule_id - 1, most=1, connection=connection)
-        return found[0] if found and found[0].id == schedule_id else None
+        return next((each for each in self.some([schedule_id], connection) if owner in (None, each.owner)), None)
 
     def get(self, schedule_id: int, connection: Any = None) -> Schedule:
-        which = {"id": schedule_id, "task": None, "key": None}
-        return self._one(which, f"there is no schedule {schedule_id}", connection)
+        found = self.owned_one(schedule_id, None, connection)
+        if found is None:
+            raise ItemNotFound(f"there is no schedule {schedule_id}")
+        return found
 
     def find(self, task: str, key: str, connection: Any = None) -> Schedule:
-        return self._one({"id": None, "task": task, "key": key}, f"{task} has no schedule {key!r}", connection)
-
-    def _one(self, which: dict[str, Any], problem: str, connection: Any) -> Schedule:
-        rows = self._ground.store.read("schedule", which, connection)
-        if not rows:
-            raise ItemNotFound(problem)
-        return Schedule(*rows[0])
+        found = self._read.one(Schedule, "schedule", {"task": task, "key": key}, connection)
+        if found is None:
+            raise ItemNotFound(f"{task} has no schedule {key!r}")
+        return found
 
     def some(self, ids: Iterable[int], connection: Any = None) -> list[Schedule]:
         """The schedules with these ids, as far as they exist."""
-        rows = self._ground.store.read("schedules_with_ids", {"ids": codec.encode(list(ids)).decode()}, connection)
-        return [Schedule(*row) for row in rows]
+        return self._read.all(Schedule, "schedules_with_ids", {"ids": codec.text(list(ids))}, connection)
 
     def page(
         self,
         *,
+        owner: str | None = None,
         task: str | None = None,
         key: str | None = None,
         state: Status | None = None,
@@ -124,10 +110,13 @@ class Timetable:
         after: int = 0,
         most: int = 100,
     ) -> list[Schedule]:
-        """A page of schedules, by id; `after` is the last id of the page before."""
-        filters = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot, "after": after}
-        rows = self._ground.store.read("schedules", {**filters, "most": max(1, min(most, PORTION))})
-        return [Schedule(*row) for row in rows]
+        """A page of schedules, by id; `after` is the last id of the page before. No `owner` means all owners.
+
+        `key` is the whole key, or the key without the owner in front.
+        """
+        filters = {"owner": owner, "task": task, "key": key, "state": state, "ring": ring, "slot": slot}
+        given = {**filters, "after": after, "most": max(1, min(most, PORTION))}
+        return self._read.all(Schedule, "schedules", given)
 
     def pages(self, **filters: Any) -> Iterator[Schedule]:
         """All schedules that fit, read page by page."""
@@ -138,20 +127,20 @@ class Timetable:
 
     def declared(self) -> list[tuple[int, str, str]]:
         """The schedules that code declared without a key: the id, task and key of each."""
-        return [(schedule_id, task, key) for schedule_id, task, key in self._ground.store.read("declared", {})]
+        return [(schedule_id, task, key) for schedule_id, task, key in self._store.read("declared", {})]
 
     def occurrences(self, schedule_id: int, most: int = 100) -> list[Occurrence]:
         """The items that it made and that are still kept, newest first."""
-        rows = self._ground.store.read("occurrences", {"schedule_id": schedule_id, "most": max(1, min(most, PORTION))})
-        return [Occurrence(*map(_utc, row)) for row in rows]
+        given = {"schedule_id": schedule_id, "most": max(1, min(most, PORTION))}
+        return self._read.all(Occurrence, "occurrences", given)
 
     def preview(self, rule: Rule | str, zone: str = "UTC", n: int = 5) -> list[datetime]:
         """The next n times of a rule."""
-        return preview(rule_said(rule), self._ground.now(), zone_said(zone), min(n, PORTION))
+        return preview(rule_said(rule), self._now(), zone_said(zone), min(n, PORTION))
 
     def clock_notes(self, rule: Rule | str, zone: str, times: Sequence[datetime]) -> list[ClockNote]:
         """What the clocks do at these next times of a rule, in plain words."""
-        notes = clock_notes(rule_said(rule), self._ground.now(), times, zone_said(zone))
+        notes = clock_notes(rule_said(rule), self._now(), times, zone_said(zone))
         return [ClockNote(at, note) for at, note in notes]
 
     def search(
@@ -178,8 +167,8 @@ class Timetable:
         looked = 0
         while place is not None and looked < SCANNED and len(found) <= most:
             met, goes_on = self._met(place, owner, given["state"])
-            asked = {**given, "ids": codec.encode([schedule_id for schedule_id, _ in met]).decode()}
-            rows = {row[0]: Schedule(*row) for row in self._ground.store.read("schedules_fitting", asked)}
+            asked = {**given, "ids": codec.text([schedule_id for schedule_id, _ in met])}
+            rows = {row.id: row for row in self._read.all(Schedule, "schedules_fitting", asked)}
             is_rest = by_next and place[0] == "id"  # of those that have a next time, we have come along before
             found += [
                 (row, at)
@@ -199,14 +188,14 @@ class Timetable:
         if place[0] == "next":
             at = EPOCH if place[1] is None else datetime.fromisoformat(place[1])
             given = {"owner": owner, "after_at": at, "after_id": place[2], "most": PORTION}
-            rows = self._ground.store.read("schedules_by_next" if owner is None else "own_schedules_by_next", given)
-            met = [(schedule_id, ["next", _utc(next_at).isoformat(), schedule_id]) for schedule_id, next_at in rows]
+            rows = self._store.read("schedules_by_next" if owner is None else "own_schedules_by_next", given)
+            met = [(schedule_id, ["next", utc(next_at).isoformat(), schedule_id]) for schedule_id, next_at in rows]
             return met, met[-1][1] if len(met) == PORTION else ["id", 0]
         if owner is not None:
             section = "own_schedules"
         else:
             section = "broken_schedules" if state == "broken" else "schedules_by_id"
-        rows = self._ground.store.read(section, {"owner": owner, "after": place[1], "most": PORTION})
+        rows = self._store.read(section, {"owner": owner, "after": place[1], "most": PORTION})
         met = [(schedule_id, ["id", schedule_id]) for (schedule_id,) in rows]
         return met, met[-1][1] if len(met) == PORTION else None
 
@@ -233,35 +222,33 @@ class Timetable:
 
         None as owner means those of all owners. Capital and small letters of ASCII are the same.
         """
-        like = None if text is None else "%" + re.sub(r"([!%_])", r"!\1", text) + "%"
         filters = {"owner": owner, "task": task, "standing": standing, "slot": slot, "is_active": is_active}
-        given = {**filters, "text": like, "after": after, "most": max(1, min(most, PORTION))}
-        return [Schedule(*row) for row in self._ground.store.read("schedules_standing", given)]
+        filters["text"] = None if text is None else like(text)
+        given = {**filters, "after": after, "most": max(1, min(most, PORTION))}
+        return self._read.all(Schedule, "schedules_standing", given)
 
     def standings(self, owner: str | None, task: str, since: datetime) -> list[Standings]:
         """How many of a task's schedules stand how, by slot."""
-        rows = self._ground.store.read("standings", {"owner": owner, "task": task, "since": since})
-        return [Standings(slot, standing, bool(active), bool(new), n) for slot, standing, active, new, n in rows]
+        return self._read.all(Standings, "standings", {"owner": owner, "task": task, "since": since})
 
     def causes(self, owner: str | None, task: str) -> list[Cause]:
         """The classes of errors that deactivated schedules of this task, those with most schedules first."""
-        rows = self._ground.store.read("broken_by", {"owner": owner, "task": task, "most": CAUSES})
+        rows = self._store.read("broken_by", {"owner": owner, "task": task, "most": CAUSES})
         return [Cause(error_class or "", members) for error_class, members in rows]
 
     def begun(self, owner: str | None, task: str, since: datetime) -> list[Begun]:
         """When tries of items that this task's schedules made began since then; items of a day before count too."""
         given = {"owner": owner, "task": task, "since": since, "planned_since": since - DAY}
-        rows = self._ground.store.read("tries_of_schedules", given)
-        return [Begun(_utc(at), bool(is_retry), tries) for at, is_retry, tries in rows]
+        return self._read.all(Begun, "tries_of_schedules", given)
 
     def retries(self, owner: str | None, task: str) -> list[tuple[datetime, int]]:
         """When items that this task's schedules made are to be retried, and how many then."""
-        rows = self._ground.store.read("retries_due", {"owner": owner, "task": task})
-        return [(_utc(due_at), items) for due_at, items in rows]
+        rows = self._store.read("retries_due", {"owner": owner, "task": task})
+        return [(utc(due_at), items) for due_at, items in rows]
 
     def slots(self, ring: str | None = None) -> list[SlotLoad]:
         """How many active members each slot has."""
-        return [SlotLoad(*row) for row in self._ground.store.read("slots", {"ring": ring})]
+        return self._read.all(SlotLoad, "slots", {"ring": ring})
 
     def rebalance(self, ring: str) -> list[Move]:
         """Which schedules would have to move so that all slots are even again. It moves nothing."""
@@ -312,7 +299,3 @@ def slot_of(text: str) -> Slot:
     rule = parse(text)
     assert isinstance(rule, Slot)
     return rule
-
-
-def _utc(value: Any) -> Any:
-    return value.astimezone(UTC) if isinstance(value, datetime) else value

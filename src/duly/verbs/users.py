@@ -15,10 +15,8 @@ from typing import Any
 from duly.core import codec
 from duly.core.errors import InputError, ItemNotFound, WrongState
 from duly.core.shown import KeyInfo, Role, User
-from duly.store.records import Record, reader
 from duly.verbs import passwords
-from duly.verbs.audit import Audit
-from duly.verbs.ground import Ground
+from duly.verbs.context import VerbGroup
 from duly.verbs.who import SCOPES, Principal, local
 
 SESSION = timedelta(hours=12)
@@ -30,11 +28,7 @@ _TAKEN = ("me", "all", "local", "code", "duly")  # words that the service has a 
 _KEY = re.compile(r"duly_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 
 
-class Users:
-    def __init__(self, ground: Ground, audit: Audit) -> None:
-        self._ground = ground
-        self._audit = audit
-
+class Users(VerbGroup):
     # -- users
 
     def create(
@@ -50,9 +44,9 @@ class Users:
             taken = ", ".join(_TAKEN)
             raise InputError("id", f"must be 1 to 100 letters, digits or . _ @ + -, and none of {taken}")
         hashed = None if password is None else passwords.hashed(_checked_password(password))
-        row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._ground.now()}
-        with self._ground.joining(connection) as connection:
-            if not self._ground.store.run(connection, "user_create", row):
+        row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._now()}
+        with self._context.joining(connection) as connection:
+            if not self._store.run(connection, "user_create", row):
                 raise WrongState(f"there is a user {user_id!r} already")
             self._audit.note(who, "user.created", f"user:{user_id}", {"role": role}, connection)
             return self.get(who, user_id, connection)
@@ -60,15 +54,15 @@ class Users:
     def get(self, who: Principal, user_id: str, connection: Any = None) -> User:
         """One user; those who are not admins find only themselves."""
         is_seen = who.reach in (None, user_id)
-        rows = self._ground.store.read("user", {"id": user_id}, connection)
-        if not rows or not is_seen:
+        user = self._read.one(User, "user", {"id": user_id}, connection)
+        if user is None or not is_seen:
             raise ItemNotFound(f"there is no user {user_id!r:.80}")
-        return _user(rows[0])
+        return user
 
     def page(self, who: Principal, after: str = "", most: int = 100) -> list[User]:
         """All users by id, for admins; `after` is the last id of the page before."""
-        rows = self._ground.store.read("users", {"after": after, "most": most})
-        return [_user(row) for row in rows if who.reach in (None, row[0])]
+        users = self._read.all(User, "users", {"after": after, "most": most})
+        return [user for user in users if who.reach in (None, user.id)]
 
     def change(
         self,
@@ -82,14 +76,14 @@ class Users:
     ) -> User:
         """Change the role or password of a user, or disable it. A new password and disabling end all its sessions."""
         self.get(who, user_id, connection)
-        now = self._ground.now()
+        now = self._now()
         hashed = None if password is None else passwords.hashed(_checked_password(password))
         given = {
             "id": user_id, "role": None if role is None else _checked_role(role), "password": hashed,
             "is_disabled": is_disabled, "now": now,
         }  # fmt: skip
-        store = self._ground.store
-        with self._ground.joining(connection) as connection:
+        store = self._store
+        with self._context.joining(connection) as connection:
             store.run(connection, "user_change", given)
             user = self.get(who, user_id, connection)
             if password is not None or user.disabled_at is not None:
@@ -100,7 +94,7 @@ class Users:
 
     def is_anybody(self) -> bool:
         """Whether there is a user with a password or a key, so that somebody can use the service."""
-        return bool(self._ground.store.read("anybody", {})[0][0])
+        return bool(self._store.read("anybody", {})[0][0])
 
     # -- keys
 
@@ -125,31 +119,30 @@ class Users:
         prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         row = {
             "id": prefix, "user_id": user_id, "name": name.strip(), "hash": _digest(secret),
-            "scopes": codec.encode(sorted(set(scopes))).decode(), "now": self._ground.now(),
+            "scopes": codec.text(sorted(set(scopes))), "now": self._now(),
             "expires_at": expires_at,
         }  # fmt: skip
         about = {"user": user_id, "scopes": sorted(set(scopes))}
-        with self._ground.joining(connection) as connection:
-            self._ground.store.run(connection, "key_create", row)
+        with self._context.joining(connection) as connection:
+            self._store.run(connection, "key_create", row)
             self._audit.note(who, "key.created", f"key:{prefix}", about, connection)
             return self.key(who, prefix, connection), f"duly_{prefix}_{secret}"
 
     def key(self, who: Principal, key_id: str, connection: Any = None) -> KeyInfo:
-        rows = self._ground.store.read("key", {"id": key_id, "user_id": who.reach}, connection)
-        if not rows:
+        key = self._read.one(KeyInfo, "key", {"id": key_id, "user_id": who.reach}, connection)
+        if key is None:
             raise ItemNotFound(f"there is no key {key_id!r:.40}")
-        return _key(rows[0])
+        return key
 
     def keys(self, who: Principal, user_id: str | None = None, after: str = "", most: int = 100) -> list[KeyInfo]:
         """A page of keys by id: those of this user, or of all users whose keys the caller may see."""
-        rows = self._ground.store.read("keys", {"user_id": who.among(user_id), "after": after, "most": most})
-        return [_key(row) for row in rows]
+        return self._read.all(KeyInfo, "keys", {"user_id": who.among(user_id), "after": after, "most": most})
 
     def revoke_key(self, who: Principal, key_id: str, connection: Any = None) -> KeyInfo:
         """Make a key invalid."""
-        given = {"id": key_id, "user_id": who.reach, "now": self._ground.now()}
-        with self._ground.joining(connection) as connection:
-            if not self._ground.store.run(connection, "key_revoke", given):
+        given = {"id": key_id, "user_id": who.reach, "now": self._now()}
+        with self._context.joining(connection) as connection:
+            if not self._store.run(connection, "key_revoke", given):
                 raise ItemNotFound(f"there is no key {key_id!r:.40}")
             self._audit.note(who, "key.revoked", f"key:{key_id}", {}, connection)
             return self.key(who, key_id, connection)
@@ -157,52 +150,52 @@ class Users:
     def by_key(self, text: str) -> Principal | None:
         """Who acts with this key; None when it is not valid."""
         match = _KEY.fullmatch(text)
-        rows = self._ground.store.read("key_owner", {"id": match[1] if match else ""})
+        rows = self._store.read("key_owner", {"id": match[1] if match else ""})
         # Also compare when there is no such key, so that the answer takes the same time.
         known = rows[0][0] if rows else _digest("")
         is_right = hmac.compare_digest(known, _digest(match[2] if match else "-"))
         if not rows or not is_right or match is None:
             return None
         _, user_id, role, scopes, expires_at, revoked_at, disabled_at, last_used_at = rows[0]
-        now = self._ground.now()
+        now = self._now()
         if revoked_at is not None or disabled_at is not None or (expires_at is not None and expires_at <= now):
             return None
         if last_used_at is None or last_used_at < now - USED_EVERY:
-            self._ground.store.write("key_used", {"id": match[1], "now": now})
+            self._store.write("key_used", {"id": match[1], "now": now})
         return Principal(user_id, role, frozenset(codec.decode(scopes)), "key", expires_at)
 
     # -- sessions
 
     def sign_in(self, user_id: str, password: str) -> str | None:
         """Make a session; returns the token for the browser's cookie, or None when this is not the password."""
-        rows = self._ground.store.read("password", {"id": user_id})
+        rows = self._store.read("password", {"id": user_id})
         known, disabled_at = rows[0] if rows else (None, None)
         if not passwords.matches(password, known) or known is None or disabled_at is not None:
             return None
         anew = passwords.hashed(password) if passwords.is_dated(known) else None
         token = secrets.token_urlsafe(32)
-        now = self._ground.now()
+        now = self._now()
         row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION, "was": known}
-        with self._ground.store.transaction() as connection:
+        with self._store.transaction() as connection:
             # No session if the user was disabled or its password changed while we compared.
-            if not self._ground.store.run(connection, "session_create", row):
+            if not self._store.run(connection, "session_create", row):
                 return None
             if anew is not None:
-                self._ground.store.run(connection, "password_anew", {"id": user_id, "was": known, "password": anew})
-            self._ground.store.run(connection, "sessions_prune", {"now": now})
+                self._store.run(connection, "password_anew", {"id": user_id, "was": known, "password": anew})
+            self._store.run(connection, "sessions_prune", {"now": now})
             self._audit.note(local(user_id), "user.signed_in", f"user:{user_id}", {}, connection)
         return token
 
     def by_session(self, token: str) -> Principal | None:
-        rows = self._ground.store.read("session", {"hash": _digest(token), "now": self._ground.now()})
+        rows = self._store.read("session", {"hash": _digest(token), "now": self._now()})
         if not rows:
             return None
         user_id, role = rows[0]
         return Principal(user_id, role, frozenset(SCOPES), "session")
 
     def sign_out(self, token: str) -> None:
-        with self._ground.store.transaction() as connection:
-            for (user_id,) in self._ground.store.run(connection, "session_end", {"hash": _digest(token)}):
+        with self._store.transaction() as connection:
+            for (user_id,) in self._store.run(connection, "session_end", {"hash": _digest(token)}):
                 self._audit.note(local(user_id), "user.signed_out", f"user:{user_id}", {}, connection)
 
 
@@ -222,7 +215,3 @@ def _checked_role(role: Any) -> Role:
         raise InputError("role", f"must be user or admin, got {role!r:.40}")
     found: Role = role
     return found
-
-
-_user = reader(Record(User), {})
-_key = reader(Record(KeyInfo), {object: codec.decode})

@@ -143,7 +143,7 @@ def _answer(request: Request, file: File, kept: str) -> Response:
 def dashboard(desk: At, principal: Reader) -> Any:
     """What the pages need before they show anything: the screens that you may use, and what is turned on here."""
     app = desk.app
-    has_pending = app.verbs.ground.job_settings.pending_enabled
+    has_pending = app.verbs.context.job_settings.pending_enabled
     shown = [
         replace(
             screen,

@@ -66,11 +66,11 @@ class Desk:
 
     def masked(self, value: Any, is_revealed: bool = False) -> Any:
         """The value with secrets masked."""
-        return self.app.verbs.ground.masks.masked(value, is_revealed)
+        return self.app.verbs.context.masks.masked(value, is_revealed)
 
     def unmasked(self, value: Any, known: Any) -> Any:
         """A value that someone sends back after seeing it masked, with the known values in place of the masks."""
-        return self.app.verbs.ground.masks.unmasked(value, known)
+        return self.app.verbs.context.masks.unmasked(value, known)
 
 
 def _told_again(known: Reply | None, digest: str) -> Response | None:

@@ -83,7 +83,7 @@ class Birthdays:
         """Greet this person every year; `birthday` is a date, `YYYY-MM-DD` or `MM-DD`. Nobody is added twice."""
         new = self._new(person_id, first_name, last_name, birthday, zone, leap, owner)
         verbs = self.app.verbs
-        with verbs.ground.joining(connection) as connection:
+        with verbs.context.joining(connection) as connection:
             is_new = self._create([new], connection)
             person = self._find(person_id, owner, connection)[1]
             if is_new:
@@ -98,7 +98,7 @@ class Birthdays:
         Those known stay as they are. A bad row stops all of them: nothing is written.
         """
         checked = checked_rows("people", people, self._new)
-        with self.app.verbs.ground.joining(None) as connection:
+        with self.app.verbs.context.joining(None) as connection:
             return self._create(checked, connection)
 
     def _create(self, people: Iterable[_New], connection: Any) -> int:
@@ -136,12 +136,12 @@ class Birthdays:
         Who was greeted, or is being greeted right now, is not greeted once more if they are added again.
         """
         verbs = self.app.verbs
-        with verbs.ground.joining(None) as connection:
+        with verbs.context.joining(None) as connection:
             schedule, _ = self._find(person_id, owner, connection)
             last, done = schedule.last_at, schedule.last_success_at
             is_greeted = last is not None and done is not None and last <= done
             is_being = any(row.state == "running" for row in self.app.read.rows([schedule.last_item or 0], connection))
-            if last is not None and (is_greeted or is_being) and verbs.ground.now() - last < EVENT:
+            if last is not None and (is_greeted or is_being) and verbs.context.now() - last < EVENT:
                 until = last + EVENT
                 self.app.place(NewItem(GREETED, QUEUE, b"{}", until, schedule.key, owner=owner), connection)
             verbs.schedules.remove(local(actor), schedule.id, connection=connection)
@@ -164,7 +164,7 @@ class Birthdays:
             last = self._find(after.id, after.owner)[0].id
         else:
             last = self._find(after, owner)[0].id if after is not None else 0
-        page = self.app.schedules.owned(owner, task=self.task.name, after=last, most=min(most, 1_000))
+        page = self.app.schedules.page(owner=owner, task=self.task.name, after=last, most=min(most, 1_000))
         return tuple(_person(schedule) for schedule in page)
 
     def events(self, person_id: str, most: int = 100, owner: str | None = None) -> tuple[Event, ...]:

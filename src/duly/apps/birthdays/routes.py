@@ -39,7 +39,7 @@ def list_people(desk: At, birthdays: Here, principal: Reader, pages: Pages, user
     owner = owner_for(principal, user_id)
 
     def find(after: int | None, most: int) -> Sequence[Schedule]:
-        return desk.app.schedules.owned(owner, task=birthdays.task.name, after=after or 0, most=most)
+        return desk.app.schedules.page(owner=owner, task=birthdays.task.name, after=after or 0, most=most)
 
     return pages.turn(["people", owner], find, lambda row: desk.masked(values(birthdays.seen(row))))
 

@@ -94,7 +94,7 @@ class Catalog:
     ) -> Product:
         """Sync this product every day, at the hour that has the fewest; publishing twice is publishing once."""
         verbs = self.app.verbs
-        with verbs.ground.joining(connection) as connection:
+        with verbs.context.joining(connection) as connection:
             row = self._row(user_id, sku)
             is_new = verbs.schedules.create_many(self.task, self.rule, [row], owner, connection=connection)
             product = self.product(user_id, sku, connection)
@@ -126,7 +126,7 @@ class Catalog:
             row = self._row(each.user_id, each.sku), each.facts()
             alike.setdefault(each.user_id if is_owned else None, []).append(row)
         create = self.app.verbs.schedules.create_with
-        with self.app.verbs.ground.joining(connection) as connection:
+        with self.app.verbs.context.joining(connection) as connection:
             return sum(create(who, self.task, self.rule, some, of, connection) for of, some in alike.items())
 
     def withdraw(self, user_id: str, sku: str, actor: str = "local") -> None:

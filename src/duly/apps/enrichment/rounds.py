@@ -70,7 +70,7 @@ class Rounds:
     def __init__(self, app: Duly, settings: Settings, metrics: Metrics, variants: Sequence[str]) -> None:
         self._app = app
         self._settings = settings
-        self._most = app.verbs.ground.job_settings.max_attempts_not_found
+        self._most = app.verbs.context.job_settings.max_attempts_not_found
         self._metrics = metrics
         self._lock = threading.Lock()
         self._rotation = Rotation(variants=tuple(variants), retailers=listed(settings.retailers))
@@ -168,7 +168,7 @@ def _standing(
 
 def retries(app: Duly, settings: Settings) -> ByError:
     """Each kind of trouble has its own spacing; how often is what the seed calls MAX_ATTEMPTS_ERROR."""
-    tries = app.verbs.ground.job_settings.max_attempts_error
+    tries = app.verbs.context.job_settings.max_attempts_error
 
     def spaced(trouble: Trouble, tries: int = tries, base: float | None = None) -> Backoff:
         spacing = SPACINGS[trouble]

@@ -16,7 +16,7 @@ from duly.bridge.names import ID_LIMIT, message_id_of
 from duly.bridge.properties import BadProperties
 from duly.core.errors import WrongState
 from duly.core.model import State
-from duly.core.shown import Drift, OwnedRow
+from duly.core.shown import Drift, Row
 
 # In how many steps a stretch of time is told of, none of them shorter than so many seconds.
 DRIFT_STEPS, DRIFT_LEAST = 120, 10
@@ -38,19 +38,19 @@ class Queries:
         state: State | None = None,
         before: int | None = None,
         most: int = 100,
-    ) -> list[OwnedRow]:
+    ) -> list[Row]:
         """Messages, newest first."""
         if message_id is None:
             wanted = None if queue is None else own_queue(queue)
-            return self._app.read.owned(owner, before=before, most=most, task=TASK, queue=wanted, state=state)
+            return self._app.read.page(owner=owner, before=before, most=most, task=TASK, queue=wanted, state=state)
         # There is one for each queue that it failed in.
         named = _canonical(message_id)
         ids = self._app.read.ids_between(TASK, f"{named} ", f"{named}!")
-        rows = [self._app.read.owned_item(item_id, owner) for item_id in ids if before is None or item_id < before]
+        rows = [self._app.read.row(item_id, owner) for item_id in ids if before is None or item_id < before]
         found = [row for row in rows if row is not None and state in (None, row.state)]
         return [row for row in found if queue in (None, row.args["queue"])][:most]
 
-    def payload(self, row: OwnedRow) -> bytes:
+    def payload(self, row: Row) -> bytes:
         """All bytes of a message."""
         message = msgspec.convert(row.args, Message)
         if message.is_in_review:
@@ -63,7 +63,7 @@ class Queries:
         since = self._app.clock.now() - timedelta(minutes=minutes)
         return self._app.read.drift(owner, TASK, since, step)
 
-    def shown(self, row: OwnedRow, is_brief: bool = False) -> dict[str, Any]:
+    def shown(self, row: Row, is_brief: bool = False) -> dict[str, Any]:
         """A message for people to read; in lists without what costs time."""
         message = msgspec.convert(row.args, Message)
         body = message.body

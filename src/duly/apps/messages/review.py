@@ -14,7 +14,7 @@ from duly.apps.messages.settings import Settings
 from duly.bridge.message import Message, changed
 from duly.core import codec
 from duly.core.errors import ItemNotFound, WrongState
-from duly.core.shown import OwnedRow
+from duly.core.shown import Row
 from duly.verbs import LOCAL, Principal
 
 Act = Literal["cancel", "expedite", "discard"]
@@ -36,7 +36,7 @@ class Review:
         self._settings = settings
         self._rows = rows
 
-    def find(self, who: Principal, item_id: int, connection: Any = None) -> OwnedRow:
+    def find(self, who: Principal, item_id: int, connection: Any = None) -> Row:
         """The item of a message, if they reach it."""
         row = self._items.find(who, item_id, connection)
         if row.task != TASK:
@@ -66,7 +66,7 @@ class Review:
         self._change(who, item_id, other, is_sent=True, connection=connection)
         return item_id
 
-    def _replay(self, who: Principal, row: OwnedRow, other: Other, connection: Any) -> int:
+    def _replay(self, who: Principal, row: Row, other: Other, connection: Any) -> int:
         known = msgspec.convert(row.args, Message)
         message = replace(self._changed(known, other, is_sent=True), is_undecided=False, replay_of=row.id)
         return self._items.put(who, self._rows.replay(message), connection).id

@@ -12,7 +12,7 @@ from duly.apps.messages import plugin
 from duly.apps.messages.schemas import DriftOut, MessageEdit, MessageOut, MessageSend, MessageStoryOut
 from duly.apps.messages.service import MessageRetry
 from duly.core.errors import InputError
-from duly.core.shown import OwnedRow
+from duly.core.shown import Row
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import At, Once, Pages, serving
 from duly.web.schemas import Id, Page, State, WordFilter
@@ -39,7 +39,7 @@ def list_messages(
     owner = owner_for(principal, None)
     queries = messages.queries
 
-    def find(before: int | None, most: int) -> Sequence[OwnedRow]:
+    def find(before: int | None, most: int) -> Sequence[Row]:
         return queries.page(owner, message_id=message_id, queue=queue, state=state, before=before, most=most)
 
     bound = ["messages", owner, state, queue, message_id]

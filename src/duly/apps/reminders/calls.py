@@ -15,7 +15,7 @@ from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, Settings
 from duly.core.errors import DulyError, ItemNotFound
 from duly.core.model import NewItem, State, Tried
-from duly.core.shown import OwnedRow, Row
+from duly.core.shown import Row
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
 from duly.outbound.leash import unleashed
 from duly.tasks.task import Task
@@ -123,7 +123,7 @@ class Reminders:
         until: datetime | str | None = None,
     ) -> tuple[Reminder, ...]:
         """Newest first, without their attempts: those with this status, to be called from `since` to before `until`."""
-        found: list[OwnedRow] = []
+        found: list[Row] = []
         limits = {"since": moment("since", since), "until": moment("until", until)}
         while len(found) < most:
             before = found[-1].id if found else None
@@ -142,7 +142,7 @@ class Reminders:
         until: datetime | None = None,
         before: int | None = None,
         most: int = 100,
-    ) -> Sequence[OwnedRow]:
+    ) -> Sequence[Row]:
         """A page of the items of this owner's reminders, newest first; None means those of all owners."""
         if status is not None and status not in STATES:
             raise InputError("status", f"must be one of {', '.join(get_args(Status))}, got {status!r:.40}")

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from duly.apps.reminders import Reminders, Status, plugin
 from duly.apps.reminders.schemas import ReminderEdit, ReminderIn, ReminderOut
 from duly.core.errors import InputError
-from duly.core.shown import OwnedRow
+from duly.core.shown import Row
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages, serving, values
@@ -49,7 +49,7 @@ def list_reminders(
     """The reminders that are yours and fit, newest first, without their tries."""
     owner = owner_for(principal, user_id)
 
-    def find(before: int | None, most: int) -> Sequence[OwnedRow]:
+    def find(before: int | None, most: int) -> Sequence[Row]:
         return reminders.page(owner, state, since=since, until=until, before=before, most=most)
 
     bound = ["reminders", owner, state, str(since), str(until)]

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from pydantic import BaseModel
 
 from duly.core.errors import InputError
-from duly.core.shown import Found, OwnedRow
+from duly.core.shown import Found, Row
 from duly.tasks.signature import Signature, signature
 from duly.tasks.task import OPTIONS
 from duly.verbs import Principal
@@ -116,7 +116,7 @@ def list_items(desk: At, principal: Reader, pages: Pages, filter: Filtered, user
     owner = owner_for(principal, user_id)
     told: list[Found] = []
 
-    def find(after: int | str | None, most: int) -> tuple[Sequence[OwnedRow], int | str | None]:
+    def find(after: int | str | None, most: int) -> tuple[Sequence[Row], int | str | None]:
         place = datetime.fromisoformat(after) if isinstance(after, str) else after
         found = desk.app.verbs.listing.page(principal, filter, whose=owner, after=place, most=most)
         told.append(found)
@@ -180,7 +180,7 @@ def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
     if edit.at is not None and edit.due_at is not None:
         raise InputError("dueAt", "is an older name of at; give one of them")
 
-    def args(row: OwnedRow) -> dict[str, Any]:
+    def args(row: Row) -> dict[str, Any]:
         desk.task(row.task)
         return desk.args(desk.unmasked(edit.args, row.args), OPTIONS)
 
@@ -240,7 +240,7 @@ def _acted(
     return once(principal, body, act)
 
 
-def shown(desk: Desk, row: OwnedRow, is_masked: bool = True) -> dict[str, Any]:
+def shown(desk: Desk, row: Row, is_masked: bool = True) -> dict[str, Any]:
     values = {name: getattr(row, name) for name in row.__struct_fields__}
     if row.key is not None and row.owner is not None:
         values["key"] = row.key.removeprefix(f"{row.owner}/")

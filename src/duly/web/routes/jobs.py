@@ -116,7 +116,7 @@ async def _pending(
     since: Annotated[Moment | None, Query(alias="from", description="When they changed last.")] = None,
     until: Annotated[Moment | None, Query(alias="to")] = None,
 ) -> _Pending:
-    if not desk.app.verbs.ground.job_settings.pending_enabled:
+    if not desk.app.verbs.context.job_settings.pending_enabled:
         raise Problem(404, "the list of pending rows is turned off; the setting pending_enabled turns it on")
     said = [part.strip() for part in (job_id or "").split(",") if part.strip()]
     if strange := next((part for part in said if not part.isdecimal() or not 1 <= int(part) <= BIG), None):

@@ -83,7 +83,7 @@ def list_schedules(
         return {"items": [shown(desk, row) for row in rows], "next": following}
 
     def find(after: int | None, most: int) -> Sequence[Schedule]:
-        return desk.app.verbs.schedules.owned(owner, after=after or 0, most=most, **filters)
+        return desk.app.verbs.schedules.page(owner=owner, after=after or 0, most=most, **filters)
 
     return pages.turn(["schedules", owner, filters], find, lambda row: shown(desk, row))
 

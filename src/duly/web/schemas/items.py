@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.model import Tried
-from duly.core.shown import Action, Event, OwnedRow
+from duly.core.shown import Action, Event, Row
 from duly.tasks.signature import Signature, Type
 from duly.verbs.items import SELECTED
 from duly.web.schemas import (
@@ -52,7 +52,7 @@ class PlacedOut(Out):
 
 class ItemOut(Out):
     # The fence is between the store and the worker.
-    __annotations__ = fields_of(OwnedRow, "fence")
+    __annotations__ = fields_of(Row, "fence")
 
 
 class SearchOut(Out):

@@ -1,13 +1,27 @@
 -- Items by id and in pages, as the engine and as people see them; what is old is forgotten.
 
 -- name: page
--- Newest first, keyset on id.
+-- Newest first, keyset on id. The owner is null only for those who may see all.
 select {row}
   from duly_item
- where (:before::bigint is null or id < :before::bigint)
-   and {given state, task, queue, key}
+ where id < :before
+   and {given owner, state, task, queue, key}
  order by id desc
  limit :most
+
+-- name: failed_page
+-- The same for review only, by its own index.
+select {row}
+  from duly_item
+ where {in_review} and id < :before
+   and {given owner, task, queue, key}
+ order by id desc
+ limit :most
+
+-- name: rows
+select {row}
+  from duly_item
+ where {id_given} and {given owner}
 
 -- name: show
 select {row of i}, l.lease_until
@@ -28,19 +42,9 @@ select {tried}
  where item_id = :id
  order by ended_at, fence
 
--- name: owned_items
--- A page of items, newest first; the owner is in the predicate, null only for those who may see all.
-select {owned_row}
-  from duly_item
- where id < :before
-   and {given owner, state, task, queue, error_group, schedule_id}
-   and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
- order by id desc
- limit :most
-
 -- name: owned_planned
 -- A page of a task's items by when they are planned, newest first; `is_again`: whether they wait to be tried again.
-select {owned_row}
+select {row}
   from duly_item
  where id < :before and task = :task
    and {given owner, state}
@@ -49,21 +53,6 @@ select {owned_row}
    and (:is_again::boolean is null or (lane = 'retry' or coalesce(outcome, '') = 'throttled') = :is_again::boolean)
  order by id desc
  limit :most
-
--- name: owned_failed
--- The same for review only, by its own index.
-select {owned_row}
-  from duly_item
- where {in_review} and id < :before
-   and {given owner, task, queue, error_group, schedule_id}
-   and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
- order by id desc
- limit :most
-
--- name: owned_item
-select {owned_row}
-  from duly_item
- where id = :id and {given owner}
 
 -- name: item_version
 select updated_at from duly_item where id = :id

@@ -65,8 +65,3 @@ select id, state
         case :date_field::text when 'due' then due_at when 'started' then started_at when 'finished' then finished_at
                                else created_at end < :until::timestamptz)
    and {has_values}
-
--- name: owned_rows
-select {owned_row}
-  from duly_item
- where {id_given} and {given owner}

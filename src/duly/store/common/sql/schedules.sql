@@ -22,29 +22,16 @@ select rule from duly_schedule where ring = :ring order by slot, id limit 1
 select {schedule}
   from duly_schedule
  where id > :after
-   and {given task, key, ring, slot}
-   and (:state::text is null
-        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
-           = :state::text)
+   and {given owner, task, ring, slot}
+   and (:key::text is null or key = :key::text or key = owner || '/' || :key::text)
+   and (:state::text is null or {schedule_state} = :state::text)
  order by id
  limit :most
 
 -- name: schedule
 select {schedule}
   from duly_schedule
- where (id = :id::bigint) or (task = :task::text and key = :key::text)
-
--- name: schedules_page
-select {schedule}
-  from duly_schedule
- where id > :after
-   and {given owner, task, ring, slot}
-   and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
-   and (:state::text is null
-        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
-           = :state::text)
- order by id
- limit :most
+ where task = :task and key = :key
 
 -- name: schedules_standing
 -- A page of the schedules of a task, by id, also by how they stand and by a part of their key.
@@ -152,11 +139,9 @@ select {schedule}
   from duly_schedule
  where {id_given}
    and {given owner, task, ring, slot}
-   and (:key::text is null or key = coalesce(owner || '/', '') || :key::text)
+   and (:key::text is null or key = :key::text or key = owner || '/' || :key::text)
    and (:contains::text is null or lower(key) like lower(:contains::text) escape '!')
-   and (:state::text is null
-        or case when broken_at is not null then 'broken' when paused_at is not null then 'paused' else 'active' end
-           = :state::text)
+   and (:state::text is null or {schedule_state} = :state::text)
 
 -- name: slots
 select ring, slot, members from duly_slot where {given ring} order by ring, slot

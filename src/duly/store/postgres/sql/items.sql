@@ -83,10 +83,6 @@ select floor(extract(epoch from finished_at) / :step)::bigint * :step as second,
  group by 1
  order by 1
 
--- name: rows
--- These items, as people see them.
-select {row} from duly_item where id = any(array(select value::bigint from json_array_elements_text(:ids::json)))
-
 -- name: group_trends
 -- In which hour since then the newest items of each of these groups were given up.
 select g.value as error_group, floor(extract(epoch from i.finished_at - :since::timestamptz) / 3600)::int as hour, count(*)

@@ -75,10 +75,6 @@ select finished_at / 1000000 / :step * :step as second, avg(late) as mean_late, 
  group by 1
  order by 1
 
--- name: rows
--- These items, as people see them.
-select {row} from duly_item where id in (select value from json_each(:ids))
-
 -- name: group_trends
 -- In which hour since then the newest items of each of these groups were given up.
 select g.value as error_group, (i.finished_at - :since) / 3600000000 as hour, count(*)

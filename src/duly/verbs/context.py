@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duly.core.clock import Clock
 from duly.core.decide import Rules
@@ -16,37 +16,42 @@ from duly.store.contract import Store
 from duly.store.waits import WAITS
 from duly.tasks.task import Task
 from duly.verbs.masks import Masks
+from duly.verbs.read import Read
+
+if TYPE_CHECKING:
+    from duly.verbs import Verbs
+    from duly.verbs.audit import Audit
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
-    # Functions, because the store and the clock are made when they are first used.
+class VerbContext:
+    # Functions, because the store and the clock are created on first use.
     open_store: Callable[[], Store]
     open_clock: Callable[[], Clock]
     # The same store, with its claims and settles counted for the metrics.
     observed: Callable[[], Store]
-    # A task that is registered here, by its name; others raise UnknownTask.
+    # A task that is registered here, by name. Other names raise UnknownTask.
     task_named: Callable[[str], Task[..., Any]]
-    # The rules by which items of a task are decided; also of a task that is not registered here.
+    # The rules that decide the items of a task, also of a task that is not registered here.
     rules_of: Callable[[str], Rules]
     # Whether a task that is registered here puts its items into this queue.
     is_task_queue: Callable[[str], bool]
-    # Forget the known depths of queues, because a queue was paused or resumed.
+    # Drop the cached depths of queues, because a queue was paused or resumed.
     forget_depths: Callable[[], None]
-    # Something about jobs was measured, of the job or list of this name: seconds, or a number of rows.
+    # Report a measurement about jobs, for the job or list of this name: seconds, or a number of rows.
     measured: Callable[[Measure, str, float], None]
     # Hides secret values in the audit log.
     masks: Masks
-    # How deep the queues are, as it was last asked.
+    # The depths of the queues, as last read.
     depths: Callable[[], Sequence[Depth]]
     # The tasks that are registered here, by name.
     tasks: Callable[[], Mapping[str, Task[..., Any]]]
-    # After how many seconds an item is late, and a worker that gives no sign of life is gone.
+    # Seconds after which an item is late, and after which a silent worker is considered gone.
     late_seconds: float
     silence_seconds: float
-    # How long short steps of history are kept, in seconds.
+    # Seconds for which short steps of history are kept.
     history_seconds: float
-    # How much jobs may be.
+    # Limits on jobs.
     job_settings: JobSettings
 
     @property
@@ -54,15 +59,15 @@ class Ground:
         return self.open_store()
 
     @property
-    def clock(self) -> Clock:
-        return self.open_clock()
+    def read(self) -> Read:
+        return Read(self.open_store(), self.open_clock())
 
     def waited(self) -> float:
-        """How many seconds the current thread has waited for connections to the database."""
+        """Seconds that the current thread has waited for connections to the database."""
         return WAITS.own
 
     def now(self) -> datetime:
-        return self.clock.now()
+        return self.open_clock().now()
 
     @contextmanager
     def joining(self, connection: Any) -> Iterator[Any]:
@@ -72,3 +77,26 @@ class Ground:
         else:
             with self.store.transaction() as own:
                 yield own
+
+
+class VerbGroup:
+    """The verbs of one noun. The groups of other nouns are in `_peers`."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._peers = verbs
+        self._context = verbs.context
+
+    @property
+    def _store(self) -> Store:
+        return self._context.store
+
+    @property
+    def _read(self) -> Read:
+        return self._context.read
+
+    @property
+    def _audit(self) -> Audit:
+        return self._peers.audit
+
+    def _now(self) -> datetime:
+        return self._context.now()
