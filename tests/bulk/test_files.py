@@ -10,13 +10,21 @@ from typing import Any
 
 import pytest
 
-from duly.bulk.files import INCOMING, FileGone, FileStore, Kept, LocalFiles, S3Files, put
+from duly.bulk.files import INCOMING, FileGone, FileStore, Kept, LocalFiles, S3Files
 from duly.bulk.read import open_rows
 from duly.bulk.s3 import S3Error, S3Settings
 from duly.errors import InputError
 from tests.bulk.servers import bucket
 
 pytestmark = pytest.mark.xdist_group("bulk-s3")
+
+
+def put(store: FileStore, key: str, portions: Iterator[bytes], limit: int | None = None) -> Kept:
+    with store.writer(key, limit) as writer:
+        for portion in portions:
+            writer.write(portion)
+    assert writer.kept is not None
+    return writer.kept
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ def opened(store: Store, *, then: bytes | None = None, key: str | None = None, o
         "ip_address": None, "now": NOW,
     }  # fmt: skip
     with store.transaction() as connection:
-        (row,) = store.run(connection, "open_job", {**given, "then_item": None if then is None else then.decode()})
+        (row,) = store.write("open_job", {**given, "then_item": None if then is None else then.decode()}, connection)
     return Job(*row)
 
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Protocol, Self, cast
 
 from msgspec import Struct
@@ -66,10 +65,8 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
             self._abandon()
             return
         self._finish()
@@ -109,15 +106,6 @@ class FileStore(Protocol):
     def aged(self, folder: str, seconds: float) -> Iterator[str]:
         """The keys in this folder, but not in those below it, of files that were written longer ago than this."""
         ...
-
-
-def put(store: FileStore, key: str, portions: Iterator[bytes], limit: int | None = None) -> Kept:
-    """Write a file from portions that are pulled."""
-    with store.writer(key, limit) as writer:
-        for portion in portions:
-            writer.write(portion)
-    assert writer.kept is not None
-    return writer.kept
 
 
 def checked_key(key: str) -> str:

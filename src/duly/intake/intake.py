@@ -229,15 +229,12 @@ class Intake:
         """What would become of the first rows of a file; nothing is kept."""
         chosen, said = self.type_named(job_type), said or Said()
         shape, mapping = self.look(file, name, chosen, said, who.owner)
-        unused: tuple[str, ...]
         with open_rows(file, name, options=said.options(shape.kind)) as reading:
-            first = list(islice(reading, count))
-        if chosen.fields is None:
-            seen, unused = tuple(map(_as_it_is, first)), ()
-        else:
-            found = preview(first, shape.columns, Columns(mapping), chosen.fields, count)
-            seen, unused = found.rows, found.unused
-        rows = tuple(_checked(shown, row, chosen) for shown, row in zip(seen, first, strict=True))
+            rows = tuple(
+                _checked(preview(row, Columns(mapping), chosen.fields), row, chosen) for row in islice(reading, count)
+            )
+        used = shape.columns if chosen.fields is None else mapping.values()
+        unused = tuple(column for column in shape.columns if column not in used)
         return Glimpse(
             kind=shape.kind, columns=shape.columns, has_header=shape.has_header, mapping=mapping, unused=unused,
             rows=rows, refused=sum(bool(row.problems) for row in rows),
@@ -290,10 +287,6 @@ def said_of(options: Mapping[str, Any]) -> Said:
 def type_of(name: str) -> str:
     """What a file says that it is, by how its name ends; what it really is, is found out by whoever reads it."""
     return PurePath(shown_name(name)).suffix.lower().removeprefix(".")[:20] or "unknown"
-
-
-def _as_it_is(row: Row) -> PreviewRow:
-    return PreviewRow(row.number, row.line, row.values, {}, (row.fault,) if row.fault else ())
 
 
 def _checked(shown: PreviewRow, row: Row, chosen: JobType) -> PreviewRow:

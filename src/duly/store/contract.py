@@ -217,12 +217,11 @@ class Store(Protocol):
         """
         ...
 
-    def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Run a named section that writes; JSON and lists go in as JSON text."""
-        ...
+    def write(self, name: str, parameters: Mapping[str, Any], connection: Any = None) -> list[tuple[Any, ...]]:
+        """Run a named section that writes; JSON and lists go in as JSON text.
 
-    def run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """The same on the connection of a `transaction`; with None, in a transaction of its own."""
+        It runs on the connection of a `transaction`; without one, in a transaction of its own.
+        """
         ...
 
     def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> AbstractContextManager[Any]:

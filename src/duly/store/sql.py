@@ -15,12 +15,13 @@ record's struct. Only names of our own structs ever get into a statement this wa
     {schedule but id, key}                    any of these without some columns
     {many tried with fence bigint as t}       and with a further one
 
-Two more fragments are about conditions:
+More fragments stand for what several sections have in common:
 
     {given owner, task}                       each column is what its parameter says, or its parameter says nothing
     {is_waiting}  {in_review}                 how this dialect asks for that
     {standing}                                how a schedule s stands, by the last item i that it made
     {schedule_state}                          whether a schedule is active, paused or broken
+    {job_item}                                the row i of a job, as lists show it
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ from duly.store.records import KINDS, RECORDS, Kind
 
 # What is asked in several sections, in the same words everywhere.
 SHARED = {
+    "job_item": """i.id, i.job_id, i.row_no, i.status, i.attempt, i.last_error,
+        case when i.state = 'running' then i.claimed_by end as claimed_by,
+        case when i.state = 'running' then i.started_at end as started_at, i.changed_at, {summary}""",
     "schedule_state": """case
         when broken_at is not null then 'broken'
         when paused_at is not null then 'paused'
@@ -90,8 +94,8 @@ def _given(columns: list[str], dialect: Dialect) -> str:
 
 
 def _written(found: re.Match[str], dialect: Dialect) -> str:
-    if condition := dialect.conditions.get(found["record"]) or SHARED.get(found["record"]):
-        return condition
+    if fragment := dialect.conditions.get(found["record"]) or SHARED.get(found["record"]):
+        return filled(fragment, dialect)
     but = frozenset(re.findall(r"\w+", found["but"] or ""))
     fields = RECORDS[found["record"]].fields
     if unknown := but - fields.keys():

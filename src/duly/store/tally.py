@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from duly.core.model import Change, Job, NewItem, Status
+from duly.core.errors import KeyConflict
+from duly.core.model import Change, Job, NewItem, Placed, Status
+
+T = TypeVar("T")
 
 # The counter of a job for each way in which a row can have ended.
 COUNTERS: dict[Status | None, str] = {
@@ -49,6 +52,19 @@ def sequel(job: Job) -> NewItem | None:
     if "job" not in args:
         return item
     return replace(item, args=msgspec.json.encode({**args, "job": counts(job)}))
+
+
+def conclusion(job: Job, now: T | None, put: Callable[[NewItem], Placed]) -> dict[str, Any] | None:
+    """What is written when a job is over now, or no longer; None when nothing changed. `put` puts the sequel."""
+    if job.is_over == (job.finished_at is not None):
+        return None
+    then_id = None
+    if job.is_over and (then := sequel(job)) is not None:
+        try:
+            then_id = put(then).id
+        except KeyConflict as error:  # a live item has this key already, which will do
+            then_id = error.item_id
+    return {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
 
 
 def counts(job: Job) -> dict[str, Any]:

@@ -95,7 +95,7 @@ class Acts(VerbGroup):
             "total": total, "until": newest, "now": self._now(),
         }  # fmt: skip
         with self._context.joining(connection) as connection:
-            act_id: int = self._store.run(connection, "act_create", row)[0][0]
+            act_id: int = self._store.write("act_create", row, connection)[0][0]
             new = self._context.task_named(TASK).new({"act_id": act_id, "key": f"act-{act_id}"})
             put_borrowed(connection, new)
             details: dict[str, Any] = {"action": action, "filter": _noted(wanted), "total": total}
@@ -118,7 +118,7 @@ class Acts(VerbGroup):
         self.get(who, act_id)
         given = {"id": act_id, "owner": who.reach, "now": self._now()}
         with self._context.joining(connection) as connection:
-            if not self._store.run(connection, "act_cancel", given):
+            if not self._store.write("act_cancel", given, connection):
                 raise WrongState(f"act {act_id} is over")
             self._audit.note(who, "act.cancelled", f"act:{act_id}", {}, connection)
             return self.get(who, act_id, connection)
@@ -164,10 +164,10 @@ def _apply(context: VerbContext, act: Act, ids: Sequence[int], changes: Sequence
         if queue := act.options.get("queue"):
             moved_ids = codec.text([change.id for change in changes if change.id not in set(refused)])
             redirected = {"ids": moved_ids, "queue": queue, "owner": act.owner, "now": context.now()}
-            context.store.run(connection, "redirect_items", redirected)
+            context.store.write("redirect_items", redirected, connection)
         moved = {"id": act.id, "was": act.place, "place": place}
         moved |= {"seen": len(ids), "changed": len(changes) - len(refused)}
-        if not context.store.run(connection, "act_move", moved):
+        if not context.store.write("act_move", moved, connection):
             raise _Outrun
 
 

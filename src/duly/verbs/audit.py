@@ -24,7 +24,7 @@ class Audit(VerbGroup):
         """Write a line for each of these subjects, to all of which the same was done."""
         given = {"now": self._now(), "actor": who.user_id, "action": action}
         given |= {"subjects": codec.text(subjects), "details": codec.text(details)}
-        self._store.run(connection, "note_each", given)
+        self._store.write("note_each", given, connection)
 
     def page(self, subject: str | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
         """What was done to this subject, or to all, newest first; `before` is the last id of the page before."""

@@ -30,7 +30,7 @@ class Files(VerbGroup):
 
     def add(self, file: NewFile, connection: Any) -> int:
         """Record a file that is stored already; returns its id."""
-        file_id: int = self._store.run(connection, "add_file", {**asdict(file), "now": self._now()})[0][0]
+        file_id: int = self._store.write("add_file", {**asdict(file), "now": self._now()}, connection)[0][0]
         return file_id
 
     def attach(self, job: Job, file: NewFile, connection: Any) -> Job:
@@ -39,7 +39,7 @@ class Files(VerbGroup):
         WrongState when the job was removed meanwhile or has a file by now.
         """
         file_id = self.add(file, connection)
-        if not self._store.run(connection, "attach_file", {"id": job.id, "file_id": file_id}):
+        if not self._store.write("attach_file", {"id": job.id, "file_id": file_id}, connection):
             raise WrongState(f"job {job.id} was removed, or has a file by now")
         return replace(job, file_id=file_id)
 

@@ -216,7 +216,7 @@ class Items(VerbGroup):
                 "id": item_id, "owner": who.reach, "was": item.state, "fence": row.fence,
                 "version": version[0][0] if version else None, "now": now,
             }  # fmt: skip
-            is_done = bool(store.run(connection, "edit_item", changed))
+            is_done = bool(store.write("edit_item", changed, connection))
             if is_done and is_retried:
                 revived = decide(item, Revived(now), now, self._context.rules_of(item.task))
                 is_done = not self._context.observed().settle([revived], (), connection)

@@ -70,9 +70,9 @@ def remove_rows(context: VerbContext, job: Job) -> Iterator[int]:
         yield done
     with context.store.transaction() as connection:
         if job.file_id is not None:
-            context.store.run(connection, "remove_file", {"id": job.file_id})
-        context.store.run(connection, "remove_job", {"id": job.id})
-        context.store.run(connection, "forget_queue", {"queue": job.rows_queue})
+            context.store.write("remove_file", {"id": job.file_id}, connection)
+        context.store.write("remove_job", {"id": job.id}, connection)
+        context.store.write("forget_queue", {"queue": job.rows_queue}, connection)
 
 
 def _walk(

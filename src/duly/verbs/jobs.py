@@ -107,7 +107,7 @@ class Jobs(VerbGroup):
         owner = who.owner or whose
         store = self._store
         with self._context.joining(connection) as connection:
-            store.run(connection, "lock_owner", {"owner": owner})
+            store.write("lock_owner", {"owner": owner}, connection)
             file_id = None if file is None else self._peers.files.add(file, connection)
             now = self._now()
             new = NewJob(
@@ -120,7 +120,7 @@ class Jobs(VerbGroup):
                 self._refuse_others(new, content, among, connection)
             if job.created_at != now or job.file_id != file_id:
                 if file_id is not None:
-                    store.run(connection, "remove_file", {"id": file_id})
+                    store.write("remove_file", {"id": file_id}, connection)
                 return job
             self._refuse_too_many(owner, connection)
             reading = self._context.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
@@ -143,7 +143,7 @@ class Jobs(VerbGroup):
         return source if file is None else file.sha256
 
     def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:
-        (row,) = self._store.run(connection, "open_job", {**_fields(new), "now": now})
+        (row,) = self._store.write("open_job", {**_fields(new), "now": now}, connection)
         put_borrowed(connection, self._context.task_named(TIDY).new({"key": TIDY, "delay": TIDY_EVERY}))
         return Job(*row)
 
@@ -280,7 +280,7 @@ class Jobs(VerbGroup):
         """Forget it with its rows and its file, as durable work; it is found no more from now on."""
         job = self.get(who, job_id, connection)
         with self._context.joining(connection) as connection:
-            if not self._store.run(connection, "hide_job", {"id": job_id}):
+            if not self._store.write("hide_job", {"id": job_id}, connection):
                 raise ItemNotFound(f"there is no job {job_id}")
             self._remove_hidden(who, job, connection)
         self._context.forget_depths()
@@ -290,7 +290,7 @@ class Jobs(VerbGroup):
         store, count = self._store, 0
         for (job_id,) in store.read("old_jobs", {"before": before, "most": most}):
             with store.transaction() as connection:
-                if store.run(connection, "hide_old_job", {"id": job_id, "before": before}):
+                if store.write("hide_old_job", {"id": job_id, "before": before}, connection):
                     job = Job(*store.read("any_job", {"id": job_id}, connection)[0])
                     self._remove_hidden(RETENTION, job, connection)
                     count += 1
@@ -360,7 +360,7 @@ class Jobs(VerbGroup):
             items = [item for item in store.fetch(list(numbers)) if item.status == "ERROR"]
             for item in items:
                 args, raw = rows[numbers[item.id]]
-                store.run(connection, "mend_row", {"id": item.id, "args": args.decode(), "input": raw.decode()})
+                store.write("mend_row", {"id": item.id, "args": args.decode(), "input": raw.decode()}, connection)
             rules = self._context.rules_of(job.task)
             # A mended row can be tried, also if it could not be read before.
             readable = [replace(item, attempt=max(item.attempt, 1)) for item in items]

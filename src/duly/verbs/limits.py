@@ -20,5 +20,5 @@ class Limits(VerbGroup):
             raise InputError("limit", str(error)) from None
         given = {"name": checked_name("limit", name), "most": most, "per": per}
         with self._context.joining(connection) as connection:
-            self._store.run(connection, "set_meter", given)
+            self._store.write("set_meter", given, connection)
             self._audit.note(who, "limit.set", f"limit:{name}", {"limit": limit}, connection)

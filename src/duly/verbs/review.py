@@ -75,7 +75,7 @@ class Review(VerbGroup):
         now = self._now()
         row = {"owner": who.reach, "error_group": group_id, "author": who.user_id, "text": text, "now": now}
         with self._context.joining(connection) as connection:
-            made: int = self._store.run(connection, "write_review_note", row)[0][0]
+            made: int = self._store.write("write_review_note", row, connection)[0][0]
             self._audit.note(who, "review.noted", f"group:{group_id}", {"note": made}, connection)
         return ReviewNote(made, who.user_id, text, now)
 

@@ -82,12 +82,12 @@ class Scans(VerbGroup):
 
     def _is_first(self, seen: Seen, connection: Any) -> bool:
         """Note that this version is taken in this transaction; False when it was taken before."""
-        return bool(self._store.run(connection, "take_scanned", self._noted(seen)))
+        return bool(self._store.write("take_scanned", self._noted(seen), connection))
 
     def _became(self, seen: Seen, job_id: int, connection: Any) -> None:
         """This version is the file of that job, in the transaction that makes it so."""
         given = {"source": seen.source, "version": seen.version, "job_id": job_id}
-        self._store.run(connection, "scanned_became", given)
+        self._store.write("scanned_became", given, connection)
 
     def refuse(self, seen: Seen, reason: str) -> None:
         """This version is not taken, and not looked at again unless someone asks for that."""
@@ -97,7 +97,7 @@ class Scans(VerbGroup):
         """Someone looks through the sources; `is_again`: also at what was refused before."""
         with self._store.transaction() as connection:
             if is_again:
-                self._store.run(connection, "forget_refusals", {})
+                self._store.write("forget_refusals", {}, connection)
             self._audit.note(who, "sources.scanned", "sources", {"again": is_again}, connection)
 
     def go_on(self, delay: float = 0.0) -> None:

@@ -47,4 +47,4 @@ class Searches(VerbGroup):
                     **told, "round": round, "variant": each.variant, "retailer": each.retailer, "status": each.status,
                     "milliseconds": each.milliseconds, "now": self._now(),
                 }  # fmt: skip
-                self._store.run(connection, "note_search", given)
+                self._store.write("note_search", given, connection)

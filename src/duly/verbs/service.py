@@ -39,12 +39,12 @@ class ServiceState(VerbGroup):
     def begin_reply(self, owner: str, key: str, request: str, connection: Any) -> bool:
         """Reserve this key; False if it is taken. Waits for another transaction that is about to take it."""
         given = {"owner": owner, "key": key, "request": request, "now": self._now()}
-        return bool(self._store.run(connection, "reply_begin", given))
+        return bool(self._store.write("reply_begin", given, connection))
 
     def end_reply(self, owner: str, key: str, status: int, answer: str, connection: Any) -> None:
         """Keep this answer, in the transaction in which the request is carried out."""
         given = {"owner": owner, "key": key, "status": status, "answer": answer}
-        self._store.run(connection, "reply_end", given)
+        self._store.write("reply_end", given, connection)
 
     def _prune(self) -> None:
         now = self._now()

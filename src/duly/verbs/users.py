@@ -46,7 +46,7 @@ class Users(VerbGroup):
         hashed = None if password is None else passwords.hashed(_checked_password(password))
         row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._now()}
         with self._context.joining(connection) as connection:
-            if not self._store.run(connection, "user_create", row):
+            if not self._store.write("user_create", row, connection):
                 raise WrongState(f"there is a user {user_id!r} already")
             self._audit.note(who, "user.created", f"user:{user_id}", {"role": role}, connection)
             return self.get(who, user_id, connection)
@@ -84,10 +84,10 @@ class Users(VerbGroup):
         }  # fmt: skip
         store = self._store
         with self._context.joining(connection) as connection:
-            store.run(connection, "user_change", given)
+            store.write("user_change", given, connection)
             user = self.get(who, user_id, connection)
             if password is not None or user.disabled_at is not None:
-                store.run(connection, "sessions_end", {"user_id": user_id})
+                store.write("sessions_end", {"user_id": user_id}, connection)
             changed = {"role": user.role, "password": password is not None, "disabled": user.disabled_at is not None}
             self._audit.note(who, "user.changed", f"user:{user_id}", changed, connection)
         return user
@@ -124,7 +124,7 @@ class Users(VerbGroup):
         }  # fmt: skip
         about = {"user": user_id, "scopes": sorted(set(scopes))}
         with self._context.joining(connection) as connection:
-            self._store.run(connection, "key_create", row)
+            self._store.write("key_create", row, connection)
             self._audit.note(who, "key.created", f"key:{prefix}", about, connection)
             return self.key(who, prefix, connection), f"duly_{prefix}_{secret}"
 
@@ -142,7 +142,7 @@ class Users(VerbGroup):
         """Make a key invalid."""
         given = {"id": key_id, "user_id": who.reach, "now": self._now()}
         with self._context.joining(connection) as connection:
-            if not self._store.run(connection, "key_revoke", given):
+            if not self._store.write("key_revoke", given, connection):
                 raise ItemNotFound(f"there is no key {key_id!r:.40}")
             self._audit.note(who, "key.revoked", f"key:{key_id}", {}, connection)
             return self.key(who, key_id, connection)
@@ -178,11 +178,11 @@ class Users(VerbGroup):
         row = {"hash": _digest(token), "user_id": user_id, "now": now, "expires_at": now + SESSION, "was": known}
         with self._store.transaction() as connection:
             # No session if the user was disabled or its password changed while we compared.
-            if not self._store.run(connection, "session_create", row):
+            if not self._store.write("session_create", row, connection):
                 return None
             if anew is not None:
-                self._store.run(connection, "password_anew", {"id": user_id, "was": known, "password": anew})
-            self._store.run(connection, "sessions_prune", {"now": now})
+                self._store.write("password_anew", {"id": user_id, "was": known, "password": anew}, connection)
+            self._store.write("sessions_prune", {"now": now}, connection)
             self._audit.note(local(user_id), "user.signed_in", f"user:{user_id}", {}, connection)
         return token
 
@@ -195,7 +195,7 @@ class Users(VerbGroup):
 
     def sign_out(self, token: str) -> None:
         with self._store.transaction() as connection:
-            for (user_id,) in self._store.run(connection, "session_end", {"hash": _digest(token)}):
+            for (user_id,) in self._store.write("session_end", {"hash": _digest(token)}, connection):
                 self._audit.note(local(user_id), "user.signed_out", f"user:{user_id}", {}, connection)
 
 

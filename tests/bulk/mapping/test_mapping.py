@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -17,7 +18,6 @@ from duly.bulk.mapping import (
     normalise,
     preview,
     suggest,
-    summary,
 )
 from duly.bulk.mapping.columns import plain
 from duly.errors import InputError
@@ -149,26 +149,19 @@ def test_a_row_needs_something_to_be_looked_up_by() -> None:
     assert normalise({"brand": "Acme"}, STRAIGHT, PRODUCT).problems == ("none of these has a value: title, sku, ean",)
 
 
-def test_a_preview_shows_what_would_be_refused_and_reads_no_further() -> None:
+def test_a_preview_shows_what_would_be_refused() -> None:
     with opened("Name;Preis;Notiz\nPot;3,50;x\nPan;viel;\n;4;\nCup;1;2;3\n" + "More;1;\n" * 100) as reading:
         mapping = suggest(reading.shape.columns, PRODUCT)
-        seen = preview(reading, reading.shape.columns, mapping, PRODUCT, count=5)
-        assert reading.place.number == 5
-    assert (seen.refused, seen.unused) == (3, ("Notiz",))
-    assert [row.problems for row in seen.rows] == [
+        seen = [preview(row, mapping, PRODUCT) for row in islice(reading, 5)]
+    assert [row.problems for row in seen] == [
         (),
         ("price (column 'Preis'): 'viel' is not a number",),
         ("none of these has a value: title, sku, ean",),
         ("has 4 cells where there are 3 columns",),
         (),
     ]
-    assert seen.rows[0].normal == {"title": "Pot", "price": "3.50"}
-    assert seen.rows[3].line == 5
-
-
-def test_a_summary_is_tiny_whatever_the_row_is() -> None:
-    said = summary({"title": "x" * 10_000_000, "brand": ["a"], "sku": 7, "description": "long"})
-    assert said == {"title": "x" * 119 + "…", "sku": "7"}
+    assert seen[0].normal == {"title": "Pot", "price": "3.50"}
+    assert seen[3].line == 5
 
 
 def test_rows_are_the_same_by_barcode_then_number_then_title() -> None:

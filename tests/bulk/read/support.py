@@ -6,18 +6,18 @@ import io
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from duly.bulk.read import Limits, Options, Place, Reading, Row, open_rows
+from duly.bulk.read import Limits, Options, Reading, Row, open_rows
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 REL = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 
 
-def opened(content: bytes | str, name: str = "file.csv", start: Place | None = None, **more: Any) -> Reading:
+def opened(content: bytes | str, name: str = "file.csv", **more: Any) -> Reading:
     """Begin to read this. What Limits knows is a limit, the rest are options."""
     limits = {key: more.pop(key) for key in list(more) if key in Limits.__struct_fields__}
     raw = content.encode() if isinstance(content, str) else content
-    return open_rows(io.BytesIO(raw), name, Limits(**limits), Options(**more), start)
+    return open_rows(io.BytesIO(raw), name, Limits(**limits), Options(**more))
 
 
 def rows_of(content: bytes | str, name: str = "file.csv", **more: Any) -> list[Row]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.bulk.read import Place, Row
+from duly.bulk.read import Row
 from duly.errors import InputError
 from tests.bulk.read.support import opened, rows_of, values_of
 
@@ -214,31 +214,6 @@ def test_long_lines_and_wide_headers_are_bounded() -> None:
     long = rows_of('a,b\n1,"' + "x" * 140_000 + '"\n2,y\n')
     assert [row.fault for row in long] == ["a quoted cell has more than 131,072 characters", None]
     assert rows_of('a,b\n1,x\r"y"\n2,y\n')[0].fault == "a carriage return stands in the middle of the row"
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        LINES.encode() * 3,
-        b"List\n\na,b,c\n1,2,3\n4,5,6\n",
-        "sep=;\na;b\n\n1;2\n3;4;5\n6;7\n".encode("utf-16"),
-        b'a,b\n1,"x\ny"\n2,"open\n3,z\n4,"w"\n\n5,"open\n6,v',
-        b"a\r1\r2\r3",
-        b"1,2\n3,4\n5,6\n",
-    ],
-)
-def test_reading_goes_on_from_any_row(content: bytes) -> None:
-    with opened(content) as reading:
-        shape, places, rows = reading.shape, [Place()], []
-        for row in reading:
-            rows.append(row)
-            places.append(reading.place)
-    with opened(content) as reading:
-        assert [next(iter(reading)) for _ in rows] == rows, "whoever stops and goes on misses nothing"
-    for at, place in enumerate(places):
-        with opened(content, start=place) as again:
-            assert again.shape == shape
-            assert list(again) == rows[at:]
 
 
 WORDS = st.text(st.sampled_from('ab,;"\n\r |é\\'), max_size=8)

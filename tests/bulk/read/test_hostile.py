@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.bulk.read import Place
 from duly.errors import InputError
 from tests.bulk.read import hostile
 from tests.bulk.read.child import read_apart
@@ -156,24 +155,16 @@ OBJECTS = b'{"a": 1, "b": "x"}\n{"a": 2, "b": "y"}\n' * 3
 @given(
     st.sampled_from([BOOK, PICTURES, LINES, LINES.decode().encode("utf-16"), OBJECTS]),
     st.lists(st.tuples(st.integers(0, 3_000), st.binary(max_size=4), st.integers(0, 9)), min_size=1, max_size=4),
-    st.integers(0, 20),
 )
-def test_damage_anywhere_gives_rows_or_a_clear_error(
-    whole: bytes, damages: list[tuple[int, bytes, int]], stop: int
-) -> None:
+def test_damage_anywhere_gives_rows_or_a_clear_error(whole: bytes, damages: list[tuple[int, bytes, int]]) -> None:
     damaged = whole
     for at, put_in, left_out in damages:
         at %= len(damaged) + 1
         damaged = damaged[:at] + put_in + damaged[at + left_out :]
     try:
         with opened(damaged) as reading:
-            rows, places = [], [Place()]
-            for row in reading:
-                rows.append(row)
-                places.append(reading.place)
+            rows = list(reading)
     except InputError:
         return
     assert [row.number for row in rows] == list(range(1, len(rows) + 1))
-    stop %= len(places)
-    with opened(damaged, start=places[stop]) as again:
-        assert list(again) == rows[stop:], "also a damaged file is read the same way twice"
+    assert rows_of(damaged) == rows, "also a damaged file is read the same way twice"

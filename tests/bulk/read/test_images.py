@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from duly.bulk.read import Place
-from duly.bulk.read.images import open_image
 from duly.errors import InputError
 from tests.bulk.read.support import opened, rows_of, zipped
 
@@ -27,7 +25,6 @@ def test_an_image_is_one_row_with_what_it_is_and_a_thumbnail(kind: str) -> None:
     with opened(content, "pot.bin") as reading:
         assert reading.shape.kind == "image"
         (row,) = reading
-        again = reading.place
     assert row.fault is None
     assert row.values == {
         "name": "pot.bin",
@@ -40,8 +37,6 @@ def test_an_image_is_one_row_with_what_it_is_and_a_thumbnail(kind: str) -> None:
     assert row.thumbnail is not None
     with Image.open(io.BytesIO(row.thumbnail)) as small:
         assert (small.format, small.size) == ("WEBP", (256, 192))
-    with opened(content, "pot.bin", start=again) as reading:
-        assert list(reading) == []
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16"])
@@ -88,24 +83,6 @@ def test_a_zip_has_a_row_for_each_file_and_bad_ones_are_told() -> None:
     assert [row.fault for row in rows if row.number in (3, 4, 5)] == [outside] * 3
     assert "0x" not in str(rows[1].fault), "no names of Python's objects"
     assert all("is not an image that can be read" in str(row.fault) for row in rows if row.number in (2, 6, 7))
-    with open_image(io.BytesIO(content), 2) as image:
-        assert image.read() == pot
-    with pytest.raises(InputError, match="leads out of the archive"), open_image(io.BytesIO(content), 6):
-        pass
-    with pytest.raises(InputError, match="there is no entry 12"), open_image(io.BytesIO(content), 12):
-        pass
-
-
-def test_reading_goes_on_from_any_entry() -> None:
-    content = zipped({"a/": b"", **{f"{n}.png": painted("PNG", (n, n)) for n in range(1, 4)}})
-    with opened(content) as reading:
-        rows, places = [], [Place()]
-        for row in reading:
-            rows.append(row)
-            places.append(reading.place)
-    for at, place in enumerate(places):
-        with opened(content, start=place) as again:
-            assert list(again) == rows[at:]
 
 
 def test_too_many_pixels_and_bytes_are_not_decoded() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from duly.bulk.read import Place
 from duly.errors import InputError
 from tests.bulk.read.support import opened, rows_of, values_of
 
@@ -60,15 +59,3 @@ def test_long_lines_are_bounded() -> None:
 def test_a_file_without_objects_is_refused(content: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         opened(content, "file.json", columns=4)
-
-
-def test_reading_goes_on_from_any_row() -> None:
-    lines = '{"a": 1}\n\n{"a": \n{"a": "é"}\n{"a": 4}'.encode()
-    with opened(lines, "file.jsonl") as reading:
-        rows, places = [], [Place()]
-        for row in reading:
-            rows.append(row)
-            places.append(reading.place)
-    for at, place in enumerate(places):
-        with opened(lines, "file.jsonl", start=place) as again:
-            assert list(again) == rows[at:]

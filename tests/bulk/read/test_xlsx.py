@@ -9,7 +9,6 @@ from typing import Any
 import openpyxl
 import pytest
 
-from duly.bulk.read import Place
 from duly.bulk.read.xlsx.styles import moment
 from duly.errors import InputError
 from tests.bulk.read.support import MAIN, REL, inline, opened, rows_of, values_of, workbook, workbook_parts, zipped
@@ -189,18 +188,3 @@ def test_a_title_above_the_table_is_passed_over() -> None:
     assert [(row.line, row.values) for row in rows_of(content)] == [
         (4, {"title": "Pot", "brand": "Acme", "price": 3.5})
     ]
-
-
-def test_reading_goes_on_from_any_row() -> None:
-    content = written(["a", "b"], [1, "x"], [None, None], [2, "y"], [3, "z"])
-    with opened(content) as reading:
-        rows, places = [], [Place()]
-        for row in reading:
-            rows.append(row)
-            places.append(reading.place)
-    assert len(rows) == 3
-    with opened(content) as reading:
-        assert [next(iter(reading)) for _ in rows] == rows, "whoever stops and goes on misses nothing"
-    for at, place in enumerate(places):
-        with opened(content, start=place) as again:
-            assert list(again) == rows[at:]

@@ -9,15 +9,13 @@ from typing import Any
 
 import msgspec
 
-from duly.bulk.export.out import Finishing, Out
+from duly.bulk.export.out import Export, Out
 from duly.bulk.export.safe import guarded
 
 PORTION = 64 * 1024
 
 
-class DelimitedExport(Finishing):
-    cut = 0  # cells are as long as they like
-
+class DelimitedExport(Export):
     def __init__(self, out: Out, headers: Sequence[str]) -> None:
         self._out = out
         self._lines: list[str] = []

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Struct
 
 from duly.bulk.cells import EXACT, letters
-from duly.bulk.export.out import Finishing, Out
+from duly.bulk.export.out import Export, Out
 from duly.core.errors import InputError
 
 COLUMNS = 16_384
@@ -55,11 +55,10 @@ class SheetLimits(Struct, frozen=True, kw_only=True):
     bytes: int = 1_900_000_000  # before compression
 
 
-class WorkbookExport(Finishing):
+class WorkbookExport(Export):
     def __init__(self, out: Out, headers: Sequence[str], limits: SheetLimits) -> None:
         if len(headers) > COLUMNS:
             raise InputError("columns", f"there are {len(headers):,}; a sheet has room for {COLUMNS:,}")
-        self.cut = 0
         self._limits = limits
         self._names = [letters(column) for column in range(len(headers))]
         self._headers = headers

@@ -3,7 +3,7 @@
 fields      which fields there are, by which names columns may call them, and what their values must be
 columns     which column is which field: a suggestion by names and values, and a fingerprint to remember it by
 values      a row as the task gets it, or why it is refused
-preview     the first rows, with what would become of each; the few words by which people know a row
+preview     a row with what would become of it
 duplicates  rows that say the same thing twice, found in bounded memory
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from duly.bulk.mapping.columns import Mapping, fingerprint, suggest
 from duly.bulk.mapping.duplicates import Duplicates
 from duly.bulk.mapping.fields import PRODUCT, Field, Fields
-from duly.bulk.mapping.preview import Preview, PreviewRow, preview, summary
+from duly.bulk.mapping.preview import PreviewRow, preview
 from duly.bulk.mapping.values import Normal, identity, normalise
 
 __all__ = [
@@ -22,12 +22,10 @@ __all__ = [
     "Fields",
     "Mapping",
     "Normal",
-    "Preview",
     "PreviewRow",
     "fingerprint",
     "identity",
     "normalise",
     "preview",
     "suggest",
-    "summary",
 ]

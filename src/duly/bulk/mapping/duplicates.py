@@ -11,7 +11,6 @@ import hashlib
 import tempfile
 from array import array
 from collections.abc import Iterator
-from types import TracebackType
 from typing import IO, Self
 
 BUCKETS = 64
@@ -50,9 +49,7 @@ class Duplicates:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _write(self, index: int) -> None:

@@ -1,21 +1,15 @@
-"""The first rows of a file with what would become of each, before anything is kept; and the few words of a row."""
+"""A row of a file with what would become of it, before anything is stored."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Mapping as Values
-from itertools import islice
 from typing import Any
 
 from msgspec import Struct
 
 from duly.bulk.mapping.columns import Mapping
 from duly.bulk.mapping.fields import Fields
-from duly.bulk.mapping.values import normalise, text_of
+from duly.bulk.mapping.values import normalise
 from duly.bulk.read.rows import Row
-
-SUMMARY = ("title", "brand", "sku")
-LONGEST = 120  # characters of each of them
 
 
 class PreviewRow(Struct, frozen=True):
@@ -28,36 +22,11 @@ class PreviewRow(Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-class Preview(Struct, frozen=True):
-    rows: tuple[PreviewRow, ...]
-    refused: int  # of these rows
-    unused: tuple[str, ...]  # columns that no field takes
-
-
-def preview(rows: Iterable[Row], columns: Iterable[str], mapping: Mapping, fields: Fields, count: int = 20) -> Preview:
-    """What would become of the first `count` rows. Only so many are read."""
-    shown = tuple(_shown(row, mapping, fields) for row in islice(rows, count))
-    used = set(mapping.columns.values())
-    return Preview(
-        shown, sum(bool(row.problems) for row in shown), tuple(column for column in columns if column not in used)
-    )
-
-
-def summary(values: Values[str, Any], names: Iterable[str] = SUMMARY) -> dict[str, str]:
-    """The few words by which people know a row, cut short, whatever its size."""
-    said = {name: _short(values.get(name)) for name in names}
-    return {name: short for name, short in said.items() if short}
-
-
-def _shown(row: Row, mapping: Mapping, fields: Fields) -> PreviewRow:
+def preview(row: Row, mapping: Mapping, fields: Fields | None) -> PreviewRow:
+    """What would become of this row; without `fields`, its columns stay as they are."""
     if row.fault:
         return PreviewRow(row.number, row.line, row.values, {}, (row.fault,))
+    if fields is None:
+        return PreviewRow(row.number, row.line, row.values, {}, ())
     normal = normalise(row.values, mapping, fields)
     return PreviewRow(row.number, row.line, row.values, normal.values, normal.problems)
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, dict | list):
-        return ""
-    said = text_of(value[: 4 * LONGEST] if isinstance(value, str) else value)
-    return said if len(said) <= LONGEST else f"{said[: LONGEST - 1]}…"

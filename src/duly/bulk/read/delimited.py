@@ -8,8 +8,8 @@ from typing import BinaryIO
 
 from duly.bulk.read.dialect import delimiter_of, quoting_of, sample_of
 from duly.bulk.read.headers import find_top
-from duly.bulk.read.records import Records
-from duly.bulk.read.rows import PEEK, BadRow, Closing, Limits, Options, Place, Row, Shape
+from duly.bulk.read.records import START, Position, Records
+from duly.bulk.read.rows import PEEK, BadRow, Limits, Options, Reading, Row, Shape
 from duly.bulk.read.text import lines_of
 from duly.core.errors import InputError
 
@@ -17,8 +17,8 @@ MOST_BLANK = 10_000  # rows at the start that are looked through for the first o
 _SEP = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel's own first line
 
 
-class Delimited(Closing):
-    def __init__(self, file: BinaryIO, limits: Limits, options: Options, start: Place) -> None:
+class Delimited(Reading):
+    def __init__(self, file: BinaryIO, limits: Limits, options: Options) -> None:
         self._lines = lines_of(file, options.encoding, limits)
         sample = sample_of(self._lines, limits)
         said = _SEP.fullmatch(sample[0]) if sample else None
@@ -34,15 +34,10 @@ class Delimited(Closing):
         self.shape = Shape(
             kind="csv", columns=top.columns, has_header=top.has_header, encoding=encoding, delimiter=delimiter
         )
-        self._records.go_to(start if start.number else places[top.rows])
-        self._number = start.number
-
-    @property
-    def place(self) -> Place:
-        return self._records.place(self._number)
+        self._records.go_to(places[top.rows])
 
     def __iter__(self) -> Iterator[Row]:
-        records, number = self._records, self._number
+        records, number = self._records, 0
         names, width = self.shape.columns, len(self.shape.columns)
         while True:
             try:
@@ -53,26 +48,24 @@ class Delimited(Closing):
                     cells = _fitted(cells, width)
             except BadRow as bad:
                 number += 1
-                row = Row(number, records.first, {}, bad.reason, bad.text)
+                yield Row(number, records.first, {}, bad.reason, bad.text)
             except _Ragged as ragged:
                 number += 1
-                row = Row(number, records.first, ragged.values(names), str(ragged))
+                yield Row(number, records.first, ragged.values(names), str(ragged))
             else:
                 if not any(cells):
                     continue
                 number += 1
-                row = Row(number, records.first, dict(zip(names, cells, strict=True)))
-            self._number = number
-            yield row
+                yield Row(number, records.first, dict(zip(names, cells, strict=True)))
 
-    def _first_rows(self, has_sep: bool, header: bool | None, columns: int) -> tuple[list[list[str]], list[Place]]:
+    def _first_rows(self, has_sep: bool, header: bool | None, columns: int) -> tuple[list[list[str]], list[Position]]:
         """The first rows, without blank ones and what cannot be read, and the places before, between and after them."""
         records = self._records
-        records.go_to(Place())
+        records.go_to(START)
         if has_sep:
             records.take()
         found: list[list[str]] = []
-        places = [records.place(0)]
+        places = [records.position]
         for _ in range(MOST_BLANK):
             if len(found) == PEEK:
                 break
@@ -87,7 +80,7 @@ class Delimited(Closing):
             # One wide row further down is a fault of its own, and must not be kept twenty times over.
             if any(cells) and (not found or len(cells) <= columns):
                 found.append(_trimmed(cells))
-                places.append(records.place(0))
+                places.append(records.position)
         return found, places
 
 

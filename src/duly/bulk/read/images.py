@@ -17,7 +17,7 @@ from zipfile import ZipFile, ZipInfo
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from duly.bulk.read.archive import BROKEN, objection, open_archive
-from duly.bulk.read.rows import MIB, BadRow, Closing, Limits, Place, Row, Shape
+from duly.bulk.read.rows import MIB, BadRow, Limits, Reading, Row, Shape
 from duly.core.errors import InputError
 
 # Bytes of memory that a pixel takes while an image of this format is decoded and made small, at its worst.
@@ -35,10 +35,8 @@ UNREADABLE = (
 )  # fmt: skip
 
 
-class Images(Closing):
-    def __init__(
-        self, file: BinaryIO, name: str, kind: Literal["image", "images"], limits: Limits, start: Place
-    ) -> None:
+class Images(Reading):
+    def __init__(self, file: BinaryIO, name: str, kind: Literal["image", "images"], limits: Limits) -> None:
         self._file = file
         self._name = name
         self._limits = limits
@@ -48,51 +46,24 @@ class Images(Closing):
             if not any(_is_wanted(entry) for entry in self._archive.infolist()):
                 raise InputError("file", f"{name} holds no files")
         self.shape = Shape(kind=kind, columns=COLUMNS)
-        self.place = start
 
     def __iter__(self) -> Iterator[Row]:
         if self._archive is None:
-            if self.place.offset == 0:
-                self.place = Place(1, 1, 1)
-                yield _row(1, 1, self._name, self._file, self._limits)
+            yield _row(1, 1, self._name, self._file, self._limits)
             return
-        number = self.place.number
-        entries = self._archive.infolist()
-        for index in range(self.place.offset, len(entries)):
-            entry = entries[index]
-            if not _is_wanted(entry):
-                continue
-            number += 1
-            self.place = Place(number, index + 1, index + 1)
-            yield self._entry(number, index + 1, entry)
+        lines = enumerate(self._archive.infolist(), 1)
+        wanted = ((line, entry) for line, entry in lines if _is_wanted(entry))
+        for number, (line, entry) in enumerate(wanted, 1):
+            try:
+                with _unpacked(self._archive, entry, self._limits) as file:
+                    row = _row(number, line, entry.filename, file, self._limits)
+            except BadRow as bad:
+                row = Row(number, line, {"name": _shown(entry.filename)}, bad.reason)
+            yield row
 
     def close(self) -> None:
         if self._archive is not None:
             self._archive.close()
-
-    def _entry(self, number: int, line: int, entry: ZipInfo) -> Row:
-        assert self._archive is not None
-        name = entry.filename
-        try:
-            with _unpacked(self._archive, entry, self._limits) as file:
-                return _row(number, line, name, file, self._limits)
-        except BadRow as bad:
-            return Row(number, line, {"name": _shown(name)}, bad.reason)
-
-
-@contextmanager
-def open_image(file: BinaryIO, line: int, limits: Limits | None = None) -> Iterator[IO[bytes]]:
-    """One image of a zip file, by the `line` of its row; InputError when it cannot be had."""
-    limits = limits or Limits()
-    with open_archive(file, limits) as archive:
-        entries = archive.infolist()
-        if not 1 <= line <= len(entries):
-            raise InputError("line", f"there is no entry {line}; there are {len(entries):,}")
-        try:
-            with _unpacked(archive, entries[line - 1], limits) as unpacked:
-                yield unpacked
-        except BadRow as bad:
-            raise InputError("line", f"entry {line}: {bad.reason}") from None
 
 
 def _is_wanted(entry: ZipInfo) -> bool:

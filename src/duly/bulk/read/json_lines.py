@@ -4,46 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import count
 from typing import Any, BinaryIO
 
 import msgspec
 
-from duly.bulk.read.rows import PEEK, BadRow, Closing, Limits, Options, Place, Row, Shape
+from duly.bulk.read.rows import PEEK, BadRow, Limits, Options, Reading, Row, Shape
 from duly.bulk.read.text import lines_of
 from duly.core.errors import InputError
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 
 
-class JsonLines(Closing):
+class JsonLines(Reading):
     """The columns are the keys of the first rows, in the order in which they appear; later rows may have others."""
 
-    def __init__(self, file: BinaryIO, limits: Limits, options: Options, start: Place) -> None:
+    def __init__(self, file: BinaryIO, limits: Limits, options: Options) -> None:
         self._lines = lines_of(file, options.encoding, limits)
         self._limits = limits
         names = self._first_keys()
         encoding = "utf-8" if self._lines.encoding == "ascii" else self._lines.encoding
         self.shape = Shape(kind="jsonl", columns=names, encoding=encoding)
-        self._lines.go_to(start.offset, start.line)
-        self._number = start.number
-
-    @property
-    def place(self) -> Place:
-        return Place(self._number, self._lines.number, self._lines.offset)
+        self._lines.go_to(0, 0)
 
     def __iter__(self) -> Iterator[Row]:
-        lines, number = self._lines, self._number
-        while True:
+        for number in count(1):
             try:
                 values = self._next()
-                if values is None:
-                    return
-                row = Row(number + 1, lines.number, values)
             except BadRow as bad:
-                row = Row(number + 1, lines.number, {}, bad.reason, bad.text)
-            number += 1
-            self._number = number
-            yield row
+                yield Row(number, self._lines.number, {}, bad.reason, bad.text)
+                continue
+            if values is None:
+                return
+            yield Row(number, self._lines.number, values)
 
     def _first_keys(self) -> tuple[str, ...]:
         keys: dict[str, None] = {}

@@ -10,9 +10,21 @@ from __future__ import annotations
 import csv
 from collections import deque
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from duly.bulk.read.rows import BadRow, Limits, Place
+from duly.bulk.read.rows import BadRow, Limits
 from duly.bulk.read.text import Line, Lines
+
+
+class Position(NamedTuple):
+    """How far a text has been read."""
+
+    line: int
+    offset: int
+    mended: int
+
+
+START = Position(0, 0, 0)
 
 
 class Records:
@@ -28,16 +40,17 @@ class Records:
             _Feed(self), delimiter=delimiter, escapechar=escape, skipinitialspace=skips_blanks, strict=True
         )
         self._returned: deque[Line] = deque()
-        self.go_to(Place())
+        self.go_to(START)
 
-    def go_to(self, place: Place) -> None:
-        self._lines.go_to(place.offset, place.line)
+    def go_to(self, position: Position) -> None:
+        self._lines.go_to(position.offset, position.line)
         self._returned.clear()
-        self.first = self.line = place.line
-        self.offset, self.mended = place.offset, place.mended
+        self.first = self.line = position.line
+        self.offset, self.mended = position.offset, position.mended
 
-    def place(self, number: int) -> Place:
-        return Place(number, self.line, self.offset, self.mended)
+    @property
+    def position(self) -> Position:
+        return Position(self.line, self.offset, self.mended)
 
     def take(self) -> list[str] | None:
         line = self._next_line()

@@ -1,10 +1,9 @@
-"""The values of reading: what may come in (Limits, Options, Place) and what goes out (Shape, Row)."""
+"""The values of reading: what may come in (Limits, Options) and what goes out (Shape, Row)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 
@@ -42,15 +41,6 @@ class Options(Struct, frozen=True, kw_only=True):
     sheet: str | None = None  # of a workbook; without a name, the first that is visible
 
 
-class Place(Struct, frozen=True):
-    """How far a file has been read: all of it is numbers, so that it can be kept beside the rows that it stands for."""
-
-    number: int = 0  # of the last row that was read
-    line: int = 0  # the last line of that row
-    offset: int = 0  # bytes of text, or entries of a zip file
-    mended: int = 0
-
-
 class Shape(Struct, frozen=True, kw_only=True):
     """What kind of table was found. `columns` are unique and not empty, in the order of the file."""
 
@@ -74,42 +64,21 @@ class Row(Struct, frozen=True):
     thumbnail: bytes | None = None  # of an image: a small WebP
 
 
-class Reading(Protocol):
-    """A file that is being read: a context manager, and an iterator over its rows that is gone through once."""
+class Reading:
+    """A file that is being read: a context manager, and an iterator over its rows that can be used once."""
 
-    @property
-    def shape(self) -> Shape: ...
+    shape: Shape
 
-    @property
-    def place(self) -> Place:
-        """Where reading goes on after the last row that was given."""
-        ...
-
-    def __iter__(self) -> Iterator[Row]: ...
+    def __iter__(self) -> Iterator[Row]:
+        raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of what was kept aside for reading; the file itself stays open."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Closing:
-    """The part of a Reading that is the same for all of them."""
-
-    def close(self) -> None:
-        return None
+        """Release what was opened for reading; the file itself stays open."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -25,6 +25,22 @@ HAS_VALUES = """not exists (
         where case one ->> 'of' when 'result' then result else args end
               #>> array(select json_array_elements_text(one -> 'path')) is distinct from one ->> 'value')"""
 
+# The few words by which people know a row of a job.
+SUMMARY = ", ".join(f"left(i.args ->> '{name}', 121) as {name}" for name in ("title", "brand", "sku"))
+
+# The first rows `i` of one status of each job `j` that is meant.
+FIRST_ROWS_OF_JOBS = """from duly_job j
+ cross join lateral (
+       select *
+         from duly_item
+        where job_id = j.id and status = :status and (changed_at, id) > (:after_at::timestamptz, :after_id::bigint)
+          and changed_at < :until::timestamptz
+        order by changed_at, id
+        limit :most) i
+ where not j.is_removed and (:owner::text is null or j.owner = :owner)
+   and (:job_type::text is null or j.job_type = :job_type)
+   and (:jobs::json is null or j.id = any(array(select value::bigint from json_array_elements_text(:jobs::json))))"""
+
 new_item_parameters = writer(NEW_ITEM, {bytes: bytes.decode})
 
 
@@ -48,6 +64,8 @@ class Postgres(Dialect):
         "id_given": "id = any(array(select value::bigint from json_array_elements_text(:ids::json)))",
         "job_given": "id = any(array(select value::bigint from json_array_elements_text(:jobs::json)))",
         "has_values": HAS_VALUES,
+        "summary": SUMMARY,
+        "first_rows_of_jobs": FIRST_ROWS_OF_JOBS,
     })  # fmt: skip
     read_as = MappingProxyType({"execution_key": "::text"})
 

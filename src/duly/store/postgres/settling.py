@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
 from psycopg import errors
 
 from duly.core.errors import KeyConflict, WrongState
-from duly.core.model import Change, Job, NewAuditLine, NewRow
+from duly.core.model import Change, Job, NewAuditLine, NewItem, NewRow, Placed
 from duly.store.members import members_of, notes_of, rounds_of
 from duly.store.postgres.arrays import arrays, copied_rows, ints, times
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import news_of
 from duly.store.postgres.puts import Puts
-from duly.store.tally import COUNTERS, sequel, tally
+from duly.store.tally import COUNTERS, conclusion, tally
 
 # With more fences than this in one call, another statement, which takes many fences, is faster.
 FEW = 20
@@ -102,8 +103,7 @@ class Settling(Puts):
             for item in then:
                 with suppress(KeyConflict):  # a live item has this key already, which will do
                     self._put_many(connection, [item])
-            if news := {each for item in then if (each := news_of(item))}:
-                self._run("tell", {"news": sorted(news)}, connection)
+            self._announce({news for item in then if (news := news_of(item))}, connection)
 
     def _count(self, changes: Iterable[Change], connection: Connection) -> None:
         """Have the jobs of these rows count them; whichever is over by that puts what comes then."""
@@ -118,19 +118,17 @@ class Settling(Puts):
             self._conclude(Job(*row), now, connection)
 
     def _conclude(self, job: Job, now: datetime | None, connection: Connection) -> None:
-        if job.is_over == (job.finished_at is not None):
-            return
-        then = sequel(job) if job.is_over else None
-        then_id = None
-        if then is not None:
-            try:
-                then_id = self._put_many(connection, [then])[0].id
-            except KeyConflict as error:  # a live item has this key already, which will do
-                then_id = error.item_id
-            if news := news_of(then):
-                self._run("tell", {"news": [news]}, connection)
-        ended = {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
-        self._run("end_job", ended, connection)
+        if ended := conclusion(job, now, partial(self._put_sequel, connection)):
+            self._run("end_job", ended, connection)
+
+    def _put_sequel(self, connection: Connection, item: NewItem) -> Placed:
+        (placed,) = self._put_many(connection, [item])
+        self._announce({news} if (news := news_of(item)) else set(), connection)
+        return placed
+
+    def _announce(self, news: set[str], connection: Connection) -> None:
+        if news:
+            self._run("tell", {"news": sorted(news)}, connection)
 
     def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
         with self._connection() as connection, connection.transaction():

@@ -58,11 +58,7 @@ class PostgresStore(Claims, Schedules):
     ) -> list[tuple[Any, ...]]:
         return self._run(name, parameters, connection)
 
-    def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        return self._run(name, parameters)
-
-    def run(self, connection: Any, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        return self._run(name, parameters, connection)
+    write = read
 
     def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         while self._listen and not stop.is_set():

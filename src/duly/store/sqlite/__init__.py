@@ -34,6 +34,24 @@ HAS_VALUES = """not exists (
                      end = w.value ->> 'value'))"""
 
 
+# The few words by which people know a row of a job.
+SUMMARY = ", ".join(
+    f"substr(cast(json_extract(i.args, '$.{name}') as text), 1, 121) as {name}" for name in ("title", "brand", "sku")
+)
+
+# The first rows `i` of one status of each job `j` that is meant.
+FIRST_ROWS_OF_JOBS = """from duly_job j
+  join duly_item i on i.id in (
+       select r.id
+         from duly_item r
+        where r.job_id = j.id and r.status = :status and (r.changed_at, r.id) > (:after_at, :after_id)
+          and r.changed_at < :until
+        order by r.changed_at, r.id
+        limit :most)
+ where not j.is_removed and (:owner is null or j.owner = :owner) and (:job_type is null or j.job_type = :job_type)
+   and (:jobs is null or j.id in (select value from json_each(:jobs)))"""
+
+
 class Sqlite(Dialect):
     name = "sqlite"
     schemes: tuple[str, ...] = ("sqlite",)
@@ -45,6 +63,8 @@ class Sqlite(Dialect):
         "id_given": "id in (select value from json_each(:ids))",
         "job_given": "id in (select value from json_each(:jobs))",
         "has_values": HAS_VALUES,
+        "summary": SUMMARY,
+        "first_rows_of_jobs": FIRST_ROWS_OF_JOBS,
     })  # fmt: skip
     is_embedded = True
 

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -24,7 +25,7 @@ from duly.store.sqlite.values import (
     to_json,
     tried_parameters,
 )
-from duly.store.tally import COUNTERS, sequel, tally
+from duly.store.tally import COUNTERS, conclusion, tally
 
 # With more fences than this in one call, another statement, which takes many fences, is faster.
 FEW = 20
@@ -85,17 +86,8 @@ class Settling(Puts):
                 self._conclude(writer, job_of(row), maybe_int(now))
 
     def _conclude(self, writer: sqlite3.Connection, job: Job, now: int | None) -> None:
-        if job.is_over == (job.finished_at is not None):
-            return
-        then = sequel(job) if job.is_over else None
-        then_id = None
-        if then is not None:
-            try:
-                then_id = self._put_one(writer, then).id
-            except KeyConflict as error:  # a live item has this key already, which will do
-                then_id = error.item_id
-        ended = {"id": job.id, "finished_at": now if job.is_over else None, "then_id": then_id}
-        writer.execute(self._sql["end_job"], ended)
+        if ended := conclusion(job, now, partial(self._put_one, writer)):
+            writer.execute(self._sql["end_job"], ended)
 
     def load_rows(self, job_id: int, first: int, rows: Sequence[NewRow]) -> bool:
         with self._writing() as writer:

@@ -53,23 +53,15 @@ class SqliteStore(Claims, Schedules):
         self, name: str, parameters: Mapping[str, Any], connection: sqlite3.Connection | None = None
     ) -> list[tuple[Any, ...]]:
         if connection is not None:
-            return self.run(connection, name, parameters)
-        given = _given(parameters)
+            return self.write(name, parameters, connection)
         with self._reading_long() if name in LONG else self._reading() as reader:
-            return typed(reader.execute(self._sql[name], given))
+            return typed(reader.execute(self._sql[name], _given(parameters)))
 
-    def write(self, name: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        given = _given(parameters)
-        with self._writing() as writer:
-            return typed(writer.execute(self._sql[name], given))
-
-    def run(
-        self, connection: sqlite3.Connection | None, name: str, parameters: Mapping[str, Any]
+    def write(
+        self, name: str, parameters: Mapping[str, Any], connection: sqlite3.Connection | None = None
     ) -> list[tuple[Any, ...]]:
-        if connection is None:
-            return self.write(name, parameters)
-        given = _given(parameters)
-        return typed(connection.execute(self._sql[name], given))
+        with self._joining(connection) as writer:
+            return typed(writer.execute(self._sql[name], _given(parameters)))
 
     def listen_to_ends(self, tell: Callable[[], None], stop: threading.Event) -> None:
         for _ in self._strange_commits(stop, at_least=1.0):

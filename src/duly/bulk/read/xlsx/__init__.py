@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from duly.bulk.read.archive import BROKEN, objection, open_archive
 from duly.bulk.read.headers import find_top
-from duly.bulk.read.rows import PEEK, Closing, Limits, Options, Place, Row, Shape
+from duly.bulk.read.rows import PEEK, Limits, Options, Reading, Row, Shape
 from duly.bulk.read.xlsx.markup import Attributes, walk
 from duly.bulk.read.xlsx.sheet import Cells, Notes, read_cells
 from duly.bulk.read.xlsx.styles import read_date_styles
@@ -29,18 +29,18 @@ RELATIONS = "xl/_rels/workbook.xml.rels"
 MOST_SHEETS = 10_000
 
 
-class Workbook(Closing):
-    def __init__(self, file: BinaryIO, limits: Limits, options: Options, start: Place) -> None:
+class Workbook(Reading):
+    def __init__(self, file: BinaryIO, limits: Limits, options: Options) -> None:
         self._archive = open_archive(file, limits)
         self._limits = limits
         self._texts = Texts(limits)
         try:
-            self._open(options, start)
+            self._open(options)
         except BaseException:
             self.close()
             raise
 
-    def _open(self, options: Options, start: Place) -> None:
+    def _open(self, options: Options) -> None:
         names = self._archive.NameToInfo
         if any(name.lower().endswith("vbaproject.bin") for name in names):
             raise InputError("file", "holds macros; save it as .xlsx, which has none")
@@ -53,8 +53,7 @@ class Workbook(Closing):
         sound = [cells for cells in first if cells.fault is None]
         top = find_top([_dense(cells) for cells in sound], options.header, self._limits)
         begin = first.index(sound[top.rows - 1]) + 1 if top.rows else 0
-        # A compressed stream cannot be entered in the middle: what was read before is passed over.
-        self._rows = islice(chain(first[begin:], self._rows), start.number, None)
+        self._rows = chain(first[begin:], self._rows)
         self.shape = Shape(
             kind="xlsx",
             columns=top.columns,
@@ -62,12 +61,10 @@ class Workbook(Closing):
             sheet=sheet.name,
             sheets=tuple(each.name for each in directory.sheets),
         )
-        self.place = start
 
     def __iter__(self) -> Iterator[Row]:
-        for cells in self._rows:
-            self.place = Place(self.place.number + 1, cells.line)
-            yield _row(self.place.number, cells, self.shape.columns)
+        for number, cells in enumerate(self._rows, 1):
+            yield _row(number, cells, self.shape.columns)
 
     def close(self) -> None:
         self._texts.close()

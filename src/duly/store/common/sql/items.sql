@@ -86,3 +86,23 @@ select i.*, s.*
                       where owner = :owner
                       order by id desc
                       limit :most) n) s
+
+-- name: edit_item
+-- Another content, time or queue for an item that is not running, unless somebody else has changed it. The items of a
+-- schedule have different planned times, so none is moved to the time of another.
+update duly_item
+   set args = :args::json, due_at = :at, planned_at = :planned_at, expires_at = :expires_at::timestamptz, queue = :queue,
+       rank = :rank, max_attempts = :tries::int, updated_at = :now
+ where id = :id and state = :was and fence = :fence and state in ('waiting', 'failed')
+   and (updated_at = :version::timestamptz or updated_at is null and :version::timestamptz is null)
+   and {given owner}
+   and not exists (select 1 from duly_item twin
+                    where twin.schedule_id = duly_item.schedule_id and twin.planned_at = :planned_at
+                      and twin.id <> duly_item.id)
+returning id
+
+-- name: endings
+-- How those of these items ended that have ended.
+select id, state, result, last_error
+  from duly_item
+ where {id_given} and state in ('done', 'failed', 'cancelled')

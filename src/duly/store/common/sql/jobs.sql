@@ -134,3 +134,35 @@ select id, changed_at
    and changed_at <= :until and revivals < :rounds
  order by changed_at, id
  limit :most
+
+-- name: job_items
+-- A page of rows of one status, those that changed longest ago first. Only the few words by which people know a row.
+select {job_item}, i.result
+  from duly_item i
+ where i.job_id = :job_id and i.status = :status
+   and (i.changed_at, i.id) > (:after_at::timestamptz, :after_id::bigint)
+ order by i.changed_at, i.id
+ limit :most
+
+-- name: job_items_by_number
+select {job_item}, i.result
+  from duly_item i
+ where i.job_id = :job_id and i.row_no > :after and i.row_no <= :until
+ order by i.row_no
+
+-- name: pending_items
+-- A page of the rows that wait or run, over all jobs that are not over: the first rows of each, merged.
+select {job_item}, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
+  {first_rows_of_jobs} and j.finished_at is null
+ order by i.changed_at, i.id
+ limit :most
+
+-- name: ended_items
+-- A page of the rows that ended in one way, likewise, over all jobs that have some.
+select {job_item}, null as result,
+       j.job_type, j.owner as user_id, j.total, j.done + j.not_found + j.failed + j.skipped as ended
+  {first_rows_of_jobs}
+   and case :status when 'ERROR' then j.failed > 0 when 'NOT_FOUND' then j.not_found > 0 else j.skipped > 0 end
+ order by i.changed_at, i.id
+ limit :most

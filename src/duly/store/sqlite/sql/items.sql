@@ -43,26 +43,6 @@ select i.id, i.task, i.queue, i.lane, i.state, i.planned_at, i.due_at, i.attempt
  order by i.planned_at
  limit :most
 
--- name: edit_item
--- Another content, time or place for an item that is not running, if nobody was faster. The items of a schedule are told
--- apart by their planned times, so none is moved to another's.
-update duly_item
-   set args = :args, due_at = :at, planned_at = :planned_at, expires_at = :expires_at, queue = :queue,
-       rank = :rank, max_attempts = :tries, updated_at = :now
- where id = :id and state = :was and fence = :fence and state in ('waiting', 'failed')
-   and updated_at is :version
-   and {given owner}
-   and not exists (select 1 from duly_item twin
-                    where twin.schedule_id = duly_item.schedule_id and twin.planned_at = :planned_at
-                      and twin.id <> duly_item.id)
-returning id
-
--- name: endings
--- How those of these items ended that have.
-select id, state, result, last_error
-  from duly_item
- where id in (select value from json_each(:ids)) and state in ('done', 'failed', 'cancelled')
-
 -- name: drift
 -- How many seconds after their time a task's items were done since then, in steps of so many seconds; among the newest
 -- rows only, so that it costs the same whatever else is kept. Who was tried again by a person is judged by that time.
