@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from duly.core.model import Ask, Meter
 from duly.core.policy.limits import LEAST_SLACK, MOST, Limit, parse_limit, period, slack, tokens, worth_keeping
 from duly.core.shown import MeterRow
-from duly.store.granting import Rations, calls_for, calls_of
+from duly.store.granting import MeterBudget, calls_for, calls_of
 from tests.core.test_decide import an_item
 from tests.support import NOW, after, share
 
@@ -166,10 +166,10 @@ def offered(
     """Calls and items that one ask is offered; whether it is refused, and when it may come back."""
     ask = Ask(share(limit=1_000), meters)
     rows = [MeterRow(name, None, None, log) for name, log in (hits or {}).items()]
-    rations = Rations([ask], rows, running or {}, NOW)
-    if refused := rations.refusal(ask):
+    budget = MeterBudget([ask], rows, running or {}, NOW)
+    if refused := budget.refusal(ask):
         return 0, 0, refused.is_refused, refused.until
-    granted, part = rations.offer(ask, calls, batch)
+    granted, part = budget.offer(ask, calls, batch)
     return granted, part.limit if part else 0, False, None
 
 

@@ -20,7 +20,7 @@ from duly.core.model import Job
 from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
 from duly.intake.ingest import Ingest, ingest
-from duly.intake.intake import Said, new_file, shown_name, type_of
+from duly.intake.intake import FileOptions, new_file, shown_name, type_of
 from duly.intake.sources import checked
 from duly.testing import World
 from duly.verbs import LOCAL
@@ -362,10 +362,10 @@ def test_a_file_that_another_machine_may_have_is_tried_again_for_a_while(
 
 
 def test_a_mapping_that_was_said_is_remembered_for_files_of_that_shape(app: Duly, world: World) -> None:
-    said = Said(mapping={"title": "what", "sku": "which"})
+    said = FileOptions(mapping={"title": "what", "sku": "which"})
     ana, bob = someone("ana"), someone("bob")
     table, other = "what,which\ncup,7\n", "which,what\n8,pot\n"
-    jobs = [send(app, table, who=ana, said=said)]
+    jobs = [send(app, table, who=ana, file_options=said)]
     world.run()
     jobs += [send(app, other, who=ana), send(app, table, who=bob)]
     world.run()
@@ -375,7 +375,7 @@ def test_a_mapping_that_was_said_is_remembered_for_files_of_that_shape(app: Duly
 
 
 def test_a_mapping_of_columns_that_are_not_there_fails_the_job(app: Duly, world: World) -> None:
-    job = send(app, TABLE, said=Said(mapping={"title": "nothing"}))
+    job = send(app, TABLE, file_options=FileOptions(mapping={"title": "nothing"}))
     world.run()
     assert "there is no column 'nothing'" in str(look(app, job).last_error)
 

@@ -21,7 +21,7 @@ from duly.errors import ConfigError, InputError
 from duly.intake import scan as room
 from duly.intake import sources
 from duly.intake.ingest import ingest
-from duly.intake.scan import Scanned, Scanner
+from duly.intake.scan import Scanner, ScanReport
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.bulk.read.test_images import painted
@@ -47,7 +47,7 @@ def dropped(open_app: Open, inbox: Path) -> Duly:
     return app
 
 
-def scan(app: Duly, **more: Any) -> Scanned:
+def scan(app: Duly, **more: Any) -> ScanReport:
     return app.intake.scanner.scan(LOCAL, **more)
 
 

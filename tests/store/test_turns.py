@@ -17,7 +17,7 @@ import pytest
 
 from duly.core.errors import StoreUnavailable
 from duly.store.sqlite import turns
-from duly.store.sqlite.turns import FileLock, Place, WriterLine, turn
+from duly.store.sqlite.turns import FileLock, WriterLine, WriterTurn, turn
 from tests.process.fleet import until
 from tests.support import counts, opened, put
 
@@ -156,7 +156,7 @@ def test_hundreds_of_signals_at_any_moment_leave_everybody_able_to_write(sqlite_
 
 
 def test_a_thread_that_gives_up_waiting_lets_the_next_one_have_its_turn() -> None:
-    line, first, second, third = WriterLine(), Place(), Place(), Place()
+    line, first, second, third = WriterLine(), WriterTurn(), WriterTurn(), WriterTurn()
     assert line.join(first, 0)
     assert not line.join(second, 0.01)
     waiting = threading.Thread(target=line.join, args=(third, PATIENCE))
@@ -167,11 +167,11 @@ def test_a_thread_that_gives_up_waiting_lets_the_next_one_have_its_turn() -> Non
     assert not waiting.is_alive()
     line.leave(third)
     line.leave(third)  # no harm
-    assert line.join(Place(), 0)
+    assert line.join(WriterTurn(), 0)
 
 
 def test_a_turn_that_came_to_a_thread_that_is_leaving_is_passed_on() -> None:
-    line, first, second, third = WriterLine(), Place(), Place(), Place()
+    line, first, second, third = WriterLine(), WriterTurn(), WriterTurn(), WriterTurn()
     assert line.join(first, 0)
     assert not line.join(second, 0.01)
     line.leave(first)  # it is the second one's turn, which does not know it
@@ -181,11 +181,11 @@ def test_a_turn_that_came_to_a_thread_that_is_leaving_is_passed_on() -> None:
 
 
 def test_a_thread_that_was_cut_short_while_it_left_is_not_waited_for() -> None:
-    line, first, second = WriterLine(), Place(), Place()
+    line, first, second = WriterLine(), WriterTurn(), WriterTurn()
     assert line.join(first, 0)
     assert not line.join(second, 0.01)
     del first  # as when an exception came before it could leave
-    assert line.join(Place(), 0) is False
+    assert line.join(WriterTurn(), 0) is False
     assert line.join(second, PATIENCE)
 
 
@@ -243,7 +243,7 @@ def test_a_lock_that_came_at_the_last_moment_is_given_back_too(tmp_path: Path) -
 
 
 def test_who_holds_several_lines_takes_a_place_like_anybody_else() -> None:
-    line, place = WriterLine(), Place()
+    line, place = WriterLine(), WriterTurn()
     assert line.lock() is None
     assert line.join(place, 1)
     assert line.is_own()

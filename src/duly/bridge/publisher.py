@@ -86,7 +86,7 @@ class _Window:
         return [receipt or late for receipt in self.receipts]
 
 
-Place = tuple[_Window, int]
+ReceiptPlace = tuple[_Window, int]
 
 
 class Publisher:
@@ -97,7 +97,7 @@ class Publisher:
         self._alone = threading.Lock()
         self._handed: set[_Window] = set()  # passed to the link's thread, which has not published them yet
         # Messages on their way by delivery tag, with the places of their receipts; and the tag of each mark.
-        self._under_way: dict[int, tuple[Outgoing, list[Place]]] = {}
+        self._under_way: dict[int, tuple[Outgoing, list[ReceiptPlace]]] = {}
         self._tags: dict[int, int] = {}
         self._returned: dict[int, str] = {}  # by tag
         self._stopping = threading.Event()
@@ -202,7 +202,7 @@ class Publisher:
             if receipt is not None:
                 window.tell(place, receipt)
 
-    def _publish_one(self, message: Outgoing, place: Place) -> Receipt | None:
+    def _publish_one(self, message: Outgoing, place: ReceiptPlace) -> Receipt | None:
         """Publish one message. Returns a receipt if what becomes of it is known already, or None."""
         if self._channel is None or not self._channel.is_open or self.link.is_blocked or self._stopping.is_set():
             return Receipt("not_sent", self.link.trouble() or "the channel closed")

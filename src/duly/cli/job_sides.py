@@ -31,23 +31,25 @@ class JobsHere:
         self._app = app
 
     def create(self, path: Path, job_type: str, said: dict[str, Any]) -> int:
-        from duly.intake.intake import PORTION, Said, kept_by
+        from duly.intake.intake import PORTION, FileOptions, kept_by
 
         with path.open("rb") as file, self._app.intake.receive() as writer:
             while portion := file.read(PORTION):
                 writer.write(portion)
         job = self._app.intake.create(
-            options.who(), kept_by(writer), path.name, job_type=job_type, said=convert(said, Said)
+            options.who(), kept_by(writer), path.name, job_type=job_type, file_options=convert(said, FileOptions)
         )
         return job.id
 
     def preview(self, path: Path, job_type: str, said: dict[str, Any]) -> dict[str, Any]:
         from msgspec import to_builtins
 
-        from duly.intake.intake import Said
+        from duly.intake.intake import FileOptions
 
         with path.open("rb") as file:
-            seen = self._app.intake.preview(options.who(), file, path.name, job_type=job_type, said=convert(said, Said))
+            seen = self._app.intake.preview(
+                options.who(), file, path.name, job_type=job_type, file_options=convert(said, FileOptions)
+            )
         told: dict[str, Any] = to_builtins(seen)
         return told
 

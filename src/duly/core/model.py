@@ -183,7 +183,7 @@ class NewFile(Struct, frozen=True, gc=False):
     owner: str | None = None
 
 
-class File(Struct, frozen=True, gc=False):
+class StoredFile(Struct, frozen=True, gc=False):
     """A file that someone sent."""
 
     id: int

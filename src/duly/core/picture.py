@@ -33,7 +33,7 @@ class QueueNow(Struct, frozen=True):
     per_minute: float | None  # how many items of its tasks were done lately; None where no task has this queue
 
 
-class Totals(Struct, frozen=True):
+class ItemsNow(Struct, frozen=True):
     waiting: int
     due: int
     retrying: int
@@ -79,13 +79,13 @@ class Recovery(Struct, frozen=True):
     seconds: float | None  # until nothing is late any more at this pace; None when nothing is done
 
 
-class ReviewTotals(Struct, frozen=True):
+class ReviewNow(Struct, frozen=True):
     items: int
     groups: int
     capped: bool
 
 
-class ScheduleTotals(Struct, frozen=True):
+class SchedulesNow(Struct, frozen=True):
     active: int
     paused: int
     broken: int
@@ -97,9 +97,9 @@ class Picture(Struct, frozen=True, kw_only=True):
     at: datetime
     health: Level
     reasons: list[Reason]
-    totals: Totals
-    review: ReviewTotals
-    schedules: ScheduleTotals
+    totals: ItemsNow
+    review: ReviewNow
+    schedules: SchedulesNow
     # What follows is about all owners, and empty for who is no admin.
     queues: list[QueueNow] = []
     more_queues: int = 0

@@ -17,7 +17,7 @@ Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]
 Action = Literal["cancel", "retry", "discard"]
 # What history is kept of, and the two lengths of its steps, in seconds.
-Kind = Literal["task", "pace", "job"]
+HistoryKind = Literal["task", "pace", "job"]
 HISTORY_SHORT, HISTORY_LONG = 10, 300
 QueueState = Literal["QUEUED", "RUNNING", "PAUSED", "DONE", "FAILED"]
 # What is measured about jobs for the metrics: how long reading a file took, how many rows were read and how many of
@@ -174,7 +174,7 @@ class WorkerLife(Struct, frozen=True):
     seen_at: datetime
 
 
-class Found(Struct, frozen=True):
+class ItemsFound(Struct, frozen=True):
     """A page of items that fit a filter, and how they were looked for."""
 
     rows: list[Row]
@@ -183,7 +183,7 @@ class Found(Struct, frozen=True):
     is_indexed: bool  # an index knew what fits, so nothing else was looked at
 
 
-class Counts(Struct, frozen=True):
+class StateCounts(Struct, frozen=True):
     """How many items fit a filter, by state, each counted up to a bound; `capped`: there are at least so many."""
 
     counts: dict[State, int]
@@ -241,7 +241,7 @@ class Depth(Struct, frozen=True):
 class Measured(Struct, frozen=True):
     """What was measured of one subject since it was last asked for."""
 
-    kind: Kind
+    kind: HistoryKind
     subject: str  # the name of a task or a pace, or the id of a job
     measure: str
     n: int  # how often it happened, or was measured
@@ -253,7 +253,7 @@ class HistoryRow(Struct, frozen=True):
     """The same of one step of time, by all workers."""
 
     bucket: datetime  # when that step begins
-    kind: Kind
+    kind: HistoryKind
     subject: str
     measure: str
     n: int
@@ -264,7 +264,7 @@ class HistoryRow(Struct, frozen=True):
 class Series(Struct, frozen=True):
     """One measure of one subject over time."""
 
-    kind: Kind
+    kind: HistoryKind
     subject: str
     measure: str
     # Of each step in which there was something: when it began (seconds since 1970), how often, the mean and the largest
@@ -418,7 +418,7 @@ class PendingItem(JobItem, frozen=True):
         return self.ended / self.total if self.total else 0.0
 
 
-class StatusCounts(Struct, frozen=True):
+class RowCounts(Struct, frozen=True):
     """How many rows of jobs there are, by status; `capped`: there are more of some, which were not counted further."""
 
     counts: dict[Status, int]

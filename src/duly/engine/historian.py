@@ -14,7 +14,7 @@ from msgspec.json import encode
 
 from duly.core.clock import EPOCH, begin_of
 from duly.core.settings import Settings
-from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, Kind, Measured
+from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, HistoryKind, Measured
 from duly.engine.equipment import Observer
 from duly.engine.gate import Gate, Paced
 from duly.store.contract import Store
@@ -65,7 +65,7 @@ class Historian:
         return begin_of(now, step) if self._keeps[step] else None
 
     def _measured(self) -> list[Measured]:
-        by_subject: dict[tuple[Kind, str], list[Measured]] = {}
+        by_subject: dict[tuple[HistoryKind, str], list[Measured]] = {}
         for each in self._observer.lately():
             by_subject.setdefault((each.kind, each.subject), []).append(each)
         runs = {each.subject: each for rows in by_subject.values() for each in rows if each.measure == "run"}
@@ -108,10 +108,10 @@ class Historian:
         return is_more
 
 
-def _sized(kind: Kind, subject: str, lately: Paced) -> Iterator[Measured]:
+def _sized(kind: HistoryKind, subject: str, lately: Paced) -> Iterator[Measured]:
     yield _once(kind, subject, "width", lately.width)
     yield _once(kind, subject, "batch", lately.batch)
 
 
-def _once(kind: Kind, subject: str, measure: str, value: float) -> Measured:
+def _once(kind: HistoryKind, subject: str, measure: str, value: float) -> Measured:
     return Measured(kind, subject, measure, 1, value, value)

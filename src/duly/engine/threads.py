@@ -16,7 +16,7 @@ from duly.engine.pools import GRACE, TURN, HandlerPool, Ties
 from duly.engine.processes import ProcessSlot
 from duly.engine.rows import WorkRow
 from duly.engine.work import Work
-from duly.outbound.leash import Leash, put_on
+from duly.outbound.interrupt import Interrupter, use_interrupter
 from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
@@ -192,16 +192,16 @@ class ThreadSlot:
 
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
-        self._leash = Leash()
+        self._interrupter = Interrupter()
         self._context = contextvars.Context()
-        self._context.run(put_on, self._leash)
+        self._context.run(use_interrupter, self._interrupter)
 
     def call(self, work: Work) -> Verdicts:
         return self._context.copy().run(self._caller.call, work.task, work.items)
 
     def stop(self, work: Work) -> None:
         """End what the handler waits for on the network. The thread itself cannot be stopped; its result is refused."""
-        self._leash.cut()
+        self._interrupter.interrupt()
 
     def close(self) -> None:
         pass

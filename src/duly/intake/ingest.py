@@ -21,7 +21,7 @@ from duly.core.errors import InputError, ItemNotFound, StoreError, WrongState
 from duly.core.model import GiveUp, Job, NewRow, Snooze
 from duly.core.policy.adapt import Batch, BatchBounds, Written
 from duly.core.settings import JobSettings
-from duly.intake.intake import Intake, said_of
+from duly.intake.intake import Intake, file_options_of
 from duly.intake.types import JobType
 from duly.verbs.job_acts import find_job
 from duly.verbs.jobs import UNREADABLE
@@ -88,17 +88,25 @@ class Ingest:
         if job.file_id is None:
             job = self._fetched(codec.decode(job.options)["source"])
         options = codec.decode(job.options)
-        file, said = intake.verbs.files.of(job), said_of(options)
+        file, file_options = intake.verbs.files.of(job), file_options_of(options)
         with intake.files.open(file.place) as handle:
-            shape, mapping = intake.look(handle, file.name, self._type, said, job.owner)
-            found: dict[str, Any] = {"said": said, "kind": shape.kind, "columns": shape.columns, "mapping": mapping}
+            shape, mapping = intake.look(handle, file.name, self._type, file_options, job.owner)
+            found: dict[str, Any] = {
+                "said": file_options,
+                "kind": shape.kind,
+                "columns": shape.columns,
+                "mapping": mapping,
+            }
             if "source" in options:
                 found["source"] = options["source"]
             intake.verbs.files.begin(job, found)
-            if said.mapping is not None:
+            if file_options.mapping is not None:
                 intake.remember(self._type, shape, mapping, job.owner)
             log.info("job %d: reading %s, %d bytes, from row %d on", job.id, file.name, file.size, job.total + 1)
-            with open_rows(handle, file.name, options=said.options(shape.kind)) as reading, Duplicates() as duplicates:
+            with (
+                open_rows(handle, file.name, options=file_options.options(shape.kind)) as reading,
+                Duplicates() as duplicates,
+            ):
                 self._take(reading, Columns(mapping), duplicates)
                 intake.verbs.files.tell_duplicates(job, sum(1 for _ in duplicates.found()))
         return self._written

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from duly.bulk.files import FileStore, Kept, LocalFiles, S3Files, Writer
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
-from duly.bulk.read import Kind, Options, Row, Shape, open_rows
+from duly.bulk.read import FileKind, Options, Row, Shape, open_rows
 from duly.bulk.s3 import S3Settings
 from duly.core.errors import ConfigError, InputError, ItemNotFound, NotAllowed, WrongState
 from duly.core.model import Job, NewFile
@@ -42,8 +42,8 @@ REFUSALS = (InputError, WrongState, ItemNotFound, ConfigError)
 PORTION = 1024 * 1024
 
 
-class Said(Struct, frozen=True, kw_only=True):
-    """What a sender says about a file; what is not said is found out."""
+class FileOptions(Struct, frozen=True, kw_only=True):
+    """What the sender of a file declares about it. Anything else is detected."""
 
     header: bool | None = None
     encoding: str | None = None
@@ -51,16 +51,16 @@ class Said(Struct, frozen=True, kw_only=True):
     sheet: str | None = None
     mapping: dict[str, str] | None = None  # the column of each field
 
-    def options(self, kind: Kind | None = None) -> Options:
+    def options(self, kind: FileKind | None = None) -> Options:
         return Options(
             kind=kind, header=self.header, encoding=self.encoding, delimiter=self.delimiter, sheet=self.sheet
         )
 
 
-class Glimpse(Struct, frozen=True, kw_only=True):
+class FilePreview(Struct, frozen=True, kw_only=True):
     """What would become of a file: what it is, which column would be which field, and its first rows."""
 
-    kind: Kind
+    kind: FileKind
     columns: tuple[str, ...]
     has_header: bool
     mapping: dict[str, str]
@@ -142,7 +142,7 @@ class Intake:
         name: str,
         *,
         job_type: str,
-        said: Said | None = None,
+        file_options: FileOptions | None = None,
         key: str | None = None,
         ip_address: str | None = None,
     ) -> Job:
@@ -154,7 +154,7 @@ class Intake:
         def make() -> Job:
             return self.verbs.jobs.create(
                 who, self.type_named(job_type).task, new_file(kept, name, who.owner), job_type=job_type, key=key,
-                options={"said": said or Said()}, ip_address=ip_address, among=self._tasks,
+                options={"said": file_options or FileOptions()}, ip_address=ip_address, among=self._tasks,
             )  # fmt: skip
 
         job, _ = self.made(kept, make)
@@ -178,9 +178,15 @@ class Intake:
         return Scanner(self)
 
     def order(
-        self, who: Principal, source: str, *, job_type: str, said: Said | None = None, key: str | None = None,
+        self,
+        who: Principal,
+        source: str,
+        *,
+        job_type: str,
+        file_options: FileOptions | None = None,
+        key: str | None = None,
         ip_address: str | None = None,
-    ) -> Job:  # fmt: skip
+    ) -> Job:
         """Make a job of a file that lies elsewhere, where that is allowed; whoever reads it gets it first.
 
         An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`. What lies there belongs to nobody
@@ -195,8 +201,8 @@ class Intake:
         chosen = self.type_named(job_type)
         checked(source, self.settings)
         return self.verbs.jobs.create(
-            who, chosen.task, None, job_type=job_type, key=key, options={"said": said or Said(), "source": source},
-            ip_address=ip_address, among=self._tasks,
+            who, chosen.task, None, job_type=job_type, key=key, ip_address=ip_address, among=self._tasks,
+            options={"said": file_options or FileOptions(), "source": source},
         )  # fmt: skip
 
     @property
@@ -224,30 +230,38 @@ class Intake:
     # -- looks
 
     def preview(
-        self, who: Principal, file: BinaryIO, name: str, *, job_type: str, said: Said | None = None, count: int = 20
-    ) -> Glimpse:
+        self,
+        who: Principal,
+        file: BinaryIO,
+        name: str,
+        *,
+        job_type: str,
+        file_options: FileOptions | None = None,
+        count: int = 20,
+    ) -> FilePreview:
         """What would become of the first rows of a file; nothing is kept."""
-        chosen, said = self.type_named(job_type), said or Said()
-        shape, mapping = self.look(file, name, chosen, said, who.owner)
-        with open_rows(file, name, options=said.options(shape.kind)) as reading:
+        chosen, file_options = self.type_named(job_type), file_options or FileOptions()
+        shape, mapping = self.look(file, name, chosen, file_options, who.owner)
+        with open_rows(file, name, options=file_options.options(shape.kind)) as reading:
             rows = tuple(
                 _checked(preview(row, Columns(mapping), chosen.fields), row, chosen) for row in islice(reading, count)
             )
         used = shape.columns if chosen.fields is None else mapping.values()
         unused = tuple(column for column in shape.columns if column not in used)
-        return Glimpse(
+        return FilePreview(
             kind=shape.kind, columns=shape.columns, has_header=shape.has_header, mapping=mapping, unused=unused,
             rows=rows, refused=sum(bool(row.problems) for row in rows),
         )  # fmt: skip
 
     def look(
-        self, file: BinaryIO, name: str, chosen: JobType, said: Said, owner: str | None
+        self, file: BinaryIO, name: str, chosen: JobType, file_options: FileOptions, owner: str | None
     ) -> tuple[Shape, dict[str, str]]:
-        """What a file is, and which of its columns is which field: as was said now or of such a file, or as is likely.
+        """The shape of a file, and its column for each field.
 
-        InputError when it is nothing that this type of job takes, or its columns are not those that were said.
+        The mapping is the one given, or the last one for such a file, or the most likely one. InputError when the file
+        is of a kind that this type of job does not accept, or does not have the columns of the given mapping.
         """
-        with open_rows(file, name, options=said.options()) as reading:
+        with open_rows(file, name, options=file_options.options()) as reading:
             shape = reading.shape
             if shape.kind not in chosen.kinds:
                 wanted = "images" if "image" in chosen.kinds else "a table"
@@ -256,8 +270,8 @@ class Intake:
                 )
             if chosen.fields is None:
                 return shape, {}
-            if said.mapping is not None:
-                return shape, Columns(said.mapping).checked(shape.columns, chosen.fields).columns
+            if file_options.mapping is not None:
+                return shape, Columns(file_options.mapping).checked(shape.columns, chosen.fields).columns
             if known := self.verbs.files.mapping(owner, chosen.name, fingerprint(shape.columns, shape.has_header)):
                 return shape, Columns(known).fitted(shape.columns).columns
             rows = [] if shape.has_header else [row.values for row in islice(reading, SAMPLE)]
@@ -279,9 +293,9 @@ def new_file(kept: Kept, name: str, owner: str | None) -> NewFile:
     return NewFile(shown_name(name), kept.size, type_of(name), kept.sha256, kept.key, owner)
 
 
-def said_of(options: Mapping[str, Any]) -> Said:
-    """What the sender said, as the options of a job keep it."""
-    return convert(options.get("said", {}), Said)
+def file_options_of(options: Mapping[str, Any]) -> FileOptions:
+    """What the sender declared, from the options of a job."""
+    return convert(options.get("said", {}), FileOptions)
 
 
 def type_of(name: str) -> str:

@@ -22,21 +22,21 @@ PORTION = 500
 TOLD = 100  # rows that are told of one by one
 
 
-class Refusal(Struct, frozen=True):
+class RejectedRow(Struct, frozen=True):
     line: int
     reason: str
 
 
-class Mended(Struct, frozen=True):
+class MendReport(Struct, frozen=True):
     """What became of the rows of a file that came back."""
 
     rows: int
     mended: int
     refused: int  # still bad, or no rows in error of this job
-    refusals: tuple[Refusal, ...]  # the first of them
+    refusals: tuple[RejectedRow, ...]  # the first of them
 
 
-class Refused(Struct, frozen=True):
+class RowInError(Struct, frozen=True):
     """A row in error as it came, and the columns that its file has."""
 
     row: int
@@ -56,11 +56,11 @@ class _Place(Struct, frozen=True):
         return tuple(self.options.get("columns", ()))
 
 
-def refused(intake: Intake, who: Principal, job_id: int, number: int) -> Refused:
+def refused(intake: Intake, who: Principal, job_id: int, number: int) -> RowInError:
     """The row of this number as it came; WrongState if it is not in error."""
     place = _place(intake, who, job_id)
     known = _readable(_came(intake, who, job_id, number), place.options)
-    return Refused(number, tuple(dict.fromkeys((*place.columns, *known))), known)
+    return RowInError(number, tuple(dict.fromkeys((*place.columns, *known))), known)
 
 
 def mend_row(
@@ -94,11 +94,11 @@ def _place(intake: Intake, who: Principal, job_id: int) -> _Place:
     return _Place(intake.type_named(str(job.job_type)), Columns(options.get("mapping", {})), options)
 
 
-def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str) -> Mended:
+def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str) -> MendReport:
     """Have the rows of this file tried in place of those of the job that have the same numbers and are in error."""
     place = _place(intake, who, job_id)
     rows = mended = refused = 0
-    refusals: list[Refusal] = []
+    refusals: list[RejectedRow] = []
     with open_rows(file, name) as reading:
         if NUMBER not in reading.shape.columns:
             raise InputError("file", f"has no column {NUMBER!r}, by which rows are known again; download the rejects")
@@ -109,22 +109,22 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
             came = intake.verbs.jobs.inputs_in_error(who, job_id, numbers)
             good: dict[int, tuple[bytes, bytes]] = {}
             lines: dict[int, int] = {}
-            bad: list[Refusal] = []
+            bad: list[RejectedRow] = []
             for row in portion:
                 try:
                     number = _told_number(row)
                     said = Row(row.number, row.line, _values(row, is_guarded), row.fault)
                     made = _remade(intake, said, came.get(number, {}), place)
                 except InputError as error:
-                    bad.append(Refusal(row.line, error.problem))
+                    bad.append(RejectedRow(row.line, error.problem))
                 else:
                     good[number], lines[number] = made, row.line
             taken = intake.verbs.jobs.mend(who, job_id, good) if good else []
             left = good.keys() - set(taken)
-            bad += [Refusal(lines[each], f"row {each} of the job is not in error") for each in sorted(left)]
+            bad += [RejectedRow(lines[each], f"row {each} of the job is not in error") for each in sorted(left)]
             rows, mended, refused = rows + len(portion), mended + len(taken), refused + len(portion) - len(taken)
             refusals += bad[: TOLD - len(refusals)]
-    return Mended(rows, mended, refused, tuple(refusals))
+    return MendReport(rows, mended, refused, tuple(refusals))
 
 
 def _number(row: Row) -> int | None:

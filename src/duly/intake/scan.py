@@ -32,7 +32,7 @@ from duly.core.patience import Patient
 from duly.intake.sources import Inbox, Remote, has_places, places
 from duly.intake.types import IMAGES, JobType
 from duly.verbs import Principal
-from duly.verbs.scans import Fate
+from duly.verbs.scans import EarlierScan
 
 if TYPE_CHECKING:
     from duly.intake.intake import Intake
@@ -46,14 +46,14 @@ SECONDS = 10.0
 # must leave so many of them for taking files as a portion has.
 WHOLE = 20.0
 LATE = "there was no time to look here; a worker goes on"
-# Files that are told of one by one, of each kind.
-TOLD = 100
+# Files that a report lists one by one, of each kind.
+LISTED = 100
 UNSETTLED = "may still be written"
 # What is wrong with one file or one place, and may be gone the next time.
 PASSING = (SourceError, S3Error, ItemNotFound, OSError)
 
 
-class Told(Struct, frozen=True):
+class ScannedFile(Struct, frozen=True):
     """What became of one file."""
 
     source: str
@@ -61,8 +61,8 @@ class Told(Struct, frozen=True):
     reason: str | None = None
 
 
-class Scanned(Struct, kw_only=True):
-    """What one look through all places found. Of each kind of files the first ones are told one by one."""
+class ScanReport(Struct, kw_only=True):
+    """What one look through all places found. Of each kind of files the first ones are listed one by one."""
 
     found: int = 0
     took: int = 0
@@ -71,10 +71,10 @@ class Scanned(Struct, kw_only=True):
     left: int = 0  # files that nothing speaks against, and places, that a worker takes who goes on
     unsettled: int = 0  # of those that were passed over: they may still be written
     held: str | None = None  # why no more is taken for now
-    taken: list[Told] = []
+    taken: list[ScannedFile] = []
     # Those that were passed over, without those that an earlier scan took, and those that were left for a reason.
-    passed: list[Told] = []
-    refusals: list[Told] = []
+    passed: list[ScannedFile] = []
+    refusals: list[ScannedFile] = []
 
     @property
     def is_complete(self) -> bool:
@@ -82,19 +82,19 @@ class Scanned(Struct, kw_only=True):
 
     def take(self, source: str, job_id: int) -> None:
         self.took += 1
-        _tell(self.taken, Told(source, job_id))
+        _list(self.taken, ScannedFile(source, job_id))
 
     def pass_over(self, source: str, reason: str, job_id: int | None = None) -> None:
         self.passed_over += 1
-        _tell(self.passed, Told(source, job_id, reason))
+        _list(self.passed, ScannedFile(source, job_id, reason))
 
     def leave(self, source: str, reason: str) -> None:
         self.left += 1
-        _tell(self.passed, Told(source, None, reason))
+        _list(self.passed, ScannedFile(source, None, reason))
 
     def refuse(self, source: str, reason: str) -> None:
         self.refused += 1
-        _tell(self.refusals, Told(source, None, reason))
+        _list(self.refusals, ScannedFile(source, None, reason))
 
 
 class _Elsewhere(Exception):
@@ -102,7 +102,7 @@ class _Elsewhere(Exception):
 
 
 class _Late(Exception):
-    """A place has not told what it has in the time that there is."""
+    """A place did not list its files in time."""
 
 
 class _Look(Patient[list[Found]]):
@@ -129,7 +129,7 @@ class View:
         self.steady = self.steady.after(self.found, self.now)
         self._fates = self._intake.verbs.scans.fates([self.place.seen(each) for each in self.found])
 
-    def fate(self, found: Found) -> Fate | None:
+    def fate(self, found: Found) -> EarlierScan | None:
         """What became of this file before; None when it is new."""
         seen = self.place.seen(found)
         return self._fates.get((seen.source, seen.version))
@@ -163,46 +163,46 @@ class Scanner:
             return None
         return f"there is no type of jobs {wanted or 'at all'} here; a worker that has it takes the files"
 
-    def scan(self, who: Principal, is_again: bool = False) -> Scanned:
+    def scan(self, who: Principal, is_again: bool = False) -> ScanReport:
         """Look through all places once, for whoever asks; a worker goes on with what is left.
 
         `is_again`: also at files that were refused before.
         """
         self._intake.refuse_if_off()
         self._intake.verbs.scans.begin(who, is_again)
-        told = self.portion(time.monotonic() + WHOLE) if self.hindrance is None else Scanned(held=self.hindrance)
-        if told.held or not told.is_complete:
+        report = self.portion(time.monotonic() + WHOLE) if self.hindrance is None else ScanReport(held=self.hindrance)
+        if report.held or not report.is_complete:
             self._intake.verbs.scans.go_on()
-        return told
+        return report
 
-    def portion(self, end: float = math.inf) -> Scanned:
+    def portion(self, end: float = math.inf) -> ScanReport:
         """Take as many files as one look takes. It waits once for new files that may still be written.
 
         What does not fit before `end` is left.
         """
         self._intake.refuse_if_off()
-        told, settings = Scanned(), self._intake.settings
+        report, settings = ScanReport(), self._intake.settings
         views = {
-            name: view for name, opener in places(settings) if (view := self._view(name, opener, told, end - SECONDS))
+            name: view for name, opener in places(settings) if (view := self._view(name, opener, report, end - SECONDS))
         }
         restless = {name: view for name, view in views.items() if not view.is_settled}
         if restless and time.monotonic() + settings.scan_settle_seconds < end:
             self._sleep(settings.scan_settle_seconds)
             for name, view in restless.items():
-                if not self._is_tried(name, partial(view.look, end), told):
+                if not self._is_tried(name, partial(view.look, end), report):
                     del views[name]
         end = min(end, time.monotonic() + SECONDS)
         for name, view in views.items():
             self._steady[name] = view.steady
-            self._is_tried(name, partial(self._go_through, view, told, end), told)
-        level = logging.INFO if told.took else logging.DEBUG
+            self._is_tried(name, partial(self._go_through, view, report, end), report)
+        level = logging.INFO if report.took else logging.DEBUG
         log.log(
             level, "sources: %d files found, %d taken, %d passed over, %d refused, %d left",
-            told.found, told.took, told.passed_over, told.refused, told.left,
+            report.found, report.took, report.passed_over, report.refused, report.left,
         )  # fmt: skip
-        return told
+        return report
 
-    def _view(self, name: str, opener: Callable[[], Inbox | Remote], told: Scanned, end: float) -> View | None:
+    def _view(self, name: str, opener: Callable[[], Inbox | Remote], report: ScanReport, end: float) -> View | None:
         views: list[View] = []
 
         def look() -> None:
@@ -212,101 +212,101 @@ class Scanner:
             settle = self._intake.settings.scan_settle_seconds if place.is_settling else 0.0
             views.append(View(self._intake, place, self._steady.get(name, Steady(settle)), end))
 
-        return views[0] if self._is_tried(name, look, told) else None
+        return views[0] if self._is_tried(name, look, report) else None
 
-    def _is_tried(self, name: str, act: Callable[[], None], told: Scanned) -> bool:
+    def _is_tried(self, name: str, act: Callable[[], None], report: ScanReport) -> bool:
         """Whether this could be done; what is wrong with one place must not keep us from the others."""
         try:
             act()
         except _Late:
             log.warning("sources: %s: %s", name, LATE)
-            told.leave(name, LATE)
+            report.leave(name, LATE)
             return False
         except (InputError, *PASSING) as error:
             log.warning("sources: %s: %s", name, error)
-            told.refuse(name, str(error))
+            report.refuse(name, str(error))
             return False
         return True
 
-    def _go_through(self, view: View, told: Scanned, end: float) -> None:
+    def _go_through(self, view: View, report: ScanReport, end: float) -> None:
         place = view.place
         for name in place.strange():
-            told.refuse(name, "is a link or a device, which is never followed")
+            report.refuse(name, "is a link or a device, which is never followed")
         for found in view.found:
-            told.found += 1
+            report.found += 1
             if fate := view.fate(found):
-                self._dealt_with_before(place, found, fate, told)
+                self._dealt_with_before(place, found, fate, report)
             elif not view.is_ready(found):
-                told.unsettled += 1
-                told.pass_over(place.address(found), UNSETTLED)
-            elif told.held or told.took >= PORTION or time.monotonic() > end:
-                told.left += 1
+                report.unsettled += 1
+                report.pass_over(place.address(found), UNSETTLED)
+            elif report.held or report.took >= PORTION or time.monotonic() > end:
+                report.left += 1
             else:
-                self._take(place, found, told)
+                self._take(place, found, report)
 
-    def _dealt_with_before(self, place: Inbox | Remote, found: Found, fate: Fate, told: Scanned) -> None:
+    def _dealt_with_before(self, place: Inbox | Remote, found: Found, fate: EarlierScan, report: ScanReport) -> None:
         """A file of the inbox is still there only because someone died before moving it on."""
         if fate.job_id is None:
-            told.refuse(place.address(found), fate.reason or "")
+            report.refuse(place.address(found), fate.reason or "")
         elif isinstance(place, Inbox):
-            told.pass_over(place.address(found), "was taken before", fate.job_id)
+            report.pass_over(place.address(found), "was taken before", fate.job_id)
         else:
-            told.passed_over += 1
+            report.passed_over += 1
         if isinstance(place, Inbox) and (taken := place.folder.take(found)) is not None:
             taken.done() if fate.reason is None else taken.failed(fate.reason)
 
-    def _take(self, place: Inbox | Remote, found: Found, told: Scanned) -> None:
+    def _take(self, place: Inbox | Remote, found: Found, report: ScanReport) -> None:
         address = place.address(found)
         try:
             if isinstance(place, Remote):
-                self._made(place, found, place.portions(found), told)
+                self._made(place, found, place.portions(found), report)
             elif (taken := place.folder.take(found)) is None:
-                told.pass_over(address, "is gone, or another scan takes it")
+                report.pass_over(address, "is gone, or another scan takes it")
             else:
                 try:
-                    reason = self._made(place, found, taken.portions(), told)
+                    reason = self._made(place, found, taken.portions(), report)
                 except BaseException:
                     taken.release()
                     raise
                 taken.done() if reason is None else taken.failed(reason)
         except WrongState as error:
-            told.held = str(error)
-            told.left += 1
+            report.held = str(error)
+            report.left += 1
         except _Elsewhere as error:
             log.info("sources: %s: %s", address, error)
-            told.leave(address, str(error))
+            report.leave(address, str(error))
         except PASSING as error:
             log.warning("sources: %s: %s", address, error)
-            told.pass_over(address, str(error))
+            report.pass_over(address, str(error))
 
-    def _made(self, place: Inbox | Remote, found: Found, portions: Iterable[bytes], told: Scanned) -> str | None:
+    def _made(self, place: Inbox | Remote, found: Found, portions: Iterable[bytes], report: ScanReport) -> str | None:
         """Make a job of this file, and tell of it; why it was refused, if it was."""
-        from duly.intake.intake import Said, new_file
+        from duly.intake.intake import FileOptions, new_file
 
         intake, seen, address = self._intake, place.seen(found), place.address(found)
         try:
             kept = intake.keep(portions)
             owner = intake.settings.scan_owner or None
             chosen = self._seen_through(kept, seen.name, owner)
-            file, options = new_file(kept, seen.name, owner), {"said": Said()}
+            file, options = new_file(kept, seen.name, owner), {"said": FileOptions()}
             job, is_ours = intake.made(
                 kept, lambda: intake.verbs.scans.take(seen, file, chosen.task, chosen.name, options)
             )
         except InputError as error:
             intake.verbs.scans.refuse(seen, str(error))
-            told.refuse(address, str(error))
+            report.refuse(address, str(error))
             return str(error)
         if job is None:
-            told.pass_over(address, "was taken by another scan")
+            report.pass_over(address, "was taken by another scan")
         elif not is_ours:
-            told.pass_over(address, f"has the same content as the file of job {job.id}", job.id)
+            report.pass_over(address, f"has the same content as the file of job {job.id}", job.id)
         else:
-            told.take(address, job.id)
+            report.take(address, job.id)
         return None
 
     def _seen_through(self, kept: Kept, name: str, owner: str | None) -> JobType:
         """The type of jobs that takes a file like this; what no type takes is not kept, and InputError says why."""
-        from duly.intake.intake import Said
+        from duly.intake.intake import FileOptions
 
         intake = self._intake
         try:
@@ -317,13 +317,13 @@ class Scanner:
                 if not intake.knows(wanted):
                     raise _Elsewhere(f"is left to a worker that has the type of jobs {wanted}, which is not known here")
                 chosen = intake.type_named(wanted)
-                intake.look(file, name, chosen, Said(), owner)
+                intake.look(file, name, chosen, FileOptions(), owner)
                 return chosen
         except BaseException:
             intake.files.delete(kept.key)
             raise
 
 
-def _tell(many: list[Told], one: Told) -> None:
-    if len(many) < TOLD:
+def _list(many: list[ScannedFile], one: ScannedFile) -> None:
+    if len(many) < LISTED:
         many.append(one)

@@ -19,7 +19,7 @@ from duly.bulk.sources.s3 import S3Source
 from duly.core.errors import InputError
 from duly.core.section import without_password
 from duly.core.settings import JobSettings
-from duly.verbs.scans import Seen
+from duly.verbs.scans import FileVersion
 
 # The source of whatever is in the inbox: its files keep their versions when they are renamed.
 INBOX = "file:"
@@ -38,7 +38,7 @@ def checked(source: str, settings: JobSettings) -> Address:
 
 
 @contextmanager
-def opened(source: str, settings: JobSettings) -> Iterator[tuple[Seen, Iterator[bytes]]]:
+def opened(source: str, settings: JobSettings) -> Iterator[tuple[FileVersion, Iterator[bytes]]]:
     """The file that this address means, and its bytes.
 
     A file of the inbox is taken while it is read, so that nobody else takes it, and is among those that are done once
@@ -55,11 +55,11 @@ def opened(source: str, settings: JobSettings) -> Iterator[tuple[Seen, Iterator[
         found = place.find(address.path)
     except NotThere as error:
         raise InputError("source", str(error)) from None
-    yield Seen(_written(address), found.version, shown_name(found.name)), place.portions(found)
+    yield FileVersion(_written(address), found.version, shown_name(found.name)), place.portions(found)
 
 
 @contextmanager
-def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Seen, Iterator[bytes]]]:
+def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[FileVersion, Iterator[bytes]]]:
     folder = Folder(Path(settings.inbox))
     folder.put_back()  # what someone had taken who died over it
     found = next((each for each in folder.scan() if each.name == address.name), None)
@@ -67,7 +67,7 @@ def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[Seen, Iter
     if taken is None:
         raise InputError("source", f"there is no file {address.name!r:.100} in the inbox, or someone else has taken it")
     try:
-        yield Seen(INBOX, taken.found.version, shown_name(taken.found.name)), taken.portions()
+        yield FileVersion(INBOX, taken.found.version, shown_name(taken.found.name)), taken.portions()
     except BaseException:
         taken.release()
         raise
@@ -140,9 +140,9 @@ class Inbox:
         """The names of what is there and is never taken."""
         return self.folder.strange()
 
-    def seen(self, found: Found) -> Seen:
+    def seen(self, found: Found) -> FileVersion:
         """This version of this file, under the source that it is remembered by."""
-        return Seen(INBOX, found.version, shown_name(found.name))
+        return FileVersion(INBOX, found.version, shown_name(found.name))
 
     def address(self, found: Found) -> str:
         """Where it lies, as people are told of it."""
@@ -168,8 +168,8 @@ class Remote:
     def strange(self) -> list[str]:
         return []
 
-    def seen(self, found: Found) -> Seen:
-        return Seen(self.address(found), found.version, shown_name(found.name))
+    def seen(self, found: Found) -> FileVersion:
+        return FileVersion(self.address(found), found.version, shown_name(found.name))
 
     def address(self, found: Found) -> str:
         return _written(replace(self._address, path=found.path))

@@ -81,12 +81,12 @@ def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
         if not intake.scanner.has_places or intake.scanner.hindrance:
             raise Snooze(SCAN_LATER)
         while True:
-            told = intake.scanner.portion()
-            took += told.took
-            attempt.progress(took, took + told.left)
-            if told.is_complete:
+            report = intake.scanner.portion()
+            took += report.took
+            attempt.progress(took, took + report.left)
+            if report.is_complete:
                 return {"taken": took}
-            if told.held or not told.left or not told.took:
+            if report.held or not report.left or not report.took:
                 raise Snooze(SCAN_LATER)
 
     # A file that takes its reader down must not do so over and over: this task is not trusted.

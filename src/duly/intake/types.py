@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from duly.bulk.mapping import Fields
-from duly.bulk.read import Kind
+from duly.bulk.read import FileKind
 from duly.core.errors import InputError
 from duly.tasks.task import Task
 
-TABLES: tuple[Kind, ...] = ("csv", "jsonl", "xlsx")
-IMAGES: tuple[Kind, ...] = ("image", "images")
+TABLES: tuple[FileKind, ...] = ("csv", "jsonl", "xlsx")
+IMAGES: tuple[FileKind, ...] = ("image", "images")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class JobType:
     task: Task[..., Any]
     # What the columns are mapped to, which are the arguments then; None: the columns are the arguments.
     fields: Fields | None
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FileKind, ...]
 
 
 def type_named(types: Mapping[str, JobType], name: str) -> JobType:

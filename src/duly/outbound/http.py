@@ -43,7 +43,7 @@ from duly.core.model import GiveUp, Throttled
 from duly.core.urls import PORTS, web_address
 from duly.outbound.guard import Guard
 from duly.outbound.hide import hide
-from duly.outbound.leash import held
+from duly.outbound.interrupt import interruptible
 from duly.tasks.attempt import Attempt
 
 ANSWER_LIMIT = 1024 * 1024
@@ -140,7 +140,7 @@ def request(
     what = _said(method, parts)
     deadline = time.monotonic() + timeout
     try:
-        with _connect(parts, deadline, guard) as wire, held(wire.cut):
+        with _connect(parts, deadline, guard) as wire, interruptible(wire.cut):
             status, got, answer, whole = _exchange(wire, method, parts, body, sent, max_response_bytes)
     except TimeoutError:
         raise TimedOut(f"{what}: no whole answer within {timeout:g} s") from None
@@ -174,7 +174,7 @@ def _connect(parts: SplitResult, deadline: float, guard: Guard | None) -> _Wire:
     for place, (family, kind, protocol, _, address) in enumerate(addresses):
         wire = _Wire(socket.socket(family, kind, protocol), deadline)
         try:
-            with held(wire.cut):
+            with interruptible(wire.cut):
                 # Each address gets its part of the time that is left, since the first may never answer.
                 wire.connect(address, _left(deadline) / (len(addresses) - place))
                 if parts.scheme == "https":
@@ -200,7 +200,7 @@ def _resolve(host: str, port: int, deadline: float) -> list[Any]:
 
     threading.Thread(target=ask, name="duly-resolve", daemon=True).start()
     try:
-        with held(lambda: found.put(ConnectionAbortedError("this call was stopped"))):
+        with interruptible(lambda: found.put(ConnectionAbortedError("this call was stopped"))):
             answer = found.get(timeout=_left(deadline))
     except queue.Empty:
         raise TimeoutError from None

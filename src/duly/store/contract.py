@@ -46,8 +46,8 @@ FRESH = timedelta(seconds=60)
 Plan = Callable[[Sequence[Schedule], Mapping[int, list[Item]]], Sequence[Revision]]
 
 # A place in the order in which a survey visits lines: queue, lane, rank, task, owner.
-Place = tuple[str, str, int, str, str]
-START: Place = ("", "", -32_768, "", "")
+SurveyPlace = tuple[str, str, int, str, str]
+START: SurveyPlace = ("", "", -32_768, "", "")
 
 # A function that is given the old arguments of a row and the newer item, and says as what the row is armed again.
 Merge = Callable[[bytes, NewItem], NewItem]
@@ -90,7 +90,7 @@ class Store(Protocol):
         """
         ...
 
-    def survey(self, after: Place = START, most: int = 1_000) -> tuple[list[Head], Place | None]:
+    def survey(self, after: SurveyPlace = START, most: int = 1_000) -> tuple[list[Head], SurveyPlace | None]:
         """The earliest waiting item of each line, lane and rank after this place, without those of paused queues.
 
         It looks at `most` of them, and also returns the place to go on from, or None at the end.

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from duly.core.model import NewItem
 from duly.store.contract import Store
-from duly.store.records import Kind
+from duly.store.records import ColumnType
 
 # A function that runs one statement with named parameters on a caller's connection and returns its rows; on an async
 # connection, an awaitable of its rows.
@@ -35,7 +35,7 @@ class Dialect:
     sql: Traversable  # the folder of the statements that it says in its own words
     migrations: Traversable  # the folder of its numbered migrations
     # The names of its types for what fields hold; empty if its parameters need no type.
-    types: Mapping[Kind, str] = MappingProxyType({})
+    types: Mapping[ColumnType, str] = MappingProxyType({})
     # How it asks whether an item waits or is in review, so that it looks into the index of such items alone.
     conditions: Mapping[str, str] = MappingProxyType({
         "is_waiting": "state = 'waiting'", "in_review": "state = 'failed'",

@@ -1,7 +1,7 @@
 """What claims under limits may take: pure arithmetic between reading the meters and writing the leases.
 
-A store locks the meters of many asks, lets `Rations` say how much of them each ask may use, picks items for that, and
-writes down what `Rations` counted for the items that were really there.
+A store locks the meters of many asks and picks items for what the `MeterBudget` allows each ask. Then it writes what
+the budget counted for the items that were really there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duly.core.policy.limits import tokens, worth_keeping
 from duly.core.shown import MeterRow
 
 
-class Rations:
+class MeterBudget:
     """What the meters of some asks have left. It is handed out ask by ask, to the first asks first."""
 
     def __init__(
@@ -89,22 +89,22 @@ class Rations:
         return replace(meter, most=kept.most, per=kept.per if kept.per is not None else meter.per)
 
 
-def ration(
-    asks: Sequence[Ask], rations: Rations, calls: int, batch: int, pick: Callable[[list[Share]], list[list[Item]]]
+def grant_calls(
+    asks: Sequence[Ask], budget: MeterBudget, calls: int, batch: int, pick: Callable[[list[Share]], list[list[Item]]]
 ) -> list[Grant]:
     """Answer each ask with items that `pick` finds, as far as its meters have room, for so many calls in all."""
     answers: list[Grant | None] = [None] * len(asks)
     offers: list[tuple[int, int, Share]] = []
     for place, ask in enumerate(asks):
-        answers[place] = rations.refusal(ask)
+        answers[place] = budget.refusal(ask)
         if answers[place] is None and calls > 0:
-            offered, share = rations.offer(ask, calls, batch)
+            offered, share = budget.offer(ask, calls, batch)
             if share is not None:
                 offers.append((place, offered, share))
                 calls -= offered
     picked = once(pick([share for _, _, share in offers])) if offers else []
     for (place, offered, share), items in zip(offers, picked, strict=True):
-        answers[place] = rations.grant(asks[place], items, offered, batch, len(items) < share.limit)
+        answers[place] = budget.grant(asks[place], items, offered, batch, len(items) < share.limit)
     return [answer or Grant(is_asked=False) for answer in answers]
 
 

@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 from duly.core.model import Head, Item, Line, Share
-from duly.store.contract import Place
+from duly.store.contract import SurveyPlace
 
 # The order in which items start.
 in_order = attrgetter("rank", "due_at", "id")
@@ -35,7 +35,7 @@ def heads_of(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
     return [Head(Line(queue, task, owner), lane, rank, due_at) for queue, task, owner, lane, rank, due_at in rows]
 
 
-def place_of(heads: Sequence[Head], most: int) -> Place | None:
+def place_of(heads: Sequence[Head], most: int) -> SurveyPlace | None:
     """The place from which a survey that looked at so many heads goes on; None when there were fewer."""
     if len(heads) < most:
         return None

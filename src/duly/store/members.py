@@ -69,7 +69,7 @@ def notes_of(members: Iterable[Member]) -> list[tuple[datetime, NewAuditLine]]:
     ]
 
 
-class Seats:
+class SlotAllocator:
     """Hands out the slots of one ring: always the one with the fewest members, and the first of those."""
 
     def __init__(self, slots: int, taken: Mapping[int, int]) -> None:

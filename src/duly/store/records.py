@@ -16,7 +16,6 @@ from msgspec import Struct, structs
 
 from duly.core.model import (
     Change,
-    File,
     Item,
     Job,
     Member,
@@ -27,6 +26,7 @@ from duly.core.model import (
     NewRow,
     NewSchedule,
     Schedule,
+    StoredFile,
     Tried,
 )
 from duly.core.shown import (
@@ -53,7 +53,7 @@ S = TypeVar("S", bound=Struct)
 
 # What a field holds, without "or None": `object` stands for a value that is stored as JSON, `bytes` for JSON that stays
 # text, and `list` for a list of times.
-Kind = type
+ColumnType = type
 Turn = Callable[[Any], Any]
 
 
@@ -63,20 +63,22 @@ class Record(Generic[S]):
     `without` are fields of the struct without a column; `also` are properties that have one.
     """
 
-    def __init__(self, struct: type[S], *, without: Iterable[str] = (), also: Mapping[str, Kind] | None = None) -> None:
+    def __init__(
+        self, struct: type[S], *, without: Iterable[str] = (), also: Mapping[str, ColumnType] | None = None
+    ) -> None:
         self.struct = struct
         left_out = frozenset(without)
         own = {field.name: _kind(field.type) for field in structs.fields(struct) if field.name not in left_out}
-        self.fields: dict[str, Kind] = {**own, **(also or {})}
+        self.fields: dict[str, ColumnType] = {**own, **(also or {})}
 
 
-def _kind(annotation: Any) -> Kind:
+def _kind(annotation: Any) -> ColumnType:
     if get_origin(annotation) in (Union, types.UnionType):
         (annotation,) = (each for each in get_args(annotation) if each is not types.NoneType)
     if get_origin(annotation) is Literal:
         return str
     if annotation in (str, int, float, bool, bytes, datetime):
-        kind: Kind = annotation
+        kind: ColumnType = annotation
         return kind
     return list if annotation == list[datetime] else object
 
@@ -101,7 +103,7 @@ RECORDS: dict[str, Record[Any]] = {
     "new_job": Record(NewJob),
     "job": JOB,
     "new_file": Record(NewFile),
-    "file": Record(File),
+    "file": Record(StoredFile),
     "export_row": Record(ExportRow),
     "search_event": Record(SearchEvent),
     "change": CHANGE,
@@ -123,7 +125,7 @@ RECORDS: dict[str, Record[Any]] = {
     "history_row": Record(HistoryRow),
 }
 # What a column of this name holds; sections that list their columns themselves go by these too.
-KINDS: dict[str, Kind] = {}
+KINDS: dict[str, ColumnType] = {}
 _COMPUTED: list[Record[Any]] = [
     Record(Depth),
     Record(Group),
@@ -135,7 +137,7 @@ for _record in (*RECORDS.values(), *_COMPUTED):
     KINDS.update(_record.fields)
 
 
-def reader(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[Iterable[Any]], S]:
+def reader(record: Record[S], turns: Mapping[ColumnType, Turn]) -> Callable[[Iterable[Any]], S]:
     """A function that makes the record of a row. `turns` convert values for which the database has no type."""
     struct = record.struct
     turned = [(place, turns[kind]) for place, kind in enumerate(record.fields.values()) if kind in turns]
@@ -151,20 +153,20 @@ def reader(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[Iterable[
     return read
 
 
-def writer(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], dict[str, Any]]:
+def writer(record: Record[S], turns: Mapping[ColumnType, Turn]) -> Callable[[S], dict[str, Any]]:
     """A function that makes the parameters of one record, named like its fields."""
     values = [f"{name!r}: {value}" for name, value in _values(record, turns).items()]
     made: Callable[[S], dict[str, Any]] = _made(f"lambda record: {{{', '.join(values)}}}", turns)
     return made
 
 
-def lister(record: Record[S], turns: Mapping[Kind, Turn]) -> Callable[[S], list[Any]]:
+def lister(record: Record[S], turns: Mapping[ColumnType, Turn]) -> Callable[[S], list[Any]]:
     """A function that makes the parameters of one record in the order of its fields, which is faster for many rows."""
     made: Callable[[S], list[Any]] = _made(f"lambda record: [{', '.join(_values(record, turns).values())}]", turns)
     return made
 
 
-def _values(record: Record[Any], turns: Mapping[Kind, Turn]) -> dict[str, str]:
+def _values(record: Record[Any], turns: Mapping[ColumnType, Turn]) -> dict[str, str]:
     """A Python expression for each field that gives its value as the database takes it."""
     return {
         name: f"None if (value := record.{name}) is None else {kind.__name__}_turn(value)"
@@ -174,7 +176,7 @@ def _values(record: Record[Any], turns: Mapping[Kind, Turn]) -> dict[str, str]:
     }
 
 
-def _made(source: str, turns: Mapping[Kind, Turn]) -> Any:
+def _made(source: str, turns: Mapping[ColumnType, Turn]) -> Any:
     """Compile a function from its source, as dataclasses do, so that it is as fast as one that is written by hand."""
     names = {f"{kind.__name__}_turn": turn for kind, turn in turns.items()}
     return eval(source, names)  # noqa: S307 - made of the names of our own fields

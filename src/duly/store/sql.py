@@ -31,7 +31,7 @@ from functools import cache
 from importlib.resources import files
 
 from duly.store.dialects import Dialect, named
-from duly.store.records import KINDS, RECORDS, Kind
+from duly.store.records import KINDS, RECORDS, ColumnType
 
 # What is asked in several sections, in the same words everywhere.
 SHARED = {
@@ -121,7 +121,7 @@ def _written(found: re.Match[str], dialect: Dialect) -> str:
     return ", ".join(written)
 
 
-def _parameter(name: str, kind: Kind, dialect: Dialect) -> str:
+def _parameter(name: str, kind: ColumnType, dialect: Dialect) -> str:
     # `cast` and not `::`, because every driver's parser must read it: a put may run on the caller's connection.
     return f"cast(:{name} as {dialect.types[kind]})" if dialect.types else f":{name}"
 

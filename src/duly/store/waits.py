@@ -7,7 +7,7 @@ import threading
 from duly.core.forks import renew_in_children
 
 
-class Waits:
+class ConnectionWaits:
     def __init__(self) -> None:
         self.renew()
         renew_in_children(self)
@@ -31,4 +31,4 @@ class Waits:
         return seconds
 
 
-WAITS = Waits()
+WAITS = ConnectionWaits()

@@ -25,7 +25,7 @@ from duly.telemetry.depths import families_of, family_of
 from duly.telemetry.families import Histogram, counter
 from duly.telemetry.job_counts import JobCounts
 from duly.telemetry.logs import iso
-from duly.telemetry.since import Since
+from duly.telemetry.since import CounterDeltas
 
 log = logging.getLogger("duly.item")
 
@@ -70,7 +70,7 @@ class Counts:
         self._caught: dict[tuple[int, int], BaseException] = {}
         self._held_until: Callable[[Source], datetime | None] = lambda _: None
         self.jobs = JobCounts()
-        self._since = Since()
+        self._since = CounterDeltas()
 
     def outages(self, held_until: Callable[[Source], datetime | None]) -> None:
         self._held_until = held_until

@@ -24,7 +24,7 @@ DEPTHS_PATIENCE = 2.0
 PENDING_FOR = 45.0
 
 
-class Levels:
+class DatabaseMetrics:
     """Asks the database at a scrape: each time for signs of life, and less often for depths if they cost much."""
 
     def __init__(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from duly.core.shown import Measured
 
 
-class Since:
+class CounterDeltas:
     def __init__(self) -> None:
         self._before: dict[tuple[str, str], tuple[int, float]] = {}
         self._lock = threading.Lock()  # two workers of one process may look at the same time

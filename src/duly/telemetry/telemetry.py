@@ -19,7 +19,7 @@ from duly.tasks.task import Task
 from duly.telemetry import spans
 from duly.telemetry.counts import Counts, log
 from duly.telemetry.families import gauge
-from duly.telemetry.levels import Levels
+from duly.telemetry.levels import DatabaseMetrics
 from duly.telemetry.observed import Observed
 
 
@@ -40,8 +40,10 @@ class Telemetry(Counts):
         pending: Callable[[], Mapping[str, int]],
     ) -> None:
         super().__init__(tasks, settings)
-        self._levels = Levels(tasks, settings.alert_late_seconds, settings.late_seconds, signs, depths, pending)
-        self.depths = self._levels.depths
+        self._database = DatabaseMetrics(
+            tasks, settings.alert_late_seconds, settings.late_seconds, signs, depths, pending
+        )
+        self.depths = self._database.depths
         self._paces: dict[str, tuple[Callable[[], int], Callable[[], float]]] = {}
         self.registry = CollectorRegistry()
         self.registry.register(self)
@@ -81,4 +83,4 @@ class Telemetry(Counts):
         yield from self.families()
         yield from self.jobs.families()
         yield from self._pace_families()
-        yield from self._levels.families()
+        yield from self._database.families()

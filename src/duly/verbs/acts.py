@@ -54,7 +54,7 @@ class Acts(VerbGroup):
 
     def _count(self, filter: Filter, owner: str | None) -> Counted:
         newest: int = self._store.read("newest_item", {})[0][0]
-        walk = Rise(self._context, filter, owner)
+        walk = AscendingWalk(self._context, filter, owner)
         count, place, deadline = 0, 0, time.monotonic() + SECONDS
         while ids := walk.step(place, newest, COUNT_STEP):
             count += len(walk.fitting(ids))
@@ -132,7 +132,7 @@ def portions(context: VerbContext, act_id: int) -> Iterator[Act]:
             options = codec.text({**act.options, "from": context.now()})
             context.store.write("act_begin", {"id": act_id, "options": options})
             continue
-        walk = Rise(context, meant(act.filter), act.owner)
+        walk = AscendingWalk(context, meant(act.filter), act.owner)
         met = walk.step(act.place, act.until, step)
         if not met:
             context.store.write("act_finish", {"id": act_id, "now": context.now()})
@@ -184,7 +184,7 @@ def _changes(context: VerbContext, act: Act, items: list[Item]) -> list[Change]:
     return possible(context, sorted(open_ones, key=lambda item: item.id), outcome)
 
 
-class Rise:
+class AscendingWalk:
     """A walk through the items of a filter, oldest first, along the index that leads to the fewest rows."""
 
     def __init__(self, context: VerbContext, filter: Filter, owner: str | None) -> None:

@@ -9,15 +9,15 @@ from msgspec.structs import asdict, replace
 
 from duly.core import codec
 from duly.core.errors import ItemNotFound, WrongState
-from duly.core.model import File, Job, NewFile
+from duly.core.model import Job, NewFile, StoredFile
 from duly.verbs.context import VerbGroup
 
 
 class Files(VerbGroup):
     """What whoever reads files has to look up and write down. It is nobody's act, so nobody is asked who they are."""
 
-    def of(self, job: Job) -> File:
-        file = self._read.one(File, "file", {"id": job.file_id})
+    def of(self, job: Job) -> StoredFile:
+        file = self._read.one(StoredFile, "file", {"id": job.file_id})
         if file is None:
             raise ItemNotFound(f"job {job.id} has no file")
         return file

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from duly.core.clock import begin_of
 from duly.core.errors import InputError, NotAllowed
-from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, Chart, HistoryRow, Kind, Series
+from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, Chart, HistoryKind, HistoryRow, Series
 from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
@@ -19,7 +19,7 @@ MOST = 50_000  # how many points one answer has
 LATELY = timedelta(minutes=5)
 
 
-class Happened(NamedTuple):
+class TaskActivity(NamedTuple):
     """What happened to a task lately."""
 
     per_minute: float  # items that were done
@@ -61,7 +61,7 @@ class History(VerbGroup):
         found = _series(rows[:MOST][::-1])
         return Chart(since, until, step, found, len(rows) > MOST)
 
-    def lately(self) -> dict[str, Happened]:
+    def lately(self) -> dict[str, TaskActivity]:
         """What happened to each task in the last minutes."""
         step = HISTORY_SHORT if self._context.history_seconds >= LATELY.total_seconds() else HISTORY_LONG
         now = self._now()
@@ -72,14 +72,14 @@ class History(VerbGroup):
             found.setdefault(task, {})[measure] = (int(n), float(total))
         nothing = (0, 0.0)
         return {
-            task: Happened(by_measure.get("done", nothing)[0] / minutes, *by_measure.get("lateness", nothing))
+            task: TaskActivity(by_measure.get("done", nothing)[0] / minutes, *by_measure.get("lateness", nothing))
             for task, by_measure in found.items()
         }
 
 
 def _series(rows: list[HistoryRow]) -> list[Series]:
     """One series for each measure of each subject; the rows are in the order of time."""
-    found: dict[tuple[Kind, str, str], Series] = {}
+    found: dict[tuple[HistoryKind, str, str], Series] = {}
     for row in rows:
         series = found.setdefault((row.kind, row.subject, row.measure), Series(row.kind, row.subject, row.measure, []))
         mean, most = (None, None) if row.measure in COUNTED else (row.total / row.n, row.most)

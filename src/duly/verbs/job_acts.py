@@ -15,7 +15,7 @@ from duly.core.errors import WrongState
 from duly.core.model import Cancel, Change, Job, Outcome, Revived, Status
 from duly.verbs.context import VerbContext
 from duly.verbs.items import possible
-from duly.verbs.job_rows import END, LIVE, START, Place
+from duly.verbs.job_rows import END, LIVE, START, RowPlace
 
 PORTION = 500
 # Seconds before it looks again at rows that a worker has just changed.
@@ -87,7 +87,7 @@ def _walk(
     for status in statuses:
         given = {"job_id": job.id, "status": status, "until": until, "most": PORTION}
         given["rounds"] = rounds.get(status, ANY)
-        place: Place = START
+        place: RowPlace = START
         while found := context.store.read("job_row_ids", {**given, "after_at": place[0], "after_id": place[1]}):
             place = found[-1][1], found[-1][0]
             items = [item for item in context.store.fetch([row[0] for row in found]) if item.status == status]

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from duly.core import codec
 from duly.core.clock import EPOCH
 from duly.core.model import Job, Status
-from duly.core.shown import ExportRow, JobItem, PendingItem, StatusCounts
+from duly.core.shown import ExportRow, JobItem, PendingItem, RowCounts
 from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
@@ -31,8 +31,8 @@ STRETCH = 50_000
 SLOW = 0.25
 
 # The time of the last change of a row and its id: after which a page begins.
-Place = tuple[datetime, int]
-START: Place = (EPOCH, 0)
+RowPlace = tuple[datetime, int]
+START: RowPlace = (EPOCH, 0)
 END = datetime(9_999, 1, 1, tzinfo=UTC)
 COUNTED = 10_000  # rows of a status that are counted off, at most
 
@@ -45,7 +45,7 @@ class JobRows(VerbGroup):
         who: Principal,
         job_id: int,
         statuses: Sequence[Status] = STATUSES,
-        after: Place = START,
+        after: RowPlace = START,
         most: int = 100,
     ) -> list[JobItem]:
         """Rows of these statuses, those that changed longest ago first."""
@@ -66,7 +66,7 @@ class JobRows(VerbGroup):
         whose: str | None = None,
         statuses: Sequence[Status] = LIVE,
         job_type: str | None = None,
-        after: Place = START,
+        after: RowPlace = START,
         most: int = 100,
         *,
         job_ids: Sequence[int] = (),
@@ -97,7 +97,7 @@ class JobRows(VerbGroup):
         job_ids: Sequence[int] = (),
         since: datetime | None = None,
         until: datetime | None = None,
-    ) -> StatusCounts:
+    ) -> RowCounts:
         """How many rows of jobs there are, by status.
 
         The counters of the jobs know, but for how many are worked on now. With a time, rows are counted, up to ten
@@ -120,11 +120,11 @@ class JobRows(VerbGroup):
                 "PENDING": left - at_work, "PROCESSING": at_work, "DONE": done, "ERROR": failed,
                 "NOT_FOUND": not_found, "SKIPPED": skipped,
             }  # fmt: skip
-            return StatusCounts(found, at_work > COUNTED)
+            return RowCounts(found, at_work > COUNTED)
         is_capped = any(count > COUNTED for count in found.values())
-        return StatusCounts({status: min(count, COUNTED) for status, count in found.items()}, is_capped)
+        return RowCounts({status: min(count, COUNTED) for status, count in found.items()}, is_capped)
 
-    def counts_of(self, who: Principal, job_id: int) -> StatusCounts:
+    def counts_of(self, who: Principal, job_id: int) -> RowCounts:
         """The same of one job."""
         self._peers.jobs.get(who, job_id)
         return self.counts(who, job_ids=[job_id])
@@ -165,7 +165,7 @@ class JobRows(VerbGroup):
         section: str,
         given: dict[str, Any],
         statuses: Sequence[Status],
-        after: Place,
+        after: RowPlace,
         most: int,
         struct: type[T],
     ) -> list[T]:
@@ -196,5 +196,5 @@ class JobRows(VerbGroup):
         )  # fmt: skip
 
 
-def _place(item: JobItem) -> Place:
+def _place(item: JobItem) -> RowPlace:
     return item.changed_at, item.id

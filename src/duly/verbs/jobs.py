@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from duly.core import codec
 from duly.core.decide import decide
 from duly.core.errors import InputError, ItemNotFound, WrongState
-from duly.core.model import File, Job, NewFile, NewItem, NewJob, NewRow, Revived, Status
+from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status, StoredFile
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
 from duly.tasks.task import Task
@@ -139,7 +139,7 @@ class Jobs(VerbGroup):
     def _content(self, job: Job, connection: Any) -> str | None:
         """What the file of a job is known by: the address that it was ordered from, or what is in it."""
         source: str | None = codec.decode(job.options).get("source")
-        file = self._read.one(File, "file", {"id": job.file_id}, connection) if source is None else None
+        file = self._read.one(StoredFile, "file", {"id": job.file_id}, connection) if source is None else None
         return source if file is None else file.sha256
 
     def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:

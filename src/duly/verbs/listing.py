@@ -19,7 +19,7 @@ from msgspec.structs import asdict, replace
 from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.model import STATES, State
-from duly.core.shown import Counts, Found, Row
+from duly.core.shown import ItemsFound, Row, StateCounts
 from duly.verbs.context import VerbContext, VerbGroup
 from duly.verbs.masks import Masks
 from duly.verbs.read import LAST_ID
@@ -33,7 +33,7 @@ COUNTED = 10_000  # of each state
 VALUES = 10  # values that one filter may ask for
 
 DateField = Literal["created", "due", "started", "finished"]
-Place = int | datetime
+ListPlace = int | datetime
 LAST_TIME = datetime(9_999, 1, 1, tzinfo=UTC)
 DEEP = 20  # names in one path
 SPARE = timedelta(days=1)  # by which ids and times of items may be in another order
@@ -74,12 +74,12 @@ class Filter(Struct, frozen=True, kw_only=True):
             raise InputError("where", f"at most {VALUES} values can be asked for at once")
 
 
-class Walk(Struct, frozen=True):
+class IndexWalk(Struct, frozen=True):
     """A way along an index: the section that gives the next ids, what it is given, and from where it starts."""
 
     section: str
     given: dict[str, Any]
-    start: Place
+    start: ListPlace
     is_exact: bool  # everything on the way fits
     is_own: bool  # everything on the way may be seen by who asks
     floor: int = 0  # nothing fits from this id on downwards
@@ -87,8 +87,14 @@ class Walk(Struct, frozen=True):
 
 class Listing(VerbGroup):
     def page(
-        self, who: Principal, filter: Filter, *, whose: str | None = None, after: Place | None = None, most: int = 50
-    ) -> Found:
+        self,
+        who: Principal,
+        filter: Filter,
+        *,
+        whose: str | None = None,
+        after: ListPlace | None = None,
+        most: int = 50,
+    ) -> ItemsFound:
         """The next items that fit, newest first: rows of a job by their number, a schedule's by their time.
 
         `after` is the place of the page before. A page may have fewer rows than `most`, even none, and a place to go
@@ -97,9 +103,9 @@ class Listing(VerbGroup):
         owner = who.among(whose)
         walk = self._between(self._walk(filter, owner), filter)
         portion = most + 1 if walk.is_exact else PORTION
-        found: list[tuple[int, Place]] = []
+        found: list[tuple[int, ListPlace]] = []
         looked, place, deadline = 0, walk.start if after is None else after, time.monotonic() + SECONDS
-        goes_on: Place | None = None
+        goes_on: ListPlace | None = None
         while True:
             met, is_end = self._step(walk, place, portion)
             ids = [item_id for item_id, _ in met]
@@ -116,9 +122,9 @@ class Listing(VerbGroup):
                 goes_on = place
                 break
         # How many rows of others were in the way is nobody's business.
-        return Found(self._rows(owner, found), goes_on, looked if walk.is_own else len(found), walk.is_exact)
+        return ItemsFound(self._rows(owner, found), goes_on, looked if walk.is_own else len(found), walk.is_exact)
 
-    def counts(self, who: Principal, filter: Filter, *, whose: str | None = None) -> Counts:
+    def counts(self, who: Principal, filter: Filter, *, whose: str | None = None) -> StateCounts:
         """How many items of each state fit, counted up to ten thousand.
 
         What waits, runs or is in review is found by itself among millions of ended items; of these, the newest are
@@ -137,7 +143,9 @@ class Listing(VerbGroup):
                 self._count_apart(state, filter, owner, counts, capped)
         told: dict[State, int] = {state: min(count, COUNTED) for state, count in counts.items()}
         meant = filter.states or STATES
-        return Counts(told, {state: state in meant and (capped[state] or counts[state] > COUNTED) for state in STATES})
+        return StateCounts(
+            told, {state: state in meant and (capped[state] or counts[state] > COUNTED) for state in STATES}
+        )
 
     def _count_apart(
         self, state: State, filter: Filter, owner: str | None, counts: dict[State, int], capped: dict[State, bool]
@@ -151,14 +159,14 @@ class Listing(VerbGroup):
         counts[state] = max(counts[state], len(fits))
         capped[state] = len(some) > SCANNED
 
-    def _walk(self, filter: Filter, owner: str | None) -> Walk:
+    def _walk(self, filter: Filter, owner: str | None) -> IndexWalk:
         """The index that leads to the fewest rows, and whether it knows all that is asked."""
         said = {name for name, value in asdict(filter).items() if value not in (None, ())} - {"date_field"}
-        start: Place = LAST_ID if filter.below is None else filter.below
+        start: ListPlace = LAST_ID if filter.below is None else filter.below
 
-        def along(section: str, start: Place, *known: str, **given: Any) -> Walk:
+        def along(section: str, start: ListPlace, *known: str, **given: Any) -> IndexWalk:
             is_own = owner is None or "owner" in known
-            return Walk(section, given, start, is_own and said <= set(known), is_own)
+            return IndexWalk(section, given, start, is_own and said <= set(known), is_own)
 
         if filter.job_id is not None and self._has_job(filter.job_id, owner):
             return along("walk_job", LAST_ID, "job_id", "owner", job_id=filter.job_id)
@@ -180,14 +188,14 @@ class Listing(VerbGroup):
     def _has_schedule(self, schedule_id: int, owner: str | None) -> bool:
         return owner is None or self._peers.schedules.owned_one(schedule_id, owner) is not None
 
-    def _step(self, walk: Walk, place: Place, most: int) -> tuple[list[tuple[int, Place]], bool]:
+    def _step(self, walk: IndexWalk, place: ListPlace, most: int) -> tuple[list[tuple[int, ListPlace]], bool]:
         """The next items of a walk, each with its place, and whether these are the last."""
         given = {**walk.given, "before": place, "most": most + 1}
         rows = [(item_id, at) for item_id, at in self._store.read(walk.section, given)]
         met = [row for row in rows[:most] if row[0] > walk.floor]
         return met, len(rows) <= most or len(met) < most
 
-    def _between(self, walk: Walk, filter: Filter) -> Walk:
+    def _between(self, walk: IndexWalk, filter: Filter) -> IndexWalk:
         """The same walk without what was put long before or after the times that are asked for.
 
         Ids are in the order of time, but for what clocks and long transactions do, so there is a day to spare.
@@ -215,7 +223,7 @@ class Listing(VerbGroup):
             middle = (low + high) // 2
         return high
 
-    def _rows(self, owner: str | None, found: Sequence[tuple[int, Place]]) -> list[Row]:
+    def _rows(self, owner: str | None, found: Sequence[tuple[int, ListPlace]]) -> list[Row]:
         ids = [item_id for item_id, _ in found]
         rows = {row.id: row for row in self._read.rows(ids, owner)}
         return [rows[item_id] for item_id in ids if item_id in rows]

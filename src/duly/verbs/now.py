@@ -12,22 +12,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from duly.core.picture import (
+    ItemsNow,
     Level,
     LimitNow,
     Picture,
     QueueNow,
     Reason,
     Recovery,
-    ReviewTotals,
+    ReviewNow,
     Run,
-    ScheduleTotals,
-    Totals,
+    SchedulesNow,
     WorkerNow,
 )
 from duly.core.policy.limits import Limit
 from duly.core.shown import Alert, WorkerLife
 from duly.verbs.context import VerbGroup
-from duly.verbs.history import Happened
+from duly.verbs.history import TaskActivity
 from duly.verbs.read import utc
 from duly.verbs.who import Principal
 
@@ -51,15 +51,15 @@ class Now(VerbGroup):
         given = {"owner": owner, "now": now, "before": before, "most": COUNTED}
         (row,) = self._store.read("own_totals", given)
         waiting, due, retrying, running, failed, late, groups, looked = map(int, row[:8])
-        totals = Totals(waiting, due, retrying, running, failed, late, looked == COUNTED)
-        review = ReviewTotals(failed, groups, totals.capped)
+        totals = ItemsNow(waiting, due, retrying, running, failed, late, looked == COUNTED)
+        review = ReviewNow(failed, groups, totals.capped)
         schedules = self._beyond(_schedules(*row[8:]), owner)
         reasons = [*_about_review(review), *_about_schedules(schedules)]
         return Picture(
             at=now, health=_health(reasons), reasons=reasons, totals=totals, review=review, schedules=schedules
         )
 
-    def _beyond(self, known: ScheduleTotals, owner: str) -> ScheduleTotals:
+    def _beyond(self, known: SchedulesNow, owner: str) -> SchedulesNow:
         """The same totals; if there are more schedules than were looked at, also with broken and next ones of those."""
         if not known.capped:
             return known
@@ -84,10 +84,10 @@ class Now(VerbGroup):
             return sum(getattr(queue, name) for queue in queues)
 
         late = 0 if recovery is None else recovery.late
-        totals = Totals(
+        totals = ItemsNow(
             in_all("waiting"), in_all("due"), in_all("retrying"), in_all("running"), in_all("failed"), late, False
         )
-        review = ReviewTotals(totals.failed, int(groups), totals.failed > COUNTED)
+        review = ReviewNow(totals.failed, int(groups), totals.failed > COUNTED)
         reasons = [
             *self._about_workers(workers, totals, now),
             *(Reason("warn" if _is_over(each) else "bad", each.message, _path(each)) for each in alerts),
@@ -103,7 +103,7 @@ class Now(VerbGroup):
             limits=limits[:LIMITS], more_limits=max(len(limits) - LIMITS, 0), recovery=recovery, alerts=alerts,
         )  # fmt: skip
 
-    def _queues(self, depths: Sequence[Mapping[str, Any]], happened: Mapping[str, Happened]) -> list[QueueNow]:
+    def _queues(self, depths: Sequence[Mapping[str, Any]], happened: Mapping[str, TaskActivity]) -> list[QueueNow]:
         """All queues, the worst first: those with the oldest due item, then those with most in review."""
         of_queue: dict[str, list[str]] = {}
         for name, task in self._context.tasks().items():
@@ -146,7 +146,7 @@ class Now(VerbGroup):
         found = [_limit(name, rows.get(name), said, under_way.get(name, 0), now) for name in names]
         return sorted(found, key=lambda limit: (-limit.fill, -limit.used, limit.name))
 
-    def _about_workers(self, workers: Sequence[WorkerNow], totals: Totals, now: datetime) -> Iterator[Reason]:
+    def _about_workers(self, workers: Sequence[WorkerNow], totals: ItemsNow, now: datetime) -> Iterator[Reason]:
         silence = timedelta(seconds=self._context.silence_seconds)
         if any(now - worker.seen_at <= silence for worker in workers):
             return
@@ -156,9 +156,9 @@ class Now(VerbGroup):
             yield Reason("warn", "no worker is running: what falls due will wait", "/workers")
 
 
-def _schedules(active: Any, paused: Any, broken: Any, looked: Any, next_at: datetime | None) -> ScheduleTotals:
+def _schedules(active: Any, paused: Any, broken: Any, looked: Any, next_at: datetime | None) -> SchedulesNow:
     soon = None if next_at is None else utc(next_at)
-    return ScheduleTotals(int(active), int(paused), int(broken), soon, int(looked) == COUNTED)
+    return SchedulesNow(int(active), int(paused), int(broken), soon, int(looked) == COUNTED)
 
 
 def _how_bad(queue: QueueNow) -> tuple[float, int, int, str]:
@@ -186,7 +186,7 @@ def _limit(
     return LimitNow(name, most, per, used, fill, free_at)
 
 
-def _recovery(alerts: Sequence[Alert], happened: Mapping[str, Happened]) -> Recovery | None:
+def _recovery(alerts: Sequence[Alert], happened: Mapping[str, TaskActivity]) -> Recovery | None:
     """What the alert of late items says, and how long it will take at the pace of the last minutes."""
     alert = next((each for each in alerts if each.name == "late_items"), None)
     if alert is None:
@@ -205,7 +205,7 @@ def _about_pauses(queues: Sequence[QueueNow]) -> Iterator[Reason]:
         yield Reason("warn", f"{len(held):,} queues are paused, and {_items(due)} due in them", "/queues")
 
 
-def _about_review(review: ReviewTotals) -> Iterator[Reason]:
+def _about_review(review: ReviewNow) -> Iterator[Reason]:
     if review.items:
         # Of all owners all are counted, and only their groups are not.
         more = " or more" if review.capped and review.items <= COUNTED else ""
@@ -213,7 +213,7 @@ def _about_review(review: ReviewTotals) -> Iterator[Reason]:
         yield Reason("warn", f"{many} given up and wait{'s' if review.items == 1 else ''} for a person", "/review")
 
 
-def _about_schedules(schedules: ScheduleTotals) -> Iterator[Reason]:
+def _about_schedules(schedules: SchedulesNow) -> Iterator[Reason]:
     if schedules.broken:
         many = "1 schedule was" if schedules.broken == 1 else f"{schedules.broken:,} schedules were"
         yield Reason("warn", f"{many} deactivated after failures in a row", "/schedules?state=broken")

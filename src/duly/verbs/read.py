@@ -33,7 +33,7 @@ from duly.core.shown import (
 from duly.core.timeline import timeline
 from duly.store.contract import Store
 from duly.store.lines import are_open
-from duly.store.records import Kind, Record, reader
+from duly.store.records import ColumnType, Record, reader
 
 S = TypeVar("S", bound=Struct)
 
@@ -49,7 +49,7 @@ def utc(value: datetime) -> datetime:
 
 
 # How values of rows are shown: times in UTC, and JSON decoded.
-SEEN: dict[Kind, Callable[[Any], Any]] = {datetime: utc, object: codec.shown, bool: bool}
+SEEN: dict[ColumnType, Callable[[Any], Any]] = {datetime: utc, object: codec.shown, bool: bool}
 
 
 @cache

@@ -29,7 +29,7 @@ PORTION = 1_000
 SCANNER = local("scan")
 
 
-class Seen(Struct, frozen=True):
+class FileVersion(Struct, frozen=True):
     """One version of a file, as a place has it."""
 
     source: str  # the address of the file; `file:` for any file of the inbox, whose version tells it from others
@@ -37,7 +37,7 @@ class Seen(Struct, frozen=True):
     name: str
 
 
-class Fate(Struct, frozen=True):
+class EarlierScan(Struct, frozen=True):
     """What became of a version before."""
 
     job_id: int | None
@@ -45,17 +45,17 @@ class Fate(Struct, frozen=True):
 
 
 class Scans(VerbGroup):
-    def fates(self, seen: Sequence[Seen]) -> dict[tuple[str, str], Fate]:
+    def fates(self, seen: Sequence[FileVersion]) -> dict[tuple[str, str], EarlierScan]:
         """What became of those of these that were taken or refused before, by source and version."""
-        found: dict[tuple[str, str], Fate] = {}
+        found: dict[tuple[str, str], EarlierScan] = {}
         pairs = ([each.source, each.version] for each in seen)
         while portion := list(islice(pairs, PORTION)):
             for row in self._store.read("scanned", {"pairs": codec.text(portion)}):
-                found[row[0], row[1]] = Fate(row[2], row[3])
+                found[row[0], row[1]] = EarlierScan(row[2], row[3])
         return found
 
     def take(
-        self, seen: Seen, file: NewFile, task: Task[..., Any], job_type: str, options: Mapping[str, Any]
+        self, seen: FileVersion, file: NewFile, task: Task[..., Any], job_type: str, options: Mapping[str, Any]
     ) -> Job | None:
         """A job of a file that is kept already; None when this version was taken meanwhile.
 
@@ -73,23 +73,23 @@ class Scans(VerbGroup):
             self._became(seen, job.id, connection)
         return job
 
-    def fetched(self, seen: Seen, job: Job, file: NewFile) -> Job:
+    def fetched(self, seen: FileVersion, job: Job, file: NewFile) -> Job:
         """A job that someone ordered by the address of a file, with that file, which no scan takes any more."""
         with self._store.transaction() as connection:
             if self._is_first(seen, connection):
                 self._became(seen, job.id, connection)
             return self._peers.files.attach(job, file, connection)
 
-    def _is_first(self, seen: Seen, connection: Any) -> bool:
+    def _is_first(self, seen: FileVersion, connection: Any) -> bool:
         """Note that this version is taken in this transaction; False when it was taken before."""
         return bool(self._store.write("take_scanned", self._noted(seen), connection))
 
-    def _became(self, seen: Seen, job_id: int, connection: Any) -> None:
+    def _became(self, seen: FileVersion, job_id: int, connection: Any) -> None:
         """This version is the file of that job, in the transaction that makes it so."""
         given = {"source": seen.source, "version": seen.version, "job_id": job_id}
         self._store.write("scanned_became", given, connection)
 
-    def refuse(self, seen: Seen, reason: str) -> None:
+    def refuse(self, seen: FileVersion, reason: str) -> None:
         """This version is not taken, and not looked at again unless someone asks for that."""
         self._store.write("refuse_scanned", {**self._noted(seen), "reason": reason})
 
@@ -104,5 +104,5 @@ class Scans(VerbGroup):
         """Have a worker look through the sources, as durable work, of which there is one at most in a database."""
         self._context.task_named(SCAN).put(key=KEY, delay=delay)
 
-    def _noted(self, seen: Seen) -> dict[str, Any]:
+    def _noted(self, seen: FileVersion) -> dict[str, Any]:
         return {"source": seen.source, "version": seen.version, "name": seen.name, "now": self._now()}

@@ -14,7 +14,7 @@ KEPT = timedelta(days=1)  # how long an answer can be repeated
 PRUNED_EVERY = timedelta(minutes=10)
 
 
-class Reply(Struct, frozen=True):
+class StoredReply(Struct, frozen=True):
     """An answer that was given before, under an Idempotency-Key."""
 
     request: str  # a hash of the request, to notice when another one has the same key
@@ -31,10 +31,10 @@ class ServiceState(VerbGroup):
         found: str = rows[0][0]
         return found
 
-    def reply(self, owner: str, key: str) -> Reply | None:
+    def reply(self, owner: str, key: str) -> StoredReply | None:
         """What this user was answered under this key."""
         self._prune()
-        return self._read.one(Reply, "reply", {"owner": owner, "key": key})
+        return self._read.one(StoredReply, "reply", {"owner": owner, "key": key})
 
     def begin_reply(self, owner: str, key: str, request: str, connection: Any) -> bool:
         """Reserve this key; False if it is taken. Waits for another transaction that is about to take it."""

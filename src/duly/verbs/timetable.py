@@ -43,7 +43,7 @@ class Cause(Struct, frozen=True):
     members: int
 
 
-class Standings(Struct, frozen=True):
+class StandingCount(Struct, frozen=True):
     """How many schedules stand how: of one slot, active or not, by an item that was planned since then or before."""
 
     slot: int | None
@@ -53,7 +53,7 @@ class Standings(Struct, frozen=True):
     members: int
 
 
-class Begun(Struct, frozen=True):
+class TryStarts(Struct, frozen=True):
     """So many tries began at the same moment: the first ones of their items, or later ones."""
 
     at: datetime
@@ -227,19 +227,19 @@ class Timetable(VerbGroup):
         given = {**filters, "after": after, "most": max(1, min(most, PORTION))}
         return self._read.all(Schedule, "schedules_standing", given)
 
-    def standings(self, owner: str | None, task: str, since: datetime) -> list[Standings]:
+    def standings(self, owner: str | None, task: str, since: datetime) -> list[StandingCount]:
         """How many of a task's schedules stand how, by slot."""
-        return self._read.all(Standings, "standings", {"owner": owner, "task": task, "since": since})
+        return self._read.all(StandingCount, "standings", {"owner": owner, "task": task, "since": since})
 
     def causes(self, owner: str | None, task: str) -> list[Cause]:
         """The classes of errors that deactivated schedules of this task, those with most schedules first."""
         rows = self._store.read("broken_by", {"owner": owner, "task": task, "most": CAUSES})
         return [Cause(error_class or "", members) for error_class, members in rows]
 
-    def begun(self, owner: str | None, task: str, since: datetime) -> list[Begun]:
+    def begun(self, owner: str | None, task: str, since: datetime) -> list[TryStarts]:
         """When tries of items that this task's schedules made began since then; items of a day before count too."""
         given = {"owner": owner, "task": task, "since": since, "planned_since": since - DAY}
-        return self._read.all(Begun, "tries_of_schedules", given)
+        return self._read.all(TryStarts, "tries_of_schedules", given)
 
     def retries(self, owner: str | None, task: str) -> list[tuple[datetime, int]]:
         """When items that this task's schedules made are to be retried, and how many then."""

@@ -18,7 +18,7 @@ from duly.core.errors import InputError, UnknownTask
 from duly.plugin import Plugin
 from duly.tasks.task import Task
 from duly.verbs import Principal
-from duly.verbs.service import Reply
+from duly.verbs.service import StoredReply
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem, problem
 from duly.web.schemas import After, PageSize
@@ -73,7 +73,7 @@ class Desk:
         return self.app.verbs.context.masks.unmasked(value, known)
 
 
-def _told_again(known: Reply | None, digest: str) -> Response | None:
+def _told_again(known: StoredReply | None, digest: str) -> Response | None:
     if known is None:
         return None
     if known.request != digest:

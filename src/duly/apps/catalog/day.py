@@ -11,7 +11,7 @@ from duly import Duly
 from duly.apps.catalog.capacity import MINUTES, CatalogSettings
 from duly.core.policy.recur import between, parse, zone_named
 from duly.tasks.task import Task
-from duly.verbs.timetable import Begun, Standings
+from duly.verbs.timetable import StandingCount, TryStarts
 
 INSTANT = timedelta(microseconds=1)
 DAY = timedelta(days=1)
@@ -95,7 +95,7 @@ def day_of(app: Duly, task: Task[..., Any], settings: CatalogSettings, owner: st
     )
 
 
-def _slot(slot: int, slots: int, standings: list[Standings]) -> SlotDay:
+def _slot(slot: int, slots: int, standings: list[StandingCount]) -> SlotDay:
     own = [each for each in standings if each.slot == slot]
 
     def today(standing: str) -> int:
@@ -114,7 +114,11 @@ def _slot(slot: int, slots: int, standings: list[Standings]) -> SlotDay:
 
 
 def _windows(
-    settings: CatalogSettings, now: datetime, start: datetime, begun: list[Begun], retries: list[tuple[datetime, int]]
+    settings: CatalogSettings,
+    now: datetime,
+    start: datetime,
+    begun: list[TryStarts],
+    retries: list[tuple[datetime, int]],
 ) -> tuple[WindowDay, ...]:
     """The windows of the day. What is due already waits for the room that the open one has left, or for the next."""
     opened = between(parse(settings.retry_windows), start - INSTANT, start + DAY - INSTANT, zone_named("UTC"), MINUTES)
@@ -132,7 +136,7 @@ def _windows(
     return tuple(told)
 
 
-def _budget(app: Duly, settings: CatalogSettings, begun: list[Begun]) -> Budget:
+def _budget(app: Duly, settings: CatalogSettings, begun: list[TryStarts]) -> Budget:
     """A person may have changed the limit. What began at the same moment is taken for as few calls as possible."""
     most, per = settings.calls_per_minute, 60.0
     limit = app.read.limit(LIMIT)
@@ -146,7 +150,7 @@ def _budget(app: Duly, settings: CatalogSettings, begun: list[Begun]) -> Budget:
     )
 
 
-def _statuses(standings: list[Standings]) -> StatusCounts:
+def _statuses(standings: list[StandingCount]) -> StatusCounts:
     def active(standing: str) -> int:
         return sum(each.members for each in standings if each.is_active and each.standing == standing)
 

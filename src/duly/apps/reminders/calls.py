@@ -17,7 +17,7 @@ from duly.core.errors import DulyError, ItemNotFound
 from duly.core.model import NewItem, State, Tried
 from duly.core.shown import Row
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
-from duly.outbound.leash import unleashed
+from duly.outbound.interrupt import uninterrupted
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
 
@@ -237,7 +237,7 @@ def install(app: Duly, settings: Settings) -> Reminders:
     def remind(phone: Phone, message: Message, attempt: Attempt, name: Name = "") -> dict[str, str]:
         """Place the call. Returns the provider's id of it."""
         secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
-        with unleashed():  # a call that was asked for is placed, also when the reminder is cancelled meanwhile
+        with uninterrupted():  # a call that was asked for is placed, also when the reminder is cancelled meanwhile
             answer = post_json(
                 f"{settings.base_url.rstrip('/')}/call",
                 {

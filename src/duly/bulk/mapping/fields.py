@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Kind = Literal["text", "code", "number", "ean", "url"]
+ValueKind = Literal["text", "code", "number", "ean", "url"]
 
 
 class Field(Struct, frozen=True, kw_only=True):
@@ -14,7 +14,7 @@ class Field(Struct, frozen=True, kw_only=True):
 
     name: str
     synonyms: tuple[str, ...] = ()
-    kind: Kind = "text"
+    kind: ValueKind = "text"
     longest: int = 1_000  # characters
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from duly.bulk.mapping.fields import Field, Fields, Kind
+from duly.bulk.mapping.fields import Field, Fields, ValueKind
 
 if TYPE_CHECKING:
     from duly.bulk.mapping.columns import Mapping
@@ -59,7 +59,7 @@ def identity(values: Values[str, str], fields: Fields) -> str | None:
     return None
 
 
-def is_kind(value: Any, kind: Kind) -> bool:
+def is_kind(value: Any, kind: ValueKind) -> bool:
     """Whether this could be a value of that kind."""
     try:
         return bool(_value(value, Field(name="", kind=kind)))

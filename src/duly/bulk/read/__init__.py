@@ -16,10 +16,10 @@ from typing import BinaryIO
 from duly.bulk.read.delimited import Delimited
 from duly.bulk.read.detect import kind_of
 from duly.bulk.read.json_lines import JsonLines
-from duly.bulk.read.rows import Kind, Limits, Options, Reading, Row, Shape
+from duly.bulk.read.rows import FileKind, Limits, Options, Reading, Row, Shape
 from duly.bulk.read.xlsx import Workbook
 
-__all__ = ["Kind", "Limits", "Options", "Reading", "Row", "Shape", "open_rows"]
+__all__ = ["FileKind", "Limits", "Options", "Reading", "Row", "Shape", "open_rows"]
 
 
 def open_rows(

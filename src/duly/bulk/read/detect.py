@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import BinaryIO
 
 from duly.bulk.read.archive import names_in
-from duly.bulk.read.rows import Kind
+from duly.bulk.read.rows import FileKind
 from duly.core.errors import InputError
 
 HEAD = 4096
@@ -32,7 +32,7 @@ OTHERS: tuple[tuple[bytes, str], ...] = (
 _MARKUP = re.compile(rb"\s*<(!doctype|html|\?xml|table|svg|!--)", re.IGNORECASE)
 
 
-def kind_of(file: BinaryIO, name: str) -> Kind:
+def kind_of(file: BinaryIO, name: str) -> FileKind:
     file.seek(0)
     head = file.read(HEAD)
     file.seek(0)
@@ -54,7 +54,7 @@ def kind_of(file: BinaryIO, name: str) -> Kind:
     return "jsonl" if is_json else "csv"
 
 
-def _kind_of_zip(names: frozenset[str], name: str) -> Kind:
+def _kind_of_zip(names: frozenset[str], name: str) -> FileKind:
     if "content.xml" in names and "mimetype" in names:
         raise InputError("file", f"{name} is an OpenDocument file; save it as .xlsx")
     return "xlsx" if "[Content_Types].xml" in names else "images"  # every file of Microsoft Office has that

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 from msgspec import Struct
 
-Kind = Literal["csv", "jsonl", "xlsx", "image", "images"]
+FileKind = Literal["csv", "jsonl", "xlsx", "image", "images"]
 
 MIB = 1024 * 1024
 EXCERPT = 2_000  # characters of a broken row that are worth keeping
@@ -34,7 +34,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 class Options(Struct, frozen=True, kw_only=True):
     """What the sender says about the file; None is found out."""
 
-    kind: Kind | None = None
+    kind: FileKind | None = None
     header: bool | None = None  # whether the first row says the names of the columns
     encoding: str | None = None
     delimiter: str | None = None
@@ -44,7 +44,7 @@ class Options(Struct, frozen=True, kw_only=True):
 class Shape(Struct, frozen=True, kw_only=True):
     """What kind of table was found. `columns` are unique and not empty, in the order of the file."""
 
-    kind: Kind
+    kind: FileKind
     columns: tuple[str, ...]
     has_header: bool = True
     encoding: str | None = None

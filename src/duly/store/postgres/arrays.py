@@ -12,7 +12,7 @@ from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from duly.store.records import NEW_ITEM, NEW_ROW, RECORDS, Kind, Record
+from duly.store.records import NEW_ITEM, NEW_ROW, RECORDS, ColumnType, Record
 
 
 def ints(values: Iterable[int]) -> str:
@@ -44,7 +44,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-_ELEMENTS: dict[Kind, Callable[[Any], str]] = {
+_ELEMENTS: dict[ColumnType, Callable[[Any], str]] = {
     int: str,
     float: repr,
     bool: str,
@@ -88,7 +88,7 @@ def _copier(record: Record[Any]) -> Callable[[Sequence[Any], datetime], bytes]:
     return copy
 
 
-def _cells(column: list[Any], kind: Kind, nothing: str) -> list[str]:
+def _cells(column: list[Any], kind: ColumnType, nothing: str) -> list[str]:
     """The cells of a column as COPY reads them. In most columns all are null, or none needs to be escaped."""
     if column[0] is None and column.count(None) == len(column):
         return [nothing] * len(column)

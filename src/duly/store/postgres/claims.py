@@ -10,8 +10,8 @@ from typing import Any
 from duly.core.clock import EPOCH
 from duly.core.model import Ask, Grant, Head, Item, Share
 from duly.core.shown import MeterRow
-from duly.store.contract import START, Place
-from duly.store.granting import Rations, leases_for, ration, under
+from duly.store.contract import START, SurveyPlace
+from duly.store.granting import MeterBudget, grant_calls, leases_for, under
 from duly.store.lines import are_open, families, family, heads_of, in_order, items_under, place_of
 from duly.store.postgres.arrays import ints, maybe_texts, texts, times
 from duly.store.postgres.connections import Connection
@@ -24,8 +24,8 @@ FEW = 20
 item_of = reader(ITEM, {})
 
 
-class Claims(Sessions):
-    def survey(self, after: Place = START, most: int = 1_000) -> tuple[list[Head], Place | None]:
+class PostgresClaims(Sessions):
+    def survey(self, after: SurveyPlace = START, most: int = 1_000) -> tuple[list[Head], SurveyPlace | None]:
         names = ("queue", "lane", "rank", "task", "owner")
         heads = heads_of(self._run("survey", {**dict(zip(names, after, strict=True)), "most": most}))
         return self._open(heads), place_of(heads, most)
@@ -66,8 +66,8 @@ class Claims(Sessions):
         """Refusals that can be given without a lock: of very many asks, most may be for keys that are exhausted."""
         rows = self._run("meters", {"names": texts(_meter_names(asks))}, connection)
         now = now or self._run("now", {}, connection)[0][0]
-        rations = Rations(asks, [MeterRow(*row) for row in rows], self._under_way(asks, connection), now)
-        return [rations.refusal(ask) for ask in asks]
+        budget = MeterBudget(asks, [MeterRow(*row) for row in rows], self._under_way(asks, connection), now)
+        return [budget.refusal(ask) for ask in asks]
 
     def _grants(
         self,
@@ -88,10 +88,10 @@ class Claims(Sessions):
         # The time is read under the last lock, when nobody else can be granted anything, so grants are in its order.
         at: datetime = max((row[-1] for row in rows), default=now) or self._run("now", {}, connection)[0][0]
         meters = [MeterRow(*row) for *row, _ in rows]
-        rations = Rations(asks, meters, self._under_way(asks, connection), at)
-        grants = ration(asks, rations, calls, batch, partial(self._pick, at, connection))
+        budget = MeterBudget(asks, meters, self._under_way(asks, connection), at)
+        grants = grant_calls(asks, budget, calls, batch, partial(self._pick, at, connection))
         if leases := leases_for(asks, grants, batch):
-            fences = self._start(leases, dict(rations.hits()), worker, at, at + lease, connection)
+            fences = self._start(leases, dict(budget.hits()), worker, at, at + lease, connection)
             grants = under(fences, grants, claimed_by=worker, started_at=at)
         return grants
 

@@ -37,7 +37,7 @@ _IN_ORDER = ConnStatus.OK
 _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
-class Overdue(psycopg.OperationalError):
+class AnswerTimeout(psycopg.OperationalError):
     """The server did not answer in time. Nobody knows whether it has done what it was asked."""
 
 
@@ -62,7 +62,7 @@ class Connection(psycopg.Connection[Any]):
             return super().wait(gen, *args, **more)
         try:
             return super().wait(_bounded(gen, self.patience), *args, **more)
-        except Overdue:
+        except AnswerTimeout:
             self.pgconn.finish()
             raise
 
@@ -79,14 +79,14 @@ class Connection(psycopg.Connection[Any]):
 
 
 def _bounded(gen: Generator[Any, Any, T], patience: float) -> Generator[Any, Any, T]:
-    """Run the driver's steps, and raise `Overdue` when the server does not answer within `patience` seconds."""
+    """Run the driver's steps, and raise `AnswerTimeout` when the server does not answer within `patience` seconds."""
     until = time.monotonic() + patience
     try:
         wanted = next(gen)
         while True:
             ready = yield wanted
             if not ready and time.monotonic() > until:
-                raise Overdue(f"no answer within {patience:g} s")
+                raise AnswerTimeout(f"no answer within {patience:g} s")
             wanted = gen.send(ready)
     except StopIteration as end:
         answer: T = end.value

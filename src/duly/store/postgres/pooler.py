@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from duly.store.postgres.connections import Connection, Overdue
+from duly.store.postgres.connections import AnswerTimeout, Connection
 
 LOOKS = 5
 
@@ -23,11 +23,11 @@ def is_shared(dial: Callable[[], Connection]) -> bool:
             other.autocommit = False  # from its first statement on it keeps a session
             try:
                 _session(other)
-            except Overdue:  # there is no session left for it, so the first connection keeps its own
+            except AnswerTimeout:  # there is no session left for it, so the first connection keeps its own
                 return False
             try:
                 return any(_session(one) != first for _ in range(LOOKS))
-            except Overdue:  # the other connection has it now, and there is no more
+            except AnswerTimeout:  # the other connection has it now, and there is no more
                 return True
 
 

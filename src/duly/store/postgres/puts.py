@@ -1,4 +1,4 @@
-"""Puts in PostgreSQL: one item, many, any number with COPY, and rows that are armed again under the key they keep."""
+"""Puts in PostgreSQL: one item, many, any number with COPY, and rows that are armed again under their key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOAD_SECONDS = 600.0
 _new_items = arrays("new_item")
 
 
-class Puts(Sessions):
+class PostgresPuts(Sessions):
     def put(self, new: Sequence[NewItem]) -> list[Placed]:
         if len(new) == 1:
             return [self._put_one(new[0])]

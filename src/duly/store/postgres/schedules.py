@@ -1,4 +1,4 @@
-"""Schedules in PostgreSQL: creating them, and changing them under a lock together with the items that they make."""
+"""Schedules in PostgreSQL: creating them, and changing them in one transaction with the items that they make."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from operator import attrgetter, itemgetter
 from msgspec.structs import replace
 
 from duly.core.model import Item, NewSchedule, Revision, Schedule
-from duly.store.members import Seats, one_at_a_time, only_moves_on
+from duly.store.members import SlotAllocator, one_at_a_time, only_moves_on
 from duly.store.postgres.arrays import arrays, ints, maybe_ints
 from duly.store.postgres.connections import Connection
-from duly.store.postgres.settling import Settling
+from duly.store.postgres.settling import PostgresSettling
 from duly.store.records import SCHEDULE, writer
 from duly.store.revising import Revising
 
@@ -22,7 +22,7 @@ _schedule = writer(SCHEDULE, {bytes: bytes.decode})
 _new_schedules = arrays("new_schedule")
 
 
-class Schedules(Settling, Revising[Connection]):
+class PostgresSchedules(PostgresSettling, Revising[Connection]):
     def enroll(
         self,
         new: Sequence[NewSchedule],
@@ -60,7 +60,7 @@ class Schedules(Settling, Revising[Connection]):
                 self._run("open_ring", {"ring": ring}, connection)
                 self._run("lock_ring", {"ring": ring}, connection)
             members = list(group)
-            seats = Seats(members[0].slots or 1, dict(self._run("seats", {"ring": ring}, connection)))
+            seats = SlotAllocator(members[0].slots or 1, dict(self._run("seats", {"ring": ring}, connection)))
             for each in members:
                 slot = seats.take()
                 rule, next_at = seat(each, slot)

@@ -22,7 +22,7 @@ from psycopg.types.string import ByteaBinaryLoader
 
 from duly.core.errors import ConfigError, NotMigrated, StoreUnavailable
 from duly.store.postgres import MIGRATION_LOCK
-from duly.store.postgres.connections import Connection, ConnectionPool, Overdue
+from duly.store.postgres.connections import AnswerTimeout, Connection, ConnectionPool
 from duly.store.postgres.herald import Herald
 from duly.store.postgres.pooler import is_shared
 from duly.store.sql import psycopg_sections
@@ -174,7 +174,7 @@ class Sessions:
                 connection.close()  # the next connection may be to the server that takes writes
         if isinstance(error, _PASSING):
             return StoreUnavailable(f"not now, but it may be tried again: {error}")
-        if isinstance(error, Overdue):
+        if isinstance(error, AnswerTimeout):
             return StoreUnavailable(f"the database is silent, so it is not known whether this was done: {error}")
         if not isinstance(error, psycopg.OperationalError):
             return None
@@ -201,7 +201,7 @@ class Sessions:
         """Whether a failed statement may run again: if it surely was not executed, or does no harm twice."""
         if isinstance(why, (*_UNPREPARED, *_UNDONE)):
             return True
-        is_lost = isinstance(why, psycopg.OperationalError) and not isinstance(why, (Overdue, *_PASSING))
+        is_lost = isinstance(why, psycopg.OperationalError) and not isinstance(why, (AnswerTimeout, *_PASSING))
         is_harmless = name in self._reads or (name.startswith("put_one") and parameters["key"] is not None)
         return is_lost and is_harmless
 
@@ -228,7 +228,7 @@ class Sessions:
             return answer
         except StoreUnavailable as error:
             why = error.__cause__
-            if is_asked or why is None or isinstance(why, (Overdue, errors.QueryCanceled)):
+            if is_asked or why is None or isinstance(why, (AnswerTimeout, errors.QueryCanceled)):
                 raise
         with self._connection() as connection, connection.transaction():
             return act(connection)

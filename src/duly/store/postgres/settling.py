@@ -1,4 +1,4 @@
-"""Settling in PostgreSQL: applying the changes of items, with what they mean for schedules."""
+"""Settling in PostgreSQL: applies changes of items, and what follows from them for schedules and jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duly.store.members import members_of, notes_of, rounds_of
 from duly.store.postgres.arrays import arrays, copied_rows, ints, times
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import news_of
-from duly.store.postgres.puts import Puts
+from duly.store.postgres.puts import PostgresPuts
 from duly.store.tally import COUNTERS, conclusion, tally
 
 # With more fences than this in one call, another statement, which takes many fences, is faster.
@@ -29,7 +29,7 @@ _fence = attrgetter("fence")
 _changes, _tried, _members, _notes = arrays("change"), arrays("tried"), arrays("member"), arrays("note")
 
 
-class Settling(Puts):
+class PostgresSettling(PostgresPuts):
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: Connection | None = None
     ) -> list[int]:

@@ -20,10 +20,10 @@ from duly.core.model import Item
 from duly.store.contract import AWAITED, News
 from duly.store.postgres import sessions
 from duly.store.postgres.arrays import ints
-from duly.store.postgres.claims import Claims
+from duly.store.postgres.claims import PostgresClaims
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import head_of
-from duly.store.postgres.schedules import Schedules
+from duly.store.postgres.schedules import PostgresSchedules
 
 log = logging.getLogger("duly.store")
 
@@ -36,7 +36,7 @@ UNHEARD = 0.2
 ASK_AGAIN = 10.0
 
 
-class PostgresStore(Claims, Schedules):
+class PostgresStore(PostgresClaims, PostgresSchedules):
     def twin(self, timeout: float | None = None) -> PostgresStore:
         return PostgresStore(self.url, pool_size=2, timeout=timeout or self._timeout, listen=self._listen)
 

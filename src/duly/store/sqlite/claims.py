@@ -12,18 +12,18 @@ from typing import Any
 
 from duly.core.clock import EPOCH
 from duly.core.model import Ask, Grant, Head, Item, Share
-from duly.store.contract import START, Place
-from duly.store.granting import Rations, leases_for, once, ration, under
+from duly.store.contract import START, SurveyPlace
+from duly.store.granting import MeterBudget, grant_calls, leases_for, once, under
 from duly.store.lines import are_open, families, family, heads_of, in_order, items_under, place_of
 from duly.store.records import METER, reader
-from duly.store.sqlite.file import File
+from duly.store.sqlite.file import SqliteFile
 from duly.store.sqlite.values import READ, item_of, maybe_int, maybe_time, to_int, to_json, to_time
 
 _meter_of = reader(METER, READ)
 
 
-class Claims(File):
-    def survey(self, after: Place = START, most: int = 1_000) -> tuple[list[Head], Place | None]:
+class SqliteClaims(SqliteFile):
+    def survey(self, after: SurveyPlace = START, most: int = 1_000) -> tuple[list[Head], SurveyPlace | None]:
         names = ("queue", "lane", "rank", "task", "owner")
         heads = self._heads("survey", {**dict(zip(names, after, strict=True)), "most": most})
         return self._open(heads), place_of(heads, most)
@@ -64,11 +64,11 @@ class Claims(File):
             now = now or self.now()
             names = {"names": to_json(sorted({meter.name for ask in asks for meter in ask.meters}))}
             meters = [_meter_of(row) for row in writer.execute(self._sql["meters"], names)]
-            rations = Rations(asks, meters, dict(writer.execute(self._sql["under_way"], names).fetchall()), now)
-            grants = ration(asks, rations, calls, batch, partial(self._pick, writer, now))
+            budget = MeterBudget(asks, meters, dict(writer.execute(self._sql["under_way"], names).fetchall()), now)
+            grants = grant_calls(asks, budget, calls, batch, partial(self._pick, writer, now))
             if not (leases := leases_for(asks, grants, batch)):
                 return grants
-            for name, log in rations.hits():
+            for name, log in budget.hits():
                 writer.execute(self._sql["hit"], {"name": name, "hits": to_json([*map(to_int, log)])})
             return self._start(writer, leases, grants, worker, now, lease)
 

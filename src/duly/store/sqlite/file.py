@@ -29,7 +29,7 @@ log = logging.getLogger("duly.store")
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 
 
-class File:
+class SqliteFile:
     """A database file, and how named statements are run on it."""
 
     def __init__(self, path: str, timeout: float = 30.0, synchronous: str = "FULL") -> None:

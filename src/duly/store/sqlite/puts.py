@@ -1,4 +1,4 @@
-"""Puts in a SQLite file: some items, any number, and rows that are armed again under the key they keep."""
+"""Puts in a SQLite file: some items, any number, and rows that are armed again under their key."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from duly.core.model import Armed, NewItem, Placed
 from duly.store.arming import Arming, chunks, conflict, key_parameters, not_ours
 from duly.store.contract import Merge
-from duly.store.sqlite.file import File
+from duly.store.sqlite.file import SqliteFile
 from duly.store.sqlite.values import new_item_parameters, new_item_row, to_int, to_json, to_time
 
 
-class Puts(File):
+class SqlitePuts(SqliteFile):
     def put(self, new: Sequence[NewItem]) -> list[Placed]:
         with self._writing() as writer:
             return [self._put_one(writer, item) for item in new]

@@ -9,9 +9,9 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from duly.core.model import Item, NewSchedule, Revision, Schedule
-from duly.store.members import Seats, one_at_a_time, only_moves_on
+from duly.store.members import SlotAllocator, one_at_a_time, only_moves_on
 from duly.store.revising import Revising
-from duly.store.sqlite.settling import Settling
+from duly.store.sqlite.settling import SqliteSettling
 from duly.store.sqlite.values import (
     item_of,
     maybe_int,
@@ -23,14 +23,14 @@ from duly.store.sqlite.values import (
 )
 
 
-class Schedules(Settling, Revising[sqlite3.Connection]):
+class SqliteSchedules(SqliteSettling, Revising[sqlite3.Connection]):
     def enroll(
         self,
         new: Sequence[NewSchedule],
         seat: Callable[[NewSchedule, int], tuple[str, datetime]],
         connection: sqlite3.Connection | None = None,
     ) -> list[tuple[int, bool]]:
-        rings: dict[str, Seats] = {}
+        rings: dict[str, SlotAllocator] = {}
         answers: list[tuple[int, bool]] = []
         with self._joining(connection) as writer:
             for each in new:
@@ -41,7 +41,7 @@ class Schedules(Settling, Revising[sqlite3.Connection]):
                 if each.ring is not None:
                     if each.ring not in rings:
                         taken = writer.execute(self._sql["seats"], {"ring": each.ring}).fetchall()
-                        rings[each.ring] = Seats(each.slots or 1, dict(taken))
+                        rings[each.ring] = SlotAllocator(each.slots or 1, dict(taken))
                     slot = rings[each.ring].take()
                     rule, next_at = seat(each, slot)
                     each = replace(each, rule=rule, next_at=next_at, slot=slot)

@@ -1,4 +1,4 @@
-"""Settling in a SQLite file: applying the changes of items, with what they mean for schedules."""
+"""Settling in a SQLite file: applies changes of items, and what follows from them for schedules and jobs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from operator import attrgetter
 from duly.core.errors import KeyConflict, WrongState
 from duly.core.model import Change, Job, NewAuditLine, NewRow
 from duly.store.members import members_of, notes_of
-from duly.store.sqlite.puts import Puts
+from duly.store.sqlite.puts import SqlitePuts
 from duly.store.sqlite.values import (
     change_parameters,
     job_of,
@@ -33,7 +33,7 @@ FEW = 20
 _fence = attrgetter("fence")
 
 
-class Settling(Puts):
+class SqliteSettling(SqlitePuts):
     def settle(
         self, changes: Sequence[Change], closed: Sequence[int] = (), connection: sqlite3.Connection | None = None
     ) -> list[int]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from duly.core.model import Item
 from duly.store.contract import News
-from duly.store.sqlite.claims import Claims
-from duly.store.sqlite.schedules import Schedules
+from duly.store.sqlite.claims import SqliteClaims
+from duly.store.sqlite.schedules import SqliteSchedules
 from duly.store.sqlite.values import item_of, to_int, to_json, typed
 
 # Seconds between two looks for commits of other processes. A look reads one counter and needs no transaction.
@@ -21,7 +21,7 @@ GLANCE = 0.02
 LONG = frozenset({"depth"})
 
 
-class SqliteStore(Claims, Schedules):
+class SqliteStore(SqliteClaims, SqliteSchedules):
     def twin(self, timeout: float | None = None) -> SqliteStore:
         return SqliteStore(self.path, self._timeout, self._synchronous)
 

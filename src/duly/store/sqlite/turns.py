@@ -38,7 +38,7 @@ PATIENCE = 10.0
 @contextmanager
 def turn(line: WriterLine, path: str, timeout: float) -> Iterator[None]:
     """Wait for this thread's turn to write to the file at this path, and keep it until the end of the block."""
-    place = Place()
+    place = WriterTurn()
     try:
         if not line.join(place, timeout):
             raise StoreUnavailable(
@@ -57,7 +57,7 @@ def turn(line: WriterLine, path: str, timeout: float) -> Iterator[None]:
         line.leave(place)
 
 
-class Place:
+class WriterTurn:
     """One thread's place in a line. It is held as long as the thread refers to it."""
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class WriterLine:
     def renew(self) -> None:
         """Begin anew, with nobody in line."""
         self._mutex = threading.Lock()
-        self._places: deque[weakref.ref[Place]] = deque()
-        self._kept: Place | None = None
+        self._places: deque[weakref.ref[WriterTurn]] = deque()
+        self._kept: WriterTurn | None = None
 
     def acquire(self, timeout: float) -> bool:
         """Take a place and keep it until `release`; for a fork, which holds several lines at once."""
-        self._kept = place = Place()
+        self._kept = place = WriterTurn()
         if self.join(place, timeout):
             return True
         self.release()
@@ -98,7 +98,7 @@ class WriterLine:
         first = self._first()
         return first is not None and first.thread == threading.get_ident()
 
-    def join(self, place: Place, timeout: float) -> bool:
+    def join(self, place: WriterTurn, timeout: float) -> bool:
         """Wait for the turn; False when it did not come in time. Call `leave` afterwards in any case."""
         give_up = time.monotonic() + timeout
         with self._mutex:
@@ -112,13 +112,13 @@ class WriterLine:
                 place.calls.get(timeout=min(left, LOOK_AGAIN))
         return True
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: WriterTurn) -> None:
         """Leave the line from any place in it, and call the thread whose turn it is now."""
         place.has_left = True
         if (following := self._first()) is not None:
             following.calls.put(None)
 
-    def _first(self) -> Place | None:
+    def _first(self) -> WriterTurn | None:
         """The place whose turn it is; places that were left or are no longer referred to are removed."""
         with self._mutex:
             while self._places:

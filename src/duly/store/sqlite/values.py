@@ -27,7 +27,7 @@ from duly.store.records import (
     NOTE,
     SCHEDULE,
     TRIED,
-    Kind,
+    ColumnType,
     lister,
     reader,
     writer,
@@ -59,14 +59,14 @@ def _to_times(text: str) -> list[datetime]:
     return [to_time(value) for value in msgspec.json.decode(text)]
 
 
-READ: dict[Kind, Callable[[Any], Any]] = {
+READ: dict[ColumnType, Callable[[Any], Any]] = {
     datetime: to_time,
     bytes: str.encode,
     object: str.encode,
     list: _to_times,
     bool: bool,
 }
-WRITTEN: dict[Kind, Callable[[Any], Any]] = {datetime: to_int, bytes: bytes.decode}
+WRITTEN: dict[ColumnType, Callable[[Any], Any]] = {datetime: to_int, bytes: bytes.decode}
 
 item_of = reader(ITEM, READ)
 job_of = reader(JOB, READ)

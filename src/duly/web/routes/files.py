@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from duly.core import codec
 from duly.core.errors import InputError
 from duly.intake.exports import MEDIA
-from duly.intake.intake import Said, kept_by
+from duly.intake.intake import FileOptions, kept_by
 from duly.intake.mending import mend, mend_row, refused
 from duly.intake.types import JobType as Type
 from duly.web.auth import Admin, Reader, Writer
@@ -80,7 +80,7 @@ async def create_job(
         asked = _checked(JobIn, {**_given(job_type), **await _json(request)})
         with _key_named():
             job = await run_in_threadpool(
-                app.intake.order, principal, asked.source, job_type=asked.job_type, said=_said(asked), **origin
+                app.intake.order, principal, asked.source, job_type=asked.job_type, file_options=_said(asked), **origin
             )
         return {"job_id": job.id}
     writer = await run_in_threadpool(app.intake.receive)
@@ -93,7 +93,7 @@ async def create_job(
     with _key_named():
         job = await run_in_threadpool(
             app.intake.create, principal, kept_by(writer), form.filename or "", job_type=said.job_type,
-            said=_said(said), **origin,
+            file_options=_said(said), **origin,
         )  # fmt: skip
     return {"job_id": job.id}
 
@@ -104,7 +104,12 @@ async def preview_job(request: Request, desk: At, principal: Writer, job_type: J
     async with _spooled(request, desk) as (spool, form):
         said = _checked(SaidIn, {**_given(job_type), **_unpacked(form.fields)})
         return await run_in_threadpool(
-            desk.app.intake.preview, principal, spool, form.filename or "", job_type=said.job_type, said=_said(said)
+            desk.app.intake.preview,
+            principal,
+            spool,
+            form.filename or "",
+            job_type=said.job_type,
+            file_options=_said(said),
         )
 
 
@@ -272,8 +277,8 @@ def _checked(model: type[Any], said: Mapping[str, Any]) -> Any:
         raise RequestValidationError(error.errors(include_context=False)) from None
 
 
-def _said(asked: SaidIn) -> Said:
-    return Said(
+def _said(asked: SaidIn) -> FileOptions:
+    return FileOptions(
         header=asked.header, encoding=asked.encoding, delimiter=asked.delimiter, sheet=asked.sheet,
         mapping=asked.mapping,
     )  # fmt: skip

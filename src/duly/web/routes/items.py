@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 from pydantic import BaseModel
 
 from duly.core.errors import InputError
-from duly.core.shown import Found, Row
+from duly.core.shown import ItemsFound, Row
 from duly.tasks.signature import Signature, signature
 from duly.tasks.task import OPTIONS
 from duly.verbs import Principal
@@ -114,7 +114,7 @@ def list_items(desk: At, principal: Reader, pages: Pages, filter: Filtered, user
     most 20,000 for a page: `search` says so, and `next` goes on from there, even where a page has no rows.
     """
     owner = owner_for(principal, user_id)
-    told: list[Found] = []
+    told: list[ItemsFound] = []
 
     def find(after: int | str | None, most: int) -> tuple[Sequence[Row], int | str | None]:
         place = datetime.fromisoformat(after) if isinstance(after, str) else after

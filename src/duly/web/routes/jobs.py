@@ -13,7 +13,7 @@ from duly.core.errors import InputError
 from duly.core.model import Status
 from duly.core.shown import JobItem, PendingItem
 from duly.verbs import Principal
-from duly.verbs.job_rows import START, STATUSES, Place
+from duly.verbs.job_rows import START, STATUSES, RowPlace
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import Act, At, Desk, Once, Pages
 from duly.web.problems import Problem
@@ -223,7 +223,7 @@ def _statuses(many: str | None, one: Status | None = None) -> tuple[Status, ...]
     return tuple(status for status in STATUSES if status in said)
 
 
-def _place(read: Any) -> Place:
+def _place(read: Any) -> RowPlace:
     return START if read is None else (datetime.fromisoformat(read[0]), read[1])
 
 

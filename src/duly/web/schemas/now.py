@@ -7,13 +7,13 @@ from datetime import datetime
 from pydantic import Field
 
 from duly.core.picture import Level
-from duly.core.shown import Kind
+from duly.core.shown import HistoryKind
 from duly.web.schemas import Out
 from duly.web.schemas.queues import AlertOut
 
 
 class SeriesOut(Out):
-    kind: Kind
+    kind: HistoryKind
     task: str | None = Field(description="Of a task: its name.")
     subject: str = Field(description="The name of the task or pace, or the id of the job.")
     measure: str
