@@ -6,7 +6,7 @@ from duly.core.model import Cancel, Done, Failed, GiveUp
 from duly.store import Store
 from tests.support import NOW, after, claim, fetch, new, put, put_and_claim, settle, show, tries
 
-EVERYTHING = {"before": None, "state": None, "task": None, "queue": None, "key": None, "most": 100}
+EVERYTHING = {"owner": None, "before": 2**62, "state": None, "task": None, "queue": None, "key": None, "most": 100}
 
 
 def page(store: Store, **filters: object) -> list[int]:

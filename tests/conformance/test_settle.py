@@ -309,7 +309,7 @@ def test_an_item_cannot_be_revived_while_another_has_its_key(store: Store) -> No
     (item,) = put_and_claim(store, key="k")
     settle(store, item, GiveUp("no"))
     store.put([new(key="k")])
-    with pytest.raises(WrongState, match="key belongs to another live item"):
+    with pytest.raises(WrongState, match="another live item has its key"):
         settle(store, fetch(store, item.id), Revived(NOW))
     assert counts(store) == {"failed": 1, "waiting": 1}
 

@@ -25,7 +25,9 @@ def test_a_due_time_survives_to_the_microsecond(store: Store, time: datetime, wa
         store.load([item])
     else:
         store.put([item] * (2 if way == "put many" else 1))
-    (row, *_) = store.read("page", dict.fromkeys(("before", "state", "task", "queue", "key")) | {"most": 5})
+    (row, *_) = store.read(
+        "page", dict.fromkeys(("owner", "state", "task", "queue", "key")) | {"before": 2**62, "most": 5}
+    )
     found = fetch(store, row[0])
     assert (found.due_at, found.planned_at) == (time, time)
     assert found.due_at.utcoffset() is not None

@@ -279,7 +279,7 @@ class Seasons(RuleBasedStateMachine):
 
     @invariant()
     def the_store_and_the_model_agree(self) -> None:
-        given: dict[str, Any] = dict.fromkeys(("task", "key", "state", "ring", "slot"))
+        given: dict[str, Any] = dict.fromkeys(("owner", "task", "key", "state", "ring", "slot"))
         rows = self.store.read("schedules", {**given, "after": 0, "most": 1_000})
         assert {row[0]: Schedule(*row) for row in rows} == self.schedules
         ids = [row[0] for row in query(self.store, "select id from duly_item")]

@@ -544,7 +544,7 @@ def test_schedules_of_a_newer_version_wait_for_it_and_keep_nobody_busy(
     assert note[3] == "schedule.skipped", "the one before was missed by its catch-up policy, not lost without a trace"
 
 
-ANY = {"task": None, "state": None, "ring": None, "slot": None, "after": 0, "most": 10}
+ANY = {"owner": None, "task": None, "state": None, "ring": None, "slot": None, "after": 0, "most": 10}
 
 
 def a_schedule(key: str, rule: str = "0 * * * *") -> NewSchedule:

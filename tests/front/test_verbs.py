@@ -93,13 +93,13 @@ def test_code_that_looks_after_items_is_in_the_audit_log(app: Duly) -> None:
 def test_an_act_on_many_items_writes_all_its_lines_at_once(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [app.tasks["ring"].put(phone="1", n=n).id for n in range(30)]
     asked: list[str] = []
-    run = app.store.run
+    write = app.store.write
 
-    def counting(connection: Any, name: str, parameters: Any) -> Any:
+    def counting(name: str, parameters: Any, connection: Any = None) -> Any:
         asked.append(name)
-        return run(connection, name, parameters)
+        return write(name, parameters, connection)
 
-    monkeypatch.setattr(app.store, "run", counting)
+    monkeypatch.setattr(app.store, "write", counting)
     app.cancel(*ids, reason="wrong list")
     assert asked == ["note_each"]
     lines = app.verbs.audit.page()

@@ -81,7 +81,7 @@ def test_rows_that_could_not_be_read_are_not_tried_again(app: Duly, world: World
     job = send(app, "title,price\nbad,many\nbroken,1\n")
     world.run()
     bad, failed = app.verbs.job_rows.by_number(LOCAL, job.id)
-    with pytest.raises(WrongState, match="mend the row"):
+    with pytest.raises(WrongState, match="correct the row"):
         app.verbs.jobs.reprocess(LOCAL, job.id, ids=[bad.id])
     app.verbs.jobs.reprocess(LOCAL, job.id)
     world.run()

@@ -64,7 +64,7 @@ def test_the_limit_holds_for_uploads_addresses_and_scans(app: Duly, inbox: Path)
     app.intake.order(ANA, "file:a.csv", job_type="csv")
     first = app.intake.scanner.scan(LOCAL)
     assert (first.took, live(app)) == (1, 3)
-    with pytest.raises(WrongState, match="3 jobs are not over yet, which is the most"):
+    with pytest.raises(WrongState, match="3 jobs are not finished, which is the limit"):
         send(app, table(1), who=ANA)
     with pytest.raises(WrongState, match="3 jobs"):
         app.intake.order(ANA, "file:b.csv", job_type="csv")

@@ -513,7 +513,7 @@ def test_a_statement_that_the_server_gave_up_was_not_done_and_says_so(postgres_u
     with opened(postgres_url, timeout=0.5) as store:
         with psycopg.connect(postgres_url) as holder:
             holder.execute("lock table duly_item")
-            with pytest.raises(StoreUnavailable, match=r"not now, but it may be tried again: .*timeout"):
+            with pytest.raises(StoreUnavailable, match=r"could not do this now; try again: .*timeout"):
                 put(store)
         assert counts(store) == {}
 

@@ -142,17 +142,17 @@ def test_a_post_that_dies_before_its_answer_is_kept_leaves_nothing_and_can_be_re
 ) -> None:
     url, body = DONE_ONCE[kind](house)
     house.root.get("/api/me")  # so that the last use of the key is known
-    store, real = house.app.store, house.app.store.run
+    store, real = house.app.store, house.app.store.write
 
-    def dies(connection: Any, name: str, parameters: Any) -> Any:
+    def dies(name: str, parameters: Any, connection: Any = None) -> Any:
         if name == "reply_end":
             raise RuntimeError("killed here")
-        return real(connection, name, parameters)
+        return real(name, parameters, connection)
 
     before = all_rows(house.app)
-    monkeypatch.setattr(store, "run", dies)
+    monkeypatch.setattr(store, "write", dies)
     assert house.root.post(url, json=body, headers=keyed("one")).status_code == 500
-    monkeypatch.setattr(store, "run", real)
+    monkeypatch.setattr(store, "write", real)
     assert all_rows(house.app) == before
     first = house.root.post(url, json=body, headers=keyed("one"))
     assert first.status_code in (200, 201, 204), first.text
@@ -281,7 +281,10 @@ def test_what_has_a_key_that_looks_like_theirs_is_not_told_of(house: House) -> N
     same, other = task.put(key="ana/same", text="hello", at=LATER), task.put(key="ana/other", text="x", at=LATER)
     for key in ("same", "other"):
         answer = house.ana.post("/api/items", json={**NEW, "key": key})
-        assert (answer.status_code, answer.json()["detail"]) == (409, f"key: {key!r} is taken; choose another key")
+        assert (answer.status_code, answer.json()["detail"]) == (
+            409,
+            f"key: the key {key!r} is already used; choose another key",
+        )
         for placed in (same, other):
             assert placed.execution_key not in answer.text
     house.app.apps["birthdays"].add("ana/friend", "Code", "Person", "03-15", "UTC")

@@ -351,7 +351,7 @@ def test_a_new_item_can_be_waited_for_where_it_was_put_again(house: House) -> No
 def test_a_key_that_looks_like_a_users_is_told_nobody(house: House) -> None:
     house.app.store.put([NewItem("echo", "echo", b'{"text":"x"}', START + timedelta(days=9), key="ana/k")])
     answer = house.ana.post(f"/api/items/{house.fail()}/again", json={"key": "k"})
-    assert (answer.status_code, "'k' is taken" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "'k' is already used" in answer.json()["detail"]) == (409, True)
 
 
 # -- selections

@@ -155,7 +155,7 @@ def test_a_filter_is_strict(house: House) -> None:
         for path in ("/api/acts", "/api/acts/count"):
             refused = house.ana.post(path, json={"action": "retry", "filter": filter})
             assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
-    with pytest.raises(InputError, match="is no filter"):
+    with pytest.raises(InputError, match="is not a filter"):
         house.app.verbs.acts.order(LOCAL, "retry", {"colour": "red"})
 
 

@@ -68,28 +68,28 @@ class Message(Struct, kw_only=True, omit_defaults=True):
 
     def again(self) -> Properties:
         """The properties with which its next retry is published."""
-        return prepared(self.kept).with_headers(self._told(self.retry_count + 1))
+        return prepared(self.kept).with_headers(self._retry_headers(self.retry_count + 1))
 
     def for_review(self, reason: str) -> Properties:
         """The properties with which it is published to the review queue, with the story of its failures."""
-        told: dict[str, str | int] = {"x-review-reason": reason, "x-retry-story": codec.encode(self.story).decode()}
+        headers: dict[str, str | int] = {"x-review-reason": reason, "x-retry-story": codec.encode(self.story).decode()}
         if self.queue:
-            told = {**self._told(self.retry_count), **told}
+            headers = {**self._retry_headers(self.retry_count), **headers}
         if self.queue or self.named_queue:
-            told["x-original-queue"] = self.queue or self.named_queue
-        return fitting(prepared(self.kept), told)
+            headers["x-original-queue"] = self.queue or self.named_queue
+        return fitting(prepared(self.kept), headers)
 
-    def _told(self, count: int) -> dict[str, str | int]:
+    def _retry_headers(self, count: int) -> dict[str, str | int]:
         """Headers about its retries. `x-retry-count` is what `retry_count` has to be if this retry fails."""
-        told: dict[str, str | int] = {
+        headers: dict[str, str | int] = {
             "x-retry-message-id": self.message_id or "",
             "x-retry-count": count,
             "x-retry-max": self.max_retries,
             "x-retry-reason": self.reason,
         }
         if self.story:
-            told["x-retry-first-failure"] = self.story[0].at.astimezone(UTC).isoformat()
-        return told
+            headers["x-retry-first-failure"] = self.story[0].at.astimezone(UTC).isoformat()
+        return headers
 
 
 def key_of(message_id: str, queue: str) -> str:
@@ -107,7 +107,7 @@ def original(properties: Properties, envelope: bytes) -> Properties:
     return properties
 
 
-def told_way(properties: Properties) -> tuple[str, str | None]:
+def stated_route(properties: Properties) -> tuple[str, str | None]:
     """The exchange and routing key by which the message first went, if its headers name both, as far as they can be."""
     exchange, key = properties.header("x-original-exchange"), properties.header("x-original-routing-key")
     if not isinstance(exchange, str) or not isinstance(key, str) or not exchange:
@@ -115,7 +115,7 @@ def told_way(properties: Properties) -> tuple[str, str | None]:
     return ("", None) if text_problem(exchange) or text_problem(key) else (exchange, key)
 
 
-def told_count(properties: Properties, message_id: str) -> int:
+def stated_count(properties: Properties, message_id: str) -> int:
     """Which retry failed, by the headers that we gave it; 0 when they do not say, or are about another message."""
     count, of = properties.header("x-retry-count"), properties.header("x-retry-message-id")
     is_its_own = of is None or (isinstance(of, str) and message_id_of(of) == message_id)
@@ -177,10 +177,12 @@ def prepared(properties: Properties) -> Properties:
     return properties.but(delivery_mode=PERSISTENT, user_id=None, expiration=None).but_headers(("CC", "BCC"))
 
 
-def fitting(properties: Properties, told: Mapping[str, str | int]) -> Properties:
+def fitting(properties: Properties, headers: Mapping[str, str | int]) -> Properties:
     """Properties for the review queue, with the message's own headers if they fit into a frame."""
     for kept in (properties, replace(properties, headers=())):
-        fitting = kept.with_headers(told)
+        fitting = kept.with_headers(headers)
         if len(fitting.raw()) < HEADERS_LIMIT:
             return fitting
-    return replace(properties, headers=()).with_headers({name: told[name] for name in told if name != "x-retry-story"})
+    return replace(properties, headers=()).with_headers(
+        {name: headers[name] for name in headers if name != "x-retry-story"}
+    )

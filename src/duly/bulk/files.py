@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, Protocol, Self, cast
 
 from msgspec import Struct
 
-from duly.bulk.s3 import PORTION, S3Settings, connect, told
+from duly.bulk.s3 import PORTION, S3Settings, connect, s3_errors
 from duly.core.errors import DulyError, InputError
 
 if TYPE_CHECKING:
@@ -224,7 +224,7 @@ class S3Files:
     def portions(self, key: str) -> Iterator[bytes]:
         import obstore
 
-        with told(f"reading {key}"):
+        with s3_errors(f"reading {key}"):
             try:
                 found = obstore.get(self._store, self._prefix + checked_key(key))
             except FileNotFoundError:
@@ -235,13 +235,13 @@ class S3Files:
     def delete(self, key: str) -> None:
         import obstore
 
-        with told(f"deleting {key}"), contextlib.suppress(FileNotFoundError):
+        with s3_errors(f"deleting {key}"), contextlib.suppress(FileNotFoundError):
             obstore.delete(self._store, self._prefix + checked_key(key))
 
     def delete_below(self, folder: str) -> None:
         import obstore
 
-        with told(f"deleting {folder}"):
+        with s3_errors(f"deleting {folder}"):
             for portion in obstore.list(self._store, f"{self._prefix}{checked_key(folder)}/", chunk_size=1000):
                 with contextlib.suppress(FileNotFoundError):  # someone else was faster
                     obstore.delete(self._store, [entry["path"] for entry in portion])
@@ -250,7 +250,7 @@ class S3Files:
         import obstore
 
         begin = f"{self._prefix}{checked_key(folder)}/"
-        with told(f"listing {folder}"):
+        with s3_errors(f"listing {folder}"):
             for portion in obstore.list(self._store, begin, chunk_size=1000):
                 for entry in portion:
                     name = entry["path"].removeprefix(begin)
@@ -269,12 +269,12 @@ class _S3Writer(Writer):
 
     def _append(self, data: bytes) -> None:
         assert self._out is not None
-        with told(f"writing {self._key}"):
+        with s3_errors(f"writing {self._key}"):
             self._out.write(data)
 
     def _finish(self) -> None:
         assert self._out is not None
-        with told(f"writing {self._key}"):
+        with s3_errors(f"writing {self._key}"):
             self._out.close()
 
     def _abandon(self) -> None:

@@ -60,7 +60,7 @@ def connect(settings: S3Settings) -> S3Store:
 
 
 @contextmanager
-def told(what: str) -> Iterator[None]:
+def s3_errors(what: str) -> Iterator[None]:
     """Errors of the library become ours, in one line that says what was being done."""
     from obstore.exceptions import BaseError
 

@@ -1,7 +1,7 @@
 """What becomes of a schedule when it is due, and when a person changes it. Pure, as `decide` is for items.
 
 Between its `next_at` and now there may be one occurrence, or many after a day of downtime. Its catch-up policy says
-which of them still become items; the others are told of in the audit log. Then it moves on to its next time.
+which of them still become items; the others are line of in the audit log. Then it moves on to its next time.
 """
 
 from __future__ import annotations
@@ -190,9 +190,9 @@ def reactivated(
     is_run = is_run and not any(item.state == "running" for item in live)
     if is_run and schedule.overlap != "allow":
         changes += [decide(item, Superseded(), now, UNKNOWN) for item in _waiting(live)]
-    told = note(schedule, "schedule.reactivated", actor, {**details, "isRun": True} if is_run else details)
+    line = note(schedule, "schedule.reactivated", actor, {**details, "isRun": True} if is_run else details)
     moved = replace(moved, next_at=_next(moved, now))
-    return Revision(moved, (now,) if is_run else (), tuple(changes), (told,))
+    return Revision(moved, (now,) if is_run else (), tuple(changes), (line,))
 
 
 def run_now(schedule: Schedule, now: datetime, actor: str, live: Sequence[Item] = ()) -> Revision:

@@ -156,7 +156,7 @@ def _decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change
         case "waiting", Revived():
             return replace(_still(item, None), due_at=outcome.due_at)
         case "failed", Revived() if item.job_id is not None and item.attempt == 0:
-            raise WrongState(f"item {item.id} could not be read: mend the row and send it again")
+            raise WrongState(f"item {item.id} could not be read; correct the row and upload it again")
         case (("failed" | "cancelled" | "done"), Revived()) if item.state != "done" or item.status in AGAIN:
             return replace(
                 _still(item, "revived"),

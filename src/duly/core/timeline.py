@@ -11,9 +11,9 @@ from duly.core.shown import AuditLine, Event, Row
 
 def timeline(item: Row, tries: Sequence[Tried], notes: Sequence[AuditLine]) -> list[Event]:
     """What happened to this item, oldest first. `notes` are the lines of the audit log about it."""
-    said = [note for note in notes if note.action not in ("item.put", "item.again")]
-    events = [_put(item, notes), *(event for tried in tries for event in _tried(tried)), *map(_noted, said)]
-    is_ended_by_hand = bool({note.action for note in said} & {"item.cancelled", "item.discarded"})
+    acts = [note for note in notes if note.action not in ("item.put", "item.again")]
+    events = [_put(item, notes), *(event for tried in tries for event in _tried(tried)), *map(_noted, acts)]
+    is_ended_by_hand = bool({note.action for note in acts} & {"item.cancelled", "item.discarded"})
     events += _now(item, is_tried=bool(tries), is_ended_by_hand=is_ended_by_hand)
     return sorted(events, key=lambda event: event.at)
 

@@ -120,5 +120,5 @@ def _text(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, Mapping | list):
         return codec.encode(value).decode()
-    said = text_of(value)
-    return said[:-2] if _WHOLE.fullmatch(said) else said
+    text = text_of(value)
+    return text[:-2] if _WHOLE.fullmatch(text) else text

@@ -122,7 +122,7 @@ class Ingest:
         size, most = 0, self._intake.settings.job_most_rows
         for number, row in enumerate(rows, 1):
             if number > most:
-                raise InputError("file", f"has more than {most:,} rows, which is the most")
+                raise InputError("file", f"must have at most {most:,} rows")
             values, problems = values_of(row, mapping, self._type)
             if self._type.fields is not None and not problems and (same := identity(values, self._type.fields)):
                 duplicates.add(number, same)

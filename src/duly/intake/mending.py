@@ -112,9 +112,9 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
             bad: list[RejectedRow] = []
             for row in portion:
                 try:
-                    number = _told_number(row)
-                    said = Row(row.number, row.line, _values(row, is_guarded), row.fault)
-                    made = _remade(intake, said, came.get(number, {}), place)
+                    number = _checked_number(row)
+                    given = Row(row.number, row.line, _values(row, is_guarded), row.fault)
+                    made = _remade(intake, given, came.get(number, {}), place)
                 except InputError as error:
                     bad.append(RejectedRow(row.line, error.problem))
                 else:
@@ -129,11 +129,11 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
 
 def _number(row: Row) -> int | None:
     """The number that a row says it has in its job."""
-    said = str(row.values.get(NUMBER, "")).removesuffix(".0")
-    return int(said) if said.isdecimal() and len(said) <= 15 else None
+    given = str(row.values.get(NUMBER, "")).removesuffix(".0")
+    return int(given) if given.isdecimal() and len(given) <= 15 else None
 
 
-def _told_number(row: Row) -> int:
+def _checked_number(row: Row) -> int:
     if (number := _number(row)) is None:
         raise InputError(NUMBER, f"{str(row.values.get(NUMBER, ''))!r:.50} is not the number of a row")
     return number
@@ -158,14 +158,14 @@ def _readable(came: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
     return {name: value for name, value in came.items() if name in columns}
 
 
-def _remade(intake: Intake, said: Row, came: Mapping[str, Any], place: _Place) -> tuple[bytes, bytes]:
+def _remade(intake: Intake, given: Row, came: Mapping[str, Any], place: _Place) -> tuple[bytes, bytes]:
     """The arguments of a row and what came, with what is said now; InputError when it is still bad.
 
-    What is masked stays as it came, and so does what is not said.
+    What is masked stays as it came, and so does what is not given.
     """
     known = _readable(came, place.options)
-    values = {**known, **intake.verbs.context.masks.unmasked(said.values, known)}
-    args, problems = values_of(Row(said.number, said.line, values, said.fault), place.mapping, place.chosen)
+    values = {**known, **intake.verbs.context.masks.unmasked(given.values, known)}
+    args, problems = values_of(Row(given.number, given.line, values, given.fault), place.mapping, place.chosen)
     if problems:
         raise InputError("row", problems)
     return place.chosen.task.checked_args(args), codec.encode(values)

@@ -102,8 +102,8 @@ class Guard:
         for text in addresses:
             address = ip_address(text.partition("%")[0])
             if kind := self.kind(address):
-                said = f"{host:.100} is" if host == str(address) else f"{host:.100} resolves to {address},"
-                raise Refused(f"{said} {kind}; allow it with DULY_OUTBOUND_ALLOW")
+                subject = f"{host:.100} is" if host == str(address) else f"{host:.100} resolves to {address},"
+                raise Refused(f"{subject} {kind}; allow it with DULY_OUTBOUND_ALLOW")
 
     def objection(self, host: str) -> str | None:
         """What is wrong with a host, as far as that can be told without a resolver, which may be away."""

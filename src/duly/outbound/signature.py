@@ -33,12 +33,12 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, now: float, tol
 
     With more than one signature any of them will do, so that a sender can change its secret without a gap.
     """
-    said = {name.lower(): value for name, value in headers.items() if len(value) <= _LONGEST}
-    message_id, time = said.get(ID, ""), said.get(TIME, "")
+    lowered = {name.lower(): value for name, value in headers.items() if len(value) <= _LONGEST}
+    message_id, time = lowered.get(ID, ""), lowered.get(TIME, "")
     if not message_id or not (time.isascii() and time.isdigit() and len(time) <= 15):
         return False
     wanted = _mac(key_of(secret), message_id, time, body).encode()
-    pairs = [each.partition(",")[::2] for each in said.get(SIGNATURE, "").split(" ")]
+    pairs = [each.partition(",")[::2] for each in lowered.get(SIGNATURE, "").split(" ")]
     # Each is compared in constant time, and all of them are.
     matches = [hmac.compare_digest(wanted, value.encode()) for version, value in pairs if version == "v1"]
     return any(matches) and abs(now - int(time)) <= tolerance

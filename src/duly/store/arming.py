@@ -88,15 +88,15 @@ class Arming:
             self._answers[place] = Armed(item_id, "new")
 
     def answers(self) -> list[Armed]:
-        told = []
+        found = []
         for answer, item in zip(self._answers, self._new, strict=True):
             if answer is None:  # another item of the same call has a higher version
                 assert item.key is not None
                 winner = self._answers[self._winners[item.key]]
                 assert winner is not None
                 answer = Armed(winner.id, "known")
-            told.append(answer)
-        return told
+            found.append(answer)
+        return found
 
 
 def not_ours(task: str, keys: Sequence[str]) -> KeyConflict:

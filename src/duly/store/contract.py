@@ -31,7 +31,7 @@ from duly.core.model import (
     Share,
 )
 
-# What a listener is told: the head that a put made, or None for "something changed, look at the database".
+# What a listener receives: the head that a put made, or None for "something changed, look at the database".
 AWAITED: Final = "awaited"
 # A new item, that somebody waits for ends of items, or that something else has changed.
 News = Head | Literal["awaited"] | None
@@ -59,7 +59,7 @@ class Store(Protocol):
     def twin(self, timeout: float | None = None) -> Store:
         """Another store on the same database with connections of its own.
 
-        With a `timeout` it gives up a connection that does not answer for so many seconds, where that can happen.
+        With a `timeout` it gives up a connection that does not answer for that many seconds.
         """
         ...
 
@@ -233,15 +233,15 @@ class Store(Protocol):
         ...
 
     def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
-        """Tell of new work until `stop` is set. It only saves time: news may come late, twice or not at all."""
+        """Call `tell` with new work until `stop` is set. It only saves time: calls may be late, doubled or missing."""
         ...
 
     def listen_to_ends(self, tell: Callable[[], None], stop: threading.Event) -> None:
-        """Call `tell` when items have ended, and now and then, until `stop` is set. Workers are asked to say so."""
+        """Call `tell` when items have ended, and now and then, until `stop` is set. Workers are asked to notify."""
         ...
 
     def tell_of_ends(self) -> None:
-        """Let those who wait for ends of items know that there were some."""
+        """Notify those who wait that items have ended."""
         ...
 
     def migrations(self) -> AbstractContextManager[Any]:

@@ -92,7 +92,7 @@ class MeterBudget:
 def grant_calls(
     asks: Sequence[Ask], budget: MeterBudget, calls: int, batch: int, pick: Callable[[list[Share]], list[list[Item]]]
 ) -> list[Grant]:
-    """Answer each ask with items that `pick` finds, as far as its meters have room, for so many calls in all."""
+    """Answer each ask with items that `pick` finds, as far as its meters have room, for at most `calls` calls."""
     answers: list[Grant | None] = [None] * len(asks)
     offers: list[tuple[int, int, Share]] = []
     for place, ask in enumerate(asks):

@@ -36,7 +36,7 @@ def heads_of(rows: Iterable[tuple[Any, ...]]) -> list[Head]:
 
 
 def place_of(heads: Sequence[Head], most: int) -> SurveyPlace | None:
-    """The place from which a survey that looked at so many heads goes on; None when there were fewer."""
+    """The place where a survey of `most` heads goes on; None when there were fewer."""
     if len(heads) < most:
         return None
     last = heads[-1]

@@ -1,4 +1,4 @@
-"""How schedules are revised on every database: they are found, planned anew and written in one transaction."""
+"""How schedules are revised on every database: they are found, planned and written in one transaction."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Reads the folders of SQL: one statement per `-- name:` section, the same names in every dialect.
 
 What all databases say in the same words is in `common/sql`; the folder of a dialect has what it says in its own, and
-may say anything anew. A common section gives a parameter its type where PostgreSQL has to know it (`:size::bigint`);
+may override any of it. A common section gives a parameter its type where PostgreSQL has to know it (`:size::bigint`);
 the loader leaves that out where parameters need no type.
 
 A section names a record where it means all of its columns, and the loader writes them out, in the order of the

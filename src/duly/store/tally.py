@@ -43,7 +43,7 @@ def tally(changes: Iterable[Change]) -> tuple[dict[int, Counter[str]], datetime 
 def sequel(job: Job) -> NewItem | None:
     """What is put now that the last row of this job has ended; None when there is nothing, or it was put before.
 
-    An argument that is called `job` is told how its rows ended.
+    An argument called `job` receives how many rows ended in which way.
     """
     if job.then_item is None or job.then_id is not None:
         return None

@@ -1,4 +1,4 @@
-"""How long this process has waited for connections that others of it had: for metrics, and for who sizes its writes."""
+"""How long this process has waited for database connections: for metrics, and to choose the size of writes."""
 
 from __future__ import annotations
 

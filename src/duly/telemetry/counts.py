@@ -210,14 +210,14 @@ class Counts:
             "errorClass": change.error_class,
             "worker": change.tried.worker,
         }
-        told = cause if _has_words(cause) else TryFailed(change.error or change.tried.outcome)
+        shown_error = cause if _has_words(cause) else TryFailed(change.error or change.tried.outcome)
         if change.state == "failed":
-            log.error("%s %s permanently failed", label, change.id, extra=fields, exc_info=told)
+            log.error("%s %s permanently failed", label, change.id, extra=fields, exc_info=shown_error)
         else:
             self._retried[change.task] += 1
             log.warning(
                 "%s %s failed, scheduling retry", label, change.id,
-                extra={**fields, "nextRetryAt": iso(change.due_at)}, exc_info=told,
+                extra={**fields, "nextRetryAt": iso(change.due_at)}, exc_info=shown_error,
             )  # fmt: skip
 
     def _label(self, task: str) -> str:

@@ -41,13 +41,13 @@ class Histogram:
         family = HistogramMetricFamily(metric, doc, labels=[label])
         items = list(self.counts.items())
         names = _names(task for task, _ in items)
-        told: dict[str, list[int]] = {}
+        totals: dict[str, list[int]] = {}
         sums: dict[str, float] = defaultdict(float)
         for task, counts in items:
             name = names[task]
-            told[name] = [sum(both) for both in zip(told.get(name, [0] * len(counts)), counts, strict=True)]
+            totals[name] = [sum(both) for both in zip(totals.get(name, [0] * len(counts)), counts, strict=True)]
             sums[name] += self.sums[task]
-        for name, counts in told.items():
+        for name, counts in totals.items():
             total, buckets = 0, []
             for bound, count in zip((*map(str, self.bounds), "+Inf"), counts, strict=True):
                 total += count
@@ -60,10 +60,10 @@ def counter(name: str, doc: str, labels: list[str], counts: Counter[Any]) -> Cou
     family = CounterMetricFamily(name, doc, labels=labels)
     given = {key if isinstance(key, tuple) else (key,): count for key, count in list(counts.items())}
     names = _names(key[0] for key in given if key)
-    told: Counter[tuple[str, ...]] = Counter()
+    totals: Counter[tuple[str, ...]] = Counter()
     for key, count in given.items():
-        told[(names[key[0]], *key[1:]) if key else key] += count
-    for key, count in told.items():
+        totals[(names[key[0]], *key[1:]) if key else key] += count
+    for key, count in totals.items():
         family.add_metric(list(key), count)
     return family
 

@@ -75,8 +75,8 @@ class Telemetry(Counts):
         calls = {name: float(asked()) for name, (asked, _) in self._paces.items()}
         throttled = {name: asked() for name, (_, asked) in self._paces.items()}
         yield gauge("duly_pace_calls", "How many calls at a time a provider gets from here.", ["provider"], calls)
-        told = "The share of recent calls that a provider refused or did not bear."
-        yield gauge("duly_pace_throttle_rate", told, ["provider"], throttled)
+        doc = "The share of recent calls that a provider refused or did not bear."
+        yield gauge("duly_pace_throttle_rate", doc, ["provider"], throttled)
 
     def collect(self) -> Iterable[Metric]:
         """What prometheus_client asks for at a scrape."""

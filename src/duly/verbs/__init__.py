@@ -1,9 +1,9 @@
 """Verbs: everything that people and programs can do to items, schedules, queues, limits and users.
 
-Everybody but the engine uses the store through verbs. A verb is a method of the class of its noun, and its first
-argument is who acts. In one transaction, which is the caller's if a connection is given, it finds the rows that this
-user may reach, checks their state, changes them, writes the line of the audit log, and answers. Verbs know nothing of
-HTTP, the command line or apps: routes, commands, the facade and apps translate what was asked into a call of a verb.
+Everything but the engine uses the store through verbs. A verb is a method of the class of its noun, and its first
+argument is the principal who acts. In one transaction (the caller's, if a connection is given) it finds the rows that
+the principal may reach, checks their state, changes them, writes a line to the audit log and returns the result. Verbs
+know nothing about HTTP, the command line or apps: routes, commands, the facade and apps only translate.
 """
 
 from __future__ import annotations

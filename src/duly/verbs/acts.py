@@ -76,11 +76,11 @@ class Acts(VerbGroup):
         counted: Counted | None = None,
         connection: Any = None,
     ) -> Act:
-        """Order an action on all rows that fit this filter. Retries are due at so many a second; without a `rate`, now.
+        """Order an action on all rows that match this filter. `rate` is retries per second; without it, all at once.
 
         Retried items wait in this `queue`, if one is given; rows of jobs stay in that of their job. The act and the
-        item that carries it out commit together. Whoever gives a connection says what was `counted` before its
-        transaction began, for counting takes a while, and others may wait for that transaction.
+        item that carries it out commit together. With a `connection`, pass what was `counted` before its
+        transaction began: counting takes a while, and others may wait for that transaction.
         """
         if queue is not None and action != "retry":
             raise InputError("queue", "is for what is tried again only")

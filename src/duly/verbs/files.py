@@ -14,7 +14,7 @@ from duly.verbs.context import VerbGroup
 
 
 class Files(VerbGroup):
-    """What whoever reads files has to look up and write down. It is nobody's act, so nobody is asked who they are."""
+    """What reading files needs to look up and record. This is not the act of a user, so there is no principal."""
 
     def of(self, job: Job) -> StoredFile:
         file = self._read.one(StoredFile, "file", {"id": job.file_id})
@@ -56,7 +56,7 @@ class Files(VerbGroup):
         self._store.write("job_has_duplicates", {"id": job.id, "duplicates": count})
 
     def mapping(self, owner: str | None, job_type: str, fingerprint: str) -> dict[str, str] | None:
-        """The column of each field, as it was last said for such a file; None when it never was."""
+        """The column of each field, as last given for such a file; None when it never was."""
         given = {"owner": owner or "", "job_type": job_type, "fingerprint": fingerprint}
         rows = self._store.read("mapping", given)
         return codec.decode(rows[0][0]) if rows else None

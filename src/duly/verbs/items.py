@@ -21,7 +21,7 @@ from duly.verbs.who import Principal
 Args = Mapping[str, Any] | bytes
 AskArgs = Callable[[Row], Args]
 
-TURNS = 10  # how often a change is decided anew when a worker was faster
+TURNS = 10  # how often a change is decided again when a worker was faster
 SELECTED = 1_000  # items of one selection
 OWN = "duly."  # what the names of duly's own tasks begin with
 
@@ -38,7 +38,7 @@ class Items(VerbGroup):
     # -- in
 
     def put(self, who: Principal, new: NewItem, connection: Any = None) -> Placed:
-        """Put an item that belongs to whoever acts.
+        """Put an item that belongs to the principal.
 
         An item of another owner may have the same key, such as one of the code that looks like a user's. Then the
         error says only that the key is taken.
@@ -55,7 +55,7 @@ class Items(VerbGroup):
                     raise
                 known = error.item_id
             if known is not None and self._read.row(known, new.owner) is None:
-                raise KeyConflict(f"{who.unscoped(new.key or '')!r} is taken; choose another key", 0)
+                raise KeyConflict(f"the key {who.unscoped(new.key or '')!r} is already used; choose another key", 0)
             if placed.fresh:
                 self._audit.note(who, action, f"item:{placed.id}", details, connection)
         return placed
@@ -78,7 +78,7 @@ class Items(VerbGroup):
         self.find(who, item_id, connection)
         (item,) = self._store.fetch([item_id])
         if item.state in LIVE:
-            raise WrongState(f"item {item_id} is {item.state}: only one that has ended can be put again")
+            raise WrongState(f"item {item_id} is {item.state}; only an item that has ended can be put again")
         if item.task.startswith(OWN):
             raise WrongState(f"item {item_id} is a part of duly itself and cannot be put again")
         due_at = when(at, delay, self._now) if at is not None or delay is not None else None
@@ -221,7 +221,9 @@ class Items(VerbGroup):
                 revived = decide(item, Revived(now), now, self._context.rules_of(item.task))
                 is_done = not self._context.observed().settle([revived], (), connection)
             if not is_done:
-                raise WrongState(f"item {item_id} was changed by someone else, or has a twin at this time; look again")
+                raise WrongState(
+                    f"item {item_id} was changed meanwhile, or its schedule has another item at this time; reload it"
+                )
             self._audit.note(who, action, f"item:{item_id}", self._difference(before, after, details), connection)
             return self.find(who, item_id, connection)
 

@@ -1,6 +1,6 @@
 """What is done to all rows of a job, portion by portion: cancel them, try them once more, forget them.
 
-Whoever carries it out may die at any point, and the next one begins anew: each portion looks for rows that are still
+A worker may die at any point, and the next one starts again: each portion looks for rows that are still
 to be changed, so nothing is done twice.
 """
 

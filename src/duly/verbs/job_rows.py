@@ -25,9 +25,9 @@ STATUSES: tuple[Status, ...] = ("PENDING", "PROCESSING", "DONE", "ERROR", "NOT_F
 LIVE: tuple[Status, ...] = ("PENDING", "PROCESSING")
 # Rows that an export reads at a time.
 PORTION = 1_000
-# Rows whose names are asked for at a time.
+# Rows that are scanned for names at a time.
 STRETCH = 50_000
-# Seconds from which on a page is slow enough to be told of.
+# A page that takes more seconds than this is logged as slow.
 SLOW = 0.25
 
 # The time of the last change of a row and its id: after which a page begins.
@@ -179,7 +179,7 @@ class JobRows(VerbGroup):
 
     @contextmanager
     def _timed(self, section: str) -> Iterator[list[Any]]:
-        """A page to be filled. How long that took is counted, and told with where the page begins and ends."""
+        """A page to be filled. The time it takes is measured, and logged with the first and last position."""
         page: list[JobItem] = []
         begun = time.monotonic()
         yield page

@@ -43,7 +43,7 @@ UNREADABLE = "unreadable"
 # Rows that are worth another round.
 REPROCESSED: tuple[Status, ...] = ("ERROR", "NOT_FOUND")
 
-# How fast a job is, is told by the rows that ended lately, so many of each status at most; for so many jobs of a page.
+# The speed of a job is measured by rows that ended recently: at most LATEST of each status, for SPEEDS jobs of a page.
 LATELY = timedelta(minutes=5)
 SECOND = timedelta(seconds=1)
 LATEST = 100
@@ -98,10 +98,10 @@ class Jobs(VerbGroup):
     ) -> Job:
         """A job of the rows of a file that is kept already: the file, the job and who reads it commit together.
 
-        Without a file, the options say the `source` where whoever reads it gets it. Under a key that a job has already,
-        it is that job, whose file is another one then. Where jobs `among` these tasks have the key, they must be of the
-        same type and content: InputError else, and WrongState when such a job was removed. Code may say `whose` it is;
-        everybody else makes jobs of their own.
+        Without a file, the options name the `source` that it is fetched from. If a job has this key already, that job
+        is returned, and the new file is not used. Jobs `among` these tasks with the same key must have the same type
+        and content: otherwise InputError, or WrongState if such a job was removed. Only local code may choose the owner
+        (`whose`); everybody else creates jobs of their own.
         """
         _refuse_keyed(task)
         owner = who.owner or whose
@@ -148,13 +148,13 @@ class Jobs(VerbGroup):
         return Job(*row)
 
     def _refuse_too_many(self, owner: str | None, connection: Any) -> None:
-        """The new job counts too: whoever repeats a request for one that was made is never refused."""
+        """Check the limits of this owner. The new job counts: repeating the request for an existing job never fails."""
         most = self._context.job_settings
         jobs, rows = self._store.read("jobs_of", {"owner": owner}, connection)[0]
         if jobs > most.owner_most_jobs:
-            raise WrongState(f"{jobs - 1:,} jobs are not over yet, which is the most; wait for one, or remove one")
+            raise WrongState(f"{jobs - 1:,} jobs are not finished, which is the limit; wait for one, or remove one")
         if rows >= most.owner_most_rows:
-            raise WrongState(f"{rows:,} rows of jobs have not ended yet, which is the most; wait, or cancel a job")
+            raise WrongState(f"{rows:,} rows of jobs have not ended, which is the limit; wait, or cancel a job")
 
     def fill(self, job: Job, task: Task[..., Any], rows: Iterable[Mapping[str, Any]]) -> Job:
         """Add these rows and seal the job. Whatever of them it has already, from an earlier attempt, is passed over."""
@@ -162,7 +162,7 @@ class Jobs(VerbGroup):
         made = self._rows(job, task, islice(rows, job.total, None))
         while portion := list(islice(made, PORTION)):
             if not self._store.load_rows(job.id, number + 1, portion):
-                raise WrongState(f"job {job.id} is filled by someone else at the same time, or takes no more rows")
+                raise WrongState(f"job {job.id} is being filled by another process, or accepts no more rows")
             number += len(portion)
         return self._store.seal_job(job.id, self._now())
 
@@ -318,8 +318,11 @@ class Jobs(VerbGroup):
         many rounds as the settings allow; `is_reset` forgives them that. Rows that could not be read are never tried:
         they have to be mended and sent again. Returns how many rows are meant, at most.
         """
-        if strange := set(statuses) - {"ERROR", "NOT_FOUND", "SKIPPED"}:
-            raise InputError("statuses", f"{', '.join(sorted(strange))}: only ERROR, NOT_FOUND and SKIPPED end so")
+        if unknown := set(statuses) - {"ERROR", "NOT_FOUND", "SKIPPED"}:
+            names = ", ".join(sorted(unknown))
+            raise InputError(
+                "statuses", f"only rows with status ERROR, NOT_FOUND or SKIPPED can be reprocessed, got {names}"
+            )
         job = self.get(who, job_id, connection)
         store, details = self._store, {"statuses": statuses, "reset": is_reset}
         with self._context.joining(connection) as connection:
@@ -330,20 +333,22 @@ class Jobs(VerbGroup):
                 self._note(who, "job.reprocessed", job_id, details, connection)
             else:
                 count = self._revive(who, job, ids, connection)
-            # Last, as whoever cancels or removes a job does: two who lock in another order could wait for each other.
+            # Last, as in `cancel` and `remove`: another order of locks could deadlock.
             store.resume(job.rows_queue, connection)
         self._context.forget_depths()
         return count
 
     def _revive(self, who: Principal, job: Job, ids: Sequence[int], connection: Any) -> int:
         if len(ids) > NAMED_MOST:
-            raise InputError("itemIds", f"has {len(ids):,} of them; {NAMED_MOST:,} is the most, or take the whole job")
+            raise InputError(
+                "itemIds", f"must be at most {NAMED_MOST:,} ids, got {len(ids):,}; or reprocess the whole job"
+            )
         asked = {"job_id": job.id, "ids": codec.text(ids)}
         found = dict(self._store.read("job_rows_named", asked, connection))
         if missing := sorted(set(ids) - found.keys()):
             raise ItemNotFound(f"job {job.id} has no row with the id {missing[0]}")
         if unread := sorted(each for each, outcome in found.items() if outcome == UNREADABLE):
-            raise WrongState(f"item {unread[0]} could not be read: mend the row and send it again")
+            raise WrongState(f"item {unread[0]} could not be read; correct the row and upload it again")
         details = {"job": job.id}
         return len(self._peers.items.retry(who, *ids, action="job.reprocessed", details=details, connection=connection))
 
@@ -384,8 +389,8 @@ class Jobs(VerbGroup):
     def _note(self, who: Principal, action: str, job_id: int, details: Mapping[str, Any], connection: Any) -> None:
         """The line of the audit log, and that of the process."""
         self._audit.note(who, action, f"job:{job_id}", details, connection)
-        said = {"event": action, "jobId": job_id, "actor": who.user_id}
-        log.info("job %d: %s by %s", job_id, action.removeprefix("job."), who.user_id, extra=said)
+        fields = {"event": action, "jobId": job_id, "actor": who.user_id}
+        log.info("job %d: %s by %s", job_id, action.removeprefix("job."), who.user_id, extra=fields)
 
     def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
         given = {"job_id": job_id, "action": action, "options": {**options, "until": self._now().isoformat()}}

@@ -45,7 +45,7 @@ _UNSAID = re.compile(r'["\\\x00]')  # what a path in JSON cannot say
 
 
 class Filter(Struct, frozen=True, kw_only=True):
-    """Which items are meant; what is not said, does not matter."""
+    """Which items match. Fields that are not set match everything."""
 
     states: tuple[State, ...] = ()
     task: str | None = None
@@ -81,7 +81,7 @@ class IndexWalk(Struct, frozen=True):
     given: dict[str, Any]
     start: ListPlace
     is_exact: bool  # everything on the way fits
-    is_own: bool  # everything on the way may be seen by who asks
+    is_own: bool  # the caller may see every row on the way
     floor: int = 0  # nothing fits from this id on downwards
 
 
@@ -141,10 +141,10 @@ class Listing(VerbGroup):
             capped = dict.fromkeys(STATES, True)
             for state in filter.states or STATES:
                 self._count_apart(state, filter, owner, counts, capped)
-        told: dict[State, int] = {state: min(count, COUNTED) for state, count in counts.items()}
+        bounded: dict[State, int] = {state: min(count, COUNTED) for state, count in counts.items()}
         meant = filter.states or STATES
         return StateCounts(
-            told, {state: state in meant and (capped[state] or counts[state] > COUNTED) for state in STATES}
+            bounded, {state: state in meant and (capped[state] or counts[state] > COUNTED) for state in STATES}
         )
 
     def _count_apart(
@@ -161,12 +161,12 @@ class Listing(VerbGroup):
 
     def _walk(self, filter: Filter, owner: str | None) -> IndexWalk:
         """The index that leads to the fewest rows, and whether it knows all that is asked."""
-        said = {name for name, value in asdict(filter).items() if value not in (None, ())} - {"date_field"}
+        used = {name for name, value in asdict(filter).items() if value not in (None, ())} - {"date_field"}
         start: ListPlace = LAST_ID if filter.below is None else filter.below
 
         def along(section: str, start: ListPlace, *known: str, **given: Any) -> IndexWalk:
             is_own = owner is None or "owner" in known
-            return IndexWalk(section, given, start, is_own and said <= set(known), is_own)
+            return IndexWalk(section, given, start, is_own and used <= set(known), is_own)
 
         if filter.job_id is not None and self._has_job(filter.job_id, owner):
             return along("walk_job", LAST_ID, "job_id", "owner", job_id=filter.job_id)
@@ -234,7 +234,7 @@ def fitting(
 ) -> list[tuple[int, State]]:
     """Those of these items that fit a filter and belong to this owner, with their states; None means any owner.
 
-    `but` is a task whose items are not meant.
+    Items of the task `but` never match.
     """
     given: dict[str, Any] = {
         "but": but,

@@ -31,7 +31,7 @@ from duly.verbs.history import TaskActivity
 from duly.verbs.read import utc
 from duly.verbs.who import Principal
 
-QUEUES, WORKERS, LIMITS = 100, 100, 50  # how many of each are told of
+QUEUES, WORKERS, LIMITS = 100, 100, 50  # how many of each are listed
 RUNS = 5  # how many running items of each worker
 LOOKED = 1_000  # how many workers and meters are looked at
 COUNTED = 20_000  # up to how many rows are counted
@@ -139,11 +139,11 @@ class Now(VerbGroup):
 
     def _limits(self, now: datetime) -> list[LimitNow]:
         """Limits, the fullest first."""
-        said = {limit.name: limit for task in self._context.tasks().values() for limit in task.limits}
+        declared = {limit.name: limit for task in self._context.tasks().values() for limit in task.limits}
         rows = {row[0]: row for row in self._store.read("all_meters", {"after": "", "most": LOOKED})}
         under_way = {name: int(count) for name, count in self._store.read("all_under_way", {})}
-        names = {*rows, *under_way, *(name for name, limit in said.items() if limit.by is None)}
-        found = [_limit(name, rows.get(name), said, under_way.get(name, 0), now) for name in names]
+        names = {*rows, *under_way, *(name for name, limit in declared.items() if limit.by is None)}
+        found = [_limit(name, rows.get(name), declared, under_way.get(name, 0), now) for name in names]
         return sorted(found, key=lambda limit: (-limit.fill, -limit.used, limit.name))
 
     def _about_workers(self, workers: Sequence[WorkerNow], totals: ItemsNow, now: datetime) -> Iterator[Reason]:
@@ -168,11 +168,11 @@ def _how_bad(queue: QueueNow) -> tuple[float, int, int, str]:
 
 
 def _limit(
-    name: str, row: tuple[Any, ...] | None, said: Mapping[str, Limit], under_way: int, now: datetime
+    name: str, row: tuple[Any, ...] | None, declared: Mapping[str, Limit], under_way: int, now: datetime
 ) -> LimitNow:
     """How full a limit is: as a person set it, or else as the code says; `name:key` is as the code says of `name`."""
     _, most, per, hits = row or (name, None, None, [])
-    code = said.get(name) or said.get(name.partition(":")[0])
+    code = declared.get(name) or declared.get(name.partition(":")[0])
     if most is None and code is not None:
         most, per = code.most, code.seconds
     elif per is None and code is not None:
@@ -224,7 +224,7 @@ def _items(count: int) -> str:
 
 
 def _is_over(alert: Alert) -> bool:
-    """Whether what this alert tells of is over, and only has to be made up."""
+    """Whether the cause of this alert is over, and only its backlog is left."""
     return alert.name == "no_tick" or "backAt" in alert.details
 
 

@@ -26,7 +26,7 @@ def hashed(password: str) -> str:
 
 
 def matches(password: str, known: str | None) -> bool:
-    """Whether this is the password. The answer takes as long if there is no hash, so that it betrays nothing."""
+    """Whether this is the password. It takes the same time when there is no hash, so timing reveals nothing."""
     if known is not None and known.startswith("scrypt$"):
         _, salt, stretched = known.split("$")
         anew = hashlib.scrypt(_encoded(password), salt=b64decode(salt), **_SCRYPT)

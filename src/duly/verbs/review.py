@@ -36,7 +36,7 @@ class Review(VerbGroup):
     def totals(self, who: Principal, whose: str | None = None) -> ReviewTotals:
         """How many items are in review and in how many groups, counted up to a hundred thousand.
 
-        Of one owner, so many of the newest items are looked at, whatever state they are in.
+        For one owner, the newest hundred thousand items are looked at, whatever their state.
         """
         owner = who.among(whose)
         section = "review_totals" if owner is None else "own_review_totals"
@@ -94,7 +94,7 @@ class Review(VerbGroup):
         queue: str | None = None,
         connection: Any = None,
     ) -> Act:
-        """Try all of the group again: so many a second, or all at once without a `rate`; in this queue, if given."""
+        """Retry all items of the group: `rate` per second, or all at once without it; in `queue`, if given."""
         self.group(who, group_id)
         return self._peers.acts.order(who, "retry", _all_of(group_id), rate=rate, queue=queue, connection=connection)
 

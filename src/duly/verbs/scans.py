@@ -25,14 +25,14 @@ SCAN = "duly.scan"
 KEY = "scan"
 # Versions that are looked up at a time.
 PORTION = 1_000
-# Who makes the jobs, whoever asked for the scan.
+# The principal that creates the jobs, whoever asked for the scan.
 SCANNER = local("scan")
 
 
 class FileVersion(Struct, frozen=True):
     """One version of a file, as a place has it."""
 
-    source: str  # the address of the file; `file:` for any file of the inbox, whose version tells it from others
+    source: str  # the address of the file; `file:` for any file of the inbox; their versions differ
     version: str
     name: str
 

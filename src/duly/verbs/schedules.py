@@ -16,7 +16,7 @@ from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Sched
 from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
 from duly.tasks.task import Task
-from duly.verbs.timetable import PORTION, Move, Timetable, rule_said, slot_of, zone_said
+from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
 from duly.verbs.who import Principal
 
 OPTIONS = ("zone", "catch_up", "max_lateness", "overlap", "rank")
@@ -36,7 +36,7 @@ class Schedules(Timetable):
         connection: Any = None,
         **options: Any,
     ) -> Schedule:
-        """Create a schedule with this key that belongs to whoever acts; if there is one already, change it to this.
+        """Create a schedule with this key that belongs to the principal; if there is one already, change it to this.
 
         `options` are zone, catch_up, max_lateness, overlap, rank, and the arguments of the task.
         """
@@ -122,13 +122,13 @@ class Schedules(Timetable):
     ) -> NewSchedule:
         """A new schedule, checked, ready to be written."""
         given = dict(options)
-        said = {name: given.pop(name, None) for name in OPTIONS}
-        zone = zone_said(said["zone"] or "UTC")
+        chosen = {name: given.pop(name, None) for name in OPTIONS}
+        zone = checked_zone(chosen["zone"] or "UTC")
         ring = slots = None
         if isinstance(rule, Slots):
             ring, slots, text = task.name, rule.n, str(rule.at(0))  # until it has a slot
         else:
-            rule = rule_said(rule)
+            rule = checked_rule(rule)
             text = str(rule)
         is_even = isinstance(rule, Slots)
         return NewSchedule(
@@ -139,10 +139,10 @@ class Schedules(Timetable):
             rule=text,
             zone=zone.key,
             next_at=None,  # set when it is written
-            rank=task.rank if said["rank"] is None else checked_rank(said["rank"]),
-            catch_up=_one_of("catch_up", said["catch_up"] or "latest", CatchUp),
-            max_lateness=_lateness(said["max_lateness"]),
-            overlap=_one_of("overlap", said["overlap"] or ("supersede" if is_even else "allow"), Overlap),
+            rank=task.rank if chosen["rank"] is None else checked_rank(chosen["rank"]),
+            catch_up=_one_of("catch_up", chosen["catch_up"] or "latest", CatchUp),
+            max_lateness=_lateness(chosen["max_lateness"]),
+            overlap=_one_of("overlap", chosen["overlap"] or ("supersede" if is_even else "allow"), Overlap),
             ring=ring,
             slots=slots,
             is_declared=is_declared,
@@ -165,7 +165,7 @@ class Schedules(Timetable):
     def _overwrite(self, who: Principal, schedule_id: int, new: NewSchedule, connection: Any) -> None:
         # A schedule of the code may have a key that looks like a user's.
         if self.owned_one(schedule_id, who.owner, connection) is None:
-            raise KeyConflict(f"{who.unscoped(new.key)!r} is taken; choose another key", 0)
+            raise KeyConflict(f"the key {who.unscoped(new.key)!r} is already used; choose another key", 0)
         if (self.get(schedule_id, connection).ring is None) != (new.ring is None):
             raise InputError("rule", f"{new.key!r} has another kind of rule, with a slot or without; remove it first")
         fields: dict[str, Any] = {
@@ -201,30 +201,30 @@ class Schedules(Timetable):
     def change(self, who: Principal, /, schedule_id: int, *, connection: Any = None, **fields: Any) -> Schedule:
         """Change a schedule's rule, zone, catch_up, max_lateness, overlap or rank, or its `args` as a whole."""
         schedule = self.reached(who, schedule_id, connection)
-        said: dict[str, Any] = {}
+        changed: dict[str, Any] = {}
         for name, value in fields.items():
             match name:
                 case "rule":
                     if schedule.ring is not None:
                         raise InputError("rule", "a member of a ring keeps its slot; see `duly slots`")
-                    said["rule"] = str(rule_said(value))
+                    changed["rule"] = str(checked_rule(value))
                 case "zone":
-                    said["zone"] = zone_said(value).key
+                    changed["zone"] = checked_zone(value).key
                 case "catch_up":
-                    said["catch_up"] = _one_of(name, value, CatchUp)
+                    changed["catch_up"] = _one_of(name, value, CatchUp)
                 case "overlap":
-                    said["overlap"] = _one_of(name, value, Overlap)
+                    changed["overlap"] = _one_of(name, value, Overlap)
                 case "max_lateness":
-                    said["max_lateness"] = _lateness(value)
+                    changed["max_lateness"] = _lateness(value)
                 case "rank":
-                    said["rank"] = checked_rank(value)
+                    changed["rank"] = checked_rank(value)
                 case "args":
                     task = self._context.task_named(schedule.task)
-                    said["args"], said["queue"] = task.checked_args(dict(value)), task.queue_for(value)
+                    changed["args"], changed["queue"] = task.checked_args(dict(value)), task.queue_for(value)
                 case _:
                     known = "rule, zone, catch_up, max_lateness, overlap, rank, args"
                     raise InputError(name, f"cannot be changed; known: {known}")
-        self._revise(who, [schedule_id], advance.changed, connection, **said)
+        self._revise(who, [schedule_id], advance.changed, connection, **changed)
         return self.get(schedule_id, connection)
 
     def pause(self, who: Principal, *ids: int, connection: Any = None) -> None:
@@ -240,7 +240,7 @@ class Schedules(Timetable):
     ) -> None:
         """Let schedules go on that were deactivated after too many failures in a row; with `run_now`, also at once.
 
-        With `discard`, the last item of each is discarded if it is in review: somebody has looked at what it tells of.
+        With `discard`, the last item of each is discarded if it is in review: a person has looked at the failure.
         """
         with self._context.joining(connection) as connection:
             failed = self._last_failures(ids, connection) if discard else {}
@@ -269,9 +269,9 @@ class Schedules(Timetable):
         most: int = PORTION,
         connection: Any = None,
     ) -> tuple[int, bool]:
-        """Reactivate schedules that were deactivated, of a task or all, for one cause or any, so many at most.
+        """Reactivate schedules that were deactivated, of a task or all, for one cause or any, at most `most`.
 
-        A cause is a class of errors as `causes` tells it. For `discard`, see `reactivate`. Returns how many were
+        A cause is a class of errors from `causes`. For `discard`, see `reactivate`. Returns how many were
         reactivated, and whether more are left.
         """
         given = {"task": task, "owner": who.among(whose), "error_class": cause, "most": most + 1}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from duly.core.model import Item
 from duly.core.shown import SearchEvent
@@ -40,11 +41,8 @@ class Searches(VerbGroup):
 
     def note(self, item: Item, round: int, questions: Sequence[Question], connection: Any = None) -> None:
         """Write down what this try has asked, each question once; with a connection, as a part of its transaction."""
-        told = {"item_id": item.id, "job_id": item.job_id, "attempt": item.attempt, "fence": item.fence}
+        subject = {"item_id": item.id, "job_id": item.job_id, "attempt": item.attempt, "fence": item.fence}
         with self._context.joining(connection) as connection:
             for each in questions:
-                given = {
-                    **told, "round": round, "variant": each.variant, "retailer": each.retailer, "status": each.status,
-                    "milliseconds": each.milliseconds, "now": self._now(),
-                }  # fmt: skip
+                given = {**subject, **asdict(each), "round": round, "now": self._now()}
                 self._store.write("note_search", given, connection)

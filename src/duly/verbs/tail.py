@@ -14,7 +14,7 @@ from duly.core.shown import AuditLine
 from duly.store import Store
 
 MOST = 500  # how many lines one look gives, and how many gaps are waited for
-PORTIONS = 10  # of so many lines that one look reads at most; the next look goes on
+PORTIONS = 10  # portions that one look reads at most; the next look goes on
 BEHIND = 200  # how many ids before the beginning may be gaps
 
 
@@ -55,11 +55,11 @@ class Tail:
                 break
             given = {"ids": json.dumps(ids), "actor": self._actor}
             lines += [AuditLine(*row) for row in self._store.read("audit_lines", given)]
-        told, place = [], self.place
+        placed, place = [], self.place
         for line in reversed(lines):
-            told.append((place, line))
+            placed.append((place, line))
             place = min(place, line.id - 1)
-        return told[::-1]
+        return placed[::-1]
 
     def _next(self) -> list[int]:
         """The ids of new lines, the lowest first."""

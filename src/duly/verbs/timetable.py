@@ -136,11 +136,11 @@ class Timetable(VerbGroup):
 
     def preview(self, rule: Rule | str, zone: str = "UTC", n: int = 5) -> list[datetime]:
         """The next n times of a rule."""
-        return preview(rule_said(rule), self._now(), zone_said(zone), min(n, PORTION))
+        return preview(checked_rule(rule), self._now(), checked_zone(zone), min(n, PORTION))
 
     def clock_notes(self, rule: Rule | str, zone: str, times: Sequence[datetime]) -> list[ClockNote]:
         """What the clocks do at these next times of a rule, in plain words."""
-        notes = clock_notes(rule_said(rule), self._now(), times, zone_said(zone))
+        notes = clock_notes(checked_rule(rule), self._now(), times, checked_zone(zone))
         return [ClockNote(at, note) for at, note in notes]
 
     def search(
@@ -157,7 +157,7 @@ class Timetable(VerbGroup):
 
         `contains` is a part of the key, in whatever case. `by_next`: those that come next first, and last those that
         have no next time. At most 20,000 are looked at for one page, which may therefore have none and go on. Of one
-        owner, nobody else's are looked at, so no page and no place tells of them.
+        owner, only their own schedules are looked at, so no page reveals others.
         """
         given = {"task": None, "key": None, "ring": None, "slot": None, "state": None, **filters}
         given |= {"owner": owner, "contains": None if contains is None else like(contains)}
@@ -275,7 +275,7 @@ def like(text: str) -> str:
     return "%" + re.sub("[%_!]", lambda sign: f"!{sign[0]}", text) + "%"
 
 
-def rule_said(rule: Any) -> Rule:
+def checked_rule(rule: Any) -> Rule:
     """The rule that was given as text or as a value."""
     if isinstance(rule, str):
         try:
@@ -288,7 +288,7 @@ def rule_said(rule: Any) -> Rule:
     return found
 
 
-def zone_said(name: Any) -> ZoneInfo:
+def checked_zone(name: Any) -> ZoneInfo:
     try:
         return zone_named(name.key if isinstance(name, ZoneInfo) else name)
     except ValueError as error:

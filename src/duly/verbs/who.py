@@ -1,4 +1,4 @@
-"""Who acts: a user of the service, by a key or a session, or the code and the command line of this machine."""
+"""Principals: users of the service, by a key or a session, and the code and the command line of this machine."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class Principal(Struct, frozen=True):
 
     @property
     def reach(self) -> str | None:
-        """The owner whose rows this user may find and change: themselves, or None, which means all, for admins."""
+        """The owner of the rows that this user may find and change: the user, or None (all owners) for admins."""
         return None if self.is_admin else self.user_id
 
     def among(self, whose: str | None) -> str | None:
-        """The owner whose rows are meant when this user asks for those of `whose`; None means all owners."""
+        """The owner to filter by when this user asks for rows of `whose`; None means all owners."""
         return whose if self.reach is None else self.reach
 
     def scoped(self, key: str) -> str:

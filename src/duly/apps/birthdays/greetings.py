@@ -140,7 +140,9 @@ class Birthdays:
             schedule, _ = self._find(person_id, owner, connection)
             last, done = schedule.last_at, schedule.last_success_at
             is_greeted = last is not None and done is not None and last <= done
-            is_being = any(row.state == "running" for row in self.app.read.rows([schedule.last_item or 0], connection))
+            is_being = any(
+                row.state == "running" for row in self.app.read.rows([schedule.last_item or 0], connection=connection)
+            )
             if last is not None and (is_greeted or is_being) and verbs.context.now() - last < EVENT:
                 until = last + EVENT
                 self.app.place(NewItem(GREETED, QUEUE, b"{}", until, schedule.key, owner=owner), connection)

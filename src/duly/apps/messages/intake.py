@@ -20,7 +20,7 @@ from duly.apps.messages.wire import Wire
 from duly.bridge import contract
 from duly.bridge.consumer import Delivery
 from duly.bridge.contract import Invalid, RetryRequest, clean
-from duly.bridge.message import Failure, Message, fitting, merged, original, prepared, told_count, told_way
+from duly.bridge.message import Failure, Message, fitting, merged, original, prepared, stated_count, stated_route
 from duly.bridge.publisher import CONFIRMED, Outgoing
 from duly.core import codec
 from duly.core.errors import DulyError, StoreUnavailable
@@ -134,8 +134,8 @@ class Intake:
         now = self._app.clock.now()
         properties = original(delivery.properties, delivery.body)
         most = self._rows.retries(asked.queue) if asked.max_retries is None else asked.max_retries
-        exchange, routing_key = told_way(properties)
-        count = max(asked.retry_count, told_count(properties, asked.message_id))
+        exchange, routing_key = stated_route(properties)
+        count = max(asked.retry_count, stated_count(properties, asked.message_id))
         message = Message(
             payload=b64encode(asked.payload).decode(),
             queue=asked.queue,

@@ -133,10 +133,10 @@ class WorkbookExport(Export):
             kept = text.encode("utf-16-le", "surrogatepass")[: 2 * (CHARACTERS - 1)]
             text = f"{kept.decode('utf-16-le', 'ignore')}…"
             self.cut += 1
-        said = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-        said = _UNSAYABLE.sub(lambda found: f"_x{ord(found[0]):04X}_", said)
-        space = "" if said == said.strip() else ' xml:space="preserve"'
-        return f'<c {where} t="inlineStr"><is><t{space}>{said}</t></is></c>'
+        escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        escaped = _UNSAYABLE.sub(lambda found: f"_x{ord(found[0]):04X}_", escaped)
+        space = "" if escaped == escaped.strip() else ' xml:space="preserve"'
+        return f'<c {where} t="inlineStr"><is><t{space}>{escaped}</t></is></c>'
 
 
 class _Unseekable:

@@ -60,8 +60,8 @@ def plain(name: str) -> str:
 
 def fingerprint(names: Iterable[str], has_header: bool = True) -> str:
     """What files of the same shape have in common, whatever the order of their columns: 32 hexadecimal digits."""
-    said = sorted(map(plain, names)) if has_header else [f"columns: {len(list(names))}"]
-    return hashlib.sha256("\x1f".join(said).encode()).hexdigest()[:32]
+    parts = sorted(map(plain, names)) if has_header else [f"columns: {len(list(names))}"]
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
 
 
 def suggest(

@@ -68,20 +68,20 @@ def is_kind(value: Any, kind: ValueKind) -> bool:
 
 
 def _value(value: Any, field: Field) -> str:
-    said = text_of(value)
-    if not said:
+    text = text_of(value)
+    if not text:
         return ""
-    if len(said) > field.longest:
-        raise ValueError(f"has {len(said):,} characters; {field.longest:,} is the limit")
+    if len(text) > field.longest:
+        raise ValueError(f"has {len(text):,} characters; {field.longest:,} is the limit")
     match field.kind:
         case "text" | "code":
-            return said
+            return text
         case "number":
-            return _number(said)
+            return _number(text)
         case "ean":
-            return _ean(said)
+            return _ean(text)
         case "url":
-            return _url(said)
+            return _url(text)
 
 
 def text_of(value: Any) -> str:
@@ -94,39 +94,39 @@ def text_of(value: Any) -> str:
         raise ValueError("is a list or an object, where a single value is wanted")
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         value = int(value)
-    said = _CONTROL.sub("", unicodedata.normalize("NFC", str(value)))
-    return " ".join(said.split())
+    text = _CONTROL.sub("", unicodedata.normalize("NFC", str(value)))
+    return " ".join(text.split())
 
 
-def _number(said: str) -> str:
+def _number(text: str) -> str:
     """A number with a point, however it is grouped. `1,234` is a thousand, `1,5` and `1.234` are fractions."""
-    bare = _MONEY.sub("", said).strip().removesuffix(",-").removesuffix(".-").strip()
+    bare = _MONEY.sub("", text).strip().removesuffix(",-").removesuffix(".-").strip()
     if _THOUSANDS.fullmatch(bare):
         return bare.replace(",", "").removeprefix("+")
     found = _PLAIN.fullmatch(bare) or _GROUPED.fullmatch(bare)
     if not found:
-        raise ValueError(f"{said!r:.60} is not a number")
+        raise ValueError(f"{text!r:.60} is not a number")
     whole = re.sub(r"[., '+]", "", found["whole"])
     return f"{whole}.{found['fraction']}" if found["fraction"] else whole
 
 
-def _ean(said: str) -> str:
+def _ean(text: str) -> str:
     """The digits of a barcode, whose last one proves the others. Zeros that a spreadsheet took away come back."""
-    digits = re.sub(r"[\s-]", "", said)
+    digits = re.sub(r"[\s-]", "", text)
     if not digits.isdecimal() or not 8 <= len(digits) <= 14:
-        raise ValueError(f"{said!r:.60} is not a barcode of 8 to 14 digits")
+        raise ValueError(f"{text!r:.60} is not a barcode of 8 to 14 digits")
     full = digits if len(digits) in (8, 12, 13, 14) else digits.zfill(13)
     total = sum(int(digit) * (3 if place % 2 else 1) for place, digit in enumerate(reversed(full)))
     if total % 10:
-        raise ValueError(f"{said!r:.60} is not a barcode: its last digit is wrong")
+        raise ValueError(f"{text!r:.60} is not a barcode: its last digit is wrong")
     return full
 
 
-def _url(said: str) -> str:
+def _url(text: str) -> str:
     try:
-        parts = urlsplit(said)
+        parts = urlsplit(text)
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{said!r:.60} is not a web address")
-    return said
+        raise ValueError(f"{text!r:.60} is not a web address")
+    return text

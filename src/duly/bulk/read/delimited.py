@@ -21,14 +21,14 @@ class Delimited(Reading):
     def __init__(self, file: BinaryIO, limits: Limits, options: Options) -> None:
         self._lines = lines_of(file, options.encoding, limits)
         sample = sample_of(self._lines, limits)
-        said = _SEP.fullmatch(sample[0]) if sample else None
-        delimiter = options.delimiter or (said[1] if said else delimiter_of(sample))
+        declared = _SEP.fullmatch(sample[0]) if sample else None
+        delimiter = options.delimiter or (declared[1] if declared else delimiter_of(sample))
         if len(delimiter) != 1 or delimiter in '"\r\n\\':
             raise InputError(
                 "delimiter", f"must be one character, and neither a quote nor a line end: {delimiter!r:.20}"
             )
         self._records = Records(self._lines, delimiter, *quoting_of(sample, delimiter), limits)
-        first, places = self._first_rows(said is not None, options.header, limits.columns)
+        first, places = self._first_rows(declared is not None, options.header, limits.columns)
         top = find_top(first, options.header, limits)
         encoding = "utf-8" if self._lines.encoding == "ascii" else self._lines.encoding
         self.shape = Shape(

@@ -69,9 +69,9 @@ def unique(cells: Sequence[Any]) -> tuple[str, ...]:
     """A name for each column: no two are alike, none is empty."""
     names: dict[str, None] = {}
     for number, cell in enumerate(cells, 1):
-        said = " ".join(str("" if cell is None else cell).replace("\0", "").split())[:LONGEST] or f"column {number}"
-        name, again = said, 2
+        base = " ".join(str("" if cell is None else cell).replace("\0", "").split())[:LONGEST] or f"column {number}"
+        name, again = base, 2
         while name in names:
-            name, again = f"{said} ({again})", again + 1
+            name, again = f"{base} ({again})", again + 1
         names[name] = None
     return tuple(names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from duly.bulk.s3 import PORTION, S3Settings, connect, told
+from duly.bulk.s3 import PORTION, S3Settings, connect, s3_errors
 from duly.bulk.sources.found import Changed, Found, NotThere, SourceError
 
 MOST = 100_000  # objects that one look lists
@@ -19,7 +19,7 @@ class S3Source:
         import obstore
 
         count = 0
-        with told(f"listing {prefix or 'the bucket'}"):
+        with s3_errors(f"listing {prefix or 'the bucket'}"):
             for portion in obstore.list(self._store, prefix or None, chunk_size=1000):
                 for entry in portion:
                     count += 1
@@ -33,7 +33,7 @@ class S3Source:
         """One object by its key; NotThere when there is none."""
         import obstore
 
-        with told(f"looking for {path}"):
+        with s3_errors(f"looking for {path}"):
             try:
                 entry = obstore.head(self._store, path)
             except FileNotFoundError:
@@ -45,7 +45,7 @@ class S3Source:
         import obstore
         from obstore.exceptions import PreconditionError
 
-        with told(f"reading {found.path}"):
+        with s3_errors(f"reading {found.path}"):
             try:
                 answer = obstore.get(self._store, found.path, options={"if_match": found.version})
             except (FileNotFoundError, PreconditionError):

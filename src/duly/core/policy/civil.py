@@ -138,8 +138,8 @@ class Cron(Civil):
         return None if self._hours_pass else super().note(at, zone)
 
     def describe(self, zone: ZoneInfo) -> str:
-        said = rule_text.cron_in_english(self.text) or f'cron "{self.text}"'
-        return said if said == "every minute" else f"{said} ({zone})"
+        text = rule_text.cron_in_english(self.text) or f'cron "{self.text}"'
+        return text if text == "every minute" else f"{text} ({zone})"
 
     @property
     def _words(self) -> tuple[str, ...]:

@@ -222,25 +222,25 @@ _EXAMPLES = {
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> Rule:
-    said, options = text.split(), dict[str, Any]()
-    while said and "=" in said[-1]:
-        name, _, value = said.pop().partition("=")
+    words, options = text.split(), dict[str, Any]()
+    while words and "=" in words[-1]:
+        name, _, value = words.pop().partition("=")
         if name in options:
             raise ValueError(f"rule: must have each option once, got {quoted(text)}")
         options[name] = value
-    head = said[0].lower() if said else ""
+    head = words[0].lower() if words else ""
     if head in _OPTIONS:
-        said = said[1:]
-    elif len(said) == 5 or head in rule_text.ALIASES:
+        words = words[1:]
+    elif len(words) == 5 or head in rule_text.ALIASES:
         head = "cron"
     else:
         raise ValueError(f"rule: must begin with {listed(_OPTIONS, 'or')}, or be a cron, got {quoted(text)}")
     for name in options:
         if name not in _OPTIONS[head]:
             raise ValueError(f"rule: {head} has no option but {listed(_OPTIONS[head])}, got {quoted(name)}")
-    match head, said:
+    match head, words:
         case "cron", [_, *_]:
-            return Cron(" ".join(said), **options)
+            return Cron(" ".join(words), **options)
         case "daily", [at]:
             return Daily(at, **options)
         case "weekly", [days, at]:

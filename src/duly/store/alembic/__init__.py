@@ -27,7 +27,7 @@ def upgrade_to(connection: Connection | None, version: int) -> None:
     """Apply the SQL file of this number, unless it was applied before."""
     if connection is None:
         raise NotImplementedError(
-            "--sql cannot be: duly looks at the database before it changes it. The SQL is in duly/store/migrations."
+            "--sql is not supported: duly reads the database before it changes it. The SQL is in duly/store/migrations."
         )
     dialect = dialect_on(connection)
     dialect.take_turn(connection)

@@ -45,7 +45,7 @@ new_item_parameters = writer(NEW_ITEM, {bytes: bytes.decode})
 
 
 def lacking(error: ImportError) -> ConfigError:
-    """What to tell when the driver cannot be imported."""
+    """The error when the driver cannot be imported."""
     return ConfigError(f"database_url: PostgreSQL needs `pip install 'duly[postgres]'` ({error})")
 
 

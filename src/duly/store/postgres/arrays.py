@@ -69,7 +69,7 @@ def arrays(name: str) -> Callable[[Sequence[Any]], dict[str, str]]:
 
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
-# Times that are now unless something else was said.
+# Times that default to now.
 _STAMPED = ("due_at", "changed_at")
 
 

@@ -207,7 +207,7 @@ class ConnectionPool:
             self._hand_on(connection)
 
     def _hand_on(self, connection: Connection | None) -> None:
-        """Hand a free connection to whoever waits; with None, the right to make a new one."""
+        """Hand a free connection to the next waiter; with None, the right to make a new one."""
         with self._lock:
             if self._waiting:
                 self._waiting.popleft().put(connection)

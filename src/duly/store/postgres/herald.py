@@ -1,4 +1,4 @@
-"""Tells idle workers of new items without slowing down the puts.
+"""Notifies idle workers of new items without slowing down puts.
 
 PostgreSQL serialises commits that carry a NOTIFY, so at most one put per `pause` carries one. What is put in between is
 announced together a moment later, from another thread. If that is lost, workers find the items with their next sweep.
@@ -92,7 +92,7 @@ def news_of(new: NewItem) -> str | None:
 
 
 def head_of(news: str) -> Head | None:
-    """The head that an announcement tells of; None if it has another form, such as that of another version."""
+    """The head in an announcement; None if it has another form, such as that of another version."""
     try:
         due, rank, task, owner, queue = news.split("\t", 4)
         return Head(Line(queue, task, owner), "main", int(rank), EPOCH + timedelta(microseconds=int(due)))

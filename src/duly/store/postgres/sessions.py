@@ -36,13 +36,13 @@ _DIALLING = {"connect_timeout": 3, "application_name": "duly", **_KEEPALIVE}
 _SERVER_KEEPALIVE = {"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
 # Seconds after which the server ends a transaction of ours that does nothing, such as that of a suspended process.
 IDLE_SECONDS = 60
-# The server's time limit ends so many seconds before ours, because then it is known that nothing was done.
+# The server's time limit ends this many seconds before ours, because then it is known that nothing was done.
 GRACE = 1.0
 # Seconds to wait for the answer when asking whether the server is still there.
 PULSE_PATIENCE = 5.0
 
 # Statements that join rows with an array, and the parameter that is that array. A prepared plan assumes ten elements;
-# with a thousand it would compare each with each. So with a long array the statement is planned anew each time.
+# with a thousand it would compare each with each. So with a long array the statement is planned again each time.
 JOINED = {
     "extend": "ids",
     "settle": "change_id",
@@ -116,12 +116,12 @@ class Sessions:
     def _dial(self, **more: Any) -> Connection:
         """A new connection, with the options of the URL and our defaults for the others."""
         try:
-            said = conninfo_to_dict(self.url)
+            url_options = conninfo_to_dict(self.url)
         except psycopg.ProgrammingError:  # its text may quote the URL with the password
             raise ConfigError("database_url: PostgreSQL does not understand this URL") from None
-        given = {name: value for name, value in {**_DIALLING, **more}.items() if name not in said}
+        given = {name: value for name, value in {**_DIALLING, **more}.items() if name not in url_options}
         connection: Connection = Connection.connect(self.url, autocommit=True, **given)
-        connection.patience = max(float(said.get("connect_timeout") or 0), PULSE_PATIENCE)
+        connection.patience = max(float(url_options.get("connect_timeout") or 0), PULSE_PATIENCE)
         self._configure(connection)
         return connection
 
@@ -133,8 +133,8 @@ class Sessions:
         if not self._listen:  # behind a pooler the session is shared with others
             return connection
         try:
-            told = (list(settings), list(settings.values()), connection.info.backend_pid)
-            if not connection.execute(_CONFIGURE, told, prepare=False).fetchall() and self.is_pooled():
+            arguments = (list(settings), list(settings.values()), connection.info.backend_pid)
+            if not connection.execute(_CONFIGURE, arguments, prepare=False).fetchall() and self.is_pooled():
                 self._prepare = False
         except BaseException:
             connection.close()
@@ -169,13 +169,13 @@ class Sessions:
             case errors.InvalidSqlStatementName() | errors.DuplicatePreparedStatement() | errors.ProtocolViolation():
                 # A pooler gives each transaction to another session: go on without prepared statements.
                 self._prepare = False
-                return StoreUnavailable(f"prepared statements do not survive this pooler: {error}")
+                return StoreUnavailable(f"prepared statements do not work behind this pooler: {error}")
             case errors.ReadOnlySqlTransaction():
                 connection.close()  # the next connection may be to the server that takes writes
         if isinstance(error, _PASSING):
-            return StoreUnavailable(f"not now, but it may be tried again: {error}")
+            return StoreUnavailable(f"the database could not do this now; try again: {error}")
         if isinstance(error, AnswerTimeout):
-            return StoreUnavailable(f"the database is silent, so it is not known whether this was done: {error}")
+            return StoreUnavailable(f"the database did not answer, so it is not known whether this was done: {error}")
         if not isinstance(error, psycopg.OperationalError):
             return None
         if connection.closed:

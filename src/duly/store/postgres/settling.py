@@ -168,7 +168,7 @@ class PostgresSettling(PostgresPuts):
         try:
             return self._run("settle", parameters, connection)
         except errors.UniqueViolation as error:
-            raise WrongState("its key belongs to another live item by now; cancel that one first") from error
+            raise WrongState("another live item has its key now; cancel that item first") from error
 
     def report(self, item_id: int, fence: int, progress: bytes) -> None:
         self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})

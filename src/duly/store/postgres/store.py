@@ -32,7 +32,7 @@ PULSE = 10.0
 # Seconds between two looks for ends of items: while news of them comes, and where none can come.
 AT_LEAST = 1.0
 UNHEARD = 0.2
-# Seconds after which workers are asked again to tell of ends; they do so for a while longer.
+# Seconds after which workers are asked again to notify of ends; they keep doing so for a while longer.
 ASK_AGAIN = 10.0
 
 

@@ -116,7 +116,7 @@ class SqliteSettling(SqlitePuts):
             if not writer.execute(self._sql["settle"], change_parameters(change)).fetchall():
                 return False
         except sqlite3.IntegrityError as error:
-            raise WrongState("its key belongs to another live item by now; cancel that one first") from error
+            raise WrongState("another live item has its key now; cancel that item first") from error
         if change.tried:
             of_item = {"item_id": change.id, "fence": change.fence}
             writer.execute(self._sql["tried"], {**tried_parameters(change.tried), **of_item})

@@ -68,14 +68,14 @@ class SqliteStore(SqliteClaims, SqliteSchedules):
             tell()
 
     def tell_of_ends(self) -> None:
-        """Nothing to do: whoever listens sees every commit."""
+        """Nothing to do: listeners see every commit."""
 
     def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         for _ in self._strange_commits(stop):
             tell(None)
 
     def _strange_commits(self, stop: threading.Event, at_least: float = float("inf")) -> Iterator[None]:
-        """Commits by other connections, which SQLite counts; with `at_least`, also once in so many seconds."""
+        """Commits by other connections, which SQLite counts; with `at_least`, also once in that many seconds."""
         seen: tuple[sqlite3.Connection, int] | None = None
         last = 0.0
         while not stop.is_set():

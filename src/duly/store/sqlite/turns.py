@@ -75,7 +75,7 @@ class WriterLine:
         self.renew()
 
     def renew(self) -> None:
-        """Begin anew, with nobody in line."""
+        """Start again with an empty line."""
         self._mutex = threading.Lock()
         self._places: deque[weakref.ref[WriterTurn]] = deque()
         self._kept: WriterTurn | None = None

@@ -118,12 +118,12 @@ def _read_directory(archive: ZipFile) -> _Directory:
 
     def started(name: str, attributes: Attributes) -> None:
         nonlocal since_1904
-        said = {key.rpartition(":")[2]: value for key, value in zip(attributes[::2], attributes[1::2], strict=True)}
+        given = {key.rpartition(":")[2]: value for key, value in zip(attributes[::2], attributes[1::2], strict=True)}
         if name == "workbookPr":
-            since_1904 = said.get("date1904", "0") in ("1", "true")
-        elif name == "sheet" and said.get("id", "") in targets and len(sheets) < MOST_SHEETS:
-            part = targets[said["id"]]
-            sheets.append(_Named(said.get("name", "")[:100], part, said.get("state", "visible") == "visible"))
+            since_1904 = given.get("date1904", "0") in ("1", "true")
+        elif name == "sheet" and given.get("id", "") in targets and len(sheets) < MOST_SHEETS:
+            part = targets[given["id"]]
+            sheets.append(_Named(given.get("name", "")[:100], part, given.get("state", "visible") == "visible"))
 
     with _opened(archive, WORKBOOK) as stream:
         for _ in walk(WORKBOOK, stream, started, lambda _: None, lambda _: None):
@@ -137,11 +137,11 @@ def _read_relations(archive: ZipFile) -> tuple[dict[str, str], dict[str, str]]:
     kinds: dict[str, str] = {}
 
     def started(name: str, attributes: Attributes) -> None:
-        said = dict(zip(attributes[::2], attributes[1::2], strict=True))
-        if name == "Relationship" and said.get("TargetMode") != "External" and len(targets) < MOST_SHEETS:
-            part = normpath(join("/xl", said.get("Target", ""))).lstrip("/")
-            targets[said.get("Id", "")] = part
-            kinds.setdefault(said.get("Type", "").rpartition("/")[2], part)
+        given = dict(zip(attributes[::2], attributes[1::2], strict=True))
+        if name == "Relationship" and given.get("TargetMode") != "External" and len(targets) < MOST_SHEETS:
+            part = normpath(join("/xl", given.get("Target", ""))).lstrip("/")
+            targets[given.get("Id", "")] = part
+            kinds.setdefault(given.get("Type", "").rpartition("/")[2], part)
 
     with _opened(archive, RELATIONS) as stream:
         for _ in walk(RELATIONS, stream, started, lambda _: None, lambda _: None):

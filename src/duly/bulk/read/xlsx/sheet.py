@@ -107,13 +107,13 @@ class _Sheet:
             self._runs.append(data)
 
     def _end_cell(self) -> None:
-        said = "".join(self._runs)
-        if self._fault or not (said or self._has_formula):
+        raw = "".join(self._runs)
+        if self._fault or not (raw or self._has_formula):
             return
         try:
-            if not said and self._type != "str":
+            if not raw and self._type != "str":
                 raise BadRow("is a formula without a stored value; open the file in a spreadsheet program and save it")
-            value = self._value(said)
+            value = self._value(raw)
         except BadRow as bad:
             self._fault = f"cell {letters(self._column)}{self._line} {bad.reason}"
             return
@@ -126,21 +126,21 @@ class _Sheet:
             return
         self._values[self._column] = value
 
-    def _value(self, said: str) -> Any:
+    def _value(self, raw: str) -> Any:
         match self._type:
             case "s":
-                return self._clean(self._shared(said))
+                return self._clean(self._shared(raw))
             case "inlineStr" | "str":
-                return self._clean(said)
+                return self._clean(raw)
             case "b":
-                return said.strip() == "1"
+                return raw.strip() == "1"
             case "e" | "d":
-                return said
+                return raw
             case _:
-                return self._number(said)
+                return self._number(raw)
 
-    def _shared(self, said: str) -> str:
-        number = int(said) if said.isdecimal() and len(said) < 12 else -1
+    def _shared(self, raw: str) -> str:
+        number = int(raw) if raw.isdecimal() and len(raw) < 12 else -1
         if not 0 <= number < len(self._notes.texts):
             raise BadRow("points to a text that is not there")
         text = self._notes.texts[number]
@@ -155,9 +155,9 @@ class _Sheet:
             raise BadRow("holds a NUL character")
         return text
 
-    def _number(self, said: str) -> Any:
+    def _number(self, raw: str) -> Any:
         try:
-            number = float(said)
+            number = float(raw)
         except ValueError:
             raise BadRow("is not a number, although it says it is one") from None
         if self._style.isdecimal() and len(self._style) < 6 and int(self._style) in self._notes.date_styles:

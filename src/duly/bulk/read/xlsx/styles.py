@@ -29,13 +29,13 @@ def read_date_styles(part: str, stream: IO[bytes]) -> frozenset[int]:
 
     def started(name: str, attributes: Attributes) -> None:
         nonlocal is_cells
-        said = dict(zip(attributes[::2], attributes[1::2], strict=True))
+        given = dict(zip(attributes[::2], attributes[1::2], strict=True))
         if name == "numFmt" and len(formats) < MOST:
-            formats[said.get("numFmtId", "")] = said.get("formatCode", "")[:1000]
+            formats[given.get("numFmtId", "")] = given.get("formatCode", "")[:1000]
         elif name == "cellXfs":
             is_cells = True
         elif name == "xf" and is_cells and len(styles) < MOST:
-            styles.append(said.get("numFmtId", "0"))
+            styles.append(given.get("numFmtId", "0"))
 
     def ended(name: str) -> None:
         nonlocal is_cells

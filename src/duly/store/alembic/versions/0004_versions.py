@@ -1,4 +1,4 @@
-"""Versions of items whose key is theirs for good; how often a person had one tried again."""
+"""Versions of items that keep their key, and how often a person retried an item."""
 
 from __future__ import annotations
 

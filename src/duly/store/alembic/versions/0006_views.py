@@ -1,4 +1,4 @@
-"""Views that tell of items and schedules in the words of the apps."""
+"""Views of items and schedules in the words of the apps."""
 
 from __future__ import annotations
 

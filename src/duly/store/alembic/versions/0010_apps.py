@@ -1,4 +1,4 @@
-"""Views of the apps tell what the apps tell."""
+"""Views of the apps show the same as the apps."""
 
 from __future__ import annotations
 
