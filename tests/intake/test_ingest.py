@@ -523,7 +523,7 @@ def test_the_user_of_a_server_is_the_one_that_is_allowed(open_app: Open) -> None
         assert checked(source, settings).user == "ana"
     assert checked("ftp://open.example/a.csv", settings).user is None
     for source in ("ftp://root@files.example/in/a.csv", "ftp://root@open.example/a.csv"):
-        with pytest.raises(InputError, match=r"ftp://root@\w+\.example is not among sources_allowed"):
+        with pytest.raises(InputError, match=r"ftp://root@\w+\.example is not in sources_allowed"):
             checked(source, settings)
 
 

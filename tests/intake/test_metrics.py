@@ -93,7 +93,7 @@ def test_the_log_tells_what_happens_to_a_job(app: Duly, world: World, caplog: py
         app.verbs.jobs.remove(LOCAL, job.id)
     events = [record.__dict__["event"] for record in caplog.records if "event" in record.__dict__]
     assert events == ["job.created", "job.paused", "job.resumed", "job.reprocessed", "job.removed"]
-    assert f"job {job.id}: its file is read, 1 rows" in caplog.text
+    assert f"job {job.id}: finished reading its file, 1 rows" in caplog.text
 
 
 def test_who_had_to_wait_for_a_connection_writes_less_at_a_time(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:

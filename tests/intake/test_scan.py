@@ -218,7 +218,7 @@ def test_pictures_are_jobs_of_another_type_and_a_type_may_be_said(open_app: Open
     assert app.verbs.jobs.page(LOCAL)[0].job_type == "plain"
     nowhere = open_app(inbox=str(inbox), scan_settle_seconds=0, scan_type="stock")
     (inbox / "c.csv").write_text("colour\nblue\n")
-    assert "no type of jobs stock here" in str(scan(nowhere).held)
+    assert "no job type stock is registered here" in str(scan(nowhere).held)
     assert (inbox / "c.csv").exists()
 
 

@@ -220,7 +220,7 @@ def test_only_admins_and_the_owner_of_scans_take_files_from_where_they_are_dropp
     finally:
         object.__setattr__(settings, "inbox", "")
         object.__setattr__(settings, "scan_owner", "")
-    assert "only admins, and the user whom scan_owner names" in refused.json()["detail"]
+    assert "only admins and the user in scan_owner" in refused.json()["detail"]
     assert (tmp_path / "texts.csv").exists()
 
 

@@ -260,22 +260,10 @@ def _change(
 ) -> Change:
     """The change to this state that leaves all else as it is."""
     return Change(
-        id=item.id,
-        task=item.task,
-        was=was,
-        fence=item.fence,
-        state=state,
-        outcome=label,
-        lane=item.lane,
-        due_at=item.due_at,
-        attempt=item.attempt,
-        failures=item.failures,
-        crashes=item.crashes,
-        losses=item.losses,
-        finished_at=finished_at,
-        result=result,
-        error=error,
-    )
+        id=item.id, task=item.task, was=was, fence=item.fence, state=state, outcome=label, lane=item.lane,
+        due_at=item.due_at, attempt=item.attempt, failures=item.failures, crashes=item.crashes, losses=item.losses,
+        finished_at=finished_at, result=result, error=error,
+    )  # fmt: skip
 
 
 def _wait(item: Item, due_at: datetime, label: str) -> Change:
@@ -286,15 +274,9 @@ def _keep(item: Item, label: str, now: datetime, error: str, error_class: str | 
     """The try counts: the item waits again in the retry lane, with a record of how the try ended."""
     error = cut(error)
     tried = Tried(
-        number=item.attempt,
-        attempt_key=item.attempt_key,
-        worker=item.claimed_by,
-        started_at=item.started_at,
-        ended_at=now,
-        outcome=label,
-        error=error,
-        error_class=error_class,
-    )
+        number=item.attempt, attempt_key=item.attempt_key, worker=item.claimed_by, started_at=item.started_at,
+        ended_at=now, outcome=label, error=error, error_class=error_class,
+    )  # fmt: skip
     return replace(
         _still(item, label), state="waiting", lane="retry", error=error, error_class=error_class, tried=tried
     )

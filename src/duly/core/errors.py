@@ -74,21 +74,6 @@ class NotMigrated(StoreError):
     pass
 
 
-# Users, tracebacks and the rows of failed items name an error by where users import it from.
-for _error in (
-    DulyError,
-    ConfigError,
-    BrokenApp,
-    InputError,
-    UnknownTask,
-    KeyConflict,
-    ItemNotFound,
-    WrongState,
-    NotAllowed,
-    LeaseLost,
-    StoreError,
-    StoreUnavailable,
-    StoreBusy,
-    NotMigrated,
-):
+# Users, tracebacks and the rows of failed items name an error by the module that users import it from.
+for _error in [each for each in globals().values() if isinstance(each, type) and issubclass(each, DulyError)]:
     _error.__module__ = "duly.errors"

@@ -7,7 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from duly.core.shown import Alert
+from duly.core.shown import Alert, WorkerLife
 
 Level = Literal["ok", "warn", "bad"]
 
@@ -52,13 +52,9 @@ class Run(Struct, frozen=True):
     started_at: datetime
 
 
-class WorkerNow(Struct, frozen=True):
-    name: str
-    tasks: list[str]
-    started_at: datetime
-    seen_at: datetime
-    running: int
-    runs: list[Run]  # some of them, the longest first
+class WorkerNow(WorkerLife, frozen=True):
+    running: int = 0
+    runs: list[Run] = []  # some of them, the longest first
 
 
 class LimitNow(Struct, frozen=True):

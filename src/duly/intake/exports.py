@@ -1,6 +1,6 @@
 """Rows go out: a whole job as the grid shows it, what has to be mended, and how a job differs from another's file.
 
-Everything flows from the database to the file a portion at a time. Nothing is worked out anew, and what is masked for
+Everything flows from the database to the file a portion at a time. Nothing is computed again, and what is masked for
 people is masked here too, so an export says cell by cell what the grid says.
 """
 
@@ -91,7 +91,7 @@ def _streamed(format: str, columns: tuple[Column, ...], records: Iterable[Mappin
 
 
 def exported_differences(export: BinaryIO, file: BinaryIO, name: str) -> Iterator[Difference]:
-    """The same for a job that was exported as CSV, by who has no more of it than that."""
+    """The same for a job that was exported as CSV, where only that export is at hand."""
     options = Options(kind="csv", header=True, encoding="utf-8-sig", delimiter=",")
     with open_rows(export, "export.csv", options=options) as ours:
         shown = ({header: unguarded(text_of(value)) for header, value in row.values.items()} for row in ours)

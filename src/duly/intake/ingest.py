@@ -1,8 +1,8 @@
-"""The file of a job is read, and its rows are written down: in batches that suit the database, resumably.
+"""Reads the file of a job and writes its rows, in batches that suit the database. It can be resumed.
 
-After a crash the file is read from its start once more, and the rows that the job has already are passed over: which
-rows are the same as earlier ones is known again by that, and no row comes twice, for the store takes the next one only.
-A row that cannot be read, or that its task would refuse, becomes a row in error that says why; it never ends the job.
+After a crash the file is read from the start again, and rows that the job has already are skipped. So duplicates are
+detected again, and no row is stored twice, because the store accepts only the next one. A row that cannot be read, or
+that its task would reject, becomes a row in error with the reason; it never ends the job.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ GONE_TRIES = 6
 
 
 class _Stopped(Exception):
-    """The job takes no more rows: it was cancelled or removed."""
+    """The job accepts no more rows: it was cancelled or removed."""
 
 
 def ingest(intake: Intake, job_id: int, tell: Callable[[int], None], failures: int = 0) -> dict[str, int]:
-    """Read the file of this job and seal it; `tell` is told how many rows it has, now and then.
+    """Read the file of this job and seal it; `tell` is called with the number of rows now and then.
 
     `failures`: how many tries have failed before.
     """
@@ -57,15 +57,15 @@ def ingest(intake: Intake, job_id: int, tell: Callable[[int], None], failures: i
         reason = str(error)
         if isinstance(error, FileGone):
             where = intake.settings.files_url
-            reason += f" in files_url ({where}) as this machine sees it; all servers and workers must share that place"
+            reason += f" in files_url ({where}) on this machine; all servers and workers must share that place"
             if failures + 1 < GONE_TRIES:
                 raise FileGone(reason) from None
         intake.verbs.files.give_up(job, reason)
-        log.warning("job %d: its file cannot be read: %s", job.id, reason)
+        log.warning("job %d: cannot read its file: %s", job.id, reason)
         raise GiveUp(reason) from None
     intake.verbs.context.store.seal_job(job.id, intake.verbs.context.now())
     measured("file", str(job.job_type), time.monotonic() - begun)
-    log.info("job %d: its file is read, %d rows", job.id, rows)
+    log.info("job %d: finished reading its file, %d rows", job.id, rows)
     return {"rows": rows}
 
 
@@ -195,7 +195,7 @@ class Ingest:
         if failure is None:
             if not is_taken:
                 self._has_grown(0)
-                raise WrongState(f"job {self._job.id} is filled by someone else at the same time")
+                raise WrongState(f"job {self._job.id} is being filled by another process")
             measured, name = self._intake.verbs.context.measured, str(self._job.job_type)
             measured("rows", name, len(portion))
             measured("bad rows", name, sum(row.outcome == UNREADABLE for row in portion))
@@ -203,11 +203,11 @@ class Ingest:
             return len(portion)
         if self._batch.failures >= self._bounds.after_failure.tries:
             raise failure
-        log.warning("job %d: %d rows could not be written: %s", self._job.id, len(portion), failure)
+        log.warning("job %d: cannot write %d rows: %s", self._job.id, len(portion), failure)
         return 0
 
     def _has_grown(self, count: int) -> bool:
-        """Whether the job has so many rows more than we know of; it is over for us when it takes no more."""
+        """Whether the job has `count` more rows than we know of; raises _Stopped when it accepts no more."""
         job = find_job(self._intake.verbs.context, self._job.id)
         if job is None or job.is_sealed:
             raise _Stopped

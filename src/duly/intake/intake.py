@@ -1,4 +1,4 @@
-"""Files come in: a file is kept as a whole first, and then it is made a job of, in one transaction."""
+"""Files come in: a file is first stored as a whole, and then becomes a job, in one transaction."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from duly.verbs import Principal, Verbs
 
 J = TypeVar("J", Job, Job | None)
 
-# Rows by which the columns of a file without a header are told apart.
+# Rows that are read to identify the columns of a file without a header.
 SAMPLE = 20
 UPLOADS = "uploads"
 THUMBNAILS = "thumbnails"
-# Seconds after which a file that belongs to no job is removed, because whoever kept it has died by then.
+# Seconds after which a file that belongs to no job is removed, because the process that stored it must have died.
 LEFT_FOR = 86_400.0
 # Errors after which no job was made for sure. After any other one the commit may have gone through with its answer
 # lost, so the file stays, and `sweep` removes it if no job has it.
@@ -77,7 +77,7 @@ class Intake:
 
     @cached_property
     def files(self) -> FileStore:
-        """Where files are kept; opened when the first one comes."""
+        """Where files are stored; opened on first use."""
         where = self.settings.files_url
         if not where.startswith("s3://"):
             folder = LocalFiles(Path(where))
@@ -105,26 +105,26 @@ class Intake:
             raise ConfigError("db_ingest_enabled: jobs from files are turned off here")
 
     def receive(self) -> Writer:
-        """Begin to keep a file. Whatever is not made a job of must be deleted again."""
+        """Begin to store a file. A file that does not become a job must be deleted again."""
         self.refuse_if_off()
         return self.files.writer(f"{UPLOADS}/{self._ours}{secrets.token_hex(16)}", self.settings.upload_max_bytes)
 
     @cached_property
     def _ours(self) -> str:
-        """What the names of our files begin with, because several databases may keep theirs in the same place."""
+        """The prefix of our file names, because several databases may share one place for files."""
         return f"{sha256(self.verbs.service.secret('files').encode()).hexdigest()[:12]}-"
 
     def thumbnails(self, job: Job) -> str:
-        """Where the small pictures of the rows of this job are kept."""
+        """Where the thumbnails of the rows of this job are stored."""
         return f"{THUMBNAILS}/{self._ours}{job.id}"
 
     @property
     def _has_files(self) -> bool:
-        """Whether there is a place for files at all: an app whose jobs come from code has none."""
+        """Whether files are stored at all: an app that creates its jobs in code stores none."""
         return self.settings.files_url.startswith("s3://") or Path(self.settings.files_url).exists()
 
     def sweep(self) -> int:
-        """Remove files that were kept and became no job, a day later; how many there were."""
+        """Remove files that were stored a day ago and did not become a job; returns how many."""
         if not self._has_files:
             return 0
         keys, gone = self.files.aged(UPLOADS, LEFT_FOR), 0
@@ -146,9 +146,9 @@ class Intake:
         key: str | None = None,
         ip_address: str | None = None,
     ) -> Job:
-        """Make a job of a file that was received; if that cannot be, or was done before, the file is not kept.
+        """Make a job of a received file. If that fails, or was done before, the file is deleted.
 
-        A key stands for one request: with it, the same file for the same type of jobs is the same job.
+        A key identifies one request: repeating it with the same file and type of job returns the same job.
         """
 
         def make() -> Job:
@@ -174,7 +174,7 @@ class Intake:
 
     @cached_property
     def scanner(self) -> Scanner:
-        """Who looks for files that were dropped somewhere."""
+        """Scans the sources for new files."""
         return Scanner(self)
 
     def order(
@@ -187,16 +187,15 @@ class Intake:
         key: str | None = None,
         ip_address: str | None = None,
     ) -> Job:
-        """Make a job of a file that lies elsewhere, where that is allowed; whoever reads it gets it first.
+        """Make a job of a file at another address, where that is allowed. The file is fetched before it is read.
 
-        An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`. What lies there belongs to nobody
-        until it is taken, so only those may name it to whom all of it is shown or given by a scan.
+        An address is `file:name` in the inbox, `s3://…`, `ftp://…` or `ftps://…`. Such a file has no
+        owner until it is taken, so only admins and the owner of scanned files may name it.
         """
         self.refuse_if_off()
         if not who.is_admin and who.user_id != self.settings.scan_owner:
             raise NotAllowed(
-                "source: only admins, and the user whom scan_owner names, may take files from where they are dropped; "
-                "send the file itself"
+                "source: only admins and the user in scan_owner may take files from sources; upload the file instead"
             )
         chosen = self.type_named(job_type)
         checked(source, self.settings)
@@ -210,9 +209,9 @@ class Intake:
         return [each.task.name for each in self._types.values()]
 
     def fetch(self, job: Job, source: str) -> Job:
-        """Keep the file that lies there as that of this job. A file of the inbox is done with by that.
+        """Store the file at this address as the file of this job. A file of the inbox is moved on.
 
-        WrongState when the job was removed meanwhile or has a file by now; nothing is kept then.
+        WrongState when the job was removed meanwhile or has a file already; then nothing is stored.
         """
         with opened(source, self.settings) as (seen, portions):
             kept = self.keep(portions)
@@ -221,7 +220,7 @@ class Intake:
             return fetched
 
     def keep(self, portions: Iterable[bytes]) -> Kept:
-        """Keep a file that is read from elsewhere."""
+        """Store a file that is read from elsewhere."""
         with self.receive() as writer:
             for portion in portions:
                 writer.write(portion)
@@ -239,7 +238,7 @@ class Intake:
         file_options: FileOptions | None = None,
         count: int = 20,
     ) -> FilePreview:
-        """What would become of the first rows of a file; nothing is kept."""
+        """What would become of the first rows of a file; nothing is stored."""
         chosen, file_options = self.type_named(job_type), file_options or FileOptions()
         shape, mapping = self.look(file, name, chosen, file_options, who.owner)
         with open_rows(file, name, options=file_options.options(shape.kind)) as reading:
@@ -265,9 +264,7 @@ class Intake:
             shape = reading.shape
             if shape.kind not in chosen.kinds:
                 wanted = "images" if "image" in chosen.kinds else "a table"
-                raise InputError(
-                    "file", f"{name} is of the kind {shape.kind}; jobs of type {chosen.name} take {wanted}"
-                )
+                raise InputError("file", f"{name} is of kind {shape.kind}; jobs of type {chosen.name} accept {wanted}")
             if chosen.fields is None:
                 return shape, {}
             if file_options.mapping is not None:
@@ -278,18 +275,18 @@ class Intake:
             return shape, suggest(shape.columns, chosen.fields, rows, shape.has_header).columns
 
     def remember(self, chosen: JobType, shape: Shape, mapping: Mapping[str, str], owner: str | None) -> None:
-        """The next file of this owner and shape is mapped alike."""
+        """Use this mapping for the next file of this owner and shape."""
         self.verbs.files.keep_mapping(owner, chosen.name, fingerprint(shape.columns, shape.has_header), mapping)
 
 
 def kept_by(writer: Writer) -> Kept:
-    """The file that a writer has written to its end."""
+    """The file that a writer has stored."""
     assert writer.kept is not None
     return writer.kept
 
 
 def new_file(kept: Kept, name: str, owner: str | None) -> NewFile:
-    """What is known of a file that was kept, under the name that its sender has for it."""
+    """The record of a stored file, under its sender's name for it."""
     return NewFile(shown_name(name), kept.size, type_of(name), kept.sha256, kept.key, owner)
 
 
@@ -299,12 +296,12 @@ def file_options_of(options: Mapping[str, Any]) -> FileOptions:
 
 
 def type_of(name: str) -> str:
-    """What a file says that it is, by how its name ends; what it really is, is found out by whoever reads it."""
+    """The type of a file by the ending of its name; what it really is, is detected when it is read."""
     return PurePath(shown_name(name)).suffix.lower().removeprefix(".")[:20] or "unknown"
 
 
 def _checked(shown: PreviewRow, row: Row, chosen: JobType) -> PreviewRow:
-    """The row with what its task would say against it, as it does when the file is read."""
+    """The row with the errors that its task would report when the file is read."""
     if shown.problems:
         return shown
     values = row.values if chosen.fields is None else shown.normal

@@ -1,4 +1,4 @@
-"""Rows in error that somebody mended: one by one, or as a file of them, which joins its job row by row."""
+"""Corrected rows: rows in error are corrected one by one, or uploaded as a file, and tried again in their job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from duly.intake.types import JobType
 from duly.verbs import Principal
 
 PORTION = 500
-TOLD = 100  # rows that are told of one by one
+LISTED = 100  # rejected rows that are listed one by one
 
 
 class RejectedRow(Struct, frozen=True):
@@ -28,11 +28,11 @@ class RejectedRow(Struct, frozen=True):
 
 
 class MendReport(Struct, frozen=True):
-    """What became of the rows of a file that came back."""
+    """The result of uploading a file of corrected rows."""
 
     rows: int
     mended: int
-    refused: int  # still bad, or no rows in error of this job
+    refused: int  # still bad, or not rows in error of this job
     refusals: tuple[RejectedRow, ...]  # the first of them
 
 
@@ -45,7 +45,7 @@ class RowInError(Struct, frozen=True):
 
 
 class _Place(Struct, frozen=True):
-    """What a mended row has to fit."""
+    """What a corrected row must match."""
 
     chosen: JobType
     mapping: Columns
@@ -66,14 +66,14 @@ def refused(intake: Intake, who: Principal, job_id: int, number: int) -> RowInEr
 def mend_row(
     intake: Intake, who: Principal, job_id: int, number: int, values: Mapping[str, Any], connection: Any = None
 ) -> None:
-    """Have this row tried with other values in place of those that came; columns that are not named stay as they are.
+    """Try this row again with other values; columns that are not named keep their values.
 
     InputError when it is still bad, and WrongState when it is not in error.
     """
     place = _place(intake, who, job_id)
     came = _came(intake, who, job_id, number)
-    if place.options.get("kind") != "jsonl" and (strange := sorted(values.keys() - set(place.columns))):
-        raise InputError("values", f"{strange[0]!r:.50} is no column of this file")
+    if place.options.get("kind") != "jsonl" and (unknown := sorted(values.keys() - set(place.columns))):
+        raise InputError("values", f"the file of this job has no column {unknown[0]!r:.50}")
     made = _remade(intake, Row(number, 0, dict(values)), came, place)
     if not intake.verbs.jobs.mend(who, job_id, {number: made}, connection):
         raise WrongState(f"row {number} of job {job_id} is not in error any more")
@@ -95,13 +95,16 @@ def _place(intake: Intake, who: Principal, job_id: int) -> _Place:
 
 
 def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str) -> MendReport:
-    """Have the rows of this file tried in place of those of the job that have the same numbers and are in error."""
+    """Try the rows of this file in place of the rows in error that have the same numbers."""
     place = _place(intake, who, job_id)
     rows = mended = refused = 0
     refusals: list[RejectedRow] = []
     with open_rows(file, name) as reading:
         if NUMBER not in reading.shape.columns:
-            raise InputError("file", f"has no column {NUMBER!r}, by which rows are known again; download the rejects")
+            raise InputError(
+                "file",
+                f"has no column {NUMBER!r}, which identifies the rows; download the rejects first",
+            )
         is_guarded = reading.shape.kind == "csv"
         walk = iter(reading)
         while portion := list(islice(walk, PORTION)):
@@ -123,7 +126,7 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
             left = good.keys() - set(taken)
             bad += [RejectedRow(lines[each], f"row {each} of the job is not in error") for each in sorted(left)]
             rows, mended, refused = rows + len(portion), mended + len(taken), refused + len(portion) - len(taken)
-            refusals += bad[: TOLD - len(refusals)]
+            refusals += bad[: LISTED - len(refusals)]
     return MendReport(rows, mended, refused, tuple(refusals))
 
 

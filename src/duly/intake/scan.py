@@ -1,4 +1,4 @@
-"""The places where files are dropped are looked through, and every file that is not taken yet becomes a job.
+"""Scans the places where files are dropped: every new file becomes a job.
 
     look       what is there, at each place
     settle     what may still be written is left alone: it must stay as it is for a while
@@ -7,8 +7,8 @@
                row by which its version is known from then on
     move on    a file of the inbox, to those that are done or failed
 
-Whoever scans may die anywhere. A file that was kept but is no job is swept up a day later; a file of the inbox is put
-back by whoever looks next, and moved on then if its version is known. One look takes a portion, so that it ends soon
+A scanner may die at any point. A stored file without a job is removed a day later; a file of the inbox is put back by
+the next scan, and moved on if its version is known. One scan takes a portion, so that it ends soon
 however many files there are; a worker goes on with the rest.
 """
 
@@ -43,9 +43,9 @@ log = logging.getLogger("duly.jobs")
 PORTION = 100
 SECONDS = 10.0
 # Seconds after which a scan that someone waits for does nothing more, well before their request is given up. Looking
-# must leave so many of them for taking files as a portion has.
+# must leave as many of them for taking files as a portion has.
 WHOLE = 20.0
-LATE = "there was no time to look here; a worker goes on"
+LATE = "there was no time to look here; a worker will go on"
 # Files that a report lists one by one, of each kind.
 LISTED = 100
 UNSETTLED = "may still be written"
@@ -161,10 +161,10 @@ class Scanner:
         wanted = self._intake.settings.scan_type
         if self._intake.has_types and (not wanted or self._intake.knows(wanted)):
             return None
-        return f"there is no type of jobs {wanted or 'at all'} here; a worker that has it takes the files"
+        return f"no job type {wanted or 'at all'} is registered here; a worker that has it takes the files"
 
     def scan(self, who: Principal, is_again: bool = False) -> ScanReport:
-        """Look through all places once, for whoever asks; a worker goes on with what is left.
+        """Scan all places once, for the caller; a worker goes on with what is left.
 
         `is_again`: also at files that were refused before.
         """
@@ -280,7 +280,7 @@ class Scanner:
             report.pass_over(address, str(error))
 
     def _made(self, place: Inbox | Remote, found: Found, portions: Iterable[bytes], report: ScanReport) -> str | None:
-        """Make a job of this file, and tell of it; why it was refused, if it was."""
+        """Make a job of this file and report it; returns the reason if it was rejected."""
         from duly.intake.intake import FileOptions, new_file
 
         intake, seen, address = self._intake, place.seen(found), place.address(found)

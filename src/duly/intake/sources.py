@@ -1,4 +1,4 @@
-"""Files that lie elsewhere: one by its address, if the settings allow to ask there, or all that a place has."""
+"""Files at other addresses: one file, if the settings allow that address, or all files of a place."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def checked(source: str, settings: JobSettings) -> Address:
     if address.kind != "file":
         return _allowed(address, settings)
     if not settings.inbox:
-        raise InputError("source", "there is no inbox here; the setting inbox names the folder")
+        raise InputError("source", "no inbox is configured; set `inbox` to a folder")
     return address
 
 
@@ -65,7 +65,7 @@ def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[FileVersio
     found = next((each for each in folder.scan() if each.name == address.name), None)
     taken = None if found is None else folder.take(found)
     if taken is None:
-        raise InputError("source", f"there is no file {address.name!r:.100} in the inbox, or someone else has taken it")
+        raise InputError("source", f"there is no file {address.name!r:.100} in the inbox, or another scan has taken it")
     try:
         yield FileVersion(INBOX, taken.found.version, shown_name(taken.found.name)), taken.portions()
     except BaseException:
@@ -95,8 +95,8 @@ def _allowed(address: Address, settings: JobSettings) -> Address:
         is_ours = address.user in (None, entry.username)
         if is_same and is_ours and address.path.removeprefix("/").startswith(_folder(entry)):
             return replace(address, user=entry.username)
-    whose = f"{address.user}@" if address.user else ""
-    raise InputError("source", f"{address.kind}://{whose}{address.host} is not among sources_allowed")
+    user = f"{address.user}@" if address.user else ""
+    raise InputError("source", f"{address.kind}://{user}{address.host} is not in sources_allowed")
 
 
 def _entries(settings: JobSettings) -> list[SplitResult]:
@@ -145,7 +145,7 @@ class Inbox:
         return FileVersion(INBOX, found.version, shown_name(found.name))
 
     def address(self, found: Found) -> str:
-        """Where it lies, as people are told of it."""
+        """Its address, as shown to people."""
         return f"{INBOX}{shown_name(found.name)}"
 
 
@@ -159,7 +159,7 @@ class Remote:
         self._listed = _place(self._address, settings, PATIENCE)
         self.is_settling = self._address.kind != "s3"
         self._look_in = folder if self._address.kind == "s3" else f"/{folder}".rstrip("/") or "/"
-        self._own = f"{settings.files_url.rstrip('/')}/"  # files that are kept are never found anew
+        self._own = f"{settings.files_url.rstrip('/')}/"  # stored files are never found as new ones
 
     def look(self) -> list[Found]:
         found = self._listed.scan(self._look_in)

@@ -1,7 +1,7 @@
-"""Tasks of our own, which every worker has beside the app's: one reads files of jobs, one acts on all rows of a job,
-one looks for files that were dropped somewhere, and one removes what has been kept for long enough.
+"""Duly's own tasks, which every worker has beside those of the app.
 
-Every app has them, so what they need is loaded when they run.
+They read files of jobs, act on all rows of a job, scan for dropped files, and remove what has expired. Every app has
+them, so what they need is imported when they run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from duly.intake.intake import Intake
 
 RULES = Rules(retry=Backoff(base=10, tries=100), is_trusted=True)
+# For tasks that read files: a file that crashes its reader must not do so over and over.
+UNTRUSTED = Rules(retry=RULES.retry)
 DEADLINE = 6 * 3600.0
 # Seconds after which a scan goes on that had to stop: its owner has too many jobs, files may still be written, or this
 # worker knows no places or not the types of jobs, as another one may.
@@ -32,18 +34,20 @@ SCAN_LATER = 30.0
 EXPIRED = 100
 
 
+def _own(inlet: Inlet, handler: Callable[..., Any], name: str, rules: Rules) -> Task[..., Any]:
+    """One of duly's own tasks, with a queue of its own name."""
+    return Task(
+        inlet, handler, name=name, queue=name, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0, label=None
+    )
+
+
 def ingest_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
     def read_file(job_id: int, attempt: Attempt) -> dict[str, int]:
         from duly.intake.ingest import ingest
 
         return ingest(open_intake(), job_id, attempt.progress, attempt.item.failures)
 
-    # A file that takes its reader down must not do so over and over: this task is not trusted.
-    rules = Rules(retry=RULES.retry)
-    return Task(
-        inlet, read_file, name=INGEST, queue=INGEST, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0,
-        label=None,
-    )  # fmt: skip
+    return _own(inlet, read_file, INGEST, UNTRUSTED)
 
 
 def jobs_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
@@ -67,10 +71,7 @@ def jobs_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
             attempt.progress(rows, job.total)
         return {"rows": rows}
 
-    return Task(
-        inlet, carry_out, name=TASK, queue=TASK, rules=RULES, deadline=DEADLINE, cpu=False, batch=None, rank=0,
-        label=None,
-    )  # fmt: skip
+    return _own(inlet, carry_out, TASK, RULES)
 
 
 def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
@@ -89,12 +90,7 @@ def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
             if report.held or not report.left or not report.took:
                 raise Snooze(SCAN_LATER)
 
-    # A file that takes its reader down must not do so over and over: this task is not trusted.
-    rules = Rules(retry=RULES.retry)
-    return Task(
-        inlet, look_through, name=SCAN, queue=SCAN, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0,
-        label=None,
-    )  # fmt: skip
+    return _own(inlet, look_through, SCAN, UNTRUSTED)
 
 
 def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
@@ -107,10 +103,7 @@ def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
         intake.sweep()
         raise Snooze(TIDY_EVERY)  # it is the same item for good: one that ends might miss a job that is just made
 
-    return Task(
-        inlet, tidy_up, name=TIDY, queue=TIDY, rules=RULES, deadline=DEADLINE, cpu=False, batch=None, rank=0,
-        label=None,
-    )  # fmt: skip
+    return _own(inlet, tidy_up, TIDY, RULES)
 
 
 def _remove_files(intake: Intake, job: Job) -> None:

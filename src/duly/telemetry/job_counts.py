@@ -33,17 +33,10 @@ class JobCounts:
 
     def settled(self, changes: Sequence[Change]) -> None:
         """Count the rows of jobs among these changes that have ended by them."""
-        self._ended.update(
-            (change.task, str(change.status))
-            for change in changes
-            if change.job_id is not None and change.finished_at is not None
-        )
+        rows = [(change.job_id, change) for change in changes if change.job_id is not None and change.finished_at]
+        self._ended.update((change.task, str(change.status)) for _, change in rows)
         if len(self._lately) < JOBS:
-            self._lately.update(
-                (change.job_id, change.task)
-                for change in changes
-                if change.job_id is not None and change.finished_at is not None
-            )
+            self._lately.update((job_id, change.task) for job_id, change in rows)
 
     def lately(self) -> Counter[tuple[int, str]]:
         """How many rows of each job, and of which task, have ended since this was last asked."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from duly.core.picture import (
     ItemsNow,
@@ -129,12 +129,8 @@ class Now(VerbGroup):
             running[worker] = int(count)
             runs.setdefault(worker, []).append(Run(item_id, task, key, utc(started_at)))
         found = [
-            WorkerNow(
-                life.name, life.tasks, life.started_at, life.seen_at, running.get(life.name, 0),
-                runs.get(life.name, []),
-            )
-            for life in lives
-        ]  # fmt: skip
+            WorkerNow(**asdict(life), running=running.get(life.name, 0), runs=runs.get(life.name, [])) for life in lives
+        ]
         return sorted(found, key=lambda worker: (-worker.running, worker.name))
 
     def _limits(self, now: datetime) -> list[LimitNow]:
