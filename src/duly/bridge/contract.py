@@ -40,7 +40,7 @@ class Invalid(Struct, frozen=True):
     """A message that nobody can retry, and why."""
 
     problem: str
-    queue: str = ""  # the queue that it names, as far as that can be read
+    queue: str = ""  # the queue that it names, if that can be read
 
 
 def is_json(content_type: str | None) -> bool:
@@ -48,7 +48,7 @@ def is_json(content_type: str | None) -> bool:
 
 
 def looks_like_json(body: bytes) -> bool:
-    """Whether it may be a JSON object. The content type does not tell, for it may be that of the inner message."""
+    """Whether it may be a JSON object. The content type may be that of the inner message."""
     return body[:200].lstrip(b" \t\r\n\xef\xbb\xbf").startswith(b"{")
 
 

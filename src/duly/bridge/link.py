@@ -56,7 +56,7 @@ class BrokerConnection(pika.SelectConnection):  # type: ignore[misc]
 
 
 class LinkUser(Protocol):
-    """What uses a link. It is told, on the link's thread, when a channel was opened and when it was closed."""
+    """The user of a link. Its methods are called on the link's thread when a channel is opened or closed."""
 
     def opened(self, channel: Any) -> None: ...
 
@@ -121,7 +121,7 @@ class Link:
     def call(self, act: Callable[[], None]) -> bool:
         """Run this on the link's thread; False when there is no connection.
 
-        Even after True it may never run, if the connection breaks first; then the user is told that it was closed.
+        Even after True it may never run, if the connection breaks first; then `closed` is called.
         """
         with self._lock:
             if self._connection is None:

@@ -49,7 +49,7 @@ class Message(Struct, kw_only=True, omit_defaults=True):
     problem: str | None = None  # why it can never be retried as it is
     is_in_review: bool = False  # the message is in the broker's review queue, and this row does not have its payload
     is_sent_back: bool = False  # a person wants it to be published, whatever its count
-    # It came while its row was running: either delivered twice, or failed again already. The row's end will tell.
+    # It came while its row was running: either delivered twice, or failed again already. The row's end will show which.
     is_undecided: bool = False
     replay_of: int | None = None  # the row of the same message that was published before, and again by this one
 
@@ -98,7 +98,7 @@ def key_of(message_id: str, queue: str) -> str:
 
 
 def original(properties: Properties, envelope: bytes) -> Properties:
-    """The properties of the message itself, as far as they were sent along with the request to retry it."""
+    """The properties of the message itself, as sent along with the request to retry it."""
     own = properties.header("x-original-content-type")
     if isinstance(own, str) and len(own.encode()) <= 255:
         return properties.but(content_type=own)
@@ -108,7 +108,7 @@ def original(properties: Properties, envelope: bytes) -> Properties:
 
 
 def stated_route(properties: Properties) -> tuple[str, str | None]:
-    """The exchange and routing key by which the message first went, if its headers name both, as far as they can be."""
+    """The exchange and routing key by which the message first went, if its headers name both and both are valid."""
     exchange, key = properties.header("x-original-exchange"), properties.header("x-original-routing-key")
     if not isinstance(exchange, str) or not isinstance(key, str) or not exchange:
         return "", None

@@ -16,7 +16,7 @@ from duly.bridge.properties import Properties
 
 log = logging.getLogger("duly.bridge")
 
-# How far a queue is searched: so many messages, and so many bytes of them.
+# A search ends after this many messages, and after this many bytes.
 MOST, MOST_BYTES = 1_000, 16 * 1024 * 1024
 # A quorum queue counts how often a message was handed out, and drops it when a limit is reached, which may be 20.
 MOST_DELIVERIES = 10

@@ -1,4 +1,4 @@
-"""Bulk jobs: files of rows come in, are kept row by row, worked off at the pace that the other side bears, and go out.
+"""Bulk jobs: files of rows come in, are kept row by row, processed at the pace that the other side allows, and go out.
 
 What is here so far stands on its own: it knows no database, no app and no web server.
 

@@ -1,7 +1,7 @@
-"""Where uploaded files are kept: a local folder, or a bucket that speaks S3's protocol.
+"""Where uploaded files are stored: a local folder, or an S3 bucket.
 
-A file is written portion by portion, hashed on the way, and is there as a whole or not at all. Reading gives either
-portions, or a local file that can be sought in, which is what readers of tables need.
+A file is written portion by portion, hashed on the way, and exists as a whole or not at all. It can be read in
+portions, or as a seekable local file, which the readers of tables need.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class LocalFiles:
                         yield f"{folder}/{entry.name}"
 
     def sweep(self, older_than: float = 86_400.0) -> int:
-        """Remove what crashed writers left behind, so many seconds after they last wrote; how many there were."""
+        """Remove what crashed writers left behind this many seconds ago; returns how many files."""
         gone = 0
         for left in (self._root / INCOMING).iterdir():
             with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The way to a bucket that speaks S3's protocol: Amazon's, MinIO, Ceph and others."""
+"""Connects to S3 buckets: Amazon's, MinIO, Ceph and others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PORTION = 1024 * 1024
 
 
 class S3Settings(Struct, frozen=True, kw_only=True):
-    """Where the bucket is and who asks. What is not said comes from the environment (`AWS_…`) or the machine's role."""
+    """The bucket and the credentials. What is None comes from the environment (`AWS_…`) or the machine's role."""
 
     bucket: str
     endpoint: str | None = None
@@ -32,7 +32,7 @@ class S3Settings(Struct, frozen=True, kw_only=True):
 
 
 class S3Error(DulyError):
-    """The bucket said no, or could not be reached; asking again may help."""
+    """The bucket refused, or could not be reached; trying again may help."""
 
 
 def connect(settings: S3Settings) -> S3Store:
@@ -61,7 +61,7 @@ def connect(settings: S3Settings) -> S3Store:
 
 @contextmanager
 def s3_errors(what: str) -> Iterator[None]:
-    """Errors of the library become ours, in one line that says what was being done."""
+    """Raises errors of the library as S3Error, in one line that says what was being done."""
     from obstore.exceptions import BaseError
 
     try:

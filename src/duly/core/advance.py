@@ -180,7 +180,7 @@ def reactivated(
 ) -> Revision:
     """Go on after too many failures in a row, and with `is_run` also at once, unless an item of it is running.
 
-    `failed` is an item of it that stands in review. A person has looked at what it tells of, so it is discarded.
+    `failed` is an item of it that stands in review. A person has looked at the failure, so it is discarded.
     """
     if schedule.broken_at is None:
         raise WrongState(f"schedule {schedule.id} is active")

@@ -22,7 +22,7 @@ JUMP = 1.0
 
 
 def begin_of(time: datetime, step: int) -> datetime:
-    """When the step of so many seconds began that this time is in; steps are counted from 1970."""
+    """The start of the step of `step` seconds that contains this time; steps are counted from 1970."""
     return time - (time - EPOCH) % timedelta(seconds=step)
 
 
@@ -86,7 +86,7 @@ class DatabaseClock:
 
 
 class ManualClock:
-    """A clock that moves only when told: for tests and simulations."""
+    """A clock that moves only by hand: for tests and simulations."""
 
     def __init__(self, start: datetime | None = None) -> None:
         self._now = start or datetime(2026, 1, 1, tzinfo=UTC)

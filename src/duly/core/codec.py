@@ -91,7 +91,7 @@ def keepable(value: Any, limit: int) -> bytes:
 def is_deep(text: bytes) -> bool:
     """Whether JSON text is nested more deeply than rows should be."""
     if len(text) <= DEPTH or text.count(b"[") + text.count(b"{") <= DEPTH:
-        return False  # the usual case, told by a quick count
+        return False  # the usual case, decided by a quick count
     depth = 0
     for match in _BRACKET.finditer(text):
         if match[1]:

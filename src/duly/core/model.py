@@ -49,7 +49,7 @@ class Item(Struct, frozen=True, gc=False):
     planned_at: datetime  # when it was first due; retries do not move it
     due_at: datetime  # when it may be started next
     key: str | None  # what the caller calls it; a task has at most one live item with the same key
-    execution_key: str  # the same for every try, so that whoever is called can tell a retry from a new request
+    execution_key: str  # the same for every try, so that a callee can distinguish a retry from a new request
     args: bytes  # the handler's arguments, as JSON text
     attempt: int  # the number of the current or last try; it is counted when the item is claimed
     max_attempts: int | None  # tries in all; None: what the retry policy of the task says
@@ -59,7 +59,7 @@ class Item(Struct, frozen=True, gc=False):
     fence: int  # the number of its last claim, without which a result is refused
     claimed_by: str | None  # the name of the worker that claimed it last
     started_at: datetime | None  # when it was last claimed
-    trace: str | None  # the W3C traceparent of whoever put it
+    trace: str | None  # the W3C traceparent of the code that put it
     schedule_id: int | None = None  # the schedule that made it, if one did
     streak: int | None = None  # how often that schedule had failed in a row when it made this item
     fingerprint: str | None = None  # the fingerprint that the schedule had when it made this item
@@ -146,7 +146,7 @@ class Job(Struct, frozen=True, gc=False):
     failed: int
     skipped: int  # by the handler, by a person, or too late to be worth starting
     is_sealed: bool  # no more rows come
-    duplicates: int  # rows of its file that say what an earlier one said
+    duplicates: int  # rows of its file that repeat an earlier one
     job_type: str | None  # by which a file's job chose its task
     file_id: int | None  # the file that its rows come from
     ip_address: str | None  # where it was asked for
@@ -275,7 +275,7 @@ class Share(Struct, frozen=True, gc=False):
 class Meter(Struct, frozen=True, gc=False):
     """A counter shared by all workers, on which a claim must have room. A person may have changed `most`.
 
-    With `per`, there may be at most `most` calls in any window of so many seconds. With `since`, at most `most` items
+    With `per`, there may be at most `most` calls in any window of `per` seconds. With `since`, at most `most` items
     since then, and more from `until` on. With neither, at most `most` calls at the same time.
     """
 
@@ -572,7 +572,7 @@ class Schedule(Struct, frozen=True, gc=False):
 
 
 class NewAuditLine(Struct, frozen=True, gc=False):
-    """A line to be written to the audit log: who did what to whom."""
+    """A line to be written to the audit log: who did what to what."""
 
     actor: str
     action: str

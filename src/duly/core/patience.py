@@ -1,4 +1,4 @@
-"""Ask something that may hang, as the database, and wait only so long: probes and scrapes must answer all the same."""
+"""Asks something that may hang, such as the database, with a time limit: probes and scrapes must answer anyway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Patient(Generic[T]):
-    """Calls `ask` in a thread and waits so many seconds for its answer. While a call is open, no other is made."""
+    """Calls `ask` in a thread and waits at most `seconds` for its answer. While a call is open, no other is made."""
 
     def __init__(self, ask: Callable[[], T], seconds: float) -> None:
         self._ask = ask
@@ -73,7 +73,7 @@ class Thrifty(Patient[T]):
         return kept[0] if kept is not None and time.monotonic() < kept[1] else super().__call__()
 
     def forget(self) -> None:
-        """Something changed, so the next call must ask anew."""
+        """Something changed, so the next call must ask again."""
         self._changes += 1
         self._kept = None
 

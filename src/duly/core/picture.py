@@ -96,7 +96,7 @@ class Picture(Struct, frozen=True, kw_only=True):
     totals: ItemsNow
     review: ReviewNow
     schedules: SchedulesNow
-    # What follows is about all owners, and empty for who is no admin.
+    # What follows is about all owners, and empty for users who are not admins.
     queues: list[QueueNow] = []
     more_queues: int = 0
     workers: list[WorkerNow] = []

@@ -184,7 +184,7 @@ class ItemsFound(Struct, frozen=True):
 
 
 class StateCounts(Struct, frozen=True):
-    """How many items fit a filter, by state, each counted up to a bound; `capped`: there are at least so many."""
+    """How many items fit a filter, by state, each counted up to a bound; `capped`: there are at least this many."""
 
     counts: dict[State, int]
     capped: dict[State, bool]
@@ -279,7 +279,7 @@ class Chart(Struct, frozen=True):
     until: datetime
     step_seconds: int
     series: list[Series]
-    is_more: bool  # there is more than one answer has; what is told is the latest
+    is_more: bool  # there are more points than fit; these are the latest
 
 
 class MeterRow(Struct, frozen=True):
@@ -370,7 +370,7 @@ class JobRow(Struct, frozen=True):
     done_items: int
     not_found_items: int
     skipped_items: int
-    duplicate_items: int  # rows of its file that say what an earlier one said
+    duplicate_items: int  # rows of its file that repeat an earlier one
     is_complete: bool  # all rows of its file are in
     attempts: int
     last_error: str | None

@@ -162,7 +162,7 @@ def _readable(came: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
 
 
 def _remade(intake: Intake, given: Row, came: Mapping[str, Any], place: _Place) -> tuple[bytes, bytes]:
-    """The arguments of a row and what came, with what is said now; InputError when it is still bad.
+    """The arguments of a row and what came, with the corrected values; InputError when it is still bad.
 
     What is masked stays as it came, and so does what is not given.
     """

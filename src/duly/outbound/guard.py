@@ -106,7 +106,7 @@ class Guard:
                 raise Refused(f"{subject} {kind}; allow it with DULY_OUTBOUND_ALLOW")
 
     def objection(self, host: str) -> str | None:
-        """What is wrong with a host, as far as that can be told without a resolver, which may be away."""
+        """What is wrong with a host, as far as that is known without a resolver, which may be unavailable."""
         try:
             # The system reads an address in any spelling; for a name this fails.
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

@@ -3,7 +3,7 @@
 `request` sends one request and returns the answer if its status is 2xx, or raises; `post_json` is the common case. All
 of it (name, connection, TLS, request, answer) ends by one deadline, however slowly the answer comes; no redirect is
 followed; an answer is read up to a limit. With a `Guard`, for a URL that somebody else wrote, only addresses that it
-allows are connected to. What is raised tells the engine what to do:
+allows are connected to. The exception decides what the engine does:
 
     Throttled                 429, and 503 with Retry-After: come back then; not the item's own failure
     GiveUp                    the other 4xx: asking again cannot help

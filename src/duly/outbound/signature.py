@@ -54,7 +54,7 @@ def key_of(secret: str) -> bytes:
         except ValueError:
             raise InputError("secret", f"what follows {PREFIX} must be base64") from None
     if not key:
-        raise InputError("secret", "is empty: whoever reads this could sign with it")
+        raise InputError("secret", "must not be empty: anybody could sign with it")
     return key
 
 

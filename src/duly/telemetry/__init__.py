@@ -1,1 +1,1 @@
-"""What a process tells of itself: metrics, logs and spans."""
+"""What a process reports about itself: metrics, logs and spans."""

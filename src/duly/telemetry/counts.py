@@ -66,7 +66,7 @@ class Counts:
         self._told: dict[str, float] = {"clock": time.monotonic()}
         self._lateness = Histogram(LATENESS)
         self._duration = Histogram(DURATION)
-        # What ended tries whose ends are not written yet, by item and fence.
+        # Exceptions of tries that are not settled yet, by item and fence.
         self._caught: dict[tuple[int, int], BaseException] = {}
         self._held_until: Callable[[Source], datetime | None] = lambda _: None
         self.jobs = JobCounts()
@@ -119,7 +119,7 @@ class Counts:
         )
 
     def caught(self, item: Item, error: BaseException) -> None:
-        """Keep what ended this try, for the log line that tells of its end; called from any thread."""
+        """Keep the exception that ended this try, for its log line; called from any thread."""
         if len(self._caught) >= CAUGHT:
             self._caught.clear()
         self._caught[item.id, item.fence] = error

@@ -44,7 +44,7 @@ class JobCounts:
         return lately
 
     def measured(self, what: Measure, name: str, value: float) -> None:
-        """What verbs and whoever reads files have measured: seconds, or a number of rows."""
+        """Record a measurement of verbs or of reading files: seconds, or a number of rows."""
         match what:
             case "file":
                 self._reading.observe_all([(name, value)])

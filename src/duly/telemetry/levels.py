@@ -20,7 +20,7 @@ from duly.telemetry.families import gauge
 PATIENCE = 5.0
 # Seconds that it waits for the depths of queues, since it can show the last known ones instead.
 DEPTHS_PATIENCE = 2.0
-# Seconds for which the number of pending rows is told without asking anew.
+# Seconds for which the number of pending rows is cached.
 PENDING_FOR = 45.0
 
 

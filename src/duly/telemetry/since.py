@@ -1,4 +1,4 @@
-"""What was added to counters since somebody last looked: counters only grow, and looks must not disturb who counts."""
+"""What was added to counters since the last read. Counters only grow, and reading must not disturb the counting."""
 
 from __future__ import annotations
 

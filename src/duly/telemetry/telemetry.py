@@ -24,7 +24,7 @@ from duly.telemetry.observed import Observed
 
 
 class Telemetry(Counts):
-    """What a process tells of itself.
+    """What a process reports about itself.
 
     `signs` reads from the database whether all is well, and its time; `depths` reads how deep the queues are, and
     `pending` how many rows of jobs have not ended.
@@ -74,8 +74,8 @@ class Telemetry(Counts):
     def _pace_families(self) -> Iterable[Metric]:
         calls = {name: float(asked()) for name, (asked, _) in self._paces.items()}
         throttled = {name: asked() for name, (_, asked) in self._paces.items()}
-        yield gauge("duly_pace_calls", "How many calls at a time a provider gets from here.", ["provider"], calls)
-        doc = "The share of recent calls that a provider refused or did not bear."
+        yield gauge("duly_pace_calls", "Calls at a time that a provider gets from this process.", ["provider"], calls)
+        doc = "Share of recent calls that a provider refused or could not handle."
         yield gauge("duly_pace_throttle_rate", doc, ["provider"], throttled)
 
     def collect(self) -> Iterable[Metric]:

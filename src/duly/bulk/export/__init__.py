@@ -5,8 +5,8 @@
         for record in records:
             export.write(cells(record, columns))
 
-`out` needs nothing but `write`: it may be a socket. The same rows give the same bytes. `stream` is the other way
-round, for who wants to pull: an iterator of portions. What a cell says is never taken for a formula, in no program.
+`out` needs only `write`: it may be a socket. The same rows give the same bytes. `stream` returns an iterator of
+portions instead. No program takes a cell for a formula.
 """
 
 from __future__ import annotations

@@ -144,7 +144,7 @@ class _Unseekable:
         self.write = out.write
 
     def flush(self) -> None:
-        """Whoever owns the file flushes it."""
+        """The owner of the file flushes it."""
 
 
 def _parts(sheets: int) -> dict[str, str]:

@@ -23,7 +23,7 @@ BROKEN = (*DAMAGE, zlib.error)
 
 
 def names_in(file: BinaryIO) -> frozenset[str]:
-    """What is in this zip file; nothing when its directory cannot be read, which `open_archive` will tell."""
+    """What is in this zip file; nothing when its directory cannot be read, which `open_archive` reports."""
     try:
         with ZipFile(_bounded(file)) as archive:
             return frozenset(archive.NameToInfo)

@@ -1,8 +1,8 @@
 """Rows of delimited text as lists of cells.
 
-A line without a quote is split where the delimiter stands; only the others go through the csv module, which is told to
-be strict: a quote in the wrong place is a fault of that row instead of a cell that swallows its neighbours. When a
-quote is opened and never closed, only its first line is taken for bad, and the lines after it are read anew.
+A line without a quote is split where the delimiter stands; only the others go through the csv module, in
+strict mode: a quote in the wrong place is a fault of that row instead of a cell that swallows its neighbours. When a
+quote is opened and never closed, only its first line is bad, and the lines after it are read again.
 """
 
 from __future__ import annotations

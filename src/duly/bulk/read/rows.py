@@ -21,7 +21,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     row_lines: int = 10_000  # that one row of delimited text may go over, inside quotes
     columns: int = 1_000
     sample_bytes: int = 256 * 1024  # of the start, by which encoding and delimiter are found out
-    mended_rows: int = 100  # open quotes after which the following lines are read anew; each costs up to `row_bytes`
+    mended_rows: int = 100  # open quotes after which the following lines are read again; each costs up to `row_bytes`
     unpacked_bytes: int = 4 * 1024 * MIB  # that all entries of a zip file say they have
     entries: int = 20_000  # of a zip file
     texts: int = 10_000_000  # different texts of a workbook; those beyond `texts_bytes` wait on disk
@@ -54,7 +54,7 @@ class Shape(Struct, frozen=True, kw_only=True):
 
 
 class Row(Struct, frozen=True):
-    """One row, or why it is none. A row with a fault still has the values that could be read, for who mends it."""
+    """One row. A row with a fault still has the values that could be read, so that it can be corrected."""
 
     number: int  # counts the rows below the header, from 1; blank rows are not counted
     line: int  # where it begins: a line of text, a row of a sheet, an entry of a zip file

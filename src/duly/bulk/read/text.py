@@ -1,7 +1,7 @@
 """Lines of text out of bytes of any common encoding, none of them longer than a limit.
 
-Text in UTF-16, or with the lone carriage returns of old Macs, is turned into UTF-8 lines on the way, so that whoever
-reads on sees one kind of bytes. `offset` counts bytes after that turn; going to an offset is a seek where nothing had
+Text in UTF-16, or with the lone carriage returns of old Macs, is turned into UTF-8 lines on the way, so that
+the readers see one kind of bytes. `offset` counts bytes after that turn; going to an offset is a seek where nothing had
 to be turned, and otherwise reads and drops what lies before.
 """
 

@@ -37,14 +37,14 @@ class Use(Struct, frozen=True):
 
     most: int
     per: float | None
-    nearly: int  # so many calls nearly use it up
-    since: datetime | None  # when the first of its last so many calls was granted; None: there were fewer
+    nearly: int  # this many calls nearly use it up
+    since: datetime | None  # when the first of its last `nearly` calls was granted; None: there were fewer
     at: datetime | None  # when the last call was granted
     under_way: int  # calls that hold it now, if it is about calls at the same time
 
 
 def lateness(lane: Lane, due_at: datetime, now: datetime, holds: Holds, most: float) -> float:
-    """Seconds that an item which starts now is late. A limit explains so many seconds at most, or its own window.
+    """Seconds that an item which starts now is late. A limit explains at most `most` seconds, or its own window.
 
     A retry that a window had no room for is not late before the next one has opened, which is when its time begins.
     What was due before its source was back had to wait, and is made up as fast as its limits allow.

@@ -84,7 +84,7 @@ def slack(per: float) -> timedelta:
 def tokens(meter: Meter, hits: Sequence[datetime], running: int, now: datetime) -> tuple[int, datetime | None]:
     """How many calls are free now, and when there will be more. `hits` are the times of past grants, oldest first.
 
-    A grant of a time far ahead was made before the clock was set back: it is over, as far as anybody can tell.
+    A grant of a time far ahead was made before the clock was set back: it no longer counts.
     """
     if meter.per is None and meter.since is None:
         return max(meter.most - running, 0), None

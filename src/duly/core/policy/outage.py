@@ -41,7 +41,7 @@ LONGEST = 3_600.0
 # The last words of the names of classes which say that there was no connection, or no answer in time.
 _NOBODY_THERE = ("ConnectionError", "ConnectError", "Unreachable", "NetworkError", "gaierror")
 _NOT_IN_TIME = ("TimeoutError", "Timeout", "TimedOut")
-# How errors tell of a status from 500 to 599. Other numbers from 500 to 599 are none, so the words must be beside it.
+# How errors mention a status from 500 to 599. Other numbers from 500 to 599 are none, so the words must be beside it.
 _BROKEN = re.compile(
     r"""\b(?:answered|http(?:/\d(?:\.\d)?)?(?:[ ]error)?|status(?:[ _]?code)?|server[ ]error)[ :='"]{1,3}5\d\d\b
     |\b5\d\d[ ](?:(?:internal[ ])?server[ ]error|bad[ ]gateway|service[ ](?:temporarily[ ])?unavailable)\b
@@ -85,7 +85,7 @@ class Source(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True, gc=False):
-    """One failed try, as far as it tells of its source."""
+    """One failed try, as evidence about its source."""
 
     subject: int  # what was tried: the same number for all tries of an item, and for all items of a schedule
     call: int  # which call it was in: the same number for all items of a batch

@@ -149,7 +149,7 @@ def seconds_in(period: Length) -> int:
 
 
 def spoken(seconds: int) -> str:
-    """`15 minutes`, `24 hours`: days are said in hours, so that nobody takes them for days of the calendar."""
+    """`15 minutes`, `24 hours`: days are given in hours, so that they are not taken for calendar days."""
     hours, rest = divmod(seconds, 3600)
     parts = [(hours, "hour"), (rest // 60, "minute"), (rest % 60, "second")]
     return listed(counted(count, unit) for count, unit in parts if count) if seconds else "0 seconds"

@@ -1,6 +1,6 @@
 """Controllers that find the right size and pace by what they see: pure values, with time and chance handed in.
 
-Each has a state that is a frozen value, is told what was seen, and answers with the next state. None keeps a clock, a
+Each has a state that is a frozen value: given what was seen, it returns the next state. None keeps a clock, a
 thread or a lock, so any task can use them, and tests run days of them in a moment.
 
     Average    of recent values, in which the newest weigh most
@@ -10,7 +10,7 @@ thread or a lock, so any task can use them, and tests run days of them in a mome
     Trouble    what kind of failure it was, and when to try again
     Rotation   which query to try next after nothing was found
 
-Only `machine` looks at the world: it measures the load that a Slice is told of.
+Only `machine` looks at the world: it measures the load that a Slice is given.
 """
 
 from __future__ import annotations

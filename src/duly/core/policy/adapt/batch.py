@@ -55,7 +55,7 @@ class Batch(Struct, frozen=True, kw_only=True):
         return cls(rows=_clamp(bounds.start, bounds.min_rows, bounds.max_rows))
 
     def is_full(self, rows: int, size: int, bounds: BatchBounds) -> bool:
-        """Whether a batch with so many rows and bytes should be written now."""
+        """Whether a batch with this many rows and bytes should be written now."""
         return rows >= self.rows or size >= bounds.max_bytes
 
     def after(self, seen: Written, bounds: BatchBounds, seed: str = "") -> Batch:

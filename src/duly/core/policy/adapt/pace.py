@@ -16,7 +16,7 @@ slows down where the last trouble was, waits there, and only then feels its way 
        └───────────┴────────────────────────────── t
                    0          recovery
 
-So most of the time is spent just below what the provider bears, and it is asked for more only once in a while: that
+So most of the time is spent just below what the provider allows, and it is asked for more only once in a while: that
 keeps the share of errors small without forgetting to look. Calls that started before the last decrease say nothing new.
 Growth ends a little above what is really used, so a quiet night does not end in a burst.
 """
@@ -53,7 +53,7 @@ class Pace(Struct, frozen=True):
     breather: float = 1.0  # seconds without a new call after trouble, in which the provider can catch up
     recovery: float = 30.0  # seconds until the level of the last trouble is reached again, at least
     longest_recovery: float = 600.0
-    patience: float = 15.0  # times that a trouble took to be seen: what is told late is not to be hurried
+    patience: float = 15.0  # times that a trouble took to be seen: a late signal must not be hurried
     longest_wait: float = 300.0  # seconds that a provider may ask for
     overloads: tuple[str | type[BaseException], ...] = OVERLOADS
 
@@ -145,7 +145,7 @@ class Pacing(Struct, frozen=True, kw_only=True):
         return structs.replace(seen, top=level, since=call.ended, kept=kept, recovery=recovery, used=level, rate=rate)
 
     def _bearable(self, level: float, now: float) -> float:
-        """What the provider bears by the good answers of the last second; at least half of the level that it met."""
+        """What the provider can take by the good answers of the last second; at least half of the level that it met."""
         recent = [at for at in self.answers if at > now - 1.0]
         rate = len(recent) / (now - recent[0]) if len(recent) == MANY else float(len(recent))
         return max(level / 2, min(rate * self._latency(), level))
