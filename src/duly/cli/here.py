@@ -60,7 +60,7 @@ class Here:
         rows: list[Row] = []
         scanned, after = 0, None
         while True:
-            found = listing.page(options.who(), filter, whose=owner, after=after, most=most - len(rows))
+            found = listing.page(options.who(), filter, owner=owner, after=after, most=most - len(rows))
             rows += [Row(*(getattr(row, name) for name in Row.__struct_fields__)) for row in found.rows]
             scanned, after = scanned + found.scanned, found.place
             if after is None or len(rows) >= most:

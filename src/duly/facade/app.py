@@ -221,7 +221,7 @@ class Duly:
         chosen = self.task_named(task) if isinstance(task, str) else task
         if isinstance(then, Task):
             then = then.new({"job": {}} if then.takes("job") else {})
-        job = self.verbs.jobs.open(LOCAL, chosen, key=key, then=then, whose=owner)
+        job = self.verbs.jobs.open(LOCAL, chosen, key=key, then=then, owner=owner)
         if not job.is_sealed:
             try:
                 self.verbs.jobs.fill(job, chosen, rows)

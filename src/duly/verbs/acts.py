@@ -48,9 +48,9 @@ class Counted(NamedTuple):
 
 
 class Acts(VerbGroup):
-    def count(self, who: Principal, filter: Mapping[str, Any], whose: str | None = None) -> Counted:
+    def count(self, who: Principal, filter: Mapping[str, Any], owner: str | None = None) -> Counted:
         """How many rows fit a filter now, counted up to a million and for two seconds at most."""
-        return self._count(meant(filter), who.among(whose))
+        return self._count(meant(filter), who.among(owner))
 
     def _count(self, filter: Filter, owner: str | None) -> Counted:
         newest: int = self._store.read("newest_item", {})[0][0]
@@ -72,7 +72,7 @@ class Acts(VerbGroup):
         rate: float | None = None,
         reason: str = "",
         queue: str | None = None,
-        whose: str | None = None,
+        owner: str | None = None,
         counted: Counted | None = None,
         connection: Any = None,
     ) -> Act:
@@ -88,9 +88,9 @@ class Acts(VerbGroup):
         if queue is not None:
             options["queue"] = checked_name("queue", queue)
         wanted = meant(filter)
-        total, newest, _ = counted or self._count(wanted, who.among(whose))
+        total, newest, _ = counted or self._count(wanted, who.among(owner))
         row = {
-            "owner": who.among(whose), "author": who.user_id, "action": action,
+            "owner": who.among(owner), "author": who.user_id, "action": action,
             "filter": codec.text(_kept(wanted)), "options": codec.text(options),
             "total": total, "until": newest, "now": self._now(),
         }  # fmt: skip
@@ -108,9 +108,9 @@ class Acts(VerbGroup):
         """An act, which says how far it is."""
         return _found(self._context, act_id, who.reach, connection)
 
-    def page(self, who: Principal, whose: str | None = None, before: int | None = None, most: int = 100) -> list[Act]:
+    def page(self, who: Principal, owner: str | None = None, before: int | None = None, most: int = 100) -> list[Act]:
         """Acts, newest first; `before` is the last id of the page before."""
-        given = {"owner": who.among(whose), "before": before or LAST_ID, "most": most}
+        given = {"owner": who.among(owner), "before": before or LAST_ID, "most": most}
         return self._read.all(Act, "acts", given)
 
     def cancel(self, who: Principal, act_id: int, connection: Any = None) -> Act:

@@ -63,7 +63,7 @@ class JobRows(VerbGroup):
     def pending(
         self,
         who: Principal,
-        whose: str | None = None,
+        owner: str | None = None,
         statuses: Sequence[Status] = LIVE,
         job_type: str | None = None,
         after: RowPlace = START,
@@ -77,7 +77,7 @@ class JobRows(VerbGroup):
 
         With `job_ids`, of these jobs only; `since` and `until` are about when they changed last.
         """
-        given = {**self._jobs_meant(who, whose, job_type, job_ids), "until": until or END}
+        given = {**self._jobs_meant(who, owner, job_type, job_ids), "until": until or END}
         after = max(after, START if since is None else (since, 0))
         live = [status for status in statuses if status in LIVE]
         ended = [status for status in statuses if status not in LIVE]
@@ -91,7 +91,7 @@ class JobRows(VerbGroup):
     def counts(
         self,
         who: Principal,
-        whose: str | None = None,
+        owner: str | None = None,
         job_type: str | None = None,
         *,
         job_ids: Sequence[int] = (),
@@ -103,7 +103,7 @@ class JobRows(VerbGroup):
         The counters of the jobs know, but for how many are worked on now. With a time, rows are counted, up to ten
         thousand of each status.
         """
-        meant = self._jobs_meant(who, whose, job_type, job_ids)
+        meant = self._jobs_meant(who, owner, job_type, job_ids)
         store = self._store
 
         def counted(status: Status) -> int:
@@ -130,10 +130,10 @@ class JobRows(VerbGroup):
         return self.counts(who, job_ids=[job_id])
 
     def _jobs_meant(
-        self, who: Principal, whose: str | None, job_type: str | None, job_ids: Sequence[int]
+        self, who: Principal, owner: str | None, job_type: str | None, job_ids: Sequence[int]
     ) -> dict[str, Any]:
         jobs = codec.text(list(job_ids)) if job_ids else None
-        return {"owner": who.among(whose), "job_type": job_type, "jobs": jobs}
+        return {"owner": who.among(owner), "job_type": job_type, "jobs": jobs}
 
     def each(self, who: Principal, job_id: int) -> Iterator[ExportRow]:
         """All rows with all that came in and went out, in the order of the file, read a portion at a time."""

@@ -63,7 +63,7 @@ class Jobs(VerbGroup):
         key: str | None = None,
         then: NewItem | None = None,
         options: Mapping[str, Any] | None = None,
-        whose: str | None = None,
+        owner: str | None = None,
         connection: Any = None,
     ) -> Job:
         """A new job, to which rows may be added until it is sealed; or the one that has this key already."""
@@ -72,7 +72,7 @@ class Jobs(VerbGroup):
             task=task.name,
             queue=task.queue,
             key=key,
-            owner=whose,
+            owner=owner,
             then_item=None if then is None else msgspec.json.encode(then),
             options=codec.encode(dict(options or {})),
         )
@@ -93,7 +93,7 @@ class Jobs(VerbGroup):
         options: Mapping[str, Any] | None = None,
         ip_address: str | None = None,
         among: Sequence[str] = (),
-        whose: str | None = None,
+        owner: str | None = None,
         connection: Any = None,
     ) -> Job:
         """A job of the rows of a file that is kept already: the file, the job and who reads it commit together.
@@ -101,10 +101,10 @@ class Jobs(VerbGroup):
         Without a file, the options name the `source` that it is fetched from. If a job has this key already, that job
         is returned, and the new file is not used. Jobs `among` these tasks with the same key must have the same type
         and content: otherwise InputError, or WrongState if such a job was removed. Only local code may choose the owner
-        (`whose`); everybody else creates jobs of their own.
+        (`owner`); everybody else creates jobs of their own.
         """
         _refuse_keyed(task)
-        owner = who.owner or whose
+        owner = who.owner or owner
         store = self._store
         with self._context.joining(connection) as connection:
             store.write("lock_owner", {"owner": owner}, connection)
@@ -190,13 +190,13 @@ class Jobs(VerbGroup):
     def page(
         self,
         who: Principal,
-        whose: str | None = None,
+        owner: str | None = None,
         job_type: str | None = None,
         before: int | None = None,
         most: int = 100,
     ) -> list[JobRow]:
         """Jobs, the newest first; `before` is the last id of the page before."""
-        given = {"owner": who.among(whose), "job_type": job_type, "before": before, "most": most}
+        given = {"owner": who.among(owner), "job_type": job_type, "before": before, "most": most}
         return self._shown(self._read.all(Job, "jobs", given))
 
     def _shown(self, jobs: Sequence[Job], connection: Any = None) -> list[JobRow]:

@@ -91,7 +91,7 @@ class Listing(VerbGroup):
         who: Principal,
         filter: Filter,
         *,
-        whose: str | None = None,
+        owner: str | None = None,
         after: ListPlace | None = None,
         most: int = 50,
     ) -> ItemsFound:
@@ -100,7 +100,7 @@ class Listing(VerbGroup):
         `after` is the place of the page before. A page may have fewer rows than `most`, even none, and a place to go
         on from: then no index knows what fits, and enough was looked at for one time.
         """
-        owner = who.among(whose)
+        owner = who.among(owner)
         walk = self._between(self._walk(filter, owner), filter)
         portion = most + 1 if walk.is_exact else PORTION
         found: list[tuple[int, ListPlace]] = []
@@ -124,13 +124,13 @@ class Listing(VerbGroup):
         # How many rows of others were in the way is nobody's business.
         return ItemsFound(self._rows(owner, found), goes_on, looked if walk.is_own else len(found), walk.is_exact)
 
-    def counts(self, who: Principal, filter: Filter, *, whose: str | None = None) -> StateCounts:
+    def counts(self, who: Principal, filter: Filter, *, owner: str | None = None) -> StateCounts:
         """How many items of each state fit, counted up to ten thousand.
 
         What waits, runs or is in review is found by itself among millions of ended items; of these, the newest are
         looked at.
         """
-        owner = who.among(whose)
+        owner = who.among(owner)
         counts: dict[State, int] = dict.fromkeys(STATES, 0)
         capped: dict[State, bool] = dict.fromkeys(STATES, False)
         walk = self._between(self._walk(replace(filter, states=()), owner), filter)

@@ -21,10 +21,10 @@ COUNTED = 100_000
 
 class Review(VerbGroup):
     def groups(
-        self, who: Principal, whose: str | None = None, most: int = 100, after: tuple[int, str] | None = None
+        self, who: Principal, owner: str | None = None, most: int = 100, after: tuple[int, str] | None = None
     ) -> list[ShownGroup]:
         """The largest groups first; `after` is the size and the id of the last one of the page before."""
-        owner = who.among(whose)
+        owner = who.among(owner)
         return self._shown(self._read.groups(owner, most, after), owner)
 
     def group(self, who: Principal, group_id: str) -> ShownGroup:
@@ -33,12 +33,12 @@ class Review(VerbGroup):
             raise ItemNotFound(f"there is no group {group_id}")
         return self._shown([group], who.reach)[0]
 
-    def totals(self, who: Principal, whose: str | None = None) -> ReviewTotals:
+    def totals(self, who: Principal, owner: str | None = None) -> ReviewTotals:
         """How many items are in review and in how many groups, counted up to a hundred thousand.
 
         For one owner, the newest hundred thousand items are looked at, whatever their state.
         """
-        owner = who.among(whose)
+        owner = who.among(owner)
         section = "review_totals" if owner is None else "own_review_totals"
         items, groups, looked = self._store.read(section, {"owner": owner, "most": COUNTED + 1})[0]
         return ReviewTotals(min(items, COUNTED), groups, looked > COUNTED)

@@ -62,13 +62,13 @@ class Scans(VerbGroup):
         It is the job that has the same content from the same place, if there is one.
         """
         store = self._store
-        whose = self._context.job_settings.scan_owner or None
+        owner = self._context.job_settings.scan_owner or None
         key = f"scan:{sha256(f'{seen.source} {file.sha256}'.encode()).hexdigest()}"
         with store.transaction() as connection:
             if not self._is_first(seen, connection):
                 return None
             job = self._peers.jobs.create(
-                SCANNER, task, file, job_type=job_type, key=key, options=options, whose=whose, connection=connection
+                SCANNER, task, file, job_type=job_type, key=key, options=options, owner=owner, connection=connection
             )
             self._became(seen, job.id, connection)
         return job

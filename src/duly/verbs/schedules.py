@@ -263,7 +263,7 @@ class Schedules(Timetable):
         task: str | None = None,
         *,
         cause: str | None = None,
-        whose: str | None = None,
+        owner: str | None = None,
         run_now: bool = False,
         discard: bool = False,
         most: int = PORTION,
@@ -274,7 +274,7 @@ class Schedules(Timetable):
         A cause is a class of errors from `causes`. For `discard`, see `reactivate`. Returns how many were
         reactivated, and whether more are left.
         """
-        given = {"task": task, "owner": who.among(whose), "error_class": cause, "most": most + 1}
+        given = {"task": task, "owner": who.among(owner), "error_class": cause, "most": most + 1}
         with self._context.joining(connection) as connection:
             ids = [each for (each,) in self._store.read("broken_ids", given, connection)]
             now, chosen, done = self._now(), ids[:most], 0

@@ -36,9 +36,9 @@ class Principal(Struct, frozen=True):
         """The owner of the rows that this user may find and change: the user, or None (all owners) for admins."""
         return None if self.is_admin else self.user_id
 
-    def among(self, whose: str | None) -> str | None:
-        """The owner to filter by when this user asks for rows of `whose`; None means all owners."""
-        return whose if self.reach is None else self.reach
+    def among(self, owner: str | None) -> str | None:
+        """The owner to filter by when this user asks for rows of `owner`; None means all owners."""
+        return owner if self.reach is None else self.reach
 
     def scoped(self, key: str) -> str:
         """The key with the owner in front, so that users cannot take each other's keys."""

@@ -157,7 +157,7 @@ class Catalog:
     ) -> Reactivated:
         """Reactivate what was deactivated by one cause, which `day` names, or all of it: a thousand at a time."""
         done, is_more = self.app.verbs.schedules.reactivate_all(
-            who, self.task.name, cause=cause, whose=owner, run_now=sync_now, discard=True, connection=connection
+            who, self.task.name, cause=cause, owner=owner, run_now=sync_now, discard=True, connection=connection
         )
         return Reactivated(done, is_more)
 

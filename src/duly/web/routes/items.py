@@ -118,7 +118,7 @@ def list_items(desk: At, principal: Reader, pages: Pages, filter: Filtered, user
 
     def find(after: int | str | None, most: int) -> tuple[Sequence[Row], int | str | None]:
         place = datetime.fromisoformat(after) if isinstance(after, str) else after
-        found = desk.app.verbs.listing.page(principal, filter, whose=owner, after=place, most=most)
+        found = desk.app.verbs.listing.page(principal, filter, owner=owner, after=place, most=most)
         told.append(found)
         return found.rows, found.place.isoformat() if isinstance(found.place, datetime) else found.place
 
@@ -131,7 +131,7 @@ def list_items(desk: At, principal: Reader, pages: Pages, filter: Filtered, user
 @router.get("/counts", response_model=CountsOut)
 def count_items(desk: At, principal: Reader, filter: Filtered, user_id: UserId = None) -> Any:
     """How many items fit, by state, each counted to ten thousand at most."""
-    return desk.app.verbs.listing.counts(principal, filter, whose=owner_for(principal, user_id))
+    return desk.app.verbs.listing.counts(principal, filter, owner=owner_for(principal, user_id))
 
 
 @router.post("/act", response_model=Changed)

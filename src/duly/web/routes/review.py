@@ -91,7 +91,7 @@ def order_act(new: BulkIn, desk: At, principal: Writer, once: Once, user_id: Use
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.acts.order(
-            principal, new.action, filter, rate=new.rate, reason=new.reason, queue=new.queue, whose=owner,
+            principal, new.action, filter, rate=new.rate, reason=new.reason, queue=new.queue, owner=owner,
             counted=counted, connection=connection,
         )  # fmt: skip
         return 201, BulkOut.model_validate(made)
