@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from duly.core.shown import Alert, WorkerLife
 
@@ -54,7 +54,7 @@ class Run(Struct, frozen=True):
 
 class WorkerNow(WorkerLife, frozen=True):
     running: int = 0
-    runs: list[Run] = []  # some of them, the longest first
+    runs: list[Run] = field(default_factory=list)  # some of them, the longest first
 
 
 class LimitNow(Struct, frozen=True):
