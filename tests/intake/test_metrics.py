@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from duly import Duly
 from duly.intake.ingest import Ingest
-from duly.store.waits import WAITS, Waits
+from duly.store.waits import WAITS, ConnectionWaits
 from duly.telemetry import levels
 from duly.testing import World
 from duly.verbs import LOCAL, job_rows
@@ -112,7 +112,7 @@ def test_who_had_to_wait_for_a_connection_writes_less_at_a_time(app: Duly, monke
 
 
 def test_waits_are_added_up_for_the_process_and_for_each_thread() -> None:
-    waits = Waits()
+    waits = ConnectionWaits()
     other = threading.Thread(target=waits.add, args=(2.0,))
     other.start()
     other.join()
