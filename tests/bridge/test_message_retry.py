@@ -488,7 +488,7 @@ def test_a_message_larger_than_a_row_holds_is_set_aside_whole(sqlite_url: str, v
         row = row_of(service, "failed")
         assert row.args["is_in_review"] is True
         assert broker.look(REVIEW) is None
-        with pytest.raises(InputError, match="too large to be kept"):
+        with pytest.raises(InputError, match="too large to be stored"):
             service.review.resend(row.id, queue="orders")
         with pytest.raises(InputError, match="larger than is kept"):
             service.review.resend(row.id, queue="orders", payload=payload)

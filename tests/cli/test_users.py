@@ -98,7 +98,7 @@ def test_a_revoked_key_opens_nothing(duly: Duly, app: package.Duly) -> None:
 def test_a_role_decides_what_a_key_may_do(duly: Duly) -> None:
     duly("users", "add", "bo")
     refused = duly("keys", "add", "bo", "--name", "x", "--scope", "admin")
-    assert (refused.exit_code, refused.stderr) == (2, "Error: scopes: admin is for admins only\n")
+    assert (refused.exit_code, refused.stderr) == (2, "Error: scopes: only admins may have the scope admin\n")
     assert duly("users", "role", "bo", "admin").output == "bo is an admin\n"
     assert duly("keys", "add", "bo", "--name", "x", "--scope", "admin").exit_code == 0
 
@@ -122,7 +122,7 @@ def test_everything_is_in_the_audit_log_by_name(duly: Duly, app: package.Duly) -
     [
         (["users", "disable", "zoe"], 1, "there is no user 'zoe'"),
         (["users", "add", "not a name"], 2, "id: must be 1 to 100 letters"),
-        (["users", "add", "ana"], 1, "there is a user 'ana' already"),
+        (["users", "add", "ana"], 1, "user 'ana' exists already"),
         (["users", "password", "ana"], 2, "--password-stdin"),
         (["users", "role", "ana", "king"], 2, "'king' is not one of"),
         (["keys", "add", "zoe", "--name", "x"], 1, "there is no user 'zoe'"),

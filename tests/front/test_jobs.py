@@ -127,7 +127,7 @@ def test_a_task_with_a_limit_per_key_has_no_jobs(app: Duly) -> None:
     @app.task(limits=[Limit("phones", 2, per="1m", by="n")])
     def call(n: int) -> None: ...
 
-    with pytest.raises(InputError, match="has the limit phones per n, which a job cannot keep"):
+    with pytest.raises(InputError, match="has the limit phones per n, which jobs do not support"):
         app.job(call, [{"n": 1}])
 
 

@@ -232,7 +232,7 @@ def test_a_process_without_types_of_jobs_leaves_files_to_a_worker_that_has_them(
     half.job_type("csv", half.task(name="look_up")(lambda **row: None))
     try:
         told = scan(bare)
-        assert (told.took, told.refused, "no type of jobs at all" in str(told.held)) == (0, 0, True)
+        assert (told.took, told.refused, "no job type at all" in str(told.held)) == (0, 0, True)
         (waiting,) = dropped.read.page(task="duly.scan")
         assert names(inbox) == ["a.csv", "cat.png"]
         told = scan(half)

@@ -41,7 +41,7 @@ def test_keys_are_checked(app: Duly) -> None:
     for name in ("", "  ", "x" * 101, "a\x00b", None):
         with pytest.raises(InputError, match="name"):
             app.verbs.users.make_key(LOCAL, "ana", name)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="must be of read, write, admin"):
+    with pytest.raises(InputError, match="must be some of read, write, admin"):
         app.verbs.users.make_key(LOCAL, "ana", "k", ("all",))
     with pytest.raises(InputError, match="admins only"):
         app.verbs.users.make_key(LOCAL, "ana", "k", ("admin",))

@@ -143,7 +143,7 @@ class Consumer:
 
     def _cancelled(self, channel: Any) -> None:
         """The queue was deleted, so open a new channel, which declares it again."""
-        log.warning("queue %s is gone", self._queues[0].name)
+        log.warning("queue %s was deleted", self._queues[0].name)
         channel.close()
 
     def _on_message(self, channel: Any, method: Any, properties: Properties, body: bytes) -> None:
@@ -186,7 +186,7 @@ class Consumer:
         except StoreUnavailable as error:
             self._rest(str(error))
         except Exception as error:  # nothing is lost, because the messages stay with the broker
-            log.exception("%d messages could not be kept; they stay with the broker", len(batch))
+            log.exception("cannot store %d messages; they stay with the broker", len(batch))
             self._rest(f"{type(error).__name__}: {error}")
         else:
             self._pause = FIRST_REST
@@ -194,7 +194,7 @@ class Consumer:
 
     def _rest(self, why: str) -> None:
         """Leave all messages with the broker until the database is back."""
-        log.warning("consuming no more until the database answers: %s", why)
+        log.warning("stopped consuming until the database answers: %s", why)
         self._resting = why
         self.link.call(self.link.reopen)
         pause, self._pause = self._pause, min(self._pause * 2, LONGEST_REST)

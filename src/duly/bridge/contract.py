@@ -74,7 +74,7 @@ def _from_json(body: bytes) -> RetryMessage:
         if (field := _FIELDS.get(given)) is None:  # of a newer contract
             continue
         if field.name in values:
-            raise ValueError(f"{field.name}: is there twice")
+            raise ValueError(f"{field.name}: appears twice")
         values[field.name] = _value(field, value)
     return RetryMessage(**values)
 
@@ -83,7 +83,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names: dict[str, Any] = {}
     for name, value in pairs:
         if name in names:
-            raise ValueError(f"{name[:80]!r}: is there twice")
+            raise ValueError(f"{name[:80]!r}: appears twice")
         names[name] = value
     return names
 
@@ -137,10 +137,10 @@ def _from_protobuf(body: bytes) -> RetryMessage:
         if kind != (_VARINT if number in _INTEGERS else _BYTES):
             raise ValueError(f"{name}: has the type of another field")
         if number in seen:
-            raise ValueError(f"{name}: is there twice")
+            raise ValueError(f"{name}: appears twice")
         seen.add(number)
         if number in _COUNTS and value % 2**32 != value and value < 2**64 - 2**31:
-            raise ValueError(f"{name}: {value} is no 32-bit integer")
+            raise ValueError(f"{name}: {value} is not a 32-bit integer")
     return message
 
 

@@ -145,11 +145,11 @@ def changed(row: Message, queue: str | None, payload: bytes | None, headers: Map
     if payload is not None:
         row = replace(row, payload=b64encode(payload).decode(), is_in_review=False)
     elif row.is_in_review:
-        raise InputError("payload", "was too large to be kept: take it from the review queue, or give another")
+        raise InputError("payload", "was too large to be stored; take it from the review queue, or give another")
     if headers:
         for name in headers:
             if not name or len(name.encode()) > 127:
-                raise InputError("headers", "a name has from 1 to 127 bytes")
+                raise InputError("headers", "a header name must have 1 to 127 bytes")
         properties = row.kept.with_headers(headers)
         row = replace(row, properties=b64encode(properties.raw()).decode())
     return row

@@ -49,7 +49,7 @@ class Search:
         count = properties.header("x-delivery-count")
         is_worn = isinstance(count, int) and count >= MOST_DELIVERIES
         if is_worn or self._messages >= MOST or self._bytes >= MOST_BYTES:
-            log.info("the copy of message %s in %s is not looked for any further", self._value, self._queue)
+            log.info("stopped searching for the copy of message %s in %s", self._value, self._queue)
             self._end(channel)
         else:
             self._look(channel)

@@ -201,8 +201,8 @@ def run_now(schedule: Schedule, now: datetime, actor: str, live: Sequence[Item] 
     for item in others:
         if item.state == "running" or schedule.overlap == "skip":
             raise WrongState(
-                f"schedule {schedule.id} has one at a time (overlap: {schedule.overlap}), and item {item.id} of it is "
-                f"{item.state}; wait for its end, or cancel it"
+                f"schedule {schedule.id} runs one item at a time (overlap: {schedule.overlap}), and item {item.id} is "
+                f"{item.state}; wait until it ends, or cancel it"
             )
     changes = tuple(decide(item, Superseded(), now, UNKNOWN) for item in others)
     return Revision(schedule, (now,), changes, notes=(note(schedule, "schedule.run_now", actor),))

@@ -58,7 +58,7 @@ def check(args: dict[str, Any], shape: type[Struct], limit: int, open_ended: boo
         row = msgspec.convert(args, shape, from_attributes=True)
         text = _encoder.encode({**args, **fields(row)} if open_ended else row)
     except msgspec.ValidationError as error:
-        raise named(error) from None
+        raise named(error, shape) from None
     except _UNWRITABLE as error:
         raise InputError(_culprit(args), f"cannot be written as JSON: {error}") from None
     if len(text) > limit:
@@ -118,13 +118,16 @@ def convert(value: Any, shape: type[Struct]) -> Any:
         raise named(error) from None
 
 
-def named(error: msgspec.ValidationError) -> InputError:
-    """msgspec's error as an InputError that names the field."""
+def named(error: msgspec.ValidationError, shape: type[Struct] | None = None) -> InputError:
+    """msgspec's error as an InputError that names the field, and the fields of `shape` for one that is unknown."""
     match = _PATH.match(str(error))
     problem, path = (match["problem"], match["path"] or "") if match else (str(error), "")
     if field := _FIELD.match(problem):
         name = f"{path}.{field['name']}" if path else field["name"]
-        return InputError(name, "is required" if "missing" in problem else "is not an argument of this task")
+        if "missing" in problem:
+            return InputError(name, "is required")
+        accepted = f"; accepted: {', '.join(shape.__struct_fields__) or 'none'}" if shape and not path else ""
+        return InputError(name, f"is not an argument of this task{accepted}")
     return InputError(path or "args", problem[:1].lower() + problem[1:])
 
 

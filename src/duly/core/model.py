@@ -239,7 +239,7 @@ class Placed(Struct, frozen=True, dict=True):
     def _ends(self) -> Waits:
         waits: Waits | None = getattr(self, "_waits", None)
         if waits is None:
-            raise WrongState("only what was put with an app that has the database can be waited for")
+            raise WrongState("only items that were put by an app with this database can be waited for")
         return waits
 
 

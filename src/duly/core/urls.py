@@ -17,5 +17,5 @@ def web_address(url: str) -> SplitResult:
     if not is_known or any(ord(letter) <= 0x20 or ord(letter) == 0x7F for letter in url):
         raise ValueError("must be http://host/… or https://host/…")
     if "@" in parts.netloc:
-        raise ValueError("must not carry a user or a password: say who you are in a header")
+        raise ValueError("must not contain a user or password; use a header for credentials")
     return parts

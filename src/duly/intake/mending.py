@@ -89,7 +89,7 @@ def _came(intake: Intake, who: Principal, job_id: int, number: int) -> dict[str,
 def _place(intake: Intake, who: Principal, job_id: int) -> _Place:
     job = intake.verbs.jobs.get(who, job_id)
     if not intake.knows(job.job_type):
-        raise InputError("file", f"job {job_id} did not come from a file of a type that is known here")
+        raise InputError("file", f"job {job_id} was not made from a file of a job type that is registered here")
     options = codec.decode(job.options)
     return _Place(intake.type_named(str(job.job_type)), Columns(options.get("mapping", {})), options)
 

@@ -315,7 +315,7 @@ class Scanner:
                     kind = reading.shape.kind
                 wanted = intake.settings.scan_type or ("image" if kind in IMAGES else "csv")
                 if not intake.knows(wanted):
-                    raise _Elsewhere(f"is left to a worker that has the type of jobs {wanted}, which is not known here")
+                    raise _Elsewhere(f"is left to a worker with the job type {wanted}, which is not registered here")
                 chosen = intake.type_named(wanted)
                 intake.look(file, name, chosen, FileOptions(), owner)
                 return chosen

@@ -29,5 +29,5 @@ class JobType:
 def type_named(types: Mapping[str, JobType], name: str) -> JobType:
     if name not in types:
         known = ", ".join(sorted(types)) or "none"
-        raise InputError("jobType", f"there is no type of jobs {name!r:.50} here; known: {known}")
+        raise InputError("jobType", f"no job type {name!r:.50} is registered here; known types: {known}")
     return types[name]

@@ -122,7 +122,7 @@ def _known(connection: Any, colour: Colour) -> tuple[Dialect, Run]:
 def _called(name: str) -> Dialect:
     dialect = called(name)
     if dialect is None:
-        raise InputError("connection", f"duly keeps its work in PostgreSQL or SQLite, this connection is to {name}")
+        raise InputError("connection", f"duly works on PostgreSQL or SQLite, but this connection is to {name}")
     return dialect
 
 

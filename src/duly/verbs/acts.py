@@ -83,7 +83,7 @@ class Acts(VerbGroup):
         transaction began: counting takes a while, and others may wait for that transaction.
         """
         if queue is not None and action != "retry":
-            raise InputError("queue", "is for what is tried again only")
+            raise InputError("queue", "is only allowed for retries")
         options = {"rate": rate, "reason": reason}
         if queue is not None:
             options["queue"] = checked_name("queue", queue)

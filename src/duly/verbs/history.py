@@ -43,11 +43,11 @@ class History(VerbGroup):
         if measure is not None and measure not in MEASURES:
             raise InputError("measure", f"must be one of {', '.join(MEASURES)}")
         if job_id is not None and task is not None:
-            raise InputError("job", "say a task or a job, not both")
+            raise InputError("job", "give a task or a job, not both")
         if job_id is not None:
             self._peers.jobs.get(who, job_id)
         elif not who.is_admin:
-            raise NotAllowed("the history of tasks is for admins; that of a job is for its owner too")
+            raise NotAllowed("only admins may see the history of tasks; the owner of a job may see its history")
         is_short = minutes * 60 <= self._context.history_seconds
         step = HISTORY_SHORT if is_short else HISTORY_LONG
         until = self._now()

@@ -400,7 +400,7 @@ class Jobs(VerbGroup):
 def _refuse_keyed(task: Task[..., Any]) -> None:
     """A limit per value of an argument goes by queues, and the rows of a job have one of their own."""
     if limit := next((limit for limit in task.limits if limit.by), None):
-        raise InputError("task", f"{task.name} has the limit {limit.name} per {limit.by}, which a job cannot keep")
+        raise InputError("task", f"{task.name} has the limit {limit.name} per {limit.by}, which jobs do not support")
 
 
 def row_of(job: Job, number: int, new: NewItem, **more: Any) -> NewRow:

@@ -167,7 +167,10 @@ class Schedules(Timetable):
         if self.owned_one(schedule_id, who.owner, connection) is None:
             raise KeyConflict(f"the key {who.unscoped(new.key)!r} is already used; choose another key", 0)
         if (self.get(schedule_id, connection).ring is None) != (new.ring is None):
-            raise InputError("rule", f"{new.key!r} has another kind of rule, with a slot or without; remove it first")
+            raise InputError(
+                "rule",
+                f"schedule {new.key!r} exists with another kind of rule (with or without a slot); remove it first",
+            )
         fields: dict[str, Any] = {
             "queue": new.queue, "args": new.args, "zone": new.zone, "rank": new.rank, "catch_up": new.catch_up,
             "max_lateness": new.max_lateness, "overlap": new.overlap, "is_declared": new.is_declared,
@@ -187,7 +190,7 @@ class Schedules(Timetable):
         for (text,) in self._store.read("ring_rule", {"ring": new.ring}) if new.ring is not None else ():
             rule, known = slot_of(new.rule), slot_of(text)
             if (rule.of, rule.period) != (known.of, known.period):
-                raise InputError("rule", f"the members of {new.ring} have {known.of} slots; all of them have the same")
+                raise InputError("rule", f"all members of {new.ring} must have the same slots, which are {known.of}")
 
     # -- care
 
@@ -223,7 +226,7 @@ class Schedules(Timetable):
                     changed["args"], changed["queue"] = task.checked_args(dict(value)), task.queue_for(value)
                 case _:
                     known = "rule, zone, catch_up, max_lateness, overlap, rank, args"
-                    raise InputError(name, f"cannot be changed; known: {known}")
+                    raise InputError(name, f"cannot be changed; fields that can: {known}")
         self._revise(who, [schedule_id], advance.changed, connection, **changed)
         return self.get(schedule_id, connection)
 

@@ -47,7 +47,7 @@ class Users(VerbGroup):
         row = {"id": user_id, "role": _checked_role(role), "password": hashed, "now": self._now()}
         with self._context.joining(connection) as connection:
             if not self._store.write("user_create", row, connection):
-                raise WrongState(f"there is a user {user_id!r} already")
+                raise WrongState(f"user {user_id!r} exists already")
             self._audit.note(who, "user.created", f"user:{user_id}", {"role": role}, connection)
             return self.get(who, user_id, connection)
 
@@ -113,9 +113,9 @@ class Users(VerbGroup):
             raise InputError("name", "must be 1 to 100 characters")
         for scope in scopes:
             if scope not in SCOPES:
-                raise InputError("scopes", f"must be of {', '.join(SCOPES)}, got {scope!r:.40}")
+                raise InputError("scopes", f"must be some of {', '.join(SCOPES)}, got {scope!r:.40}")
         if "admin" in scopes and user.role != "admin":
-            raise InputError("scopes", "admin is for admins only")
+            raise InputError("scopes", "only admins may have the scope admin")
         prefix, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
         row = {
             "id": prefix, "user_id": user_id, "name": name.strip(), "hash": _digest(secret),

@@ -41,7 +41,7 @@ def test_an_encoding_may_be_named() -> None:
     assert values_of("имя\nчайник\n".encode("koi8-r"), encoding="koi8-r") == [{"имя": "чайник"}]
     with pytest.raises(InputError, match="encoding: 'nonsense' is not known"):
         opened(LINES, encoding="nonsense")
-    with pytest.raises(InputError, match="encoding: zlib is not read here"):
+    with pytest.raises(InputError, match="encoding: zlib is not supported"):
         opened(LINES, encoding="zlib")
 
 

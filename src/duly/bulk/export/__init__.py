@@ -53,7 +53,7 @@ def open_export(format: str, out: Out, headers: Sequence[str], limits: SheetLimi
         case "xlsx":
             return WorkbookExport(out, headers, limits or SheetLimits())
         case _:
-            raise InputError("format", f"{format!r:.20} is not known; there are csv and xlsx")
+            raise InputError("format", f"{format!r:.20} is not known; use csv or xlsx")
 
 
 def stream(

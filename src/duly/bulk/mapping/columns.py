@@ -37,7 +37,7 @@ class Mapping(Struct, frozen=True):
         taken: dict[str, str] = {}
         for field, column in self.columns.items():
             if field not in known:
-                raise InputError(f"mapping.{field}", f"there is no such field; there are: {', '.join(sorted(known))}")
+                raise InputError(f"mapping.{field}", f"is not a field; known fields: {', '.join(sorted(known))}")
             if column not in names:
                 raise InputError(f"mapping.{field}", f"there is no column {column!r:.100}")
             if column in taken:

@@ -146,7 +146,7 @@ def lines_of(file: BinaryIO, encoding: str | None, limits: Limits) -> Lines:
         except LookupError:
             raise InputError("encoding", f"{encoding!r:.50} is not known") from None
         if not _READ.fullmatch(named):
-            raise InputError("encoding", f"{named} is not read here; say nothing, and UTF-8 and UTF-16 are found out")
+            raise InputError("encoding", f"{named} is not supported; leave it out, and UTF-8 and UTF-16 are detected")
         return Lines(file, {"utf-8-sig": "utf-8"}.get(named, named), limits)
     file.seek(0)
     return Lines(file, encoding_of(file.read(limits.sample_bytes)), limits)

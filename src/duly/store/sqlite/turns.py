@@ -42,14 +42,14 @@ def turn(line: WriterLine, path: str, timeout: float) -> Iterator[None]:
     try:
         if not line.join(place, timeout):
             raise StoreUnavailable(
-                f"{path}: a transaction of this process is open for {timeout:g} seconds and more; "
-                "inside one, write on its own connection"
+                f"{path}: a transaction of this process has been open for more than {timeout:g} seconds; "
+                "inside a transaction, write on its own connection"
             )
         lock = FileLock(f"{path}-lock")
         line.lock = weakref.ref(lock)
         try:
             if not lock.take(timeout):
-                raise StoreUnavailable(f"{path}: another process has been writing for {timeout:g} seconds and more")
+                raise StoreUnavailable(f"{path}: another process has been writing for more than {timeout:g} seconds")
             yield
         finally:
             lock.free()
