@@ -72,7 +72,7 @@ def test_a_mapping_is_checked_against_the_file_and_the_fields() -> None:
     names = ["a", "b"]
     assert Mapping({"title": "a"}).checked(names, PRODUCT).columns == {"title": "a"}
     for wrong, problem in (
-        ({"colour": "a"}, "mapping.colour: there is no such field"),
+        ({"colour": "a"}, "mapping.colour: is not a field"),
         ({"title": "c"}, "mapping.title: there is no column 'c'"),
         ({"title": "a", "brand": "a"}, "mapping.brand: column 'a' is already title"),
     ):
