@@ -207,4 +207,4 @@ def test_files_that_were_dropped_become_jobs(run: Run, app: Duly, tmp_path: Path
     object.__setattr__(app.verbs.context.job_settings, "owner_most_jobs", 1)
     monkeypatch.setenv("DULY_OWNER_MOST_JOBS", "1")
     (tmp_path / "inbox" / "c.csv").write_text("Name\ncup\n")
-    assert "1 jobs are not over yet" in run("jobs", "scan").stdout.splitlines()[-1]
+    assert "1 jobs are not finished" in run("jobs", "scan").stdout.splitlines()[-1]

@@ -21,7 +21,7 @@ def depth(store: Store, now: datetime = NOW) -> dict[tuple[str, str, str], tuple
 def test_pages_are_newest_first_complete_and_disjoint(store: Store) -> None:
     ids = put(store, 25)
     seen: list[int] = []
-    before = None
+    before = 2**62
     while some := page(store, before=before, most=10):
         seen += some
         before = some[-1]

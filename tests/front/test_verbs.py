@@ -165,7 +165,7 @@ def test_what_an_item_cannot_be_is_refused(app: Duly, wrong: dict[str, Any]) -> 
 def test_an_item_of_a_schedule_is_not_moved_to_the_time_of_another(app: Duly) -> None:
     schedule = app.schedules.create("ring", "every 1h", key="k", phone="+1")
     first, second = (_occurrence(app, schedule.id) for _ in range(2))
-    with pytest.raises(WrongState, match="twin"):
+    with pytest.raises(WrongState, match="another item at this time"):
         app.edit(first.id, at=second.planned_at)
     assert app.edit(first.id, at=LATER).planned_at == LATER
 

@@ -226,7 +226,7 @@ def test_a_file_with_too_many_rows_is_not_taken_to_its_end(open_app: Open) -> No
     app = open_app(job_most_rows=100)
     app.migrate()
     job = send(app, many(101))
-    with pytest.raises(Exception, match="more than 100 rows"):
+    with pytest.raises(Exception, match="at most 100 rows"):
         ingest(app.intake, job.id, lambda _: None)
 
 
@@ -236,13 +236,13 @@ def test_an_owner_has_only_so_many_jobs_and_rows_under_way(open_app: Open) -> No
     ana, bob = someone("ana"), someone("bob")
     first = send(app, many(3), who=ana)
     send(app, many(1), who=ana)
-    with pytest.raises(WrongState, match="2 jobs are not over yet"):
+    with pytest.raises(WrongState, match="2 jobs are not finished"):
         send(app, many(1), who=ana)
     assert len(kept(app)) == 2, "what is refused is not kept"
     send(app, many(1), who=bob)
     ingest(app.intake, first.id, lambda _: None)
     app.verbs.jobs.remove(ana, first.id + 1)
-    with pytest.raises(WrongState, match="3 rows of jobs have not ended yet"):
+    with pytest.raises(WrongState, match="3 rows of jobs have not ended"):
         send(app, many(1), who=ana)
 
 

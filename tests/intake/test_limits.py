@@ -105,7 +105,7 @@ def test_rows_count_until_they_have_ended(app: Duly, world: World) -> None:
     ingest(app.intake, job.id, lambda _: None)
     more = send(app, table(1), who=ANA)
     ingest(app.intake, more.id, lambda _: None)
-    with pytest.raises(WrongState, match="10 rows of jobs have not ended yet"):
+    with pytest.raises(WrongState, match="10 rows of jobs have not ended"):
         send(app, table(1), who=ANA)
     assert len(kept(app)) == 2
     world.run()

@@ -170,7 +170,7 @@ def test_what_an_owner_may_not_have_yet_is_taken_when_they_may(open_app: Open, i
         (inbox / f"{number}.csv").write_text(f"title\n{number}\n")
     told = scan(app)
     assert (told.took, told.left) == (2, 3)
-    assert "2 jobs are not over yet" in str(told.held)
+    assert "2 jobs are not finished" in str(told.held)
     assert len(kept(app)) == 2, "what is not taken is not kept"
     with asyncio.Runner() as runner:
         World(app, app.clock, runner).advance(minutes=5)  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_ten_thousand_files_are_listed_and_told_of_in_bounds(
         (inbox / f"{number}.csv").touch()
     told = scan(dropped)
     assert (told.found, told.took, told.left) == (10_000, 0, 10_000)
-    assert max(map(len, (told.taken, told.passed, told.refusals))) <= room.TOLD
+    assert max(map(len, (told.taken, told.passed, told.refusals))) <= room.LISTED
 
 
 def test_pictures_are_jobs_of_another_type_and_a_type_may_be_said(open_app: Open, inbox: Path) -> None:

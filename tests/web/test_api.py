@@ -548,7 +548,7 @@ def test_an_edit_that_lost_the_race_changes_nothing(house: House, monkeypatch: p
 
     monkeypatch.setattr(desk.Desk, "unmasked", meanwhile)
     answer = house.ana.patch(f"/api/items/{item_id}", json={"args": {"text": "late"}})
-    assert (answer.status_code, "someone else" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "changed meanwhile" in answer.json()["detail"]) == (409, True)
     assert house.world.item(item_id).args["text"] == "hello"
     assert "ana" not in [note["actor"] for note in house.audit(f"item:{item_id}") if note["action"] == "item.edited"]
 
