@@ -1,7 +1,10 @@
 """Where the values of settings come from: the core's own and those of the apps. Nothing else reads the environment.
 
-A value comes from, in this order: the command line, an argument in code, `DULY_<NAME>` in the environment, the alias in
+A value comes from, in this order: the command line, an argument in code, `DULY_<NAME>` in the environment, an alias in
 the environment, `duly.toml` in the working directory (or the file that DULY_CONFIG names), the default.
+
+The core has no aliases. An app may name variables without DULY_ for its own settings, and for settings of the core;
+those for the core count inside `aliased` only, which is how apps of duly are run by themselves.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import Field
 from difflib import get_close_matches
 from pathlib import Path
@@ -20,15 +24,17 @@ from typing import Any, TypeVar
 from duly.core.errors import ConfigError
 from duly.core.section import Section
 from duly.core.settings import JobSettings, Settings
-from duly.plugin import plugins
+from duly.plugin import Plugin, plugins
 
-# What the command line said, as JSON: in the environment, so that a worker's child processes see the same.
+# The options of the command line, as JSON: in the environment, so that a worker's child processes see the same.
 COMMAND_LINE = "DULY_COMMAND_LINE"
-# Variables that are no settings: where the settings are, and what options of the command line can be given by.
+# Variables that are not settings: where the settings are, and those behind options of the command line.
 _OTHERS = frozenset((COMMAND_LINE, "DULY_CONFIG", "DULY_APP", "DULY_URL", "DULY_API_KEY"))
-# What Kubernetes sets in every pod beside services called `duly` or `duly-service`, and what tests are told by.
+# Variables that Kubernetes sets in every pod beside services called `duly` or `duly-service`, and those of tests.
 _FOREIGN = ("DULY_SERVICE_", "DULY_PORT", "DULY_TEST_")
-_TOLD: set[str] = set()  # the unknown variables that were told of in this process
+_REPORTED: set[str] = set()  # the unknown variables that were reported in this process
+# Variables that count for settings of the core here, each with the name of its setting.
+_ALIASES: ContextVar[Mapping[str, str]] = ContextVar("aliases")
 
 log = logging.getLogger("duly.config")
 
@@ -39,42 +45,42 @@ S = TypeVar("S", bound=Section)
 def load(env: Mapping[str, str] | None = None, **given: Any) -> Settings:
     """The core's settings in force; arguments that are None count as not given."""
     for name, near in unknown_variables(os.environ if env is None else env):
-        if name not in _TOLD:
-            _TOLD.add(name)
-            log.warning("%s is not a setting, and does nothing%s", name, f"; did you mean {near}?" if near else "")
+        if name not in _REPORTED:
+            _REPORTED.add(name)
+            log.warning("%s is not a setting and has no effect%s", name, f"; did you mean {near}?" if near else "")
     return section(Settings, given, env)
 
 
 def unknown_variables(env: Mapping[str, str]) -> list[tuple[str, str | None]]:
-    """Variables that look like settings and are none, each with the name that comes nearest, if one is near."""
+    """Variables that look like settings and are none, each with the most similar name, if one is similar."""
     strange = [name for name in env if name.startswith("DULY_") and not name.startswith(_FOREIGN)]
     strange = [name for name in strange if name not in _OTHERS and name[5:].lower() not in Settings.known()]
     if not strange:  # the usual case, for which no app is loaded
         return []
     try:
         known = {*_OTHERS, *(f"DULY_{name.upper()}" for kind in sections() for name in kind.known())}
-    except ConfigError:  # of an app that cannot be loaded: whoever runs that app is told, and a hint stops nobody
+    except ConfigError:  # an app cannot be loaded: whoever runs it gets the error, and a hint must stop nobody
         return []
     return [(name, next(iter(get_close_matches(name, known, 1)), None)) for name in strange if name not in known]
 
 
 def section(kind: type[S], given: Mapping[str, Any] | None = None, env: Mapping[str, str] | None = None) -> S:
-    """The settings of this kind that are in force. What is given for other kinds, or is None, counts as not given."""
+    """The settings of this kind that are in force. Values for other kinds, and None, count as not given."""
     env = os.environ if env is None else env
     values = {name: value for name, (value, _) in _found(kind, env).items()}
-    said = {name: value for name, value in (given or {}).items() if value is not None}
-    values.update(said)
+    arguments = {name: value for name, value in (given or {}).items() if value is not None}
+    values.update(arguments)
     values.update(_imposed(env))
     try:
         return kind(**{each.name: values[name] for name, each in kind.known().items() if name in values})
     except ConfigError as error:
         name, _, problem = str(error).partition(": ")
-        where = {**sources(env, kind), **dict.fromkeys(said, ""), **dict.fromkeys(_imposed(env), "command line")}
+        where = {**sources(env, kind), **dict.fromkeys(arguments, ""), **dict.fromkeys(_imposed(env), "command line")}
         raise ConfigError(f"{_written(name, where.get(name, ''))}: {problem}") from None
 
 
 def _written(name: str, source: str) -> str:
-    """A setting as whoever set it wrote it: by the variable, or by its name and where that stands."""
+    """A setting as it was written: its variable, or its name and the place of that."""
     is_variable = source.isupper()
     return source if is_variable else f"{source}: {name}" if source else name
 
@@ -84,20 +90,21 @@ def sections() -> list[type[Section]]:
     found: list[type[Section]] = [Settings, JobSettings]
     for plugin in plugins().values():
         if taken := {name for kind in found for name in kind.known()} & set(plugin.settings.known()):
-            raise ConfigError(f"apps: {plugin.name} has a setting {min(taken)!r}, as something else has; use a PREFIX")
+            raise ConfigError(f"apps: two settings are called {min(taken)!r}; give those of {plugin.name} a PREFIX")
         found.append(plugin.settings)
     return found
 
 
 def check_names(names: Iterable[str], source: str) -> None:
-    """Refuse a name that is no setting of the core and of no app."""
+    """Reject a name that is not a setting of the core or of an installed app."""
     strange = [name for name in names if name not in Settings.known()]
     if not strange:
         return
     known = {name for kind in sections() for name in kind.known()}
     for name in strange:
         if name not in known:
-            raise ConfigError(f"{source}: {name!r} is not a setting; known are {', '.join(sorted(known))}")
+            near = "".join(f"; did you mean {each}?" for each in get_close_matches(name, known, 1))
+            raise ConfigError(f"{source}: {name!r} is not a setting{near or '; `duly settings` lists all of them'}")
 
 
 def sources(env: Mapping[str, str] | None = None, kind: type[Section] = Settings) -> dict[str, str]:
@@ -108,14 +115,21 @@ def sources(env: Mapping[str, str] | None = None, kind: type[Section] = Settings
 
 
 @contextmanager
-def imposed(**said: Any) -> Iterator[None]:
-    """Let the command line have the last word until the end of the block, here and in child processes.
+def aliased(plugins: Iterable[Plugin[Any, Any]]) -> Iterator[None]:
+    """Until the end of the block, let the aliases that these plug-ins have for settings of the core count."""
+    token = _ALIASES.set({variable: name for plugin in plugins for variable, name in plugin.aliases.items()})
+    try:
+        yield
+    finally:
+        _ALIASES.reset(token)
 
-    A value of None is nothing said.
-    """
+
+@contextmanager
+def imposed(**options: Any) -> Iterator[None]:
+    """Let these values take precedence until the end of the block, here and in child processes; None is no value."""
     before = os.environ.get(COMMAND_LINE)
-    words = {**_imposed(os.environ), **{name: value for name, value in said.items() if value is not None}}
-    os.environ[COMMAND_LINE] = json.dumps(words)
+    values = {**_imposed(os.environ), **{name: value for name, value in options.items() if value is not None}}
+    os.environ[COMMAND_LINE] = json.dumps(values)
     try:
         yield
     finally:
@@ -126,18 +140,19 @@ def imposed(**said: Any) -> Iterator[None]:
 
 
 def _imposed(env: Mapping[str, str]) -> dict[str, Any]:
-    words: dict[str, Any] = json.loads(env.get(COMMAND_LINE) or "{}")
-    return words
+    values: dict[str, Any] = json.loads(env.get(COMMAND_LINE) or "{}")
+    return values
 
 
 def _found(kind: type[Section], env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
-    """Values from the file and the environment, each with where it was found."""
+    """Values from the file and the environment, each with its source."""
     path = Path(env.get("DULY_CONFIG") or "duly.toml")
     table, found = _from_file(path, env), {}
     for name, each in kind.known().items():
         if name in table:
             found[name] = (_parsed(each, str(table[name]), f"{path}: {name}"), str(path))
-        for variable in (each.metadata["alias"], f"DULY_{name.upper()}"):
+        aliases = [variable for variable, target in _ALIASES.get({}).items() if target == name]
+        for variable in (*aliases, each.metadata["alias"], f"DULY_{name.upper()}"):
             if variable and env.get(variable):
                 found[name] = (_parsed(each, env[variable], variable), variable)
     return found

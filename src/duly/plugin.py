@@ -10,7 +10,7 @@ plug-in's package knows its name. docs/apps.md builds one from nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     import click
     from fastapi import APIRouter
     from prometheus_client.registry import Collector, CollectorRegistry
+
+    from duly.bulk.sources.registry import FileSource
 
 __all__ = ["Finding", "Panel", "Parameter", "Plugin", "Screen", "Section", "Simulated", "chosen", "plugins", "setting"]
 
@@ -57,6 +59,9 @@ class Host(Protocol):
 
     @property
     def registry(self) -> CollectorRegistry: ...
+
+    @property
+    def sources(self) -> list[FileSource]: ...
 
     def section(self, kind: type[K]) -> K: ...
 
@@ -125,6 +130,8 @@ class Plugin(Generic[S, T]):
     checks: Callable[[S, Mapping[str, int]], Iterable[Finding]] = lambda _, __: ()
     # Names of the SQL views that tell of its rows in its own words.
     views: tuple[str, ...] = ()
+    # Where it can fetch the files of jobs from: sources with schemes of their own. It is given the settings.
+    sources: Callable[[S], Iterable[FileSource]] = lambda _: ()
     # How it is simulated: `duly simulate NAME`, and the Simulate screen.
     simulation: Simulated[T] | None = None
     # Its screens on the dashboard, and its panels on the pages of jobs.
@@ -134,6 +141,9 @@ class Plugin(Generic[S, T]):
     static: Path | None = None
     # What to install where something that it imports is missing, such as duly[rabbitmq].
     needs: str = ""
+    # Environment variables without DULY_ that set settings of the core where this app is run by `duly up`, or by
+    # itself: each with the name of its setting.
+    aliases: Mapping[str, str] = field(default_factory=dict)
     # Whether it is on where the setting `apps` names none.
     is_default: Callable[[], bool] = lambda: True
 
@@ -147,6 +157,7 @@ class Plugin(Generic[S, T]):
             raise ConfigError(f"apps: {self.name} is installed on this app already")
         for collector in self.metrics(made):
             duly.registry.register(collector)
+        duly.sources.extend(self.sources(duly.section(self.settings)))
         duly.plugins[self.name] = self
         duly.apps[self.name] = made
         return made

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from duly import InputError
-from duly.apps.reminders import Reminder
+from duly.apps.reminders import Reminder, plugin
+from duly.config import aliased
 from duly.core.errors import ItemNotFound, WrongState
 from tests.apps.conftest import KEY, START, Office
 from tests.outbound.provider import Provider, accept_and_hang, answer, drip, echo_headers, hang_up, huge, ok
@@ -97,12 +98,11 @@ def test_with_more_attempts_the_third_delay_is_240_seconds(office: Open, call_de
     assert at.reminders.get(reminder_id).status == "completed"
 
 
-def test_the_seeds_settings_decide_about_retries(
-    office: Open, call_desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_decides_about_retries(office: Open, call_desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RETRY_MAX_ATTEMPTS", "2")
     monkeypatch.setenv("RETRY_BASE_DELAY_SECONDS", "10")
-    at = office(call_desk(BUSY, BUSY))
+    with aliased([plugin]):
+        at = office(call_desk(BUSY, BUSY))
     reminder_id = at.remind()
     at.world.run()
     reminder = at.reminders.get(reminder_id)

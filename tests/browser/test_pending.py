@@ -85,6 +85,6 @@ def test_where_the_list_is_turned_off_the_page_says_how_to_turn_it_on(
         world.send(STOCK, "stock.csv", "stock")
         page = visit(site)
         page.goto("/pending")
-        expect(settled(page).get_by_text("PENDING_DASHBOARD_ENABLED=true duly serve")).to_be_visible()
+        expect(settled(page).get_by_text("DULY_PENDING_ENABLED=true duly serve")).to_be_visible()
         expect(page.get_by_role("navigation", name="Screens").get_by_role("link", name="Pending")).to_have_count(0)
         barriers(page)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 import duly
-from duly.config import sections
+from duly.core.settings import JobSettings, Settings
+from duly.plugin import plugins
 from tests.docs.pages import PAGES, ROOT, Example, blocks, definitions, examples
 from tests.process.fleet import until
 from tests.support import counts, opened
@@ -113,18 +114,29 @@ def reference() -> str:
     return (ROOT / "docs" / "reference.md").read_text(encoding="utf8")
 
 
-SETTINGS = {name: setting for kind in sections() for name, setting in kind.known().items()}
+PAGE_OF = {"deliver": "http"}  # the pages of apps that are not called like their app
+SECTIONS = {
+    "reference": (Settings, JobSettings),
+    **{PAGE_OF.get(name, name): (plugin.settings,) for name, plugin in plugins().items()},
+}
 
 
-@pytest.mark.parametrize("name", SETTINGS)
-def test_every_setting_is_documented_with_its_default_and_alias(name: str) -> None:
-    setting = SETTINGS[name]
-    row = re.search(rf"^\| `{name}` .*$", reference(), re.MULTILINE)
-    assert row, f"docs/reference.md does not tell of {name}"
-    if name != "cpu_slots":
-        assert f"`{setting.default}`" in row[0], f"the default of {name} is {setting.default}"
-    if setting.metadata["alias"]:
-        assert setting.metadata["alias"] in row[0]
+@pytest.mark.parametrize("page", SECTIONS)
+def test_every_setting_is_documented_with_its_default_alias_and_text(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf8")
+    for name, setting in ((name, each) for kind in SECTIONS[page] for name, each in kind.known().items()):
+        row = re.search(rf"^\| `{name}` .*$", text, re.MULTILINE)
+        assert row, f"docs/{page}.md does not list the setting {name}"
+        if name != "cpu_slots":
+            assert f"`{setting.default}`" in row[0], f"the default of {name} is {setting.default}"
+        assert setting.metadata["alias"] is None or f"`{setting.metadata['alias']}`" in row[0]
+        assert setting.metadata["doc"] in row[0]
+
+
+def test_the_reference_lists_no_setting_of_an_app() -> None:
+    for plugin in plugins().values():
+        for name in plugin.settings.known():
+            assert f"\n| `{name}` |" not in reference(), f"{name} belongs on the page of {plugin.name}"
 
 
 @pytest.mark.parametrize("name", duly.__all__)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from duly.config import sections
+from duly.plugin import plugins
 from tests.docs.pages import ROOT
 from tests.web.test_matrix import DOCUMENT
 
@@ -25,7 +26,7 @@ KNOWN = {
     for setting_name, setting in kind.known().items()
     for name in (setting_name, setting.metadata["alias"])
     if name
-}
+} | {variable for plugin in plugins().values() for variable in plugin.aliases}
 VIEWS = "".join(path.read_text(encoding="utf8") for path in (ROOT / "src/duly/store/migrations").rglob("*.sql"))
 
 

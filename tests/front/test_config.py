@@ -1,30 +1,62 @@
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from duly.apps import reminders
-from duly.config import load, sections, unknown_variables
+from duly import Duly
+from duly.apps import app_with, enrichment, messages, reminders
+from duly.config import aliased, load, sections, unknown_variables
 from duly.core.errors import ConfigError
-from duly.core.settings import Settings
+from duly.core.settings import JobSettings, Settings
+from duly.plugin import plugins
 
 
-def test_the_seeds_settings_have_the_seeds_defaults_and_names() -> None:
+def test_the_names_of_an_apps_specification_count_where_that_app_is_run() -> None:
     settings = load({})
     assert (settings.poll_seconds, settings.concurrency) == (60, 10)
     assert (settings.retry_tries, settings.retry_base_seconds) == (3, 60)
-    changed = load(
-        {
-            "SCHEDULER_POLL_INTERVAL_SECONDS": "30",
-            "SCHEDULER_BATCH_SIZE": "5",
-            "RETRY_MAX_ATTEMPTS": "7",
-            "RETRY_BASE_DELAY_SECONDS": "1.5",
-        }
-    )
+    env = {
+        "SCHEDULER_POLL_INTERVAL_SECONDS": "30",
+        "SCHEDULER_BATCH_SIZE": "5",
+        "RETRY_MAX_ATTEMPTS": "7",
+        "RETRY_BASE_DELAY_SECONDS": "1.5",
+    }
+    with aliased([reminders.plugin]):
+        changed = load(env)
     assert (changed.poll_seconds, changed.concurrency) == (30, 5)
     assert (changed.retry_tries, changed.retry_base_seconds) == (7, 1.5)
+    assert load(env) == settings
+    with aliased([reminders.plugin]), pytest.raises(ConfigError, match=r"^RETRY_MAX_ATTEMPTS: must be a whole number"):
+        load({"RETRY_MAX_ATTEMPTS": "often"})
+
+
+def test_no_variable_without_a_prefix_counts_for_an_embedded_app(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {variable for plugin in plugins().values() for variable in plugin.aliases}
+    names |= {each.metadata["alias"] for kind in sections() for each in kind.known().values()} - {None}
+    assert {"SAFETY_FACTOR", "MAX_DELAY_MS", "WEBHOOK_URL", "SERVICE_NAME", "SCHEDULER_BATCH_SIZE"} <= names
+    assert not any(each.metadata["alias"] for kind in (Settings, JobSettings) for each in kind.known().values())
+    for name in (*names, *(name.upper() for kind in (Settings, JobSettings) for name in kind.known())):
+        monkeypatch.setenv(name, "nonsense")
+    with closing(Duly(f"sqlite:///{tmp_path}/own.db")) as app:
+        assert app.check() is None
+        assert app.settings == Settings(database_url=f"sqlite:///{tmp_path}/own.db")
+        assert app.section(JobSettings) == JobSettings()
+
+
+def test_the_names_of_an_app_that_is_off_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SAFETY_FACTOR", "high")
+    monkeypatch.setenv("MAX_DELAY_MS", "late")
+    with closing(app_with(reminders.plugin)) as app:
+        assert app.verbs.context.job_settings.safety_factor == JobSettings.safety_factor
+    with pytest.raises(ConfigError, match=r"^SAFETY_FACTOR: must be a number, got 'high'"):
+        app_with(enrichment.plugin)
+    with pytest.raises(ConfigError, match=r"^MAX_DELAY_MS: must be a whole number, got 'late'"):
+        app_with(messages.plugin)
 
 
 def test_code_beats_environment_beats_alias_beats_file(tmp_path: Path) -> None:
@@ -34,9 +66,10 @@ def test_code_beats_environment_beats_alias_beats_file(tmp_path: Path) -> None:
     assert load(env).concurrency == 1
     assert load(env).listen is False
     env["SCHEDULER_BATCH_SIZE"] = "2"
-    assert load(env).concurrency == 2
-    env["DULY_CONCURRENCY"] = "3"
-    assert load(env).concurrency == 3
+    with aliased([reminders.plugin]):
+        assert load(env).concurrency == 2
+        env["DULY_CONCURRENCY"] = "3"
+        assert load(env).concurrency == 3
     assert load(env, concurrency=4).concurrency == 4
     assert load(env, concurrency=None).concurrency == 3
 

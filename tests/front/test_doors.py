@@ -29,7 +29,7 @@ ROOMS: dict[str, set[str]] = {
     "facade": {"bulk", "config", "core", "engine", "intake", "store", "tasks", "telemetry", "verbs"},
     "intake": {"bulk", "core", "tasks", "verbs"},
     "config": {"core", "plugin"},
-    "plugin": {"core"},
+    "plugin": {"bulk", "core"},
     "engine": {"core", "outbound", "store", "tasks"},
     "telemetry": {"core", "store", "tasks"},
     "verbs": {"core", "store", "tasks"},

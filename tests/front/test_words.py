@@ -41,11 +41,11 @@ def test_a_bad_value_is_refused_by_the_name_that_was_written(
 @pytest.mark.parametrize(
     ("env", "complaint"),
     [
-        ({"SCHEDULER_POLL_INTERVAL_SECONDS": "inf"}, "^SCHEDULER_POLL_INTERVAL_SECONDS: must be at most"),
+        ({"DULY_POLL_SECONDS": "inf"}, "^DULY_POLL_SECONDS: must be at most"),
         ({"DULY_KEEP_SECONDS": "inf"}, "^DULY_KEEP_SECONDS: must be at most"),
         ({"DULY_KEEP_SECONDS": "1e300"}, "^DULY_KEEP_SECONDS: must be at most"),
         ({"DULY_MAX_ARGS_BYTES": "9" * 30}, "^DULY_MAX_ARGS_BYTES: must be at most"),
-        ({"ALERT_WEBHOOK_URL": "somewhere"}, "^ALERT_WEBHOOK_URL: must be http"),
+        ({"DULY_ALERT_WEBHOOK_URL": "somewhere"}, "^DULY_ALERT_WEBHOOK_URL: must be http"),
         ({"DULY_CONFIG": "duly.toml"}, "^duly.toml: concurrency: must be at least 1"),
     ],
 )
@@ -77,9 +77,9 @@ def test_an_unknown_variable_is_told_once_with_the_name_that_comes_nearest(
         load(env)
         load(env)
     assert [record.getMessage() for record in caplog.records] == [
-        "DULY_DATABSE_URL is not a setting, and does nothing; did you mean DULY_DATABASE_URL?",
-        "DULY_CATALOG_BATCHSIZE is not a setting, and does nothing; did you mean DULY_CATALOG_BATCH_SIZE?",
-        "DULY_ZZZZ is not a setting, and does nothing",
+        "DULY_DATABSE_URL is not a setting and has no effect; did you mean DULY_DATABASE_URL?",
+        "DULY_CATALOG_BATCHSIZE is not a setting and has no effect; did you mean DULY_CATALOG_BATCH_SIZE?",
+        "DULY_ZZZZ is not a setting and has no effect",
     ]
 
 

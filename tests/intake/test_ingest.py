@@ -15,6 +15,7 @@ from duly import Duly, GiveUp
 from duly.bulk.s3 import S3Error
 from duly.bulk.sources import Changed, SourceError
 from duly.bulk.sources.ftp import FtpSource
+from duly.bulk.sources.registry import registry
 from duly.core.errors import ItemNotFound, StoreUnavailable, WrongState
 from duly.core.model import Job
 from duly.errors import ConfigError, InputError
@@ -521,11 +522,11 @@ def test_only_places_that_are_allowed_are_asked(open_app: Open, source: str) -> 
 def test_the_user_of_a_server_is_the_one_that_is_allowed(open_app: Open) -> None:
     settings = open_app(sources_allowed="ftp://ana@files.example/in, ftp://open.example").intake.settings
     for source in ("ftp://files.example/in/a.csv", "ftp://ana@files.example/in/a.csv"):
-        assert checked(source, settings).user == "ana"
-    assert checked("ftp://open.example/a.csv", settings).user is None
+        assert checked(source, settings, registry()).user == "ana"
+    assert checked("ftp://open.example/a.csv", settings, registry()).user is None
     for source in ("ftp://root@files.example/in/a.csv", "ftp://root@open.example/a.csv"):
         with pytest.raises(InputError, match=r"ftp://root@\w+\.example is not in sources_allowed"):
-            checked(source, settings)
+            checked(source, settings, registry())
 
 
 def test_a_bucket_and_a_server_are_asked_as_far_as_is_allowed(

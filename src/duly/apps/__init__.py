@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from duly import Duly
+from duly.config import aliased
 from duly.plugin import Finding, Plugin, Section
 
 S = TypeVar("S", bound=Section)
@@ -47,7 +48,16 @@ def alone(module: dict[str, Any], plugin: Plugin[Any, T], name: str, **names: Ca
     """
     if name != "app" and name not in names:
         raise AttributeError(f"module {module['__name__']!r} has no attribute {name!r}")
-    app = Duly()
-    made = plugin.on(app)
+    app = app_with(plugin)
+    made = plugin.of(app)
     module.update(app=app, **{each: pick(made) for each, pick in names.items()})
     return module[name]
+
+
+def app_with(*plugins: Plugin[Any, Any]) -> Duly:
+    """An app with these plug-ins on it, which reads their aliases for settings of the core."""
+    with aliased(plugins):
+        app = Duly()
+    for plugin in plugins:
+        plugin.on(app)
+    return app

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from duly import Duly
+from duly.apps import app_with
+from duly.config import load
 from duly.plugin import chosen, plugins
 
-app = Duly()
-for plugin in chosen(app.settings.apps):
-    plugin.on(app)
+app = app_with(*chosen(load().apps))
 if not app.settings.apps:
     # What would be on if it were set up, such as messages with a broker: the dashboard says how.
     app.offered.update((name, plugin) for name, plugin in plugins().items() if name not in app.plugins)

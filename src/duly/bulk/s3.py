@@ -48,15 +48,23 @@ def connect(settings: S3Settings) -> S3Store:
         config["access_key_id"] = settings.access_key_id
     if settings.secret_access_key:
         config["secret_access_key"] = settings.secret_access_key
-    is_plain = (settings.endpoint or "").startswith("http://")
-    # A large file may take as long as it likes, as long as something comes.
-    options: ClientConfig = {"allow_http": is_plain, "timeout": "24h", "read_timeout": "60s", "connect_timeout": "10s"}
-    retries: RetryConfig = {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
-    if settings.patience is not None:
-        seconds = timedelta(seconds=settings.patience)
-        options = {**options, "read_timeout": seconds, "connect_timeout": seconds}
-        retries = {"max_retries": 1, "retry_timeout": seconds}
+    options, retries = limits(settings.patience)
     return S3Store(settings.bucket, config=config, client_options=options, retry_config=retries)
+
+
+def limits(timeout: float | None) -> tuple[ClientConfig, RetryConfig]:
+    """The limits of a client, with this many seconds without an answer; None: those for large files.
+
+    A large file may take as long as it needs, as long as bytes arrive. Without TLS is only an endpoint that the user
+    names so.
+    """
+    options: ClientConfig = {"allow_http": True, "timeout": "24h", "read_timeout": "60s", "connect_timeout": "10s"}
+    if timeout is None:
+        return options, {"max_retries": 4, "retry_timeout": timedelta(seconds=60)}
+    seconds = timedelta(seconds=timeout)
+    return {**options, "read_timeout": seconds, "connect_timeout": seconds}, {
+        "max_retries": 1, "retry_timeout": seconds,
+    }  # fmt: skip
 
 
 @contextmanager

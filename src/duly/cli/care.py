@@ -9,6 +9,8 @@ import click
 from duly.cli import options, words
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from duly.core.section import Section
 
 
@@ -52,15 +54,19 @@ def settings(as_json: bool) -> None:
 
 def _settings() -> list[dict[str, Any]]:
     """The core's settings, then those of each app."""
+    from duly.config import aliased, load
     from duly.core.settings import Settings
-    from duly.plugin import plugins
+    from duly.plugin import chosen, plugins
 
-    known = [_section("", Settings)]
-    known += [_section(plugin.name, plugin.settings) for plugin in plugins().values()]
+    wanted = chosen(load().apps)
+    aliases = {name: variable for plugin in wanted for variable, name in plugin.aliases.items()}
+    with aliased(wanted):
+        known = [_section("", Settings, aliases)]
+    known += [_section(plugin.name, plugin.settings, {}) for plugin in plugins().values()]
     return [each for section in known for each in section]
 
 
-def _section(app: str, kind: type[Section]) -> list[dict[str, Any]]:
+def _section(app: str, kind: type[Section], aliases: Mapping[str, str]) -> list[dict[str, Any]]:
     from duly.config import section, sources
 
     shown, found = section(kind).shown(), sources(kind=kind)
@@ -70,7 +76,7 @@ def _section(app: str, kind: type[Section]) -> list[dict[str, Any]]:
             "value": shown[name],
             "source": found.get(name, "default"),
             "variable": f"DULY_{name.upper()}",
-            "alias": each.metadata["alias"],
+            "alias": each.metadata["alias"] or aliases.get(name),
             "default": each.default,
             "doc": each.metadata["doc"],
             "app": app,

@@ -18,7 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from duly.config import load, section, sources, unknown_variables
+from duly.config import aliased, load, section, sources, unknown_variables
 from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
 from duly.core.settings import JobSettings, Settings
@@ -51,11 +51,13 @@ def examine() -> Iterator[Finding]:
     """All findings about the installation that the settings describe."""
     yield _versions()
     try:
-        settings = load()
+        with aliased(_chosen(load())):
+            settings = load()
+            found = [*_settings(settings)]
     except ConfigError as error:
-        yield bad("settings", str(error), "`duly settings` lists them all")
+        yield bad("settings", str(error), "`duly settings` lists all of them")
         return
-    yield from _settings(settings)
+    yield from found
     try:
         missing = missing_file(settings.database_url)
         store = open_store(settings.database_url, timeout=PATIENCE, pool_size=1, listen=False)
@@ -141,11 +143,11 @@ def _settings(settings: Settings) -> Iterator[Finding]:
             shown |= section(plugin.settings).shown()
             where |= sources(kind=plugin.settings)
         except ConfigError as error:
-            yield bad(plugin.name, _line(error), "docs/reference.md lists its settings")
+            yield bad(plugin.name, _line(error), "`duly settings` lists its settings")
     text = ", ".join(f"{name} = {shown[name]} ({source})" for name, source in where.items())
     for name, near in unknown_variables(os.environ):
-        advice = f"did you mean {near}?" if near else "`duly settings` lists them all"
-        yield warn(name, "is not a setting, and does nothing", advice)
+        advice = f"did you mean {near}?" if near else "`duly settings` lists all of them"
+        yield warn(name, "is not a setting and has no effect", advice)
     yield ok("settings", text or "all defaults: no duly.toml, nothing in the environment")
 
 
@@ -321,6 +323,14 @@ def _apps(settings: Settings, depths: list[Depth]) -> Iterator[Finding]:
     for plugin in wanted:
         with suppress(ConfigError):  # there is a finding about it already
             yield from plugin.checks(section(plugin.settings), waiting)
+
+
+def _chosen(settings: Settings) -> list[Plugin[Any, Any]]:
+    """The apps that would run here; none if they cannot be found, about which there is another finding."""
+    try:
+        return chosen(settings.apps)
+    except ConfigError:
+        return []
 
 
 def _plugins() -> list[Plugin[Any, Any]]:

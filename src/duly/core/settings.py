@@ -16,62 +16,60 @@ class Settings(Section):
 
     database_url: str = setting(
         "sqlite:///duly.db",
-        "The database that due work is kept in: sqlite:///file.db or postgresql://user@host/name.",
+        "The database: sqlite:///file.db or postgresql://user@host/name.",
         secret=True,
     )
     apps: str = setting(
         "",
-        "The apps that `duly up` and `duly serve` run when they are given no app of yours, separated by commas; "
-        "empty: all that are installed, except those that need a setting which is not given.",
+        "The apps that `duly up` and `duly serve` run when no MODULE:APP is given, separated by commas. "
+        "Empty: all installed apps, except those that need a setting which has no value.",
     )
     concurrency: int = setting(
         10,
-        "How many calls of each kind (async, thread) a worker runs at the same time; "
-        "one of several queues leaves a quarter free.",
-        "SCHEDULER_BATCH_SIZE",
+        "How many handlers of each kind (async, thread) a worker runs at the same time. "
+        "A queue that is not the only one uses at most three quarters of them.",
         least=1,
     )
     cpu_slots: int = setting(
-        os.cpu_count() or 1, "How many processes a worker has for cpu=True tasks; default: one per core.", least=1
+        os.cpu_count() or 1, "How many processes a worker has for cpu=True tasks. Default: one per core.", least=1
     )
-    claim_most: int = setting(1_000, "The largest number of items taken in one claim.", least=1)
+    claim_most: int = setting(1_000, "The largest number of items in one claim.", least=1)
     poll_seconds: float = setting(
         60.0,
-        "The longest time that an idle worker sleeps. "
-        "It wakes at due times and for new work anyway; this is the safety net.",
-        "SCHEDULER_POLL_INTERVAL_SECONDS",
+        "The longest time that an idle worker sleeps. A worker wakes at due times and for new work in any case; "
+        "this is the safety net.",
         least=0.01,
     )
     sweep_seconds: float = setting(
         5.0,
-        "How often each worker looks for due work that nobody announced and for dead leases; "
-        "for those at least every 0.4 leases.",
+        "How often each worker looks for due work that was not announced, and for dead leases; "
+        "for dead leases at least every 0.4 leases.",
         least=0.05,
     )
     lease_seconds: float = setting(
         20.0,
-        "How long a worker may keep its items without a heartbeat; it must be the same for all workers of a database.",
+        "How long a worker keeps its items without a heartbeat. It must be the same for all workers of a database.",
         least=0.5,
     )
     beat_seconds: float = setting(
-        5.0, "The time between two heartbeats, which prolong the leases; at most half of lease_seconds.", least=0.05
+        5.0, "The time between two heartbeats, which extend the leases. At most half of lease_seconds.", least=0.05
     )
     deadline_seconds: float = setting(
         1_800.0,
-        "The deadline of a try, for tasks that set none: a handler that still runs then is stopped and has failed.",
+        "The deadline of an attempt, for tasks that set none. A handler that still runs then is stopped, and the "
+        "attempt fails.",
         least=0.01,
     )
     drain_seconds: float = setting(
         30.0, "How long a stopping worker waits for running handlers before it gives their attempts back.", least=0
     )
-    crash_limit: int = setting(3, "How many crashes send an item to review, for tasks that do not say.", least=1)
-    retry_tries: int = setting(
-        3, "How many tries an item has in all, for tasks that set no retry policy.", "RETRY_MAX_ATTEMPTS", least=1
+    crash_limit: int = setting(
+        3, "After how many crashes an item goes to review, for tasks that set no limit.", least=1
     )
+    retry_tries: int = setting(3, "How many attempts an item has in all, for tasks that set no retry policy.", least=1)
     retry_base_seconds: float = setting(
         60.0,
-        "The delay after the first failure, which doubles with each, for tasks that set no retry policy.",
-        "RETRY_BASE_DELAY_SECONDS",
+        "The delay after the first failure, for tasks that set no retry policy. It doubles with each failure.",
         least=0,
     )
     late_seconds: float = setting(3_600.0, "A start that is later than this is logged as a recovery.", least=0)
@@ -80,58 +78,56 @@ class Settings(Section):
     )
     alert_late_items: int = setting(10, "An alert is raised when more items than this are late.", least=0)
     alert_oldest_seconds: float = setting(
-        3_600.0, "An alert is raised when the oldest due item is older than this; 0: never.", least=0
+        3_600.0, "An alert is raised when the oldest due item is older than this. 0: never.", least=0
     )
     alert_silence_seconds: float = setting(
-        300.0, "An alert is raised when no worker has given a sign of life for longer than this.", least=60
+        300.0, "An alert is raised when no worker has reported for longer than this.", least=60
     )
     alert_again_seconds: float = setting(
-        3_600.0, "How long after it was told an alert that still stands is told again; 0: never.", least=0
+        3_600.0, "How long after the last report an alert that is still raised is reported again. 0: never.", least=0
     )
-    alert_webhook_url: str = setting(
-        "", "Where alerts are posted as JSON; nowhere when empty.", "ALERT_WEBHOOK_URL", is_url=True
-    )
+    alert_webhook_url: str = setting("", "The URL that alerts are posted to, as JSON. Empty: none.", is_url=True)
     keep_seconds: float = setting(
         7 * 86_400.0,
-        "How long done and cancelled items are kept; 0 keeps them for ever. Items in review are always kept.",
+        "How long done and cancelled items are kept. 0: for ever. Items in review are always kept.",
         least=0,
     )
     audit_keep_seconds: float = setting(
-        365 * 86_400.0, "How long lines of the audit log are kept; 0 keeps them for ever.", least=0
+        365 * 86_400.0, "How long lines of the audit log are kept. 0: for ever.", least=0
     )
     history_seconds: float = setting(
-        7_200.0, "How long what happened is kept in steps of 10 seconds, for charts; 0: it is not.", least=0
+        7_200.0, "How long the history of charts is kept in steps of 10 seconds. 0: not at all.", least=0
     )
     history_long_seconds: float = setting(
-        14 * 86_400.0, "How long it is kept in steps of 5 minutes; 0: it is not.", least=0
+        14 * 86_400.0, "How long the history of charts is kept in steps of 5 minutes. 0: not at all.", least=0
     )
     max_args_bytes: int = setting(
-        1_048_576, "The largest arguments of one item, as JSON text; also at most 100 levels deep.", least=2
+        1_048_576, "The largest arguments of one item, as JSON text. They may be at most 100 levels deep.", least=2
     )
     max_result_bytes: int = setting(
-        1_048_576, "The largest result of one item, as JSON text; also at most 100 levels deep.", least=2
+        1_048_576, "The largest result of one item, as JSON text. It may be at most 100 levels deep.", least=2
     )
     pool_size: int = setting(10, "How many PostgreSQL connections one process has for its puts and reads.", least=1)
     store_timeout_seconds: float = setting(
-        30.0, "How long a call waits for a database that is busy or away, and a statement for its answer.", least=0.1
+        30.0, "How long a call waits for a busy or unreachable database, and a statement for its answer.", least=0.1
     )
     listen: bool = setting(
         True,
-        "Use LISTEN on PostgreSQL to wake at once; behind a transaction pooler turn it off, and sweeps find new work.",
+        "Use LISTEN on PostgreSQL to wake at once. Turn it off behind a transaction pooler; sweeps then find new work.",
     )
     masked: str = setting(
         "password,secret,token,authorization,api_key,apikey",
-        "Parts of names, separated by commas: arguments and results with such a name are masked in lists.",
+        "Parts of names, separated by commas. Arguments and results with such a name are masked in lists.",
     )
     trace_url: str = setting(
         "",
-        "Where a trace is shown, with {trace_id} in its place, such as https://jaeger.example/trace/{trace_id}; "
-        "empty: traces are not linked.",
+        "The URL that shows a trace, with {trace_id} as its placeholder: https://jaeger.example/trace/{trace_id}. "
+        "Empty: traces are not linked.",
     )
     http_host: str = setting(
-        "127.0.0.1", "The address on which the service listens, or a worker for /metrics, /healthz and /readyz."
+        "127.0.0.1", "The address that the service listens on; for a worker, that of /metrics, /healthz and /readyz."
     )
-    http_port: int = setting(8086, "The port at that address; 0 turns it off.", least=0)
+    http_port: int = setting(8086, "The port at that address. 0: none.", least=0)
     log_level: str = setting("INFO", "The least severe level that is logged: DEBUG, INFO, WARNING or ERROR.")
     log_format: str = setting(
         "auto", "The form of log lines: json, text, or auto, which is text on a terminal and JSON elsewhere."
@@ -156,69 +152,65 @@ class JobSettings(Section):
     """The settings of jobs whose rows come from files."""
 
     db_ingest_enabled: bool = setting(
-        True, "Whether jobs may be made from files: what is sent is kept first, and then worked off.",
-        "DB_INGEST_ENABLED",
-    )  # fmt: skip
-    pending_enabled: bool = setting(
-        False, "Whether there is a list of the pending rows of all jobs, /api/pending.", "PENDING_DASHBOARD_ENABLED"
+        True, "Whether jobs can be made from files. A file is kept first, and then processed."
     )
+    pending_enabled: bool = setting(False, "Whether /api/pending lists the pending rows of all jobs.")
     files_url: str = setting(
-        "duly-files", "Where files that were sent are kept: a folder, or s3://bucket/prefix (with AWS_… for the rest)."
+        "duly-files",
+        "Where uploaded files are kept: a folder, or the URL of a bucket, such as s3://bucket/prefix "
+        "(credentials come from AWS_… variables).",
     )
-    s3_endpoint: str = setting("", "Where buckets are, if they are not Amazon's, such as https://minio.example:9000.")
-    upload_max_bytes: int = setting(4 * 1024**3, "The largest file that is taken.", least=1)
-    inbox: str = setting("", "The folder that `file:` addresses name files in; empty: there is none.")
+    s3_endpoint: str = setting("", "The URL of the S3 service, if it is not Amazon's: https://minio.example:9000.")
+    upload_max_bytes: int = setting(4 * 1024**3, "The largest file that is accepted.", least=1)
+    inbox: str = setting("", "The folder of the files that `file:` addresses name. Empty: there is none.")
     sources_allowed: str = setting(
         "",
-        "What addresses of files may begin with, by commas, such as s3://drop/incoming/; empty: none but file:.",
+        "Which addresses of files are accepted: their beginnings, separated by commas, such as s3://drop/incoming/. "
+        "Empty: file: addresses only.",
     )
     scan_every: float = setting(
-        0.0, "Seconds between two looks for new files in inbox and sources_allowed; 0: only when someone asks.", least=0
+        0.0, "Seconds between two scans of inbox and sources_allowed for new files. 0: only on request.", least=0
     )
     scan_settle_seconds: float = setting(
-        5.0, "How long a file of a folder or an FTP server must stay as it is before a scan takes it.", least=0
+        5.0, "How long a file of a folder or an FTP server must stay unchanged before a scan takes it.", least=0
     )
     scan_type: str = setting(
-        "", "The type of the jobs of scanned files; empty: image for pictures and zip files, else csv."
+        "", "The type of jobs created from scanned files. Empty: image for images and zip files, else csv."
     )
     scan_owner: str = setting(
-        "", "The user whose the jobs of scanned files are; empty: nobody's, so that only admins see them."
+        "", "Owner of jobs created from scanned files. Empty: no owner, so that only admins see them."
     )
     ftp_password: str = setting("", "The password for ftp:// and ftps:// addresses, which name the user.", secret=True)
     jobs_keep_seconds: float = setting(
         30 * 86_400.0,
-        "How long jobs whose rows have all ended are kept, with their rows and files; 0 keeps them for ever.",
+        "How long finished jobs are kept, with their rows and files. 0: for ever.",
         least=0,
     )
-    job_most_rows: int = setting(10_000_000, "The most rows that one file may have.", least=1)
-    owner_most_jobs: int = setting(100, "The most jobs of one owner that are not over.", least=1)
+    job_most_rows: int = setting(10_000_000, "The largest number of rows of one file.", least=1)
+    owner_most_jobs: int = setting(100, "The largest number of unfinished jobs of one owner.", least=1)
     owner_most_rows: int = setting(
         20_000_000,
-        "The most rows of one owner that have not ended, from which on no new job of theirs is taken.",
+        "The number of unfinished rows of one owner at which new jobs are rejected.",
         least=1,
     )
-    ingest_min_rows: int = setting(16, "The fewest rows that are written at a time.", "INGEST_MIN_ROWS", least=1)
-    ingest_max_rows: int = setting(8_192, "The most rows that are written at a time.", "INGEST_MAX_ROWS", least=1)
-    ingest_max_batch_bytes: int = setting(
-        4 * 1024 * 1024, "The most bytes of rows that are written at a time.", "INGEST_MAX_BATCH_BYTES", least=1
+    ingest_min_rows: int = setting(16, "The smallest number of rows in one write.", least=1)
+    ingest_max_rows: int = setting(8_192, "The largest number of rows in one write.", least=1)
+    ingest_max_batch_bytes: int = setting(4 * 1024 * 1024, "The largest number of bytes in one write.", least=1)
+    db_p50_ms: float = setting(100.0, "After a write of rows that takes no longer, the next one is larger.", least=0)
+    db_p95_ms: float = setting(
+        500.0, "After a write of rows that takes longer, the next one is half as large.", least=0
     )
-    db_p50_ms: float = setting(
-        100.0, "A write of rows that takes no longer lets the next one be larger.", "DB_P50_MS", least=0
-    )
-    db_p95_ms: float = setting(500.0, "A write of rows that takes longer halves the next one.", "DB_P95_MS", least=0)
     worker_target_slice_ms: float = setting(
-        5_000.0, "For how long a worker claims rows of a task with a pace.", "WORKER_TARGET_SLICE_MS", least=1
+        5_000.0, "The time for which a worker claims rows of a task with a pace.", least=1
     )
-    claim_min: int = setting(1, "The fewest rows that it claims for that.", "CLAIM_MIN", least=1)
-    claim_max: int = setting(500, "The most rows that it claims for that.", "CLAIM_MAX", least=1)
-    safety_factor: float = setting(
-        0.7, "The part of that time that the claimed rows should take.", "SAFETY_FACTOR", least=0.01
-    )
+    claim_min: int = setting(1, "The smallest number of rows in such a claim.", least=1)
+    claim_max: int = setting(500, "The largest number of rows in such a claim.", least=1)
+    safety_factor: float = setting(0.7, "The share of that time which the claimed rows should take.", least=0.01)
     max_attempts_error: int = setting(
-        5, "Tries after which a row that failed is not reprocessed with its whole job.", "MAX_ATTEMPTS_ERROR", least=1
+        5, "After how many attempts a failed row is not reprocessed with its whole job.", least=1
     )
     max_attempts_not_found: int = setting(
-        3, "The same for a row for which nothing was found.", "MAX_ATTEMPTS_NOT_FOUND", least=1
+        3, "After how many attempts a row that was not found is not reprocessed with its whole job.", least=1
     )
 
     @property

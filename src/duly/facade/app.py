@@ -43,6 +43,7 @@ from duly.verbs.scans import SCAN
 
 if TYPE_CHECKING:
     from duly.bulk.mapping import Fields
+    from duly.bulk.sources.registry import FileSource
     from duly.engine.worker import Worker
     from duly.facade.kickoff import Kickoffs
     from duly.intake.exports import Exports
@@ -94,6 +95,7 @@ class Duly:
         self.companions: list[Companion] = []  # what runs beside this app's workers
         # duly's own tasks, which every worker runs beside the app's.
         self.system: dict[str, Task[..., Any]] = {}
+        self.sources: list[FileSource] = []  # where plug-ins can fetch files from
         self.job_types: dict[str, JobType] = {}  # which task takes the rows of which files
         for task in (
             acts_task(self._inlet, self.verbs),
@@ -251,7 +253,7 @@ class Duly:
         """Where files come in."""
         from duly.intake.intake import Intake
 
-        return Intake(self.verbs, self.verbs.context.job_settings, self.job_types)
+        return Intake(self.verbs, self.verbs.context.job_settings, self.job_types, self.sources)
 
     @cached_property
     def exports(self) -> Exports:
@@ -451,7 +453,7 @@ class Duly:
             tasks=tasks,
             system=system,
             known=self.all_tasks,
-            slices=self.section(JobSettings).slices,
+            slices=self.verbs.context.job_settings.slices,
             companions=companions,
             reconcile=reconcile,
             child_command=None if self.spec is None else [sys.executable, "-m", CHILD, self.spec],

@@ -19,6 +19,7 @@ from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
 from duly.bulk.read import FileKind, Options, Row, Shape, open_rows
 from duly.bulk.s3 import S3Settings
+from duly.bulk.sources.registry import FileSource, registry
 from duly.core.errors import ConfigError, InputError, ItemNotFound, NotAllowed, WrongState
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
@@ -70,10 +71,18 @@ class FilePreview(Struct, frozen=True, kw_only=True):
 
 
 class Intake:
-    def __init__(self, verbs: Verbs, settings: JobSettings, types: Mapping[str, JobType]) -> None:
+    def __init__(
+        self, verbs: Verbs, settings: JobSettings, types: Mapping[str, JobType], more: Iterable[FileSource] = ()
+    ) -> None:
         self.verbs = verbs
         self.settings = settings
         self._types = types
+        self._more = more
+
+    @property
+    def sources(self) -> dict[str, FileSource]:
+        """Where files can be fetched from, by the scheme of their address."""
+        return registry(self._more)
 
     @cached_property
     def files(self) -> FileStore:
@@ -198,7 +207,7 @@ class Intake:
                 "source: only admins and the user in scan_owner may take files from sources; upload the file instead"
             )
         chosen = self.type_named(job_type)
-        checked(source, self.settings)
+        checked(source, self.settings, self.sources)
         return self.verbs.jobs.create(
             who, chosen.task, None, job_type=job_type, key=key, ip_address=ip_address, among=self._tasks,
             options={"said": file_options or FileOptions(), "source": source},
@@ -213,7 +222,7 @@ class Intake:
 
         WrongState when the job was removed meanwhile or has a file already; then nothing is stored.
         """
-        with opened(source, self.settings) as (seen, portions):
+        with opened(source, self.settings, self.sources) as (seen, portions):
             kept = self.keep(portions)
             file = new_file(kept, seen.name, job.owner)
             fetched, _ = self.made(kept, lambda: self.verbs.scans.fetched(seen, job, file))

@@ -183,7 +183,9 @@ class Scanner:
         self._intake.refuse_if_off()
         report, settings = ScanReport(), self._intake.settings
         views = {
-            name: view for name, opener in places(settings) if (view := self._view(name, opener, report, end - SECONDS))
+            name: view
+            for name, opener in places(settings, self._intake.sources)
+            if (view := self._view(name, opener, report, end - SECONDS))
         }
         restless = {name: view for name, view in views.items() if not view.is_settled}
         if restless and time.monotonic() + settings.scan_settle_seconds < end:

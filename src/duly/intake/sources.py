@@ -1,21 +1,20 @@
-"""Files at other addresses: one file, if the settings allow that address, or all files of a place."""
+"""Files at other places: one by its address, if the settings allow it, or all files of an allowed place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path, PurePath
+from typing import TypeAlias
 from urllib.parse import SplitResult, quote, urlsplit
 
 from msgspec.structs import replace
 
-from duly.bulk.s3 import S3Settings
 from duly.bulk.sources import Found, NotThere
-from duly.bulk.sources.address import Address, parse
+from duly.bulk.sources.address import FILE, Address
 from duly.bulk.sources.folder import Folder
-from duly.bulk.sources.ftp import FtpSettings, FtpSource
-from duly.bulk.sources.s3 import S3Source
+from duly.bulk.sources.registry import FileSource, RemoteFiles, parse
 from duly.core.errors import InputError
 from duly.core.section import without_password
 from duly.core.settings import JobSettings
@@ -23,14 +22,15 @@ from duly.verbs.scans import FileVersion
 
 # The source of whatever is in the inbox: its files keep their versions when they are renamed.
 INBOX = "file:"
+Known: TypeAlias = Mapping[str, FileSource]  # the sources by their scheme
 # Seconds without an answer after which a place that is looked through counts as away.
 PATIENCE = 5.0
 
 
-def checked(source: str, settings: JobSettings) -> Address:
-    """The address that this is, if the settings allow to ask there."""
-    address = parse(source)
-    if address.kind != "file":
+def checked(source: str, settings: JobSettings, known: Known) -> Address:
+    """The address in this text, if the settings allow it."""
+    address = parse(source, known)
+    if address.scheme != FILE:
         return _allowed(address, settings)
     if not settings.inbox:
         raise InputError("source", "no inbox is configured; set `inbox` to a folder")
@@ -38,19 +38,19 @@ def checked(source: str, settings: JobSettings) -> Address:
 
 
 @contextmanager
-def opened(source: str, settings: JobSettings) -> Iterator[tuple[FileVersion, Iterator[bytes]]]:
+def opened(source: str, settings: JobSettings, known: Known) -> Iterator[tuple[FileVersion, Iterator[bytes]]]:
     """The file that this address means, and its bytes.
 
     A file of the inbox is taken while it is read, so that nobody else takes it, and is among those that are done once
     the block has ended well; else it is put back. InputError when there is no such file; a place that is away, or a
     file that changes meanwhile, is another error, after which asking again may help.
     """
-    address = checked(source, settings)
-    if address.kind == "file":
+    address = checked(source, settings, known)
+    if address.scheme == FILE:
         with _taken(address, settings) as file:
             yield file
         return
-    place = _place(address, settings)
+    place = known[address.scheme].open(address, settings, None)
     try:
         found = place.find(address.path)
     except NotThere as error:
@@ -74,29 +74,18 @@ def _taken(address: Address, settings: JobSettings) -> Iterator[tuple[FileVersio
     taken.done()
 
 
-def _place(address: Address, settings: JobSettings, patience: float | None = None) -> S3Source | FtpSource:
-    """The place of this address. `patience`: seconds without an answer after which it counts as away."""
-    if address.kind == "s3":
-        return S3Source(S3Settings(bucket=address.host, endpoint=settings.s3_endpoint or None, patience=patience))
-    ftp = FtpSettings(
-        host=address.host, port=address.port or 21, user=address.user or "anonymous",
-        password=settings.ftp_password, uses_tls=address.kind == "ftps",
-    )  # fmt: skip
-    return FtpSource(ftp if patience is None else replace(ftp, timeout=patience))
-
-
 def _allowed(address: Address, settings: JobSettings) -> Address:
     """The address with the user of the entry that allows it, whose password the settings have.
 
     An entry allows what is on the same server or in the same bucket, for the same user, and below its folder.
     """
     for entry in _entries(settings):
-        is_same = (entry.scheme, entry.hostname, entry.port) == (address.kind, address.host, address.port)
+        is_same = (entry.scheme, entry.hostname, entry.port) == (address.scheme, address.host, address.port)
         is_ours = address.user in (None, entry.username)
         if is_same and is_ours and address.path.removeprefix("/").startswith(_folder(entry)):
             return replace(address, user=entry.username)
     user = f"{address.user}@" if address.user else ""
-    raise InputError("source", f"{address.kind}://{user}{address.host} is not in sources_allowed")
+    raise InputError("source", f"{address.scheme}://{user}{address.host} is not in sources_allowed")
 
 
 def _entries(settings: JobSettings) -> list[SplitResult]:
@@ -118,7 +107,7 @@ def _written(address: Address) -> str:
     """The address as text, the same for the same file however it was written."""
     user = f"{quote(address.user)}@" if address.user else ""
     port = f":{address.port}" if address.port else ""
-    return f"{address.kind}://{user}{address.host}{port}/{quote(address.path.removeprefix('/'))}"
+    return f"{address.scheme}://{user}{address.host}{port}/{quote(address.path.removeprefix('/'))}"
 
 
 # -- places that are looked through
@@ -150,16 +139,17 @@ class Inbox:
 
 
 class Remote:
-    """A folder of a bucket or of an FTP server. What lies there stays there."""
+    """A folder of a bucket or of a server. Files stay there when they have been read."""
 
-    def __init__(self, entry: SplitResult, settings: JobSettings) -> None:
+    def __init__(self, entry: SplitResult, settings: JobSettings, known: Known) -> None:
         folder = _folder(entry)
-        self._address = parse(entry._replace(path=f"/{folder}any").geturl())
-        self._source = _place(self._address, settings)
-        self._listed = _place(self._address, settings, PATIENCE)
-        self.is_settling = self._address.kind != "s3"
-        self._look_in = folder if self._address.kind == "s3" else f"/{folder}".rstrip("/") or "/"
-        self._own = f"{settings.files_url.rstrip('/')}/"  # stored files are never found as new ones
+        self._address = parse(entry._replace(path=f"/{folder}any").geturl(), known)
+        kind = known[self._address.scheme]
+        self._source: RemoteFiles = kind.open(self._address, settings, None)
+        self._listed: RemoteFiles = kind.open(self._address, settings, PATIENCE)
+        self.is_settling = not kind.is_bucket
+        self._look_in = folder if kind.is_bucket else f"/{folder}".rstrip("/") or "/"
+        self._own = f"{settings.files_url.rstrip('/')}/"  # files that are kept are never found anew
 
     def look(self) -> list[Found]:
         found = self._listed.scan(self._look_in)
@@ -182,9 +172,9 @@ def has_places(settings: JobSettings) -> bool:
     return bool(settings.inbox or settings.sources_allowed)
 
 
-def places(settings: JobSettings) -> Iterator[tuple[str, Callable[[], Inbox | Remote]]]:
+def places(settings: JobSettings, known: Known) -> Iterator[tuple[str, Callable[[], Inbox | Remote]]]:
     """All that are set up, each with its name, not opened yet: one that cannot be must not keep the others from us."""
     if settings.inbox:
         yield INBOX, partial(Inbox, settings)
     for entry in _entries(settings):
-        yield without_password(entry.geturl()), partial(Remote, entry, settings)
+        yield without_password(entry.geturl()), partial(Remote, entry, settings, known)

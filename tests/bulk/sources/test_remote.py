@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import pytest
 
-from duly.bulk.s3 import S3Error, S3Settings
+from duly.bulk.s3 import S3Error, S3Settings, connect
 from duly.bulk.sources import Changed, Found, SourceError
 from duly.bulk.sources import ftp as ftp_source
-from duly.bulk.sources import s3 as s3_source
+from duly.bulk.sources import objects as objects_source
 from duly.bulk.sources.ftp import FtpSource
-from duly.bulk.sources.s3 import S3Source
+from duly.bulk.sources.objects import Objects
+from duly.bulk.sources.registry import parse, registry
+from duly.core.settings import JobSettings
 from duly.errors import InputError
 from tests.bulk.servers import bucket, ftp_server, make_certificate
 
@@ -37,7 +44,7 @@ def test_objects_below_a_prefix_are_found_and_read(
     client.put_object(Bucket="inbox", Key="new/deep/b.csv", Body=content)
     client.put_object(Bucket="inbox", Key="new/", Body=b"")
     client.put_object(Bucket="inbox", Key="old/c.csv", Body=b"x")
-    source = S3Source(settings)
+    source = Objects(connect(settings))
     a, b = sorted(source.scan("new"), key=lambda found: found.path)
     assert (a.name, a.path, a.size) == ("a.csv", "new/a.csv", 4)
     assert b.name == "b.csv"
@@ -46,14 +53,14 @@ def test_objects_below_a_prefix_are_found_and_read(
     assert len(list(source.scan())) == 3
     with pytest.raises(SourceError, match=r"there is no object new/z\.csv"):
         source.find("new/z.csv")
-    monkeypatch.setattr(s3_source, "MOST", 1)
+    monkeypatch.setattr(objects_source, "MOST", 1)
     with pytest.raises(SourceError, match="has more than 1 objects"):
         list(source.scan())
 
 
 def test_another_version_is_another_file(moto: tuple[S3Settings, Any]) -> None:
     settings, client = moto
-    source = S3Source(settings)
+    source = Objects(connect(settings))
     client.put_object(Bucket="inbox", Key="v/a.csv", Body=b"one")
     first = source.find("v/a.csv")
     client.put_object(Bucket="inbox", Key="v/a.csv", Body=b"two")
@@ -69,7 +76,7 @@ def test_a_bucket_that_cannot_be_reached_is_told() -> None:
         bucket="b", endpoint="http://127.0.0.1:9", region="us-east-1", access_key_id="a", secret_access_key="hush"
     )
     with pytest.raises(S3Error, match="looking for a") as caught:
-        S3Source(settings).find("a")
+        Objects(connect(settings)).find("a")
     assert "hush" not in str(caught.value)
 
 
@@ -150,3 +157,63 @@ def test_what_an_ftp_server_refuses_is_told_without_the_password(tmp_path: Path,
             FtpSource(msgspec.structs.replace(settings, authority=None)).scan()
         with pytest.raises(SourceError, match="550"):
             FtpSource(msgspec.structs.replace(settings, uses_tls=False)).scan()
+
+
+# -- buckets of Google Cloud and Azure, as their protocols are spoken over HTTP
+
+LISTS = {
+    "gs": """<ListBucketResult><Contents><Key>new/a.csv</Key><Size>4</Size><ETag>"v1"</ETag>
+        <LastModified>2026-06-01T10:00:00.000Z</LastModified></Contents></ListBucketResult>""",
+    "az": """<EnumerationResults><Blobs><Blob><Name>new/a.csv</Name><Properties><Content-Length>4</Content-Length>
+        <Last-Modified>Mon, 01 Jun 2026 10:00:00 GMT</Last-Modified><Content-Type>text/csv</Content-Type>
+        <Etag>"v1"</Etag></Properties></Blob></Blobs><NextMarker/></EnumerationResults>""",
+}
+
+
+@contextmanager
+def cloud(scheme: str) -> Iterator[str]:
+    """A server with one object in its bucket `inbox`; its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.reply(LISTS[scheme].encode() if "?" in self.path else b"a,b\n")
+
+        def do_HEAD(self) -> None:
+            self.reply(b"a,b\n")
+
+        def reply(self, body: bytes) -> None:
+            is_there = "?" in self.path or unquote(self.path).endswith("/inbox/new/a.csv")
+            self.send_response(200 if is_there else 404)
+            self.send_header("Content-Length", str(len(body) if is_there else 0))
+            self.send_header("ETag", '"v1"')
+            self.send_header("Last-Modified", "Mon, 01 Jun 2026 10:00:00 GMT")
+            self.end_headers()
+            if is_there and self.command == "GET":
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("scheme", ["gs", "az"])
+def test_objects_of_google_and_azure_are_found_and_read(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cloud(scheme) as url:
+        if scheme == "gs":
+            key = {"gcs_base_url": url, "disable_oauth": True, "client_email": "", "private_key": ""}
+            monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT_KEY", json.dumps({**key, "private_key_id": ""}))
+        else:
+            monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", "acme")
+            monkeypatch.setenv("AZURE_SKIP_SIGNATURE", "true")
+            monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"{url}/acme")
+        address = parse(f"{scheme}://inbox/new/a.csv", registry())
+        source = registry()[scheme].open(address, JobSettings(), 5.0)
+        found = source.find(address.path)
+        assert (found.name, found.size, found.version) == ("a.csv", 4, '"v1"')
+        assert b"".join(source.portions(found)) == b"a,b\n"
+        assert list(source.scan("new/")) == [found]
+        with pytest.raises(SourceError, match=r"there is no object new/z\.csv"):
+            source.find("new/z.csv")

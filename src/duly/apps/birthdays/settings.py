@@ -18,16 +18,16 @@ class Settings(Section):
 
     PREFIX: ClassVar[str] = "birthdays_"
 
-    webhook_url: str = setting("", "Where the birthdays app sends its messages.", "WEBHOOK_URL", is_url=True)
+    webhook_url: str = setting("", "The URL that messages are posted to.", "WEBHOOK_URL", is_url=True)
     timeout_seconds: float = setting(30.0, "How many seconds the webhook has to answer.", least=0.01)
-    at: str = setting("09:00", "The time of day at which people are greeted, in their own zone.")
+    at: str = setting("09:00", "The time of day of the message, in the time zone of each person.")
     tries: int = setting(
         50,
-        "How often a message is tried while the webhook is away: after 1, 2, 4 … 60 minutes, some two days.",
+        "How many attempts a message has. They are 1, 2, 4 … 60 minutes apart: 50 attempts take about two days.",
         least=1,
     )
     max_lateness_days: float = setting(
-        7.0, "After how many days a message is not worth sending any more; for people that are added from then on.",
+        7.0, "After how many days a message is not sent any more. A change counts for people added after it.",
         least=0.01,
     )  # fmt: skip
 

@@ -16,20 +16,18 @@ class Settings(Section):
 
     PREFIX: ClassVar[str] = "catalog_"
 
-    base_url: str = setting(
-        "http://127.0.0.1:8087", "The URL of the API that the catalog app asks for products.", is_url=True
-    )
-    api_key: str = setting("", "The catalog app's key for that API.", secret=True)
+    base_url: str = setting("http://127.0.0.1:8087", "The URL of the supplier's API.", is_url=True)
+    api_key: str = setting("", "The key for the supplier's API.", secret=True)
     timeout_seconds: float = setting(30.0, "How many seconds the API has to answer.", least=0.01)
-    hour_buckets: int = setting(24, "How many even slots a day has, over which products are spread.", least=1)
-    retry_windows: str = setting("30 2-22/4 * * *", "When failed products are tried again, as a cron in UTC.")
-    retry_limit: int = setting(50, "How many failed products are tried again in one window at most.", least=1)
+    hour_buckets: int = setting(24, "How many slots a day has. Products are spread evenly over them.", least=1)
+    retry_windows: str = setting("30 2-22/4 * * *", "When failed products are tried again: a cron expression in UTC.")
+    retry_limit: int = setting(50, "At most this many failed products are tried again in one window.", least=1)
     max_consecutive_failures: int = setting(5, "How many failures in a row deactivate a product.", least=1)
     stuck_threshold_seconds: float = setting(
         1_800.0, "How many seconds a sync may run before it is stopped.", least=0.01
     )
-    batch_size: int = setting(10, "How many SKUs one call asks for at most.", least=1)
-    calls_per_minute: int = setting(2, "How many calls there may be in any minute, over all workers.", least=1)
+    batch_size: int = setting(10, "At most this many SKUs are requested in one call.", least=1)
+    calls_per_minute: int = setting(2, "At most this many calls are made in any minute, over all workers.", least=1)
 
 
 def checks(settings: Settings, _: Mapping[str, int]) -> Iterator[Finding]:

@@ -12,8 +12,8 @@ class Settings(Section):
     """The settings of the `http` task: DULY_OUTBOUND_ALLOW and DULY_SIGNING_SECRET in the environment."""
 
     outbound_allow: str = setting(
-        "", "What the http task may call beside public addresses: networks, addresses and host names, by commas."
+        "", "Private targets that the http task may call: networks, addresses and host names, separated by commas."
     )
     signing_secret: str = setting(
-        "", "The secret of signatures on what the http task sends: whsec_ and base64, or any text.", secret=True
+        "", "The secret that the http task signs requests with: whsec_ and base64, or any text.", secret=True
     )

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["Settings", "enrichment_on", "plugin"]
 
 
+# Settings of jobs that the environment may also name without DULY_, in upper case.
+NAMES = (
+    "db_ingest_enabled", "ingest_min_rows", "ingest_max_rows", "ingest_max_batch_bytes", "db_p50_ms", "db_p95_ms",
+    "worker_target_slice_ms", "claim_min", "claim_max", "safety_factor", "max_attempts_error", "max_attempts_not_found",
+)  # fmt: skip
+
+
 def _install(app: Duly, settings: Settings) -> Enrichment:
     from duly.apps.enrichment.lookups import install
 
@@ -42,6 +49,7 @@ def _install(app: Duly, settings: Settings) -> Enrichment:
 plugin = shipped(
     __name__, "Products of a file are looked up at a provider.", Settings, _install, checks, views=(),
     metrics=lambda made: made.metrics.collectors(), is_default=is_provider_named,
+    aliases={name.upper(): name for name in NAMES},
     panels=(Panel(title="Look-ups", script="lookups.js", tasks=("enrichment.product", "enrichment.image")),),
 )  # fmt: skip
 

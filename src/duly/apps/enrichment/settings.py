@@ -21,19 +21,19 @@ class Settings(Section):
 
     PREFIX: ClassVar[str] = "enrichment_"
 
-    base_url: str = setting("", "The URL of the provider that the enrichment app looks products up at.")
-    api_key: str = setting("", "The enrichment app's key for the provider.", secret=True)
+    base_url: str = setting("", "The URL of the provider that products are looked up at.")
+    api_key: str = setting("", "The key for the provider.", secret=True)
     timeout_seconds: float = setting(10.0, "How many seconds the provider has to answer.", least=0.01)
     retailers: str = setting(
-        "", "Whose products are asked for, by commas, the most wanted first; empty: anybody's, in one question."
+        "", "The retailers to ask for, separated by commas, in order of preference. Empty: any, in one request."
     )
     variants: str = setting(
-        "sku,ean,brand_title,title,plain_title", "In which words products are asked for, the most telling first."
+        "sku,ean,brand_title,title,plain_title", "The forms of a query, in the order in which they are tried."
     )
     not_found_seconds: float = setting(
-        900.0, "The pause before other words are tried after nothing was found; four times as long each time.", least=0
+        900.0, "The pause before the next form of a query is tried. Each pause is four times as long.", least=0
     )
-    calls_at_a_time: int = setting(16, "How many questions a worker has under way at most.", least=1)
+    calls_at_a_time: int = setting(16, "At most this many requests of one worker run at the same time.", least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

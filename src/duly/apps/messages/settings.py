@@ -24,31 +24,31 @@ class Settings(Section):
     rabbitmq_url: str = setting("amqp://localhost:5672", "The URL of the broker.", "RABBITMQ_URL", secret=True)
     retry_queue: str = setting("retry.scheduled", "The queue that the retry service consumes.", "RETRY_QUEUE")
     manual_review_queue: str = setting(
-        "manual-review.pending", "The queue for messages that a person has to look at.", "MANUAL_REVIEW_QUEUE"
+        "manual-review.pending", "The queue of messages for manual review.", "MANUAL_REVIEW_QUEUE"
     )
     message_max_retries: int = setting(
-        3, "How many retries a message has that does not say so itself.", "DEFAULT_MAX_RETRIES", least=0
+        3, "How many retries a message has that sets no number itself.", "DEFAULT_MAX_RETRIES", least=0
     )
     message_base_delay_ms: int = setting(
-        2_000, "The delay of the first retry in milliseconds; it doubles with each.", "BASE_DELAY_MS", least=0
+        2_000, "The delay of the first retry in milliseconds. It doubles with each retry.", "BASE_DELAY_MS", least=0
     )
     message_max_delay_ms: int = setting(
         60_000, "The longest delay of a retry in milliseconds.", "MAX_DELAY_MS", least=0
     )
     message_queues: str = setting(
         "",
-        "What is different for a queue: its first and longest delay in milliseconds and how many retries, such as "
-        "orders=500/30000/5; what is left empty is as for all; several by commas.",
+        "Other delays and retries for some queues, as QUEUE=FIRST_MS/LONGEST_MS/RETRIES, separated by commas: "
+        "orders=500/30000/5. An empty part keeps the general value.",
     )
-    message_descriptors: str = setting("", "A file with a protobuf FileDescriptorSet, to show what messages hold.")
+    message_descriptors: str = setting("", "A file with a protobuf FileDescriptorSet, to show the content of messages.")
     message_types: str = setting(
-        "", "Which of its types a queue holds, such as orders=shop.Order,*=shop.Event; several by commas."
+        "", "The type of the messages of a queue, separated by commas: orders=shop.Order,*=shop.Event."
     )
     message_max_bytes: int = setting(
-        1_048_576, "The largest message that is kept; a larger one goes to manual review at once, whole.", least=1
+        1_048_576, "The largest message that is retried. A larger one goes to manual review at once.", least=1
     )
     message_prefetch: int = setting(
-        500, "How many unacknowledged messages the broker sends at most; set fewer if they are large.", least=1
+        500, "At most this many unacknowledged messages are prefetched. Set fewer if messages are large.", least=1
     )
 
 

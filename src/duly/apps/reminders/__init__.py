@@ -45,6 +45,10 @@ __all__ = ["Reminder", "Reminders", "Settings", "Status", "plugin", "reminders_o
 plugin = shipped(
     __name__, "Reminders that become phone calls.", Settings, install, checks, views=("duly_reminders",),
     screens=(Screen(path="reminders", title="Reminders", script="reminders.js"),),
+    aliases={
+        "SCHEDULER_BATCH_SIZE": "concurrency", "SCHEDULER_POLL_INTERVAL_SECONDS": "poll_seconds",
+        "RETRY_MAX_ATTEMPTS": "retry_tries", "RETRY_BASE_DELAY_SECONDS": "retry_base_seconds",
+    },
 )  # fmt: skip
 
 

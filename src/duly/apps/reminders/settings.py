@@ -19,16 +19,14 @@ class Settings(Section):
 
     base_url: str = setting(
         "https://api.vapi.ai",
-        "The URL of the provider through which the reminders app places its calls.",
+        "The URL of the provider of phone calls.",
         "VAPI_BASE_URL",
         is_url=True,
     )
-    api_key: str = setting("", "The reminders app's key for the provider.", "VAPI_API_KEY", secret=True)
-    assistant_id: str = setting("", "The provider's id of the assistant that speaks.", "VAPI_ASSISTANT_ID")
-    phone_number_id: str = setting("", "The provider's id of the phone number that calls.", "VAPI_PHONE_NUMBER_ID")
-    timeout_seconds: float = setting(
-        30.0, "How many seconds the provider has to answer a request for a call.", least=0.01
-    )
+    api_key: str = setting("", "The key for the provider.", "VAPI_API_KEY", secret=True)
+    assistant_id: str = setting("", "The provider's id of the assistant.", "VAPI_ASSISTANT_ID")
+    phone_number_id: str = setting("", "The provider's id of the phone number.", "VAPI_PHONE_NUMBER_ID")
+    timeout_seconds: float = setting(30.0, "How many seconds the provider has to answer.", least=0.01)
 
 
 def checks(settings: Settings, waiting: Mapping[str, int]) -> Iterator[Finding]:

@@ -5,8 +5,9 @@ Which versions have been taken before is for the caller to remember. A file that
 `Steady` lets a version pass only once it has been the same for a while.
 
     address   one line of text that names a file of any of these
+    registry  which scheme of addresses is opened how; plug-ins add their own
     folder    picks a file up by renaming it, so that one of several scanners gets it; done and failed folders
-    s3        objects below a prefix; exactly the version that was listed is read
+    objects   objects of a bucket below a prefix; exactly the version that was listed is read
     ftp       FTP and FTPS
 """
 

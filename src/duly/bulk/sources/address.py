@@ -1,25 +1,26 @@
-"""Where a file is, as one line of text: `s3://bucket/key`, `ftp://user@host/path`, `ftps://…`, `file:name`.
+"""The address of a file: `s3://bucket/key`, `ftp://user@host/path`, `file:name`, or with the scheme of a plug-in.
 
-An address names a file and holds no secrets. Which buckets, hosts and folders may be asked, and with which password,
-is for whoever reads it to say: it may have been written by a stranger.
+An address names a file and holds no secrets. It may come from anybody, so the settings decide which buckets, servers
+and folders may be read, and with which password.
 """
 
 from __future__ import annotations
 
-from typing import Literal, cast, get_args
+from collections.abc import Mapping
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from msgspec import Struct
 
 from duly.core.errors import InputError
 
-Kind = Literal["s3", "ftp", "ftps", "file"]
+FILE = "file"  # the scheme of files of the inbox
 
 
 class Address(Struct, frozen=True):
-    kind: Kind
-    host: str  # the bucket, or the server; empty for a file
-    path: str  # the key of an object, a path from the root of a server, or the name of a file in the inbox
+    scheme: str
+    host: str  # the bucket, or the server; empty for a file of the inbox
+    path: str  # the key of an object, a path from the root of a server, or the name of a file of the inbox
     user: str | None = None
     port: int | None = None
 
@@ -27,26 +28,27 @@ class Address(Struct, frozen=True):
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
-
-def parse(text: str) -> Address:
-    """The address that this says; InputError when it says none."""
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError:
-        raise InputError("source", "is not an address") from None  # quoted, it might show a password
-    if parts.scheme not in get_args(Kind):
-        raise InputError("source", f"{parts.scheme!r:.50} is not known; an address begins with s3, ftp, ftps or file")
-    if parts.password is not None:
-        raise InputError("source", "must not hold a password; passwords belong into the settings")
-    path = unquote(parts.path)
-    if parts.scheme != "file" and not parts.hostname:
-        raise InputError("source", f"{text!r:.100} names no {'bucket' if parts.scheme == 's3' else 'server'}")
-    if parts.scheme == "file" and (parts.netloc or "/" in path):
-        raise InputError("source", f"{text!r:.100} must be the name of a file in the inbox, as in file:products.csv")
-    if parts.query or parts.fragment or not path.isprintable() or ".." in path.split("/"):
-        raise InputError("source", f"{text!r:.100} is not a plain path without ..")
-    path = path.removeprefix("/") if parts.scheme == "s3" else path
-    if not path.rpartition("/")[2]:
-        raise InputError("source", f"{text!r:.100} names no file")
-    return Address(cast(Kind, parts.scheme), parts.hostname or "", path, parts.username, port)
+    @classmethod
+    def parse(cls, text: str, schemes: Mapping[str, bool]) -> Self:
+        """The address in this text; InputError when it is none. `schemes`: the known ones, and which are buckets."""
+        try:
+            parts = urlsplit(text)
+            port = parts.port
+        except ValueError:
+            raise InputError("source", "is not an address") from None  # quoted, it might show a password
+        scheme, path = parts.scheme, unquote(parts.path)
+        if scheme not in schemes and scheme != FILE:
+            known = ", ".join((*schemes, FILE))
+            raise InputError("source", f"the scheme {scheme!r:.50} is not known; known schemes: {known}")
+        if parts.password is not None:
+            raise InputError("source", "must not hold a password; passwords belong into the settings")
+        if scheme != FILE and not parts.hostname:
+            raise InputError("source", f"{text!r:.100} names no {'bucket' if schemes[scheme] else 'server'}")
+        if scheme == FILE and (parts.netloc or "/" in path):
+            raise InputError("source", f"{text!r:.100} must be the name of a file in the inbox: file:products.csv")
+        if parts.query or parts.fragment or not path.isprintable() or ".." in path.split("/"):
+            raise InputError("source", f"{text!r:.100} is not a plain path without ..")
+        path = path.removeprefix("/") if schemes.get(scheme) else path
+        if not path.rpartition("/")[2]:
+            raise InputError("source", f"{text!r:.100} names no file")
+        return cls(scheme, parts.hostname or "", path, parts.username, port)

@@ -10,7 +10,7 @@ export default function PendingScreen() {
       <${Title}>Pending</${Title}>
       <${Empty} title="The list of pending rows is turned off.">
         <p>Each job has its own. To see those of all jobs here, start the service with</p>
-        <${Command}>PENDING_DASHBOARD_ENABLED=true duly serve</${Command}>
+        <${Command}>DULY_PENDING_ENABLED=true duly serve</${Command}>
       </${Empty}>
     `;
   }

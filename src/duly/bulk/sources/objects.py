@@ -1,18 +1,24 @@
-"""Objects of a bucket that speaks S3's protocol, below a prefix."""
+"""Objects of a bucket, below a prefix: of S3 and what speaks its protocol, of Google Cloud and of Azure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from duly.bulk.s3 import PORTION, S3Settings, connect, s3_errors
+from duly.bulk.s3 import PORTION, s3_errors
 from duly.bulk.sources.found import Changed, Found, NotThere, SourceError
 
-MOST = 100_000  # objects that one look lists
+if TYPE_CHECKING:
+    from obstore.store import AzureStore, GCSStore, S3Store
+
+MOST = 100_000  # objects that one scan lists
 
 
-class S3Source:
-    def __init__(self, settings: S3Settings) -> None:
-        self._store = connect(settings)
+class Objects:
+    """The objects of one bucket."""
+
+    def __init__(self, store: S3Store | GCSStore | AzureStore) -> None:
+        self._store = store
 
     def scan(self, prefix: str = "") -> Iterator[Found]:
         """The objects below this prefix. Those that stand for folders are left out."""

@@ -1,0 +1,107 @@
+"""Where files can be fetched from, by the scheme of their address: `s3://`, `gs://`, `az://`, `ftp://`, `ftps://`.
+
+A plug-in adds schemes of its own (`Plugin.sources`). `file:` is not here: it names files of the inbox, which are moved
+when they are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from duly.bulk.sources.address import FILE, Address
+from duly.bulk.sources.found import Found
+from duly.core.errors import ConfigError
+from duly.core.settings import JobSettings
+
+
+class RemoteFiles(Protocol):
+    """The files of one server or bucket. A connection is made when a method is called."""
+
+    def scan(self, folder: str) -> Iterable[Found]:
+        """The files in this folder. In a bucket: all objects below this prefix."""
+
+    def find(self, path: str) -> Found:
+        """One file by its path; NotThere when there is none."""
+
+    def portions(self, found: Found) -> Iterator[bytes]:
+        """The bytes of this version of the file; Changed when there is another one by now."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileSource:
+    """A scheme of addresses, and how to open the place that such an address names.
+
+    `open` is called with the address, the settings of jobs, and the number of seconds without an answer after which it
+    has to give up; None: its own default.
+    """
+
+    scheme: str
+    open: Callable[[Address, JobSettings, float | None], RemoteFiles]
+    # In a bucket, paths have no slash in front, and an object is listed only when it is complete. Elsewhere a file may
+    # still be written when it is listed, so a scan waits until it stays unchanged.
+    is_bucket: bool = False
+
+
+def _s3(address: Address, settings: JobSettings, timeout: float | None) -> RemoteFiles:
+    from duly.bulk.s3 import S3Settings, connect
+    from duly.bulk.sources.objects import Objects
+
+    return Objects(connect(S3Settings(bucket=address.host, endpoint=settings.s3_endpoint or None, patience=timeout)))
+
+
+def _gs(address: Address, _: JobSettings, timeout: float | None) -> RemoteFiles:
+    from obstore.store import GCSStore
+
+    from duly.bulk.s3 import limits
+    from duly.bulk.sources.objects import Objects
+
+    options, retries = limits(timeout)
+    return Objects(GCSStore(address.host, client_options=options, retry_config=retries))
+
+
+def _az(address: Address, _: JobSettings, timeout: float | None) -> RemoteFiles:
+    from obstore.store import AzureStore
+
+    from duly.bulk.s3 import limits
+    from duly.bulk.sources.objects import Objects
+
+    options, retries = limits(timeout)
+    return Objects(AzureStore(address.host, client_options=options, retry_config=retries))
+
+
+def _ftp(address: Address, settings: JobSettings, timeout: float | None) -> RemoteFiles:
+    from duly.bulk.sources.ftp import FtpSettings, FtpSource
+
+    return FtpSource(
+        FtpSettings(
+            host=address.host, port=address.port or 21, user=address.user or "anonymous",
+            password=settings.ftp_password, uses_tls=address.scheme == "ftps",
+            timeout=FtpSettings.timeout if timeout is None else timeout,
+        )
+    )  # fmt: skip
+
+
+SOURCES = (
+    FileSource(scheme="s3", open=_s3, is_bucket=True),
+    FileSource(scheme="gs", open=_gs, is_bucket=True),
+    FileSource(scheme="az", open=_az, is_bucket=True),
+    FileSource(scheme="ftp", open=_ftp),
+    FileSource(scheme="ftps", open=_ftp),
+)
+
+
+def registry(more: Iterable[FileSource] = ()) -> dict[str, FileSource]:
+    """All sources by their scheme: those of the core, and those of plug-ins."""
+    known: dict[str, FileSource] = {}
+    for source in (*SOURCES, *more):
+        if source.scheme in known or source.scheme == FILE:
+            raise ConfigError(f"apps: two sources of files have the scheme {source.scheme}")
+        known[source.scheme] = source
+    return known
+
+
+def parse(text: str, known: Mapping[str, FileSource]) -> Address:
+    """The address in this text; InputError when it is none, or its scheme is not known."""
+    return Address.parse(text, {scheme: source.is_bucket for scheme, source in known.items()})
