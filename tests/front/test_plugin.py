@@ -113,7 +113,7 @@ def test_two_settings_of_one_name_are_refused(announce: Any, monkeypatch: pytest
     greedy = Plugin(name="greedy", doc="Takes what is not its own.", settings=Greedy, install=lambda _, __: None)
     monkeypatch.setattr(f"{__name__}.GREEDY", greedy, raising=False)
     announce("GREEDY")
-    with pytest.raises(ConfigError, match="greedy has a setting 'concurrency', as something else has"):
+    with pytest.raises(ConfigError, match="two settings are called 'concurrency'; give those of greedy a PREFIX"):
         sections()
 
 

@@ -71,7 +71,7 @@ def test_a_value_given_in_code_is_refused_by_its_name() -> None:
 def test_an_unknown_variable_is_told_once_with_the_name_that_comes_nearest(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(config, "_TOLD", set())
+    monkeypatch.setattr(config, "_REPORTED", set())
     env = {"DULY_DATABSE_URL": "x", "DULY_CATALOG_BATCHSIZE": "3", "DULY_ZZZZ": "1", "DULY_URL": "http://x"}
     with caplog.at_level(logging.WARNING, "duly"):
         load(env)
