@@ -312,7 +312,7 @@ def echo_path(desk: Desk) -> None:
     [
         ({"url": "ftp://a.example/"}, "url", "must be http"),
         ({"url": "/hook"}, "url", "must be http"),
-        ({"url": "https://me:pw@a.example/"}, "url", "must not carry a user"),
+        ({"url": "https://me:pw@a.example/"}, "url", "must not contain a user"),
         ({"url": "https://a.example:70000/"}, "url", "must be http"),
         ({"url": f"https://a.example/{'x' * 5_000}"}, "url", "4096"),
         ({"url": "http://10.0.0.7/"}, "url", "10.0.0.7 is a private address; allow it with DULY_OUTBOUND_ALLOW"),

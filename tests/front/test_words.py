@@ -26,7 +26,7 @@ from duly.facade.loading import load_app
         (catalog.Settings, {"DULY_CATALOG_BATCH_SIZE": "0"}, "^DULY_CATALOG_BATCH_SIZE: must be at least 1"),
         (reminders.Settings, {"VAPI_BASE_URL": "api.vapi.ai"}, "^VAPI_BASE_URL: must be http://host/… or https://"),
         (reminders.Settings, {"VAPI_BASE_URL": "https://"}, "^VAPI_BASE_URL: must be http://host/…"),
-        (reminders.Settings, {"VAPI_BASE_URL": "https://a:b@host/"}, "^VAPI_BASE_URL: must not carry a user"),
+        (reminders.Settings, {"VAPI_BASE_URL": "https://a:b@host/"}, "^VAPI_BASE_URL: must not contain a user"),
         (birthdays.Settings, {"WEBHOOK_URL": "htp://hook"}, "^WEBHOOK_URL: must be http://host/…"),
         (catalog.Settings, {"DULY_CATALOG_BASE_URL": "http://host:port/"}, "^DULY_CATALOG_BASE_URL: must be http"),
     ],
