@@ -132,9 +132,12 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return f"{len(val)} bytes" if isinstance(val, bytes) else None
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Shuffle the files, and the tests of each file, in the same way in every worker process."""
+    """Shuffle the files, and the tests of each file, in the same way in every worker process.
+
+    Before pytest brings together the tests that share a costly fixture of several parameters.
+    """
     seed = os.environ.get("DULY_TEST_SEED")
     if seed is None:
         return

@@ -65,7 +65,7 @@ class Broker:
         probe.close()
         return True
 
-    def get(self, queue: str = "orders", seconds: float = 30) -> Got:
+    def get(self, queue: str = "orders", seconds: float = 120) -> Got:
         """The next message of a queue, which must come."""
         return patiently(lambda: self.look(queue), seconds, f"a message in {queue}")
 
@@ -108,7 +108,7 @@ def service_at(database_url: str, rabbitmq_url: str, **settings: Any) -> Iterato
         app.close()
 
 
-def patiently(what: Callable[[], Any], seconds: float = 30, name: str = "it") -> Any:
+def patiently(what: Callable[[], Any], seconds: float = 120, name: str = "it") -> Any:
     """Wait until something shows, and fail when it does not."""
     give_up = time.monotonic() + seconds
     while not (seen := what()):

@@ -11,6 +11,7 @@ from duly.virtual.simulation import Conditions, interval
 from tests.process.fleet import fleet
 from tests.process.test_recurrence import all_due_at_once, make_up_for_a_day, ration_for
 from tests.virtual.days import live
+from tests.virtual.test_simulation import check_windows_after_downtime
 
 
 def test_ten_thousand_schedules_that_fall_due_together_are_each_had_once(database_url: str, tmp_path: Path) -> None:
@@ -39,3 +40,8 @@ def test_thirty_days_of_five_thousand_products_stay_even(rate: float) -> None:
     outage = (interval("outage", "2026-01-03T10:00/6h"),)
     story, _, _ = live(5_000, 30, Conditions(failure_rate=rate, outages=outage, crash_rate=0.01, seed=7))
     print(f"rate {rate}: {story.calls.total:,} calls, {story.recovered:,} recovered, {story.deactivated:,} deactivated")
+
+
+@pytest.mark.parametrize("batch", [9, 25])
+def test_after_a_day_of_downtime_windows_are_used_whatever_a_call_costs(batch: int) -> None:
+    check_windows_after_downtime(batch)

@@ -105,7 +105,7 @@ class Process:
         self.running.send_signal(number)
 
     def ends(self) -> int:
-        return self.running.wait(30)
+        return self.running.wait(120)
 
     def __str__(self) -> str:
         return f"{self.out.read_text()}\n{self.err.read_text()}"
@@ -126,7 +126,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Process]]:
         process.running.wait()
 
 
-def eventually(is_so: Callable[[], Any], told: object = "", within: float = 30.0) -> None:
+def eventually(is_so: Callable[[], Any], told: object = "", within: float = 120.0) -> None:
     """Look again and again until it is so."""
     give_up = time.monotonic() + within
     while not is_so():

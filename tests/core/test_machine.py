@@ -1,6 +1,7 @@
 """A store against a dict: hypothesis drives both through the same life, and they must agree after every step.
 
-DULY_SOAK=1 looks much longer, starts from another place each time, and shrinks what it finds.
+`make chaos` looks at ten times as many lives. DULY_SOAK=1 looks much longer, starts from another place each time, and
+shrinks what it finds.
 """
 
 from __future__ import annotations
@@ -51,9 +52,10 @@ from duly.store import Store
 from tests.support import NOW, heads, leases_on, new, opened, query, share
 
 SOAK = os.environ.get("DULY_SOAK") == "1"
+CHAOS = bool(os.environ.get("DULY_CHAOS"))
 BUDGET = settings(
     derandomize=not SOAK,
-    max_examples=3_000 if SOAK else 40,
+    max_examples=3_000 if SOAK else 400 if CHAOS else 40,
     stateful_step_count=100 if SOAK else 40,
     deadline=None,
     database=None,

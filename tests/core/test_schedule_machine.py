@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -48,6 +49,7 @@ from duly.store.contract import FRESH
 from tests.core.test_machine import BUDGET
 from tests.support import NOW, claim, opened, query, share
 
+LIVES = BUDGET.max_examples // 2  # each takes four times as long as one of a store
 RULES = Rules(retry=Backoff(base=600, tries=3), breaker=4)
 SLOTS = 3
 KEYS = ("a", "b", "c", "d", "e", "f")
@@ -323,5 +325,5 @@ def quick_store(database_url: str) -> Iterator[Store]:
 
 def test_schedules_live_as_the_model_does(quick_store: Store) -> None:
     Seasons.made = 0
-    run_state_machine_as_test(partial(Seasons, quick_store), settings=BUDGET)
+    run_state_machine_as_test(partial(Seasons, quick_store), settings=settings(BUDGET, max_examples=LIVES))
     assert Seasons.made > 100, "the machine did make items"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
@@ -114,3 +116,13 @@ def test_named_sections_are_run_by_the_store_the_verbs_and_the_engine_only() -> 
 def _is_store(node: ast.expr) -> bool:
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     return name.lstrip("_") == "store"
+
+
+HEAVY = {"click", "email", "fastapi", "http.server", "pika", "prometheus_client", "psycopg", "rich", "uvicorn"}
+
+
+def test_import_duly_loads_nothing_that_only_servers_databases_and_commands_need() -> None:
+    """It is what a web application pays at its start for being able to put an item."""
+    asked = [sys.executable, "-c", "import duly, sys; print(*sys.modules)"]
+    loaded = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+    assert HEAVY & set(loaded) == set()

@@ -48,11 +48,11 @@ def test_jobs_of_code_go_too_and_what_is_not_over_stays(app: Duly, world: World)
     paused = app.job("count", [{"n": 2}])
     paused.pause()
     unread = send(app, b"%PDF-1.7 nothing")
-    world.advance(days=60)
+    world.advance(days=31)
     assert [each.id for each in app.verbs.jobs.page(LOCAL)] == [unread.id, paused.id]
     assert over.id < paused.id
     paused.resume()
-    world.advance(days=60)
+    world.advance(days=31)
     assert [each.id for each in app.verbs.jobs.page(LOCAL)] == [unread.id], "a person has to look at that one"
 
 

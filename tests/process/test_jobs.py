@@ -13,7 +13,7 @@ from tests.support import query
 
 # Small batches, so that there is time to be killed in.
 QUICK = {"lease_seconds": 3, "beat_seconds": 0.5, "sweep_seconds": 0.5, "ingest_max_rows": 64}
-ROWS = 6_000
+ROWS = 3_000
 SPEC = "tests.process.files:app"
 
 
@@ -33,7 +33,7 @@ def test_kills_while_a_file_is_read_and_worked_off_double_and_lose_no_row(databa
             return now.total >= rows and now.ended >= ended
 
         ours.start(2, spec=SPEC)
-        for rows, ended in ((500, 0), (2_500, 0), (ROWS, 4_000)):
+        for rows, ended in ((500, 0), (1_500, 0), (ROWS, 2_000)):
             until(lambda rows=rows, ended=ended: reached(rows, ended), 90, ours.logs)
             ours.kill_one(choose)
             ours.start(1, spec=SPEC)

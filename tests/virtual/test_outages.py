@@ -320,5 +320,5 @@ def check_week(found: Week, capacity: timedelta) -> None:
 
 
 def test_a_supplier_that_is_down_for_a_day_deactivates_no_product() -> None:
-    """The capacity is 120 products an hour, of which the slots need 21: what a day holds is made up in five hours."""
-    check_week(week(500, CatalogSettings(batch_size=2, calls_per_minute=1)), timedelta(hours=5, minutes=30))
+    """The capacity is 120 products an hour, of which the slots need 10: what a day holds is made up in three hours."""
+    check_week(week(240, CatalogSettings(batch_size=2, calls_per_minute=1)), timedelta(hours=3))

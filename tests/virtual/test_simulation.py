@@ -19,9 +19,9 @@ OUTAGE = (interval("outage", "2026-01-02T10:00/6h"),)
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.3])
 def test_an_even_catalog_stays_even_through_failures_an_outage_and_crashes(rate: float) -> None:
-    story, _, _ = live(700, 3, Conditions(failure_rate=rate, outages=OUTAGE, crash_rate=0.02, seed=7))
+    story, _, _ = live(240, 3, Conditions(failure_rate=rate, outages=OUTAGE, crash_rate=0.02, seed=7))
     assert story.crashes > 0
-    assert story.done > 700
+    assert story.done > 240
     assert (story.recovered > 0) == (rate > 0), "nobody is blamed for the outage, but for failures of his own"
 
 
@@ -117,15 +117,19 @@ def test_nothing_runs_while_no_worker_does_however_often_one_looks() -> None:
 
 
 def test_birthdays_missed_in_a_day_of_downtime_are_all_had() -> None:
-    command = "simulate birthdays --people 3000 --days 4 --down 2026-01-02T00:00/24h --json"
+    command = "simulate birthdays --people 1000 --days 4 --down 2026-01-02T00:00/24h --json"
     story = json.loads(CliRunner().invoke(main, command.split(), catch_exceptions=False).stdout)
     assert story["done"] == sum(hour["dispatched"] for hour in story["hours"]) > 0
     assert 3_600 < story["late"]["max_s"] <= 86_400
 
 
-@pytest.mark.parametrize("batch", [1, 9, 10, 25])
+@pytest.mark.parametrize("batch", [1, 10])
 def test_after_a_day_of_downtime_every_window_takes_its_cap_or_all_that_wait(batch: int) -> None:
     """A backlog of a day takes most of the calls, and leaves a quarter of them to retries, whatever a call costs."""
+    check_windows_after_downtime(batch)
+
+
+def check_windows_after_downtime(batch: int) -> None:
     command = (
         "simulate catalog --products 3000 --days 3 --failure-rate 0.2 --down 2026-01-01T06:00/24h --json"
         if batch > 1

@@ -12,8 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from prometheus_client import CollectorRegistry
-
 from duly.config import check_names, load, section
 from duly.core.clock import Clock, DatabaseClock
 from duly.core.decide import UNKNOWN
@@ -42,6 +40,8 @@ from duly.verbs.read import Read
 from duly.verbs.scans import SCAN
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
     from duly.bulk.mapping import Fields
     from duly.bulk.sources.registry import FileSource
     from duly.engine.worker import Worker

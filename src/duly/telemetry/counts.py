@@ -10,9 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
-
-from prometheus_client.core import Metric
+from typing import TYPE_CHECKING, Any
 
 from duly.core.model import Change, Item, Share
 from duly.core.policy.lateness import Holds, lateness
@@ -26,6 +24,9 @@ from duly.telemetry.families import Histogram, counter
 from duly.telemetry.job_counts import JobCounts
 from duly.telemetry.logs import iso
 from duly.telemetry.since import CounterDeltas
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 log = logging.getLogger("duly.item")
 

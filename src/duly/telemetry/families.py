@@ -1,15 +1,19 @@
-"""Makes metric families of numbers, as a scrape is answered; each shows a bounded number of names."""
+"""Makes metric families of numbers, as a scrape is answered; each shows a bounded number of names.
+
+prometheus_client is imported at the first scrape, so that a program that only puts items starts without it.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from typing import TYPE_CHECKING, Any
 
 from duly.telemetry.depths import NAMES, OTHERS
+
+if TYPE_CHECKING:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
 
 class Histogram:
@@ -38,6 +42,8 @@ class Histogram:
         return mosts
 
     def family(self, metric: str, doc: str, label: str = "task") -> HistogramMetricFamily:
+        from prometheus_client.core import HistogramMetricFamily
+
         family = HistogramMetricFamily(metric, doc, labels=[label])
         items = list(self.counts.items())
         names = _names(task for task, _ in items)
@@ -57,6 +63,8 @@ class Histogram:
 
 
 def counter(name: str, doc: str, labels: list[str], counts: Counter[Any]) -> CounterMetricFamily:
+    from prometheus_client.core import CounterMetricFamily
+
     family = CounterMetricFamily(name, doc, labels=labels)
     given = {key if isinstance(key, tuple) else (key,): count for key, count in list(counts.items())}
     names = _names(key[0] for key in given if key)
@@ -69,6 +77,8 @@ def counter(name: str, doc: str, labels: list[str], counts: Counter[Any]) -> Cou
 
 
 def gauge(name: str, doc: str, labels: list[str], values: Mapping[Any, float]) -> GaugeMetricFamily:
+    from prometheus_client.core import GaugeMetricFamily
+
     family = GaugeMetricFamily(name, doc, labels=labels)
     for key, value in values.items():
         family.add_metric([key] if isinstance(key, str) else list(key), value)

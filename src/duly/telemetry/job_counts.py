@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-
-from prometheus_client.core import Metric
+from typing import TYPE_CHECKING
 
 from duly.core.model import Change
 from duly.core.shown import Measure
 from duly.store.waits import WAITS
 from duly.telemetry.families import Histogram, counter, gauge
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 INGEST = (0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_800.0, 7_200.0)
 PAGE = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0)

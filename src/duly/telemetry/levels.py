@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
-
-from prometheus_client.core import GaugeMetricFamily, Metric
+from typing import TYPE_CHECKING, Any
 
 from duly.core.errors import DulyError
 from duly.core.patience import Patient, Thrifty
@@ -15,6 +13,9 @@ from duly.core.shown import Depth, Signs
 from duly.tasks.task import Task
 from duly.telemetry.depths import families_of, labels
 from duly.telemetry.families import gauge
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
 
 # Seconds that a scrape waits for the database, which is less than scrapers usually wait for us.
 PATIENCE = 5.0
@@ -46,24 +47,18 @@ class DatabaseMetrics:
 
     def families(self) -> Iterable[Metric]:
         """All levels as metric families; only `duly_store_up` when the database is away."""
-        up = GaugeMetricFamily("duly_store_up", "1 when the database answered this scrape.")
+        up = "1 when the database answered this scrape."
         try:
             signs, now = self._ask()
         except DulyError:
-            up.add_metric([], 0)
-            yield up
+            yield gauge("duly_store_up", up, [], {(): 0})
             return
-        up.add_metric([], 1)
-        yield up
-        silence = GaugeMetricFamily("duly_silence_seconds", "Age of the last sign of life of any worker.")
-        if signs.seen_at is not None:
-            silence.add_metric([], max((now - signs.seen_at).total_seconds(), 0.0))
-        standing = GaugeMetricFamily("duly_alert", "1 for each alert that stands.", labels=["alert"])
-        for name in signs.alerts:
-            standing.add_metric([name], 1)
-        broken = GaugeMetricFamily("duly_broken_schedules", "Schedules deactivated after failures in a row.")
-        broken.add_metric([], signs.broken)
-        yield from (silence, standing, broken)
+        yield gauge("duly_store_up", up, [], {(): 1})
+        silence = {} if signs.seen_at is None else {(): max((now - signs.seen_at).total_seconds(), 0.0)}
+        yield gauge("duly_silence_seconds", "Age of the last sign of life of any worker.", [], silence)
+        yield gauge("duly_alert", "1 for each alert that stands.", ["alert"], dict.fromkeys(signs.alerts, 1))
+        broken = "Schedules deactivated after failures in a row."
+        yield gauge("duly_broken_schedules", broken, [], {(): signs.broken})
         try:
             yield gauge("duly_pending_rows", "Rows of jobs that have not ended.", ["type"], self._pending())
             depths = self.depths()
@@ -78,7 +73,6 @@ class DatabaseMetrics:
         dues: Counter[tuple[str, str]] = Counter()
         ages: dict[str, float] = {}
         closed: dict[str, set[str]] = {name: set() for name in names.values()}
-        recovering = GaugeMetricFamily("duly_recovery_mode", "1 while something is due for longer than it may be.")
         is_late = False
         limited = {task.queue for task in list(self._tasks.values()) if task.limits}
         for depth in depths:
@@ -93,8 +87,8 @@ class DatabaseMetrics:
                     ages[name] = max(age, ages.get(name, 0.0))
                     most = self._held_seconds if depth.queue.partition("/")[0] in limited else self._late_seconds
                     is_late |= bool(depth.due) and depth.lane == "main" and not depth.paused and age > most
-        recovering.add_metric([], float(is_late))
-        yield recovering
+        recovering = "1 while something is due for longer than it may be."
+        yield gauge("duly_recovery_mode", recovering, [], {(): float(is_late)})
         yield gauge("duly_queue_items", "Items in the queue.", ["queue", "lane", "state"], counts)
         yield gauge("duly_queue_due_items", "Waiting items that are due.", ["queue", "lane"], dues)
         yield gauge("duly_queue_oldest_due_seconds", "Age of the oldest due item.", ["queue"], ages)

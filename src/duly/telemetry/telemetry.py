@@ -6,10 +6,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import Any, cast
-
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
 
 from duly.core.model import Item
 from duly.core.settings import Settings
@@ -21,6 +19,10 @@ from duly.telemetry.counts import Counts, log
 from duly.telemetry.families import gauge
 from duly.telemetry.levels import DatabaseMetrics
 from duly.telemetry.observed import Observed
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
 
 
 class Telemetry(Counts):
@@ -45,8 +47,14 @@ class Telemetry(Counts):
         )
         self.depths = self._database.depths
         self._paces: dict[str, tuple[Callable[[], int], Callable[[], float]]] = {}
-        self.registry = CollectorRegistry()
-        self.registry.register(self)
+
+    @cached_property
+    def registry(self) -> CollectorRegistry:
+        from prometheus_client import CollectorRegistry
+
+        registry = CollectorRegistry()
+        registry.register(self)
+        return registry
 
     is_tracing = staticmethod(spans.is_tracing)
     follow = staticmethod(spans.follow)
