@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.birthdays import Birthdays, Event, Person, Settings, birthdays_on, greetings
+from duly.apps.birthdays import Birthdays, Person, PersonEvent, Settings, birthdays_on, greetings
 from duly.apps.birthdays.settings import checks
 from duly.core.clock import ManualClock
 from duly.core.errors import ConfigError, ItemNotFound
@@ -51,7 +51,7 @@ class House:
         """Time goes by while nobody works."""
         self.clock.set(utc(text))
 
-    def past(self, person_id: str = "ana") -> list[Event]:
+    def past(self, person_id: str = "ana") -> list[PersonEvent]:
         return [event for event in self.birthdays.events(person_id) if event.id is not None]
 
     @property

@@ -425,7 +425,6 @@ def test_tasks_are_told_with_what_a_form_has_to_know(house: House) -> None:
     assert tasks["echo"]["retry"] == "2 tries, 1 minute after the first failure"
     assert (tasks["keep"]["params"], tasks["keep"]["takesMore"], tasks["echo"]["takesMore"]) == ([], True, False)
     assert tasks["http"]["doc"]
-    assert not any(task["isInternal"] for task in tasks.values())
 
     @house.app.task
     def pay(amount: int = 3, api_key: str = "sk-secret") -> None: ...

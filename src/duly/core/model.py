@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from duly.core.doc import Doc
 from duly.core.errors import WrongState
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -218,7 +219,7 @@ class Placed(Struct, frozen=True, dict=True):
 
     id: int
     execution_key: str
-    fresh: bool  # False: there was a live item with this key and the same content already, and this is its id
+    fresh: Annotated[bool, Doc("False: a live item with this key and content exists, and this is its id.")]
 
     def awaited_by(self, waits: Waits) -> Placed:
         """The same, able to be waited for. What it waits by is no part of its content."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from msgspec import Struct, field
 
+from duly.core.doc import Doc
 from duly.core.shown import Alert, WorkerLife
 
 Level = Literal["ok", "warn", "bad"]
@@ -17,7 +18,7 @@ class Reason(Struct, frozen=True):
 
     level: Level
     text: str
-    path: str
+    path: Annotated[str, Doc("The page of the dashboard on which to act.")]
 
 
 class QueueNow(Struct, frozen=True):
@@ -28,9 +29,9 @@ class QueueNow(Struct, frozen=True):
     running: int
     failed: int
     oldest_due_seconds: float | None
-    lateness_seconds: float | None  # how late items of its tasks started lately, on average
+    lateness_seconds: Annotated[float | None, Doc("Mean lateness of starts of its tasks in the last minutes.")]
     paused: bool
-    per_minute: float | None  # how many items of its tasks were done lately; None where no task has this queue
+    per_minute: Annotated[float | None, Doc("Items of its tasks done lately; null where no task has this queue.")]
 
 
 class ItemsNow(Struct, frozen=True):
@@ -39,8 +40,8 @@ class ItemsNow(Struct, frozen=True):
     retrying: int
     running: int
     failed: int
-    late: int
-    capped: bool  # there are more, which were not counted
+    late: Annotated[int, Doc("For admins as the alert of late items counts them: 0 while there is none.")]
+    capped: Annotated[bool, Doc("Only the newest items were counted.")]
 
 
 class Run(Struct, frozen=True):
@@ -72,7 +73,7 @@ class Recovery(Struct, frozen=True):
     late: int
     since: datetime
     per_minute: float
-    seconds: float | None  # until nothing is late any more at this pace; None when nothing is done
+    seconds: Annotated[float | None, Doc("Until nothing is late, at this rate; null while nothing is done.")]
 
 
 class ReviewNow(Struct, frozen=True):

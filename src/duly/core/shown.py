@@ -7,11 +7,12 @@ its types say how a value is read (see `duly.store.records`). Fields of type `An
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from duly.core.model import Lane, State, Status, Tried
+from duly.core.doc import Doc
+from duly.core.model import Lane, Schedule, State, Status, Tried
 
 Role = Literal["user", "admin"]
 Scope = Literal["read", "write", "admin"]
@@ -96,6 +97,28 @@ class Story(Struct, frozen=True):
     schedule_key: str | None  # of the schedule that made it, while that is there
 
 
+class ScheduleName(Struct, frozen=True):
+    id: int
+    key: str
+
+
+class AuditLine(Struct, frozen=True):
+    """A line of the audit log, as a row."""
+
+    id: int
+    at: datetime
+    actor: str
+    action: str
+    subject: str
+    details: bytes  # JSON
+
+
+class ShownAuditLine(AuditLine, frozen=True):
+    """A line of the audit log, as people see it."""
+
+    details: Any  # decoded, with secrets masked
+
+
 class Signs(Struct, frozen=True):
     """Whether all is well, in a few numbers."""
 
@@ -115,8 +138,8 @@ class LateItem(Struct, frozen=True):
     finished_at: datetime
     state: State
     lateness_seconds: float
-    key: str | None  # what the caller calls it
-    subject: str | None  # the key of the schedule that made it: what it is about
+    key: str | None
+    subject: Annotated[str | None, Doc("The key of the schedule that made it.")]
 
 
 class Drift(Struct, frozen=True):
@@ -142,7 +165,7 @@ class StuckItem(Struct, frozen=True):
     last_error: str | None
     age_seconds: float
     key: str | None
-    subject: str | None
+    subject: Annotated[str | None, Doc("The key of the schedule that made it.")]
 
 
 class Alert(Struct, frozen=True):
@@ -174,6 +197,17 @@ class WorkerLife(Struct, frozen=True):
     seen_at: datetime
 
 
+class ItemStory(Row, frozen=True, kw_only=True):
+    """An item with everything that is known of it, as its page shows it."""
+
+    tries: list[Tried]
+    lease_until: datetime | None
+    timeline: Annotated[list[Event], Doc("What happened to it, oldest first, and when it is due.")]
+    trace_id: Annotated[str | None, Doc("The trace in which it was put.")]
+    schedule: Annotated[ScheduleName | None, Doc("The schedule that made it, if it still exists.")]
+    audit: Annotated[list[ShownAuditLine], Doc("What people did to it lately, newest first.")]
+
+
 class ItemsFound(Struct, frozen=True):
     """A page of items that fit a filter, and how they were looked for."""
 
@@ -184,10 +218,10 @@ class ItemsFound(Struct, frozen=True):
 
 
 class StateCounts(Struct, frozen=True):
-    """How many items fit a filter, by state, each counted up to a bound; `capped`: there are at least this many."""
+    """How many items fit a filter, by state, each counted up to a bound."""
 
     counts: dict[State, int]
-    capped: dict[State, bool]
+    capped: Annotated[dict[State, bool], Doc("The count stopped at the bound; there may be more.")]
 
 
 class Group(Struct, frozen=True):
@@ -199,14 +233,14 @@ class Group(Struct, frozen=True):
     items: int
     first_at: datetime | None
     last_at: datetime | None
-    sample: int  # the id of one of its items
+    sample: Annotated[int, Doc("The id of one of its items.")]
 
 
 class ShownGroup(Group, frozen=True):
     """A group as lists show it."""
 
-    message: str | None = None  # the first line of the sample's error
-    trend: tuple[int, ...] = ()  # how many of its newest items were given up in each of the last 24 hours, oldest first
+    message: Annotated[str | None, Doc("The first line of the sample's error.")] = None
+    trend: Annotated[tuple[int, ...], Doc("Its newest items by the hour of their failure, for 24 hours.")] = ()
 
 
 class ReviewTotals(Struct, frozen=True):
@@ -226,6 +260,13 @@ class ReviewNote(Struct, frozen=True):
     at: datetime
 
 
+class GroupStory(ShownGroup, frozen=True, kw_only=True):
+    """A group with what people wrote about it."""
+
+    notes: list[ReviewNote]
+    error: Annotated[str | None, Doc("The last error of the sample.")]
+
+
 class Depth(Struct, frozen=True):
     """How many items of one queue, lane and state there are, and how many of them are due."""
 
@@ -235,6 +276,19 @@ class Depth(Struct, frozen=True):
     items: int
     due: int
     oldest: datetime | None
+    paused: bool
+
+
+class QueueDepth(Struct, frozen=True, kw_only=True):
+    """How many items of one queue wait, are due, run and are in review."""
+
+    queue: str
+    waiting: int
+    retrying: int
+    due: int
+    running: int
+    failed: int
+    oldest_due_seconds: float | None
     paused: bool
 
 
@@ -265,21 +319,24 @@ class Series(Struct, frozen=True):
     """One measure of one subject over time."""
 
     kind: HistoryKind
-    subject: str
+    subject: Annotated[str, Doc("The name of the task or pace, or the id of the job.")]
     measure: str
-    # Of each step in which there was something: when it began (seconds since 1970), how often, the mean and the largest
-    # value. What is only counted has neither of these.
-    points: list[tuple[int, int, float | None, float | None]]
+    # Only steps with values; the mean and the largest value are None for what is only counted.
+    points: Annotated[
+        list[tuple[int, int, float | None, float | None]],
+        Doc("Start of a step (seconds since 1970), number of values, their mean, the largest."),
+    ]
+    task: Annotated[str | None, Doc("The name of the task, where the kind is task.")] = None
 
 
 class Chart(Struct, frozen=True):
     """What happened in a stretch of time."""
 
-    since: datetime
-    until: datetime
+    since: datetime = field(name="from")
+    until: datetime = field(name="to")
     step_seconds: int
     series: list[Series]
-    is_more: bool  # there are more points than fit; these are the latest
+    is_more: Annotated[bool, Doc("There are more points than fit; these are the latest.")]
 
 
 class MeterRow(Struct, frozen=True):
@@ -289,6 +346,24 @@ class MeterRow(Struct, frozen=True):
     most: int | None
     per: float | None
     hits: list[datetime]
+
+
+class ShownSchedule(Schedule, frozen=True, kw_only=True):
+    """A schedule as people see it."""
+
+    args: Any  # decoded, with secrets masked; so is `keep`
+    keep: Any
+    catch_up: str  # type: ignore[assignment]  # a worker of a later version may know more words
+    overlap: str  # type: ignore[assignment]
+    state: Literal["active", "paused", "broken"]
+    describe: Annotated[str, Doc("Its rule in plain English.")]
+
+
+class ClockNote(Struct, frozen=True):
+    """What the clocks do at a time of a schedule."""
+
+    at: datetime
+    note: Annotated[str, Doc("Such as: 02:30 does not exist that day; runs 03:30.")]
 
 
 class Occurrence(Struct, frozen=True):
@@ -304,15 +379,13 @@ class Occurrence(Struct, frozen=True):
     last_error: str | None
 
 
-class AuditLine(Struct, frozen=True):
-    """A line of the audit log, as people see it."""
+class ScheduleStory(ShownSchedule, frozen=True, kw_only=True):
+    """A schedule with its next times, the items it made, and what was done to it."""
 
-    id: int
-    at: datetime
-    actor: str
-    action: str
-    subject: str
-    details: bytes  # JSON
+    next: Annotated[list[datetime], Doc("Its next times; none while it is paused or broken.")]
+    notes: Annotated[list[ClockNote], Doc("Clock changes at these times.")]
+    items: Annotated[list[Occurrence], Doc("The items that it made lately, newest first.")]
+    audit: Annotated[list[ShownAuditLine], Doc("What was done to it lately, newest first.")]
 
 
 class User(Struct, frozen=True):
@@ -338,6 +411,12 @@ class KeyInfo(Struct, frozen=True):
     revoked_at: datetime | None
 
 
+class NewKey(KeyInfo, frozen=True, kw_only=True):
+    """An API key that was just made, with its secret."""
+
+    secret: Annotated[str, Doc("Shown this once.")]
+
+
 class Act(Struct, frozen=True):
     """One action on all items that fit a filter. It walks them by id, from `place` to `until`."""
 
@@ -353,6 +432,40 @@ class Act(Struct, frozen=True):
     changed: int
     place: int
     until: int
+    created_at: datetime
+    finished_at: datetime | None
+
+
+class ActFilter(Struct, frozen=True, kw_only=True):
+    """Which items an act is about."""
+
+    state: Annotated[str | None, Doc("One or more states, separated by commas.")] = None
+    task: str | None = None
+    queue: str | None = None
+    key: str | None = None
+    error_group: str | None = None
+    schedule_id: int | None = None
+    job_id: int | None = None
+    error: str | None = None
+    min_tries: int | None = None
+    date_field: str | None = None
+    since: datetime | None = field(default=None, name="from")
+    until: datetime | None = field(default=None, name="to")
+    where: tuple[str, ...] | None = None
+
+
+class ShownAct(Struct, frozen=True, kw_only=True):
+    """An act as people see it."""
+
+    id: int
+    owner: str | None
+    author: str
+    action: Action
+    filter: ActFilter
+    state: Literal["running", "done", "cancelled"]
+    total: int
+    seen: int
+    changed: int
     created_at: datetime
     finished_at: datetime | None
 
@@ -422,7 +535,7 @@ class RowCounts(Struct, frozen=True):
     """How many rows of jobs there are, by status; `capped`: there are more of some, which were not counted further."""
 
     counts: dict[Status, int]
-    capped: bool
+    capped: Annotated[bool, Doc("Some statuses have more rows, which were not counted.")]
 
 
 class ExportRow(Struct, frozen=True):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Annotated
 
 from msgspec import Struct
 
+from duly.core.doc import Doc
 from duly.core.errors import InputError, WrongState
 from duly.core.model import Job, Line
 from duly.core.settings import Settings
@@ -28,10 +30,10 @@ class Kickoff(Struct, frozen=True):
     """What a kickoff did."""
 
     job: JobRow
-    seconds: float  # that it took
-    processed: int  # rows that it ended
-    ended: Mapping[str, int]  # these rows by how they stand now
-    tried_again: int  # rows that failed and are to be tried again
+    seconds: Annotated[float, Doc("How long it took.")]
+    processed: Annotated[int, Doc("Rows that ended.")]
+    ended: Annotated[dict[str, int], Doc("These rows by their status.")]
+    tried_again: Annotated[int, Doc("Rows that failed and will be tried again.")]
 
 
 class Kickoffs:

@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO, TypeVar
+from typing import Annotated, Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
@@ -20,6 +20,7 @@ from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
 from duly.bulk.read import FileKind, Options, Row, Shape, open_rows
 from duly.bulk.s3 import S3Settings
 from duly.bulk.sources.registry import FileSource, registry
+from duly.core.doc import Doc
 from duly.core.errors import ConfigError, InputError, ItemNotFound, NotAllowed, WrongState
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
@@ -61,11 +62,11 @@ class FileOptions(Struct, frozen=True, kw_only=True):
 class FilePreview(Struct, frozen=True, kw_only=True):
     """What would become of a file: what it is, which column would be which field, and its first rows."""
 
-    kind: FileKind
+    kind: Annotated[FileKind, Doc("csv, jsonl, xlsx, image, or images for a zip file of them.")]
     columns: tuple[str, ...]
     has_header: bool
-    mapping: dict[str, str]
-    unused: tuple[str, ...]  # columns that no field takes
+    mapping: Annotated[dict[str, str], Doc("The column of each field.")]
+    unused: Annotated[tuple[str, ...], Doc("Columns that no field takes.")]
     rows: tuple[PreviewRow, ...]
     refused: int  # of these rows
 

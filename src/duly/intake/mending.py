@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 from msgspec import Struct
 
@@ -12,6 +12,7 @@ from duly.bulk.export import ERROR, NUMBER, unguarded
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.read import Row, open_rows
 from duly.core import codec
+from duly.core.doc import Doc
 from duly.core.errors import InputError, WrongState
 from duly.intake.ingest import values_of
 from duly.intake.intake import Intake
@@ -31,9 +32,9 @@ class MendReport(Struct, frozen=True):
     """The result of uploading a file of corrected rows."""
 
     rows: int
-    mended: int
-    refused: int  # still bad, or not rows in error of this job
-    refusals: tuple[RejectedRow, ...]  # the first of them
+    mended: Annotated[int, Doc("Rows that are tried now.")]
+    refused: Annotated[int, Doc("Rows that are still bad, or are not in error in this job.")]
+    refusals: Annotated[tuple[RejectedRow, ...], Doc("The first of these, with the reason.")]
 
 
 class RowInError(Struct, frozen=True):
@@ -41,7 +42,7 @@ class RowInError(Struct, frozen=True):
 
     row: int
     columns: tuple[str, ...]
-    values: dict[str, Any]  # what could be read of it, with nothing masked
+    values: Annotated[dict[str, Any], Doc("What could be read of it, by its columns; secrets are masked.")]
 
 
 class _Place(Struct, frozen=True):

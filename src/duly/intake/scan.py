@@ -19,7 +19,7 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Struct
 
@@ -27,6 +27,7 @@ from duly.bulk.files import Kept
 from duly.bulk.read import open_rows
 from duly.bulk.s3 import S3Error
 from duly.bulk.sources import Found, SourceError, Steady, is_unfinished
+from duly.core.doc import Doc
 from duly.core.errors import InputError, ItemNotFound, WrongState
 from duly.core.patience import Patient
 from duly.intake.sources import Inbox, Remote, has_places, places
@@ -56,7 +57,7 @@ PASSING = (SourceError, S3Error, ItemNotFound, OSError)
 class ScannedFile(Struct, frozen=True):
     """What became of one file."""
 
-    source: str
+    source: Annotated[str, Doc("The address of the file, or the place that could not be read.")]
     job_id: int | None = None
     reason: str | None = None
 
@@ -64,17 +65,18 @@ class ScannedFile(Struct, frozen=True):
 class ScanReport(Struct, kw_only=True):
     """What one look through all places found. Of each kind of files the first ones are listed one by one."""
 
-    found: int = 0
-    took: int = 0
-    passed_over: int = 0
-    refused: int = 0
-    left: int = 0  # files that nothing speaks against, and places, that a worker takes who goes on
-    unsettled: int = 0  # of those that were passed over: they may still be written
-    held: str | None = None  # why no more is taken for now
-    taken: list[ScannedFile] = []
-    # Those that were passed over, without those that an earlier scan took, and those that were left for a reason.
-    passed: list[ScannedFile] = []
-    refusals: list[ScannedFile] = []
+    found: Annotated[int, Doc("Files that exist.")] = 0
+    took: Annotated[int, Doc("Files that became jobs.")] = 0
+    passed_over: Annotated[int, Doc("Files taken before or by others, or that may still be written.")] = 0
+    refused: Annotated[int, Doc("Files that no type of jobs takes, and places that cannot be read.")] = 0
+    left: Annotated[int, Doc("Files and places that there was no time for; a worker continues with them.")] = 0
+    unsettled: Annotated[int, Doc("Files passed over because they may still be written.")] = 0
+    held: Annotated[str | None, Doc("Why no more files are taken for now.")] = None
+    taken: Annotated[list[ScannedFile], Doc("The first of them.")] = []
+    passed: Annotated[
+        list[ScannedFile], Doc("The first of them, without those of earlier scans; and those left for a reason.")
+    ] = []
+    refusals: Annotated[list[ScannedFile], Doc("The first of them.")] = []
 
     @property
     def is_complete(self) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Struct, inspect
 
 from duly.core import codec
+from duly.core.doc import Doc
 from duly.core.policy.retry import Backoff, ByError, Retry, Windows
 from duly.core.policy.rule_text import spoken
 from duly.tasks.task import Task
@@ -28,8 +29,8 @@ class Param(Struct, frozen=True):
     """An argument of a task."""
 
     name: str
-    type: Type  # what kind of value it takes; json: any other, to be written as JSON
-    is_required: bool
+    type: Annotated[Type, Doc("The type of its values; json: any other value, written as JSON.")]
+    required: bool
     default: Any  # as JSON shows it; None also where there is none
     is_nullable: bool  # None may be said
 

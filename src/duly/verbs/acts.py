@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from duly.core import codec
 from duly.core.errors import InputError, ItemNotFound, WrongState
 from duly.core.model import Change, Item, Outcome
-from duly.core.shown import Act, Action
+from duly.core.shown import Act, ActFilter, Action, ShownAct
 from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_name
 from duly.verbs.context import VerbContext, VerbGroup
@@ -234,6 +234,14 @@ def meant(filter: Mapping[str, Any]) -> Filter:
     if unknown := sorted(given.keys() - set(FIELDS)):
         raise InputError(unknown[0], f"is not a filter; known filters: {', '.join(('state', *FIELDS))}")
     return Filter(states=states, **given)  # type: ignore[arg-type]
+
+
+def shown(act: Act) -> ShownAct:
+    """The act as people see it."""
+    known = {name: getattr(act, name) for name in ShownAct.__struct_fields__ if name != "filter"}
+    filter = meant(act.filter)
+    given = {name: getattr(filter, name) for name in FIELDS if act.filter.get(name) is not None}
+    return ShownAct(**known, filter=ActFilter(state=",".join(filter.states) or None, **given))
 
 
 def _kept(filter: Filter) -> dict[str, Any]:

@@ -81,7 +81,8 @@ def _series(rows: list[HistoryRow]) -> list[Series]:
     """One series for each measure of each subject; the rows are in the order of time."""
     found: dict[tuple[HistoryKind, str, str], Series] = {}
     for row in rows:
-        series = found.setdefault((row.kind, row.subject, row.measure), Series(row.kind, row.subject, row.measure, []))
+        key = (row.kind, row.subject, row.measure)
+        series = found.setdefault(key, Series(*key, [], row.subject if row.kind == "task" else None))
         mean, most = (None, None) if row.measure in COUNTED else (row.total / row.n, row.most)
         series.points.append((int(row.bucket.timestamp()), row.n, mean, most))
     return [found[key] for key in sorted(found)]

@@ -15,7 +15,7 @@ from duly.core.clock import EPOCH
 from duly.core.errors import InputError, ItemNotFound
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, clock_notes, parse, preview, zone_named
-from duly.core.shown import AuditLine, Occurrence
+from duly.core.shown import AuditLine, ClockNote, Occurrence
 from duly.verbs.context import VerbGroup
 from duly.verbs.read import utc
 
@@ -68,13 +68,6 @@ class Move(Struct, frozen=True):
     key: str
     slot: int
     to: int
-
-
-class ClockNote(Struct, frozen=True):
-    """What the clocks do at a time of a schedule."""
-
-    at: datetime
-    note: str
 
 
 class Timetable(VerbGroup):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Header, Request, Response
 from fastapi.responses import JSONResponse
+from msgspec import Struct
 from pydantic import BaseModel
 
 from duly import Duly
@@ -21,7 +22,7 @@ from duly.verbs import Principal
 from duly.verbs.service import StoredReply
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem, problem
-from duly.web.schemas import After, PageSize
+from duly.web.schemas import After, PageSize, out
 
 T = TypeVar("T")
 
@@ -96,7 +97,9 @@ def _digest(request: Request, body: BaseModel | None) -> str:
 
 
 def _jsonable(answer: Any) -> Any:
-    return answer.model_dump(mode="json", by_alias=True) if isinstance(answer, BaseModel) else answer
+    if not isinstance(answer, Struct):
+        return answer
+    return out(type(answer)).model_validate(answer).model_dump(mode="json", by_alias=True)
 
 
 def _desk(request: Request) -> Desk:

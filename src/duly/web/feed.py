@@ -22,7 +22,7 @@ from duly.core.errors import StoreUnavailable
 from duly.core.shown import AuditLine
 from duly.verbs.tail import Tail
 from duly.web.desk import Desk
-from duly.web.routes.queues import note_out
+from duly.web.routes.queues import line_shown
 
 KEPT = 1_000  # how many lines are remembered for listeners that are slower than others
 
@@ -189,7 +189,7 @@ def until_next(every: float) -> float:
 
 
 def said(desk: Desk, place: int, line: AuditLine) -> str:
-    return event("audit", note_out(desk, line), place)
+    return event("audit", line_shown(desk, line), place)
 
 
 def event(name: str, value: Any, place: int) -> str:

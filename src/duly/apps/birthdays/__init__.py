@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone, shipped
-from duly.apps.birthdays.greetings import Birthdays, Event, Person, install, simulated
+from duly.apps.birthdays.greetings import Birthdays, Person, PersonEvent, install, simulated
 from duly.apps.birthdays.settings import Settings, checks
 from duly.plugin import Parameter, Screen, Simulated
 from duly.tasks.task import Task
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     birthdays: Birthdays
     birthday: Task[..., Any]
 
-__all__ = ["Birthdays", "Event", "Person", "Settings", "birthdays_on", "plugin", "simulated"]
+__all__ = ["Birthdays", "Person", "PersonEvent", "Settings", "birthdays_on", "plugin", "simulated"]
 
 
 plugin = shipped(

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import click
 
-from duly.apps.birthdays import Event, Person, birthdays_on
+from duly.apps.birthdays import Person, PersonEvent, birthdays_on
 from duly.cli import options, words
 from duly.cli.sides import chosen, read_as
 from duly.core.errors import InputError
@@ -36,7 +36,7 @@ class _Here:
     def add(self, said: dict[str, Any]) -> Person:
         return self._birthdays.add(said.pop("id"), **said, actor=options.who().user_id)
 
-    def show(self, person_id: str) -> tuple[Person, list[Event]]:
+    def show(self, person_id: str) -> tuple[Person, list[PersonEvent]]:
         return self._birthdays.get(person_id), list(self._birthdays.events(person_id))
 
     def change(self, person_id: str, said: dict[str, Any]) -> Person:
@@ -58,9 +58,9 @@ class _There:
     def add(self, said: dict[str, Any]) -> Person:
         return read_as(Person, self._client.request("POST", "/api/people", _camel(said)))
 
-    def show(self, person_id: str) -> tuple[Person, list[Event]]:
+    def show(self, person_id: str) -> tuple[Person, list[PersonEvent]]:
         told = self._client.request("GET", _path(person_id))
-        return read_as(Person, told), [read_as(Event, each) for each in told["events"]]
+        return read_as(Person, told), [read_as(PersonEvent, each) for each in told["events"]]
 
     def change(self, person_id: str, said: dict[str, Any]) -> Person:
         return read_as(Person, self._client.request("PATCH", _path(person_id), _camel(said)))

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
 from duly.apps.birthdays.settings import QUEUE, Settings, time_problem
 from duly.core.codec import decode
+from duly.core.doc import Doc
 from duly.core.errors import ConfigError, ItemNotFound
 from duly.core.model import LIVE, Item, NewItem, Schedule
 from duly.core.policy.recur import parse, zone_named
@@ -41,17 +42,17 @@ class Person(Struct, frozen=True, kw_only=True):
     id: str
     first_name: str
     last_name: str
-    birthday: str  # MM-DD
+    birthday: Annotated[str, Doc("MM-DD.")]
     zone: str
     leap: Leap  # when a person born on 29 February is greeted in other years
     next_at: datetime | None  # their next event
-    owner: str | None = None  # the user whose person it is; None: code added them
+    owner: Annotated[str | None, Doc("The user that they belong to; null: code or an admin added them.")] = None
 
 
-class Event(Struct, frozen=True, kw_only=True):
-    """One birthday of one person. `id` is None until it is due."""
+class PersonEvent(Struct, frozen=True, kw_only=True):
+    """One birthday of one person."""
 
-    id: int | None
+    id: Annotated[int | None, Doc("Null until it is due.")]
     person_id: str
     status: Status
     target: datetime
@@ -59,6 +60,12 @@ class Event(Struct, frozen=True, kw_only=True):
     executed_at: datetime | None = None
     next_try_at: datetime | None = None  # None for a FAILED event that is in review
     last_error: str | None = None
+
+
+class PersonStory(Person, frozen=True, kw_only=True):
+    """A person with the next event and the past ones."""
+
+    events: list[PersonEvent]
 
 
 class Birthdays:
@@ -169,13 +176,13 @@ class Birthdays:
         page = self.app.schedules.page(owner=owner, task=self.task.name, after=last, most=min(most, 1_000))
         return tuple(_person(schedule) for schedule in page)
 
-    def events(self, person_id: str, most: int = 100, owner: str | None = None) -> tuple[Event, ...]:
+    def events(self, person_id: str, most: int = 100, owner: str | None = None) -> tuple[PersonEvent, ...]:
         """The event to come, then those that have become due, newest first."""
         schedule, person = self._find(person_id, owner)
         made = self.app.schedules.occurrences(schedule.id, most)
         live = {item.id: item for item in self.app.store.fetch([each.id for each in made if each.state in LIVE])}
         past = (
-            Event(
+            PersonEvent(
                 id=each.id,
                 person_id=person_id,
                 status=_status(each.state, each.outcome, live.get(each.id)),
@@ -188,7 +195,9 @@ class Birthdays:
             for each in made
         )
         pending = (
-            [Event(id=None, person_id=person_id, status="PENDING", target=person.next_at)] if person.next_at else []
+            [PersonEvent(id=None, person_id=person_id, status="PENDING", target=person.next_at)]
+            if person.next_at
+            else []
         )
         return tuple(islice((*pending, *past), most))
 

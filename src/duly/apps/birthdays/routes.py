@@ -8,32 +8,33 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from duly.apps.birthdays import Birthdays, plugin
-from duly.apps.birthdays.schemas import PersonEdit, PersonIn, PersonOut, PersonStoryOut
+from duly.apps.birthdays.greetings import Person, PersonStory
+from duly.apps.birthdays.schemas import PersonEdit, PersonIn
 from duly.core.errors import InputError
 from duly.core.model import Schedule
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Once, Pages, serving, values
-from duly.web.schemas import Name, Page
+from duly.web.schemas import Name, out, page_of
 
 router = APIRouter(tags=["apps"])
 
 Here = Annotated[Birthdays, Depends(serving(plugin))]
 
 
-@router.post("/api/people", status_code=201, response_model=PersonOut)
+@router.post("/api/people", status_code=201, response_model=out(Person))
 def add_person(new: PersonIn, birthdays: Here, principal: Writer, once: Once) -> Response:
     """Greet someone every year at nine in the morning of their own time."""
 
     def act(connection: Any) -> tuple[int, Any]:
         given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
-        person = birthdays.add(*given, owner=principal.owner, actor=principal.user_id, connection=connection)
-        return 201, PersonOut.model_validate(person)
+        owner, actor = principal.owner, principal.user_id
+        return 201, birthdays.add(*given, owner=owner, actor=actor, connection=connection)
 
     return once(principal, new, act)
 
 
-@router.get("/api/people", response_model=Page[PersonOut])
+@router.get("/api/people", response_model=page_of(Person))
 def list_people(desk: At, birthdays: Here, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """The people that are yours, in the order in which they were added."""
     owner = owner_for(principal, user_id)
@@ -44,7 +45,7 @@ def list_people(desk: At, birthdays: Here, principal: Reader, pages: Pages, user
     return pages.turn(["people", owner], find, lambda row: desk.masked(values(birthdays.seen(row))))
 
 
-@router.get("/api/people/{person:path}", response_model=PersonStoryOut)
+@router.get("/api/people/{person:path}", response_model=out(PersonStory))
 def show_person(person: Name, desk: At, birthdays: Here, principal: Reader, user_id: UserId = None) -> Any:
     """Someone, with the event to come and those that were."""
     owner = _owner(principal, user_id)
@@ -52,7 +53,7 @@ def show_person(person: Name, desk: At, birthdays: Here, principal: Reader, user
     return desk.masked({**values(found), "events": list(birthdays.events(person, owner=owner))})
 
 
-@router.patch("/api/people/{person:path}", response_model=PersonOut)
+@router.patch("/api/people/{person:path}", response_model=out(Person))
 def change_person(person: Name, edit: PersonEdit, birthdays: Here, principal: Writer, user_id: UserId = None) -> Any:
     """Change a name, birthday or zone; the event to come moves along."""
     fields = {name: getattr(edit, name) for name in edit.model_fields_set if getattr(edit, name) is not None}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, StringConstraints
 
-from duly.web.schemas import Model, Out, Word, clean, example
+from duly.web.schemas import Model, Word, clean, example
 
 Birthday = Annotated[str, StringConstraints(min_length=5, max_length=10), AfterValidator(clean)]
 
@@ -33,29 +32,3 @@ class PersonEdit(Model):
     birthday: Birthday | None = None
     zone: Word | None = None
     leap: Literal["feb28", "mar1", "skip"] | None = None
-
-
-class PersonOut(Out):
-    id: str
-    first_name: str
-    last_name: str
-    birthday: str = Field(description="MM-DD.")
-    zone: str
-    leap: Literal["feb28", "mar1", "skip"]
-    next_at: datetime | None
-    owner: str | None = Field(description="Whose they are; none for those that code or an admin added.")
-
-
-class EventOut(Out):
-    id: int | None = Field(description="None until it is due.")
-    person_id: str
-    status: Literal["PENDING", "PROCESSING", "COMPLETED", "FAILED", "CANCELLED"]
-    target: datetime
-    attempts: int
-    executed_at: datetime | None
-    next_try_at: datetime | None
-    last_error: str | None
-
-
-class PersonStoryOut(PersonOut):
-    events: list[EventOut]

@@ -8,44 +8,35 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from duly.apps.catalog import Catalog, Product, plan, plugin
-from duly.apps.catalog.products import SyncStatus
-from duly.apps.catalog.schemas import (
-    DayOut,
-    ImportedOut,
-    PlanIn,
-    PlanOut,
-    ProductIn,
-    ProductOut,
-    ProductsIn,
-    ReactivateAllIn,
-    ReactivatedOut,
-    ReactivateIn,
-)
+from duly.apps.catalog.capacity import Plan
+from duly.apps.catalog.day import Day
+from duly.apps.catalog.products import Reactivated, SyncStatus
+from duly.apps.catalog.schemas import Imported, PlanIn, ProductIn, ProductsIn, ReactivateAllIn, ReactivateIn
 from duly.core.errors import ItemNotFound
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages, serving
 from duly.web.problems import Problem
-from duly.web.schemas import Name, Page, Word
+from duly.web.schemas import Name, Word, out, page_of
 
 router = APIRouter(tags=["apps"])
 
 Here = Annotated[Catalog, Depends(serving(plugin))]
 
 
-@router.post("/api/plan", response_model=PlanOut)
+@router.post("/api/plan", response_model=out(Plan))
 def plan_catalog(asked: PlanIn, principal: Reader) -> Any:
     """What a catalog of so many products costs in calls and minutes, and what gives way first as it grows."""
     return plan(**asked.model_dump())
 
 
-@router.get("/api/catalog/day", response_model=DayOut)
+@router.get("/api/catalog/day", response_model=out(Day))
 def show_catalog_day(catalog: Here, principal: Reader, user_id: UserId = None) -> Any:
     """Where this day stands, in UTC: each slot, each retry window, the calls that the API allows, and the products."""
     return catalog.day(owner_for(principal, user_id))
 
 
-@router.get("/api/products", response_model=Page[ProductOut])
+@router.get("/api/products", response_model=page_of(Product))
 def list_products(
     catalog: Here,
     principal: Reader,
@@ -66,7 +57,7 @@ def list_products(
     return pages.turn(["products", owner, filters], find)
 
 
-@router.post("/api/products", status_code=201, response_model=ProductOut)
+@router.post("/api/products", status_code=201, response_model=out(Product))
 def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, once: Once) -> Response:
     """Sync a product every day; publishing twice is publishing once."""
 
@@ -75,12 +66,12 @@ def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, 
         owner = None if principal.owner is None else user_id
         product = catalog.publish(user_id, new.sku, owner, connection, principal.user_id)
         _check_owner(desk, principal, product.id, new.sku, connection)
-        return 201, ProductOut.model_validate(product)
+        return 201, product
 
     return once(principal, new, act)
 
 
-@router.post("/api/products/import", status_code=201, response_model=ImportedOut)
+@router.post("/api/products/import", status_code=201, response_model=out(Imported))
 def import_products(new: ProductsIn, catalog: Here, principal: Writer, once: Once) -> Response:
     """Take products over from another system, with their slots and what they looked like: a thousand at a time."""
     rows = [
@@ -89,12 +80,12 @@ def import_products(new: ProductsIn, catalog: Here, principal: Writer, once: Onc
 
     def act(connection: Any) -> tuple[int, Any]:
         is_owned = principal.owner is not None
-        return 201, {"products": catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection)}
+        return 201, Imported(catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection))
 
     return once(principal, new, act)
 
 
-@router.post("/api/products/reactivate", response_model=ReactivatedOut)
+@router.post("/api/products/reactivate", response_model=out(Reactivated))
 def reactivate_products(
     catalog: Here, principal: Writer, once: Once, asked: ReactivateAllIn | None = None, user_id: UserId = None
 ) -> Response:
@@ -103,15 +94,13 @@ def reactivate_products(
     owner = owner_for(principal, user_id)
 
     def act(connection: Any) -> tuple[int, Any]:
-        done = catalog.reactivate_all(
-            said.cause, sync_now=said.sync_now, owner=owner, who=principal, connection=connection
-        )
-        return 200, ReactivatedOut.model_validate(done)
+        given = {"sync_now": said.sync_now, "owner": owner, "who": principal}
+        return 200, catalog.reactivate_all(said.cause, **given, connection=connection)
 
     return once(principal, asked, act)
 
 
-@router.post("/api/products/{sku:path}/reactivate", response_model=ProductOut)
+@router.post("/api/products/{sku:path}/reactivate", response_model=out(Product))
 def reactivate_product(
     sku: Name,
     desk: At,
@@ -128,7 +117,7 @@ def reactivate_product(
         _check_owner(desk, principal, catalog.product(owner, sku, connection).id, sku, connection)
         is_now = asked is not None and asked.sync_now
         product = catalog.reactivate(owner, sku, principal.user_id, sync_now=is_now, connection=connection)
-        return 200, ProductOut.model_validate(product)
+        return 200, product
 
     return once(principal, asked, act)
 

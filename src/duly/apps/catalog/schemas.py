@@ -6,12 +6,12 @@ from datetime import date
 from decimal import Decimal
 from typing import Annotated
 
+from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.apps.catalog.capacity import MINUTES, MOST, Break, Plan
-from duly.apps.catalog.day import Budget, CauseCount, Day, SlotDay, StatusCounts, WindowDay
-from duly.apps.catalog.products import Product, Reactivated
-from duly.web.schemas import Model, Out, Word, clean, example, fields_of
+from duly.apps.catalog.capacity import MINUTES, MOST
+from duly.core.doc import Doc
+from duly.web.schemas import Model, Word, clean, example
 
 
 class ProductIn(Model):
@@ -41,12 +41,8 @@ class ProductsIn(Model):
     products: list[ProductImport] = Field(min_length=1, max_length=1_000)
 
 
-class ImportedOut(Out):
-    products: int = Field(description="How many are new; those known stay as they are.")
-
-
-class ProductOut(Out):
-    __annotations__ = fields_of(Product)
+class Imported(Struct, frozen=True):
+    products: Annotated[int, Doc("How many are new; those already known are unchanged.")]
 
 
 class PlanIn(Model):
@@ -63,14 +59,6 @@ class PlanIn(Model):
     )
 
 
-class BreakOut(Out):
-    __annotations__ = fields_of(Break)
-
-
-class PlanOut(Out):
-    __annotations__ = {**fields_of(Plan), "breaks_first": BreakOut | None, "breaks": list[BreakOut]}
-
-
 class ReactivateIn(Model):
     model_config = example(syncNow=True)
 
@@ -83,38 +71,3 @@ class ReactivateAllIn(ReactivateIn):
     cause: Annotated[str, StringConstraints(max_length=200), AfterValidator(clean)] | None = Field(
         default=None, description="Only what this deactivated, as the day names it; without it, all."
     )
-
-
-class ReactivatedOut(Out):
-    __annotations__ = fields_of(Reactivated)
-
-
-class SlotDayOut(Out):
-    __annotations__ = fields_of(SlotDay)
-
-
-class WindowDayOut(Out):
-    __annotations__ = fields_of(WindowDay)
-
-
-class BudgetOut(Out):
-    __annotations__ = fields_of(Budget)
-
-
-class StatusCountsOut(Out):
-    __annotations__ = fields_of(StatusCounts)
-
-
-class CauseCountOut(Out):
-    __annotations__ = fields_of(CauseCount)
-
-
-class DayOut(Out):
-    __annotations__ = {
-        **fields_of(Day),
-        "slots": list[SlotDayOut],
-        "windows": list[WindowDayOut],
-        "budget": BudgetOut,
-        "statuses": StatusCountsOut,
-        "causes": list[CauseCountOut],
-    }

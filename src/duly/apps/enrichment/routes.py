@@ -9,18 +9,17 @@ from fastapi import APIRouter, Depends
 
 from duly.apps.enrichment import plugin
 from duly.apps.enrichment.lookups import Enrichment
-from duly.apps.enrichment.schemas import SearchEventOut
 from duly.core.shown import SearchEvent
 from duly.web.auth import Reader
 from duly.web.desk import Pages, serving
-from duly.web.schemas import Id, Page
+from duly.web.schemas import Id, page_of
 
 router = APIRouter(tags=["apps"])
 
 Here = Annotated[Enrichment, Depends(serving(plugin))]
 
 
-@router.get("/api/jobs/{job_id}/events", response_model=Page[SearchEventOut])
+@router.get("/api/jobs/{job_id}/events", response_model=page_of(SearchEvent))
 def list_job_events(job_id: Id, enrichment: Here, principal: Reader, pages: Pages) -> Any:
     """Every look-up for the rows of a job: in which words, at which retailer, how it ended and how long it took."""
 

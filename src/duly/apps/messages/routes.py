@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from duly.apps.messages import plugin
-from duly.apps.messages.schemas import DriftOut, MessageEdit, MessageOut, MessageSend, MessageStoryOut
+from duly.apps.messages.schemas import MessageDrift, MessageEdit, MessageSend, MessageStory, ShownMessage
 from duly.apps.messages.service import MessageRetry
 from duly.core.errors import InputError
 from duly.core.shown import Row
 from duly.web.auth import Reader, Writer, owner_for
 from duly.web.desk import At, Once, Pages, serving
-from duly.web.schemas import Id, Page, State, WordFilter
+from duly.web.schemas import Id, State, WordFilter, out, page_of
 from duly.web.schemas.items import Changed
 
 router = APIRouter(prefix="/api/messages", tags=["messages"])
@@ -25,7 +25,7 @@ BYTES = "application/octet-stream"
 Here = Annotated[MessageRetry, Depends(serving(plugin))]
 
 
-@router.get("", response_model=Page[MessageOut])
+@router.get("", response_model=page_of(ShownMessage))
 def list_messages(
     desk: At,
     messages: Here,
@@ -46,7 +46,7 @@ def list_messages(
     return pages.turn(bound, find, lambda row: desk.masked(queries.shown(row, True)))
 
 
-@router.get("/drift", response_model=DriftOut)
+@router.get("/drift", response_model=out(MessageDrift))
 def show_drift(messages: Here, principal: Reader, minutes: Annotated[int, Query(ge=1, le=1_440)] = 60) -> Any:
     """How late messages were published again in the last minutes, against their time; of the newest rows only."""
     found = messages.queries.drift(owner_for(principal, None), minutes)
@@ -61,21 +61,21 @@ def download_payload(item_id: Id, messages: Here, principal: Reader) -> Response
     return Response(body, media_type=BYTES, headers=headers)
 
 
-@router.get("/{item_id}", response_model=MessageStoryOut)
+@router.get("/{item_id}", response_model=out(MessageStory))
 def show_message(item_id: Id, desk: At, messages: Here, principal: Reader) -> Any:
     """One message with its story, its properties and a look at its payload."""
     shown = messages.queries.shown(messages.review.find(principal, item_id))
     return {**desk.masked(shown), "tries": desk.app.read.story(item_id).tries}
 
 
-@router.patch("/{item_id}", response_model=MessageStoryOut)
+@router.patch("/{item_id}", response_model=out(MessageStory))
 def edit_message(item_id: Id, edit: MessageEdit, desk: At, messages: Here, principal: Writer) -> Any:
     """Another queue, payload or headers, for a message that waits or is in review."""
     messages.review.edit(item_id, **_changes(edit), who=principal)
     return show_message(item_id, desk, messages, principal)
 
 
-@router.post("/{item_id}/send", response_model=Changed)
+@router.post("/{item_id}/send", response_model=out(Changed))
 def send_message(
     item_id: Id, messages: Here, principal: Writer, once: Once, edit: MessageSend | None = None
 ) -> Response:
@@ -87,7 +87,7 @@ def send_message(
 
     def act(connection: Any) -> tuple[int, Any]:
         changes = {**_changes(edit), "replay": edit.replay} if edit else {}
-        return 200, {"ids": [messages.review.resend(item_id, **changes, who=principal, connection=connection)]}
+        return 200, Changed([messages.review.resend(item_id, **changes, who=principal, connection=connection)])
 
     return once(principal, edit, act)
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any
 
+from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.web.schemas import Model, Out, State, clean, example
-from duly.web.schemas.items import TryOut
+from duly.bridge.message import Failure
+from duly.core.doc import Doc
+from duly.core.model import State, Tried
+from duly.web.schemas import Model, clean, example
 
 HeaderName = Annotated[str, StringConstraints(min_length=1, max_length=127), AfterValidator(clean)]
 HeaderValue = Annotated[str, StringConstraints(max_length=4_000), AfterValidator(clean)]
@@ -29,24 +32,18 @@ class MessageSend(MessageEdit):
     )
 
 
-class PayloadOut(Out):
+class Payload(Struct, frozen=True):
     bytes: int
-    text: str | None = Field(description="Its beginning, if it is text.")
-    hex: str = Field(description="Its beginning.")
-    decoded: dict[str, Any] | None = Field(description="As JSON, where the service knows its protobuf type.")
+    text: Annotated[str | None, Doc("Its beginning, if it is text.")]
+    hex: Annotated[str, Doc("Its beginning.")]
+    decoded: Annotated[dict[str, Any] | None, Doc("As JSON, where the service knows its protobuf type.")]
 
 
-class FailureOut(Out):
-    retry: int
-    at: datetime
-    reason: str = ""
-
-
-class MessageOut(Out):
+class ShownMessage(Struct, frozen=True, kw_only=True):
     id: int
     message_id: str | None
     queue: str
-    exchange: str = Field(description="Where it is published to; empty: straight to its queue.")
+    exchange: Annotated[str, Doc("Where it is published to; empty: straight to its queue.")]
     routing_key: str | None
     state: State
     due_at: datetime
@@ -54,18 +51,19 @@ class MessageOut(Out):
     max_retries: int
     reason: str
     error: str | None
-    replay_of: int | None = Field(description="The message that this one publishes again.")
+    replay_of: Annotated[int | None, Doc("The message that this one publishes again.")]
     first_failed_at: datetime | None
-    payload: PayloadOut
+    payload: Payload
 
 
-class DriftOut(Out):
-    points: list[list[float]] = Field(
-        description="When (seconds since 1970), mean and most seconds from its time to the broker's confirm, how many."
-    )
-
-
-class MessageStoryOut(MessageOut):
-    story: list[FailureOut]
+class MessageStory(ShownMessage, frozen=True, kw_only=True):
+    story: list[Failure]
     properties: dict[str, Any]
-    tries: list[TryOut]
+    tries: list[Tried]
+
+
+class MessageDrift(Struct, frozen=True):
+    points: Annotated[
+        list[list[float]],
+        Doc("When (seconds since 1970), mean and most seconds from its time to the broker's confirm, how many."),
+    ]

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, Settings
+from duly.core.doc import Doc
 from duly.core.errors import DulyError, ItemNotFound
 from duly.core.model import NewItem, State, Tried
 from duly.core.shown import Row
@@ -59,8 +60,8 @@ class Reminder(Struct, frozen=True, kw_only=True):
     max_attempts: int
     next_retry_at: datetime | None
     last_error: str | None
-    idempotency_key: str | None  # of the latest try
-    execution_key: str  # of all of them
+    idempotency_key: Annotated[str | None, Doc("The key of the latest try.")]
+    execution_key: Annotated[str, Doc("The key of all tries.")]
     vapi_call_id: str | None
     attempts: tuple[Tried, ...]  # those that did not succeed
 

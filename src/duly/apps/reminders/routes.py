@@ -8,21 +8,23 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Response
 
 from duly.apps.reminders import Reminders, Status, plugin
-from duly.apps.reminders.schemas import ReminderEdit, ReminderIn, ReminderOut
+from duly.apps.reminders.calls import Reminder
+from duly.apps.reminders.schemas import ReminderEdit, ReminderIn
 from duly.core.errors import InputError
+from duly.core.model import Placed
 from duly.core.shown import Row
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages, serving, values
-from duly.web.schemas import Id, Moment, Page
-from duly.web.schemas.items import Changed, PlacedOut, Reason
+from duly.web.schemas import Id, Moment, out, page_of
+from duly.web.schemas.items import Changed, Reason
 
 router = APIRouter(tags=["apps"])
 
 Here = Annotated[Reminders, Depends(serving(plugin))]
 
 
-@router.post("/api/reminders", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})
+@router.post("/api/reminders", status_code=201, response_model=out(Placed), responses={200: {"model": out(Placed)}})
 def schedule_reminder(new: ReminderIn, desk: At, reminders: Here, principal: Writer, once: Once) -> Response:
     """Have a phone called at a time and told something. 200: the key has this reminder already."""
 
@@ -30,12 +32,12 @@ def schedule_reminder(new: ReminderIn, desk: At, reminders: Here, principal: Wri
         key = principal.scoped(new.key) if new.key is not None else None
         made = reminders.new(new.phone, new.message, new.at, name=new.name, key=key, owner=principal.owner)
         placed = desk.app.verbs.items.put(principal, made, connection)
-        return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
+        return 201 if placed.fresh else 200, placed
 
     return once(principal, new, act)
 
 
-@router.get("/api/reminders", response_model=Page[ReminderOut])
+@router.get("/api/reminders", response_model=page_of(Reminder))
 def list_reminders(
     desk: At,
     reminders: Here,
@@ -56,13 +58,13 @@ def list_reminders(
     return pages.turn(bound, find, lambda row: desk.masked(values(reminders.seen(row))))
 
 
-@router.get("/api/reminders/{reminder_id}", response_model=ReminderOut)
+@router.get("/api/reminders/{reminder_id}", response_model=out(Reminder))
 def show_reminder(reminder_id: Id, desk: At, reminders: Here, principal: Reader) -> Any:
     """Where a reminder stands."""
     return _shown(desk, reminders, principal, reminder_id)
 
 
-@router.patch("/api/reminders/{reminder_id}", response_model=ReminderOut)
+@router.patch("/api/reminders/{reminder_id}", response_model=out(Reminder))
 def edit_reminder(reminder_id: Id, edit: ReminderEdit, desk: At, reminders: Here, principal: Writer) -> Any:
     """Another time, phone, message or name for a reminder that waits or has failed."""
     said = {name: value for name in edit.model_fields_set if (value := getattr(edit, name)) is not None}
@@ -73,7 +75,7 @@ def edit_reminder(reminder_id: Id, edit: ReminderEdit, desk: At, reminders: Here
     return _shown(desk, reminders, principal, reminder_id)
 
 
-@router.post("/api/reminders/{reminder_id}/cancel", response_model=Changed)
+@router.post("/api/reminders/{reminder_id}/cancel", response_model=out(Changed))
 def cancel_reminder(
     reminder_id: Id, desk: At, reminders: Here, principal: Writer, once: Once, reason: Reason | None = None
 ) -> Response:
@@ -83,7 +85,7 @@ def cancel_reminder(
 
     def act(connection: Any) -> tuple[int, Any]:
         said = reason.reason if reason else ""
-        return 200, {"ids": desk.app.verbs.items.cancel(principal, found.id, reason=said, connection=connection)}
+        return 200, Changed(desk.app.verbs.items.cancel(principal, found.id, reason=said, connection=connection))
 
     return once(principal, reason, act)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from msgspec import Struct
 
@@ -10,6 +10,7 @@ from duly.bulk.mapping.columns import Mapping
 from duly.bulk.mapping.fields import Fields
 from duly.bulk.mapping.values import normalise
 from duly.bulk.read.rows import Row
+from duly.core.doc import Doc
 
 
 class PreviewRow(Struct, frozen=True):
@@ -18,8 +19,8 @@ class PreviewRow(Struct, frozen=True):
     number: int
     line: int
     values: dict[str, Any]
-    normal: dict[str, str]
-    problems: tuple[str, ...]
+    normal: Annotated[dict[str, str], Doc("The fields that the row would have.")]
+    problems: Annotated[tuple[str, ...], Doc("Why it would be refused.")]
 
 
 def preview(row: Row, mapping: Mapping, fields: Fields | None) -> PreviewRow:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, BinaryIO, Literal, cast
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import StreamingResponse
+from msgspec.structs import replace
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
@@ -23,20 +24,17 @@ from duly.intake.types import JobType as Type
 from duly.web.auth import Admin, Reader, Writer
 from duly.web.desk import At, Desk, IdempotencyKey, Once, Pages
 from duly.web.problems import Problem
-from duly.web.schemas import Id, Page
+from duly.web.schemas import Id, out, page_of
 from duly.web.schemas.jobs import (
+    JobField,
     JobIn,
     JobMade,
     JobType,
-    JobTypeOut,
-    MendedOut,
-    PreviewOut,
-    RefusedOut,
+    JobTypeInfo,
+    MendedRow,
     RowMendIn,
-    RowMendOut,
     SaidIn,
     ScanIn,
-    ScannedOut,
 )
 from duly.web.uploads import UPLOADED, Form, Sink, receive
 
@@ -63,7 +61,7 @@ _FILES: dict[int | str, dict[str, Any]] = {200: {"content": {"text/csv": {}, MED
 Format = Annotated[Literal["xlsx", "csv"], Query()]
 
 
-@router.post("/api/jobs", status_code=201, response_model=JobMade, openapi_extra=_CREATED)
+@router.post("/api/jobs", status_code=201, response_model=out(JobMade), openapi_extra=_CREATED)
 async def create_job(
     request: Request, desk: At, principal: Writer, job_type: JobType = None, idempotency_key: IdempotencyKey = None
 ) -> Any:
@@ -82,7 +80,7 @@ async def create_job(
             job = await run_in_threadpool(
                 app.intake.order, principal, asked.source, job_type=asked.job_type, file_options=_said(asked), **origin
             )
-        return {"job_id": job.id}
+        return JobMade(job.id)
     writer = await run_in_threadpool(app.intake.receive)
     form = await _received(request, writer, writer)
     try:
@@ -95,10 +93,10 @@ async def create_job(
             app.intake.create, principal, kept_by(writer), form.filename or "", job_type=said.job_type,
             file_options=_said(said), **origin,
         )  # fmt: skip
-    return {"job_id": job.id}
+    return JobMade(job.id)
 
 
-@router.post("/api/jobs/preview", response_model=PreviewOut, openapi_extra=_SEEN)
+@router.post("/api/jobs/preview", response_model=out(FilePreview), openapi_extra=_SEEN)
 async def preview_job(request: Request, desk: At, principal: Writer, job_type: JobType = None) -> Any:
     """What would become of the first rows of a file, and which column would be which field. Nothing is kept."""
     async with _spooled(request, desk) as (spool, form):
@@ -113,35 +111,35 @@ async def preview_job(request: Request, desk: At, principal: Writer, job_type: J
         )
 
 
-@router.get("/api/jobs/types", response_model=Page[JobTypeOut])
+@router.get("/api/jobs/types", response_model=page_of(JobTypeInfo))
 def list_job_types(desk: At, principal: Reader, pages: Pages) -> Any:
     """Which types of jobs are known here, by name, and what they make of the columns of a file."""
 
     def find(after: str | None, most: int) -> list[Type]:
         return [each for name, each in sorted(desk.app.job_types.items()) if name > (after or "")][:most]
 
-    return pages.turn(["job types"], find, _type_out, lambda each: each.name)
+    return pages.turn(["job types"], find, _type_info, lambda each: each.name)
 
 
-@router.get("/api/jobs/{job_id}/rows/{row}", response_model=RefusedOut)
+@router.get("/api/jobs/{job_id}/rows/{row}", response_model=out(RowInError))
 def show_refused_row(job_id: Id, row: Id, desk: At, principal: Reader) -> Any:
     """One row in error as it came, to be mended."""
     found = refused(desk.app.intake, principal, job_id, row)
-    return {"row": found.row, "columns": found.columns, "values": desk.masked(found.values)}
+    return replace(found, values=desk.masked(found.values))
 
 
-@router.post("/api/jobs/{job_id}/rows/{row}/mend", response_model=RowMendOut)
+@router.post("/api/jobs/{job_id}/rows/{row}/mend", response_model=out(MendedRow))
 def mend_row_of_job(job_id: Id, row: Id, said: RowMendIn, desk: At, principal: Writer, once: Once) -> Response:
     """Have one row in error tried with these values in place of those that came."""
 
     def act(connection: Any) -> tuple[int, Any]:
         mend_row(desk.app.intake, principal, job_id, row, said.values, connection)
-        return 200, {"row": row}
+        return 200, MendedRow(row)
 
     return once(principal, said, act)
 
 
-@router.post("/api/jobs/{job_id}/mend", response_model=MendedOut, openapi_extra=_SENT)
+@router.post("/api/jobs/{job_id}/mend", response_model=out(MendReport), openapi_extra=_SENT)
 async def mend_job(job_id: Id, request: Request, desk: At, principal: Writer) -> Any:
     """Have the rows of a file of mended rejects tried in place of those in error that have the same numbers."""
     await run_in_threadpool(desk.app.verbs.jobs.get, principal, job_id)
@@ -167,7 +165,7 @@ def download_rejects(job_id: Id, desk: At, principal: Reader, format: Format = "
     return _file(job_id, format, desk.app.exports.rejects(principal, job_id, format), "-rejects")
 
 
-@router.post("/api/ingestion/scan", response_model=ScannedOut)
+@router.post("/api/ingestion/scan", response_model=out(ScanReport))
 def scan_sources(desk: At, principal: Admin, asked: ScanIn | None = None) -> Any:
     """Look through the inbox and the allowed sources, and make a job of every file that was not taken yet, each once.
 
@@ -176,12 +174,11 @@ def scan_sources(desk: At, principal: Admin, asked: ScanIn | None = None) -> Any
     return desk.app.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
 
 
-def _type_out(each: Type) -> dict[str, Any]:
+def _type_info(each: Type) -> JobTypeInfo:
     fields = None if each.fields is None else [
-        {"name": field.name, "kind": field.kind, "is_needed": field.name in each.fields.any_of}
-        for field in each.fields.fields
+        JobField(field.name, field.kind, field.name in each.fields.any_of) for field in each.fields.fields
     ]  # fmt: skip
-    return {"name": each.name, "task": each.task.name, "kinds": each.kinds, "fields": fields}
+    return JobTypeInfo(each.name, each.task.name, each.kinds, fields)
 
 
 # -- what comes in

@@ -12,37 +12,34 @@ from msgspec.structs import asdict, replace
 from pydantic import BaseModel
 
 from duly.core.errors import InputError
-from duly.core.shown import ItemsFound, Row
+from duly.core.model import Placed
+from duly.core.shown import ItemsFound, ItemStory, Row, ScheduleName, StateCounts
 from duly.tasks.signature import Signature, signature
 from duly.tasks.task import OPTIONS
 from duly.verbs import Principal
 from duly.verbs.listing import DateField, Filter
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, Once, Pages
+from duly.web.desk import At, Desk, Once, Pages, values
 from duly.web.problems import Problem
-from duly.web.routes.queues import note_out
-from duly.web.schemas import BIG, Id, Key, Moment, Page, Word, WordFilter
+from duly.web.routes.queues import line_shown
+from duly.web.schemas import BIG, Id, Key, Moment, Word, WordFilter, out, page_of
 from duly.web.schemas.items import (
     AgainIn,
     Changed,
-    CountsOut,
     ItemEdit,
     ItemIn,
-    ItemOut,
     ItemPage,
-    ItemStoryOut,
-    PlacedOut,
     Reason,
     RetryIn,
+    Search,
     SelectionIn,
-    TaskOut,
 )
 
 router = APIRouter(prefix="/api/items", tags=["items"])
 tasks = APIRouter(prefix="/api/tasks", tags=["items"])
 
 
-@tasks.get("", response_model=Page[TaskOut])
+@tasks.get("", response_model=page_of(Signature))
 def list_tasks(desk: At, principal: Reader, pages: Pages) -> Any:
     """The tasks that can be put here, by name, with their parameters."""
 
@@ -60,7 +57,7 @@ def _without_secrets(desk: Desk, found: Signature) -> Signature:
     return replace(found, params=params)
 
 
-@router.post("", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})
+@router.post("", status_code=201, response_model=out(Placed), responses={200: {"model": out(Placed)}})
 def put_item(new: ItemIn, desk: At, principal: Writer, once: Once) -> Response:
     """Put an item: now, `at` a time, or after a `delay`; once per `key`. 200: the key has this item already."""
 
@@ -72,7 +69,7 @@ def put_item(new: ItemIn, desk: At, principal: Writer, once: Once) -> Response:
         args = {**desk.args(new.args, OPTIONS), **given}
         made = task.new(args, desk.app.telemetry.traceparent(), principal.owner)
         placed = desk.app.verbs.items.put(principal, made, connection)
-        return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
+        return 201 if placed.fresh else 200, placed
 
     return once(principal, new, act)
 
@@ -106,7 +103,7 @@ async def _filter(
 Filtered = Annotated[Filter, Depends(_filter)]
 
 
-@router.get("", response_model=ItemPage)
+@router.get("", response_model=out(ItemPage))
 def list_items(desk: At, principal: Reader, pages: Pages, filter: Filtered, user_id: UserId = None) -> Any:
     """Items, newest first; rows of one job by their number, those of one schedule by their time.
 
@@ -124,17 +121,17 @@ def list_items(desk: At, principal: Reader, pages: Pages, filter: Filtered, user
 
     rows, following = pages.walk(["items", owner, asdict(filter)], find)
     (found,) = told
-    search = {"scanned": found.scanned, "is_done": following is None, "is_indexed": found.is_indexed}
-    return {"items": [shown(desk, row) for row in rows], "next": following, "search": search}
+    search = Search(found.scanned, following is None, found.is_indexed)
+    return ItemPage([shown(desk, row) for row in rows], following, search)
 
 
-@router.get("/counts", response_model=CountsOut)
+@router.get("/counts", response_model=out(StateCounts))
 def count_items(desk: At, principal: Reader, filter: Filtered, user_id: UserId = None) -> Any:
     """How many items fit, by state, each counted to ten thousand at most."""
     return desk.app.verbs.listing.counts(principal, filter, owner=owner_for(principal, user_id))
 
 
-@router.post("/act", response_model=Changed)
+@router.post("/act", response_model=out(Changed))
 def act_on_items(said: SelectionIn, desk: At, principal: Writer, once: Once) -> Response:
     """Cancel, retry or discard a selection of items, all in one transaction. Answers which it changed.
 
@@ -143,12 +140,12 @@ def act_on_items(said: SelectionIn, desk: At, principal: Writer, once: Once) -> 
 
     def act(connection: Any) -> tuple[int, Any]:
         items = desk.app.verbs.items
-        return 200, {"ids": items.act(principal, said.action, said.ids, reason=said.reason, connection=connection)}
+        return 200, Changed(items.act(principal, said.action, said.ids, reason=said.reason, connection=connection))
 
     return once(principal, said, act)
 
 
-@router.get("/{item_id}", response_model=ItemStoryOut)
+@router.get("/{item_id}", response_model=out(ItemStory))
 def show_item(
     item_id: Id,
     desk: At,
@@ -160,18 +157,18 @@ def show_item(
         raise Problem(403, "revealing needs the scope write")
     row, story = desk.app.verbs.items.show(principal, item_id, is_revealed=reveal)
     key = None if story.schedule_key is None else story.schedule_key.removeprefix(f"{row.owner}/")
-    return {
-        **shown(desk, row, is_masked=not reveal),
-        "tries": story.tries,
-        "lease_until": story.lease_until,
-        "timeline": story.timeline,
-        "trace_id": story.trace_id,
-        "schedule": None if key is None else {"id": row.schedule_id, "key": key},
-        "audit": [note_out(desk, note) for note in desk.app.verbs.audit.page(f"item:{item_id}")],
-    }
+    return ItemStory(
+        **values(shown(desk, row, is_masked=not reveal)),
+        tries=story.tries,
+        lease_until=story.lease_until,
+        timeline=story.timeline,
+        trace_id=story.trace_id,
+        schedule=None if key is None or row.schedule_id is None else ScheduleName(row.schedule_id, key),
+        audit=[line_shown(desk, line) for line in desk.app.verbs.audit.page(f"item:{item_id}")],
+    )
 
 
-@router.patch("/{item_id}", response_model=ItemOut)
+@router.patch("/{item_id}", response_model=out(Row))
 def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
     """Change an item that waits or is in review: its arguments, time, queue, rank or tries.
 
@@ -191,28 +188,28 @@ def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
     return shown(desk, edited)
 
 
-@router.post("/{item_id}/cancel", response_model=Changed)
+@router.post("/{item_id}/cancel", response_model=out(Changed))
 def cancel_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: Reason | None = None) -> Response:
     """Cancel an item that waits or runs; a running handler is stopped within a second."""
     said = reason.reason if reason else ""
     return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.cancel, reason=said))
 
 
-@router.post("/{item_id}/retry", response_model=Changed)
+@router.post("/{item_id}/retry", response_model=out(Changed))
 def retry_item(item_id: Id, desk: At, principal: Writer, once: Once, when: RetryIn | None = None) -> Response:
     """Have a failed or cancelled item tried again with all its tries, or a waiting one sooner."""
     at = when.at if when else None
     return _acted(once, principal, item_id, when, partial(desk.app.verbs.items.retry, at=at))
 
 
-@router.post("/{item_id}/discard", response_model=Changed)
+@router.post("/{item_id}/discard", response_model=out(Changed))
 def discard_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: Reason | None = None) -> Response:
     """Take a failed item out of review for good."""
     said = reason.reason if reason else ""
     return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.discard, reason=said))
 
 
-@router.post("/{item_id}/again", status_code=201, response_model=PlacedOut, responses={200: {"model": PlacedOut}})
+@router.post("/{item_id}/again", status_code=201, response_model=out(Placed), responses={200: {"model": out(Placed)}})
 def put_item_again(item_id: Id, desk: At, principal: Writer, once: Once, said: AgainIn | None = None) -> Response:
     """Put an item that has ended once more, as a new one. 200: the key that was given has this item already."""
     given = said or AgainIn()
@@ -224,7 +221,7 @@ def put_item_again(item_id: Id, desk: At, principal: Writer, once: Once, said: A
             principal, item_id, key=given.key, at=given.at, delay=given.delay,
             trace=desk.app.telemetry.traceparent(), connection=connection,
         )  # fmt: skip
-        return 201 if placed.fresh else 200, PlacedOut.model_validate(placed)
+        return 201 if placed.fresh else 200, placed
 
     return once(principal, said, act)
 
@@ -235,14 +232,13 @@ def _acted(
     """Have a verb act on an item, and answer which it changed."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        return 200, {"ids": verb(principal, item_id, connection=connection)}
+        return 200, Changed(verb(principal, item_id, connection=connection))
 
     return once(principal, body, act)
 
 
-def shown(desk: Desk, row: Row, is_masked: bool = True) -> dict[str, Any]:
-    values = {name: getattr(row, name) for name in row.__struct_fields__}
-    if row.key is not None and row.owner is not None:
-        values["key"] = row.key.removeprefix(f"{row.owner}/")
-    values.update({name: desk.masked(values[name], not is_masked) for name in ("args", "result", "progress")})
-    return values
+def shown(desk: Desk, row: Row, is_masked: bool = True) -> Row:
+    """The item with secrets masked, and its key as its owner knows it."""
+    key = row.key if row.key is None or row.owner is None else row.key.removeprefix(f"{row.owner}/")
+    masked = {name: desk.masked(getattr(row, name), not is_masked) for name in ("args", "result", "progress")}
+    return replace(row, key=key, **masked)

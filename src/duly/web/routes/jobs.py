@@ -11,23 +11,22 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from duly.core.errors import InputError
 from duly.core.model import Status
-from duly.core.shown import JobItem, PendingItem
+from duly.core.shown import JobItem, JobRow, PendingItem, RowCounts
+from duly.facade.kickoff import Kickoff
 from duly.verbs import Principal
 from duly.verbs.job_rows import START, STATUSES, RowPlace
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import Act, At, Desk, Once, Pages
+from duly.web.desk import Act, At, Once, Pages
 from duly.web.problems import Problem
-from duly.web.schemas import BIG, Id, Moment, Page
+from duly.web.schemas import BIG, Id, Moment, out, page_of
 from duly.web.schemas.jobs import (
     CancelIn,
-    JobItemOut,
-    JobOut,
+    GridLine,
+    InputSummary,
     JobType,
-    KickoffOut,
-    PendingItemOut,
+    PendingLine,
+    Reprocessed,
     ReprocessIn,
-    ReprocessOut,
-    StatusCountsOut,
 )
 
 router = APIRouter(tags=["jobs"])
@@ -37,7 +36,7 @@ Statuses = Annotated[
 ]
 
 
-@router.get("/api/jobs", response_model=Page[JobOut])
+@router.get("/api/jobs", response_model=page_of(JobRow))
 def list_jobs(
     desk: At,
     principal: Reader,
@@ -52,13 +51,13 @@ def list_jobs(
     )
 
 
-@router.get("/api/jobs/{job_id}", response_model=JobOut)
+@router.get("/api/jobs/{job_id}", response_model=out(JobRow))
 def show_job(job_id: Id, desk: At, principal: Reader) -> Any:
     """How far it is."""
     return desk.app.verbs.jobs.show(principal, job_id)
 
 
-@router.get("/api/jobs/{job_id}/items", response_model=Page[JobItemOut])
+@router.get("/api/jobs/{job_id}/items", response_model=page_of(GridLine))
 def list_job_items(
     job_id: Id,
     desk: At,
@@ -72,13 +71,17 @@ def list_job_items(
     """Rows of a job: all in the order of the file, or those of some statuses by when they changed last."""
     rows = desk.app.verbs.job_rows
     chosen = _statuses(statuses, status)
+
+    def grid_line(item: JobItem) -> GridLine:
+        return GridLine(**_line(item), result=desk.masked(item.result))
+
     if (sort or ("updatedAt" if chosen else "row")) == "updatedAt":
         if page is not None:
             raise InputError("page", "is for all rows in the order of the file; go on with `after` here")
         return pages.turn(
             ["job items", job_id, chosen],
             lambda after, most: rows.page(principal, job_id, chosen or STATUSES, _place(after), most),
-            _shown(desk),
+            grid_line,
             _stands,
         )
     if chosen:
@@ -87,12 +90,12 @@ def list_job_items(
     return pages.turn(
         ["job rows", job_id],
         lambda after, most: rows.by_number(principal, job_id, (after or 0) if before is None else before, most),
-        _shown(desk),
+        grid_line,
         attrgetter("row_no"),
     )
 
 
-@router.get("/api/jobs/{job_id}/counts", response_model=StatusCountsOut)
+@router.get("/api/jobs/{job_id}/counts", response_model=out(RowCounts))
 def count_job_items(job_id: Id, desk: At, principal: Reader) -> Any:
     """How many rows of a job there are, by status."""
     return desk.app.verbs.job_rows.counts_of(principal, job_id)
@@ -129,7 +132,7 @@ async def _pending(
 Meant = Annotated[_Pending, Depends(_pending)]
 
 
-@router.get("/api/pending", response_model=Page[PendingItemOut])
+@router.get("/api/pending", response_model=page_of(PendingLine))
 def list_pending(
     desk: At, principal: Reader, pages: Pages, meant: Meant, statuses: Statuses = None, user_id: UserId = None
 ) -> Any:
@@ -146,10 +149,10 @@ def list_pending(
             until=meant.until,
         )  # fmt: skip
 
-    return pages.turn(["pending", owner, chosen, *meant], find, _shown_pending(desk), _stands)
+    return pages.turn(["pending", owner, chosen, *meant], find, _pending_line, _stands)
 
 
-@router.get("/api/pending/counts", response_model=StatusCountsOut)
+@router.get("/api/pending/counts", response_model=out(RowCounts))
 def count_pending(desk: At, principal: Reader, meant: Meant, user_id: UserId = None) -> Any:
     """How many rows of all jobs there are, by status. It has to be turned on, like the list."""
     return desk.app.verbs.job_rows.counts(
@@ -158,19 +161,19 @@ def count_pending(desk: At, principal: Reader, meant: Meant, user_id: UserId = N
     )  # fmt: skip
 
 
-@router.post("/api/jobs/{job_id}/pause", response_model=JobOut)
+@router.post("/api/jobs/{job_id}/pause", response_model=out(JobRow))
 def pause_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
     """Start no more of its rows until it is resumed; what runs goes on."""
     return once(principal, None, _acted(principal, desk.app.verbs.jobs.pause, job_id))
 
 
-@router.post("/api/jobs/{job_id}/resume", response_model=JobOut)
+@router.post("/api/jobs/{job_id}/resume", response_model=out(JobRow))
 def resume_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
     """Go on with a paused job."""
     return once(principal, None, _acted(principal, desk.app.verbs.jobs.resume, job_id))
 
 
-@router.post("/api/jobs/{job_id}/kickoff", response_model=KickoffOut)
+@router.post("/api/jobs/{job_id}/kickoff", response_model=out(Kickoff))
 def kick_off_job(
     job_id: Id,
     desk: At,
@@ -181,19 +184,18 @@ def kick_off_job(
     return desk.app.kickoffs.run(principal, job_id, duration_ms / 1_000)
 
 
-@router.post("/api/jobs/{job_id}/cancel", response_model=JobOut)
+@router.post("/api/jobs/{job_id}/cancel", response_model=out(JobRow))
 def cancel_job(job_id: Id, desk: At, principal: Writer, once: Once, said: CancelIn | None = None) -> Response:
     """Take and start no more rows, and cancel all that have not ended, as durable work."""
 
     def act(connection: Any) -> tuple[int, Any]:
         reason = said.reason if said else ""
-        cancelled = desk.app.verbs.jobs.cancel(principal, job_id, reason, connection=connection)
-        return 200, JobOut.model_validate(cancelled)
+        return 200, desk.app.verbs.jobs.cancel(principal, job_id, reason, connection=connection)
 
     return once(principal, said, act)
 
 
-@router.post("/api/jobs/{job_id}/reprocess", response_model=ReprocessOut)
+@router.post("/api/jobs/{job_id}/reprocess", response_model=out(Reprocessed))
 def reprocess_job(job_id: Id, desk: At, principal: Writer, once: Once, asked: ReprocessIn | None = None) -> Response:
     """Have rows tried once more: those that are named at once, or all of some statuses as durable work."""
     chosen = asked or ReprocessIn()
@@ -205,7 +207,7 @@ def reprocess_job(job_id: Id, desk: At, principal: Writer, once: Once, asked: Re
             principal, job_id, ids=chosen.item_ids, statuses=chosen.statuses, is_reset=chosen.reset,
             connection=connection,
         )  # fmt: skip
-        return 200, {"items": count}
+        return 200, Reprocessed(count)
 
     return once(principal, asked, act)
 
@@ -231,26 +233,20 @@ def _stands(item: JobItem) -> list[Any]:
     return [item.changed_at.isoformat(), item.id]
 
 
-def _shown(desk: Desk) -> Callable[[JobItem], dict[str, Any]]:
-    def show(item: JobItem) -> dict[str, Any]:
-        return {
-            "id": item.id, "job_id": item.job_id, "row": item.row_no, "status": item.status, "attempts": item.attempt,
-            "last_error": item.last_error, "locked_by": item.claimed_by, "locked_at": item.started_at,
-            "updated_at": item.changed_at, "result": desk.masked(item.result),
-            "input_summary": {name: _short(getattr(item, name)) for name in ("title", "brand", "sku")},
-        }  # fmt: skip
-
-    return show
+def _line(item: JobItem) -> dict[str, Any]:
+    """What every list shows of a row of a job."""
+    return {
+        "id": item.id, "job_id": item.job_id, "row": item.row_no, "status": item.status, "attempts": item.attempt,
+        "last_error": item.last_error, "locked_by": item.claimed_by, "locked_at": item.started_at,
+        "updated_at": item.changed_at,
+        "input_summary": InputSummary(_short(item.title), _short(item.brand), _short(item.sku)),
+    }  # fmt: skip
 
 
-def _shown_pending(desk: Desk) -> Callable[[PendingItem], dict[str, Any]]:
-    show = _shown(desk)
-
-    def show_pending(item: PendingItem) -> dict[str, Any]:
-        known = {"job_type": item.job_type, "user_id": item.user_id, "progress": item.progress, "total": item.total}
-        return {**show(item), **known}
-
-    return show_pending
+def _pending_line(item: PendingItem) -> PendingLine:
+    return PendingLine(
+        **_line(item), job_type=item.job_type, user_id=item.user_id, progress=item.progress, total=item.total
+    )
 
 
 def _short(text: str | None) -> str | None:
@@ -260,6 +256,6 @@ def _short(text: str | None) -> str | None:
 
 def _acted(principal: Principal, verb: Callable[..., Any], job_id: int) -> Act:
     def act(connection: Any) -> tuple[int, Any]:
-        return 200, JobOut.model_validate(verb(principal, job_id, connection=connection))
+        return 200, verb(principal, job_id, connection=connection)
 
     return act

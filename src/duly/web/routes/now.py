@@ -6,16 +6,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from duly.core.shown import Series
+from duly.core.picture import Picture
+from duly.core.shown import Chart
 from duly.web.auth import Reader
-from duly.web.desk import At, values
-from duly.web.schemas import BIG, WordFilter
-from duly.web.schemas.now import ChartOut, PictureOut
+from duly.web.desk import At
+from duly.web.schemas import BIG, WordFilter, out
 
 router = APIRouter(tags=["now"])
 
 
-@router.get("/api/history", response_model=ChartOut)
+@router.get("/api/history", response_model=out(Chart))
 def history(
     desk: At,
     principal: Reader,
@@ -25,16 +25,10 @@ def history(
     job: Annotated[int | None, Query(ge=1, le=BIG, description="Of this job, for its owner too.")] = None,
 ) -> Any:
     """What happened in the last minutes, step by step: of all tasks and paces, of one task, or of one job."""
-    look = desk.app.verbs.history.look
-    chart = look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
-    return {**values(chart), "series": [_series(each) for each in chart.series]}
+    return desk.app.verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
 
 
-def _series(series: Series) -> dict[str, Any]:
-    return {**values(series), "task": series.subject if series.kind == "task" else None}
-
-
-@router.get("/api/now", response_model=PictureOut)
+@router.get("/api/now", response_model=out(Picture))
 def now(desk: At, principal: Reader) -> Any:
     """How it is now, whether all is well and why not: for admins all there is, for others what is their own."""
     return desk.app.verbs.now.look(principal)

@@ -6,26 +6,18 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from duly.core.shown import GroupStory, ReviewNote, ReviewTotals, ShownAct, ShownGroup
+from duly.verbs.acts import shown
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Once, Pages, values
-from duly.web.schemas import GroupId, Id, Page
+from duly.web.schemas import GroupId, Id, out, page_of
 from duly.web.schemas.items import Changed
-from duly.web.schemas.review import (
-    BulkIn,
-    BulkOut,
-    CountIn,
-    CountOut,
-    GroupOut,
-    GroupStoryOut,
-    ReviewNoteIn,
-    ReviewNoteOut,
-    ReviewTotalsOut,
-)
+from duly.web.schemas.review import BulkIn, Count, CountIn, ReviewNoteIn
 
 router = APIRouter(tags=["review"])
 
 
-@router.get("/api/review", response_model=Page[GroupOut])
+@router.get("/api/review", response_model=page_of(ShownGroup))
 def list_groups(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """Failures in review, grouped by what they have in common, the largest groups first.
 
@@ -40,50 +32,50 @@ def list_groups(desk: At, principal: Reader, pages: Pages, user_id: UserId = Non
     )
 
 
-@router.get("/api/review/totals", response_model=ReviewTotalsOut)
+@router.get("/api/review/totals", response_model=out(ReviewTotals))
 def total_review(desk: At, principal: Reader, user_id: UserId = None) -> Any:
     """How many items are in review, and in how many groups."""
     return desk.app.verbs.review.totals(principal, owner_for(principal, user_id))
 
 
-@router.get("/api/review/{group_id}", response_model=GroupStoryOut)
+@router.get("/api/review/{group_id}", response_model=out(GroupStory))
 def show_group(group_id: GroupId, desk: At, principal: Reader) -> Any:
     """One group: a sample's error, and what people wrote about it."""
     group = desk.app.verbs.review.group(principal, group_id)
     sample = desk.app.verbs.items.find(principal, group.sample)
     notes = desk.app.verbs.review.notes(principal, group_id)
-    return {**values(group), "error": sample.last_error, "notes": notes}
+    return GroupStory(**values(group), error=sample.last_error, notes=notes)
 
 
-@router.post("/api/review/{group_id}/notes", status_code=201, response_model=ReviewNoteOut)
+@router.post("/api/review/{group_id}/notes", status_code=201, response_model=out(ReviewNote))
 def write_note(group_id: GroupId, note: ReviewNoteIn, desk: At, principal: Writer, once: Once) -> Response:
     """Write something down about a group of failures."""
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.review.write_note(principal, group_id, note.text, connection)
-        return 201, ReviewNoteOut.model_validate(made)
+        return 201, made
 
     return once(principal, note, act)
 
 
-@router.post("/api/review/{group_id}/canary", response_model=Changed)
+@router.post("/api/review/{group_id}/canary", response_model=out(Changed))
 def revive_canary(group_id: GroupId, desk: At, principal: Writer, once: Once) -> Response:
     """Try one of the group again, to see whether the cause is gone."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        return 200, {"ids": [desk.app.verbs.review.canary(principal, group_id, connection)]}
+        return 200, Changed([desk.app.verbs.review.canary(principal, group_id, connection)])
 
     return once(principal, None, act)
 
 
-@router.post("/api/acts/count", response_model=CountOut)
+@router.post("/api/acts/count", response_model=out(Count))
 def count_rows(asked: CountIn, desk: At, principal: Reader, user_id: UserId = None) -> Any:
     """How many rows an act would mean, before anything is done."""
     found = desk.app.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
-    return {"count": found.items, "is_more": found.is_more}
+    return Count(found.items, found.is_more)
 
 
-@router.post("/api/acts", status_code=201, response_model=BulkOut)
+@router.post("/api/acts", status_code=201, response_model=out(ShownAct))
 def order_act(new: BulkIn, desk: At, principal: Writer, once: Once, user_id: UserId = None) -> Response:
     """Cancel, retry (at a rate) or discard all rows that fit a filter, as durable work."""
     owner, filter = owner_for(principal, user_id), new.filter.model_dump()
@@ -94,30 +86,30 @@ def order_act(new: BulkIn, desk: At, principal: Writer, once: Once, user_id: Use
             principal, new.action, filter, rate=new.rate, reason=new.reason, queue=new.queue, owner=owner,
             counted=counted, connection=connection,
         )  # fmt: skip
-        return 201, BulkOut.model_validate(made)
+        return 201, shown(made)
 
     return once(principal, new, act)
 
 
-@router.get("/api/acts", response_model=Page[BulkOut])
+@router.get("/api/acts", response_model=page_of(ShownAct))
 def list_acts(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """Acts on many rows, newest first."""
     owner = owner_for(principal, user_id)
     acts = desk.app.verbs.acts
-    return pages.turn(["acts", owner], lambda before, most: acts.page(principal, owner, before, most))
+    return pages.turn(["acts", owner], lambda before, most: acts.page(principal, owner, before, most), shown)
 
 
-@router.get("/api/acts/{act_id}", response_model=BulkOut)
+@router.get("/api/acts/{act_id}", response_model=out(ShownAct))
 def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
     """One act: how many rows it has seen and changed."""
-    return desk.app.verbs.acts.get(principal, act_id)
+    return shown(desk.app.verbs.acts.get(principal, act_id))
 
 
-@router.post("/api/acts/{act_id}/cancel", response_model=BulkOut)
+@router.post("/api/acts/{act_id}/cancel", response_model=out(ShownAct))
 def cancel_act(act_id: Id, desk: At, principal: Writer, once: Once) -> Response:
     """Stop an act where it stands; what it has done stays done."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        return 200, BulkOut.model_validate(desk.app.verbs.acts.cancel(principal, act_id, connection))
+        return 200, shown(desk.app.verbs.acts.cancel(principal, act_id, connection))
 
     return once(principal, None, act)

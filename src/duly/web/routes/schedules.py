@@ -11,22 +11,20 @@ from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.model import Schedule
 from duly.core.policy.recur import Slots, parse, zone_named
+from duly.core.shown import ScheduleStory, ShownSchedule
 from duly.verbs.schedules import OPTIONS
+from duly.verbs.timetable import Move, SlotLoad
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, Once, Pages
-from duly.web.routes.queues import note_out
-from duly.web.schemas import BIG, Id, Name, Page, Word, WordFilter
+from duly.web.desk import At, Desk, Once, Pages, values
+from duly.web.routes.queues import line_shown
+from duly.web.schemas import BIG, Id, Name, Word, WordFilter, list_of, out, page_of
 from duly.web.schemas.schedules import (
-    MoveOut,
     PreviewIn,
-    PreviewOut,
-    ReactivatedSchedulesOut,
+    ReactivatedSchedules,
     ReactivateSchedulesIn,
+    RulePreview,
     ScheduleEdit,
     ScheduleIn,
-    ScheduleOut,
-    ScheduleStoryOut,
-    SlotOut,
 )
 
 router = APIRouter(tags=["schedules"])
@@ -37,7 +35,7 @@ SLOTS = 10_000  # of all rings together, shown at once; say which ring
 SAID = ("self", "who", "task", "rule", "key", "for_owner", "actor", "connection")
 
 
-@router.post("/api/schedules", status_code=201, response_model=ScheduleOut)
+@router.post("/api/schedules", status_code=201, response_model=out(ShownSchedule))
 def create_schedule(new: ScheduleIn, desk: At, principal: Writer, once: Once) -> Response:
     """Create a schedule; one per task and key of yours. An existing one is changed to what is said here."""
 
@@ -47,12 +45,12 @@ def create_schedule(new: ScheduleIn, desk: At, principal: Writer, once: Once) ->
         made = desk.app.verbs.schedules.create(
             principal, desk.task(new.task), _rule(new.rule), key=new.key, connection=connection, **options, **args
         )
-        return 201, ScheduleOut.model_validate(shown(desk, made))
+        return 201, shown(desk, made)
 
     return once(principal, new, act)
 
 
-@router.get("/api/schedules", response_model=Page[ScheduleOut])
+@router.get("/api/schedules", response_model=page_of(ShownSchedule))
 def list_schedules(
     desk: At,
     principal: Reader,
@@ -88,7 +86,7 @@ def list_schedules(
     return pages.turn(["schedules", owner, filters], find, lambda row: shown(desk, row))
 
 
-@router.post("/api/schedules/preview", response_model=PreviewOut)
+@router.post("/api/schedules/preview", response_model=out(RulePreview))
 def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     """What a rule means, in words and in its next times."""
     try:
@@ -99,32 +97,32 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     schedules = desk.app.verbs.schedules
     times = schedules.preview(rule, asked.zone, asked.n)
     notes = schedules.clock_notes(rule, asked.zone, times)
-    return {"rule": str(rule), "describe": rule.describe(zone), "next": times, "notes": notes}
+    return RulePreview(str(rule), rule.describe(zone), times, notes)
 
 
-@router.post("/api/schedules/reactivate", response_model=ReactivatedSchedulesOut)
+@router.post("/api/schedules/reactivate", response_model=out(ReactivatedSchedules))
 def reactivate_schedules(asked: ReactivateSchedulesIn, desk: At, principal: Writer) -> Any:
     """Reactivate what was deactivated after failures in a row, by task and by cause, some at a time."""
     done, is_more = desk.app.verbs.schedules.reactivate_all(principal, asked.task, cause=asked.cause, run_now=asked.run)
-    return {"reactivated": done, "is_more": is_more}
+    return ReactivatedSchedules(done, is_more)
 
 
-@router.get("/api/schedules/{schedule_id}", response_model=ScheduleStoryOut)
+@router.get("/api/schedules/{schedule_id}", response_model=out(ScheduleStory))
 def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated[int, Query(ge=1, le=100)] = 5) -> Any:
     """One schedule: its rule, its next times, what it made, and what was done to it."""
     schedules = desk.app.verbs.schedules
     found = schedules.reached(principal, schedule_id)
     times = schedules.preview(found.rule, found.zone, ahead) if found.is_active else []
-    return {
-        **shown(desk, found),
-        "next": times,
-        "notes": schedules.clock_notes(found.rule, found.zone, times) if times else [],
-        "items": schedules.occurrences(schedule_id, 10),
-        "audit": [note_out(desk, note) for note in schedules.audit(schedule_id, most=20)],
-    }
+    return ScheduleStory(
+        **values(shown(desk, found)),
+        next=times,
+        notes=schedules.clock_notes(found.rule, found.zone, times) if times else [],
+        items=schedules.occurrences(schedule_id, 10),
+        audit=[line_shown(desk, line) for line in schedules.audit(schedule_id, most=20)],
+    )
 
 
-@router.patch("/api/schedules/{schedule_id}", response_model=ScheduleOut)
+@router.patch("/api/schedules/{schedule_id}", response_model=out(ShownSchedule))
 def change_schedule(schedule_id: Id, edit: ScheduleEdit, desk: At, principal: Writer) -> Any:
     """Change a schedule; with another rule or zone its next time is planned anew."""
     schedules = desk.app.verbs.schedules
@@ -143,7 +141,7 @@ def remove_schedule(schedule_id: Id, desk: At, principal: Writer) -> None:
     desk.app.verbs.schedules.remove(principal, schedule_id)
 
 
-@router.post("/api/schedules/{schedule_id}/{act}", response_model=ScheduleOut)
+@router.post("/api/schedules/{schedule_id}/{act}", response_model=out(ShownSchedule))
 def act_on_schedule(
     schedule_id: Id, act: Literal["pause", "resume", "run", "reactivate"], desk: At, principal: Writer, once: Once
 ) -> Response:
@@ -156,18 +154,18 @@ def act_on_schedule(
 
     def carry_out(connection: Any) -> tuple[int, Any]:
         acts[act](principal, schedule_id, connection=connection)
-        return 200, ScheduleOut.model_validate(shown(desk, schedules.reached(principal, schedule_id, connection)))
+        return 200, shown(desk, schedules.reached(principal, schedule_id, connection))
 
     return once(principal, None, carry_out)
 
 
-@router.get("/api/slots", response_model=list[SlotOut])
+@router.get("/api/slots", response_model=list_of(SlotLoad))
 def list_slots(desk: At, principal: Admin, ring: WordFilter = None) -> Any:
     """The load of each slot: its active members, of all owners. There are as many as a ring has slots."""
     return desk.app.verbs.schedules.slots(ring)[:SLOTS]
 
 
-@router.get("/api/slots/{ring:path}/rebalance", response_model=list[MoveOut])
+@router.get("/api/slots/{ring:path}/rebalance", response_model=list_of(Move))
 def preview_rebalance(ring: Name, desk: At, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000) -> Any:
     """Which schedules would have to move so that all slots are even again. It moves nothing."""
     return desk.app.verbs.schedules.rebalance(ring)[:most]
@@ -184,14 +182,14 @@ def _rule(text: str) -> Any:
         raise InputError("rule", str(error)) from None
 
 
-def shown(desk: Desk, schedule: Schedule) -> dict[str, Any]:
-    values = {name: getattr(schedule, name) for name in schedule.__struct_fields__}
+def shown(desk: Desk, schedule: Schedule) -> ShownSchedule:
+    """The schedule with its JSON decoded, secrets masked, and its key as its owner knows it."""
+    known = values(schedule)
     if schedule.owner is not None:
-        values["key"] = schedule.key.removeprefix(f"{schedule.owner}/")
-    values.update(
+        known["key"] = schedule.key.removeprefix(f"{schedule.owner}/")
+    known.update(
         args=desk.masked(codec.shown(schedule.args)),
         keep=None if schedule.keep is None else desk.masked(codec.shown(schedule.keep)),
-        describe=desk.app.verbs.schedules.describe(schedule),
-        state="broken" if schedule.broken_at else "paused" if schedule.paused_at else "active",
     )
-    return values
+    state: Any = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"
+    return ShownSchedule(**known, state=state, describe=desk.app.verbs.schedules.describe(schedule))

@@ -16,7 +16,8 @@ from duly.core.errors import InputError
 from duly.plugin import Simulated, plugins
 from duly.web.auth import Admin
 from duly.web.problems import Problem
-from duly.web.schemas.simulate import SimulatedOut, SimulateIn, SimulationsOut
+from duly.web.schemas import out
+from duly.web.schemas.simulate import SimulatedDays, SimulateIn, Simulations
 
 router = APIRouter(tags=["live"])
 
@@ -27,13 +28,13 @@ PROGRAM = [sys.executable, "-m", "duly.cli"]
 _turn = threading.Lock()
 
 
-@router.get("/api/simulate", response_model=SimulationsOut)
+@router.get("/api/simulate", response_model=out(Simulations))
 def list_simulations(principal: Admin) -> Any:
     """The installed apps that can be simulated, with the parameters of each."""
     return {"items": [{"app": name, "parameters": found.parameters} for name, found in sorted(_simulations().items())]}
 
 
-@router.post("/api/simulate", response_model=SimulatedOut)
+@router.post("/api/simulate", response_model=out(SimulatedDays))
 def simulate(asked: SimulateIn, principal: Admin) -> Any:
     """The next days of an app in virtual time: how its load would be, also when calls fail or no worker runs.
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import AfterValidator
 
 from duly.core.errors import InputError
+from duly.core.shown import KeyInfo, NewKey, User
 from duly.verbs import SCOPES
 from duly.verbs.users import SESSION
 from duly.web.auth import (
@@ -24,10 +25,10 @@ from duly.web.auth import (
     owner_for,
     session_of,
 )
-from duly.web.desk import At, Once, Pages
+from duly.web.desk import At, Once, Pages, values
 from duly.web.problems import Problem
-from duly.web.schemas import Page, clean
-from duly.web.schemas.users import KeyIn, KeyOut, MeOut, NewKeyOut, SignIn, UserEdit, UserIn, UserOut
+from duly.web.schemas import clean, out, page_of
+from duly.web.schemas.users import KeyIn, Me, SignIn, UserEdit, UserIn
 
 log = logging.getLogger("duly.web")
 
@@ -36,15 +37,11 @@ router = APIRouter(tags=["people"])
 UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(clean)]
 
 
-@router.get("/api/me", response_model=MeOut)
+@router.get("/api/me", response_model=out(Me))
 def who_am_i(principal: Reader) -> Any:
     """Who you are here, and what you may do."""
-    return {
-        "user_id": principal.user_id,
-        "role": principal.role,
-        "scopes": [scope for scope in SCOPES if principal.may(scope)],
-        "via": principal.via,
-    }
+    scopes = [scope for scope in SCOPES if principal.may(scope)]
+    return Me(principal.user_id, principal.role, scopes, principal.via)
 
 
 @router.post("/api/session", status_code=204)
@@ -80,7 +77,7 @@ def sign_out(request: Request, desk: At, response: Response) -> None:
     response.delete_cookie(PLAIN_COOKIE, path="/", httponly=True, samesite="strict")
 
 
-@router.get("/api/keys", response_model=Page[KeyOut])
+@router.get("/api/keys", response_model=page_of(KeyInfo))
 def list_keys(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
     """API keys, without their secrets."""
     owner = owner_for(principal, user_id)
@@ -88,7 +85,7 @@ def list_keys(desk: At, principal: Reader, pages: Pages, user_id: UserId = None)
     return pages.turn(["keys", owner], lambda after, most: users.keys(principal, owner, after or "", most))
 
 
-@router.post("/api/keys", status_code=201, response_model=NewKeyOut)
+@router.post("/api/keys", status_code=201, response_model=out(NewKey))
 def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
     """A new API key. A key may not do more than who makes it, nor longer.
 
@@ -108,7 +105,7 @@ def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
     def act(connection: Any) -> tuple[int, Any]:
         given = (user_id, new.name, tuple(new.scopes), new.expires_at)
         made, secret = desk.app.verbs.users.make_key(principal, *given, connection)
-        return 201, NewKeyOut(**{name: getattr(made, name) for name in made.__struct_fields__}, secret=secret)
+        return 201, NewKey(**values(made), secret=secret)
 
     def told_again(answer: Any) -> tuple[int, str]:
         return 409, f"this made key {answer['id']}, whose secret was told once; revoke it and make another"
@@ -116,37 +113,37 @@ def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
     return once(principal, new, act, told_again)
 
 
-@router.delete("/api/keys/{key_id}", response_model=KeyOut)
+@router.delete("/api/keys/{key_id}", response_model=out(KeyInfo))
 def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], desk: At, principal: Writer) -> Any:
     """Revoke a key: it is not valid any more."""
     return desk.app.verbs.users.revoke_key(principal, key_id)
 
 
-@router.get("/api/users", response_model=Page[UserOut])
+@router.get("/api/users", response_model=page_of(User))
 def list_users(desk: At, principal: Admin, pages: Pages) -> Any:
     """The users of this service, people and programs, by id."""
     users = desk.app.verbs.users
     return pages.turn(["users"], lambda after, most: users.page(principal, after or "", most))
 
 
-@router.post("/api/users", status_code=201, response_model=UserOut)
+@router.post("/api/users", status_code=201, response_model=out(User))
 def create_user(new: UserIn, desk: At, principal: Admin, once: Once) -> Response:
     """Create a user; one without a password uses API keys only."""
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.users.create(principal, new.id, new.role, new.password, connection)
-        return 201, UserOut.model_validate(made)
+        return 201, made
 
     return once(principal, new, act)
 
 
-@router.get("/api/users/{user}", response_model=UserOut)
+@router.get("/api/users/{user}", response_model=out(User))
 def show_user(user: UserPath, desk: At, principal: Reader) -> Any:
     """One user: yourself, or for admins anyone."""
     return desk.app.verbs.users.get(principal, user)
 
 
-@router.patch("/api/users/{user}", response_model=UserOut)
+@router.patch("/api/users/{user}", response_model=out(User))
 def change_user(user: UserPath, edit: UserEdit, desk: At, principal: Admin) -> Any:
     """Change a user's role or password, or disable the user."""
     return desk.app.verbs.users.change(

@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
-from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args, get_origin
 
 from fastapi import Path, Query
-from msgspec import Struct
+from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, create_model
 from pydantic.alias_generators import to_camel
@@ -87,7 +87,10 @@ class Model(BaseModel):
 
 
 class Out(BaseModel):
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, from_attributes=True)
+    model_config = ConfigDict(
+        alias_generator=to_camel, populate_by_name=True, from_attributes=True,
+        json_schema_serialization_defaults_required=True,
+    )  # fmt: skip
 
 
 def example(**values: Any) -> ConfigDict:
@@ -95,22 +98,24 @@ def example(**values: Any) -> ConfigDict:
     return ConfigDict(json_schema_extra={"examples": [values]})
 
 
-def fields_of(record: type[Struct], *but: str) -> dict[str, Any]:
-    """The annotations of an answer that shows a record, so that the fields are named in the record only."""
-    return {field.name: field.type for field in fields(record) if field.name not in but}
-
-
 @cache
-def out(record: type[Struct], *but: str) -> type[Out]:
-    """The model of answers that show this record, but for some fields. Names, types and descriptions are the record's.
+def out(record: type[Struct]) -> type[BaseModel]:
+    """The model of answers that show this record: its fields, with their types, defaults and descriptions.
 
-    A description is `Annotated[..., Doc("...")]`. Records within the record become models too.
+    A description is `Annotated[..., Doc("...")]`. Records within the record become models too. Names become camelCase,
+    unless the record gives a field another name (`msgspec.field(name=...)`).
     """
     given: dict[str, Any] = {}
-    for name, kind in get_type_hints(record, include_extras=True).items():
-        if name in record.__struct_fields__ and name not in but:
-            described = [each.text for each in getattr(kind, "__metadata__", ()) if isinstance(each, Doc)]
-            given[name] = (_modelled(kind), Field(description=described[0] if described else None))
+    for each in fields(record):
+        about = next((doc.text for doc in getattr(each.type, "__metadata__", ()) if isinstance(doc, Doc)), None)
+        options: dict[str, Any] = {"description": about}
+        if each.encode_name != each.name:
+            options["alias"] = each.encode_name
+        if each.default_factory is not NODEFAULT:
+            options["default_factory"] = each.default_factory
+        elif not each.required:
+            options["default"] = each.default
+        given[each.name] = (_modelled(each.type), Field(**options))
     return create_model(record.__name__, __base__=Out, __module__=record.__module__, __doc__=record.__doc__, **given)
 
 
@@ -120,18 +125,20 @@ def _modelled(kind: Any) -> Any:
         return out(kind)
     if get_origin(kind) is Annotated:
         return _modelled(kind.__origin__)
-    inner = get_args(kind)
-    if get_origin(kind) is Literal or not inner:
+    if get_origin(kind) is Literal or not get_args(kind):
         return kind
-    models = tuple(_modelled(each) for each in inner)
-    if get_origin(kind) is UnionType:
-        return reduce(or_, models)
-    return kind if models == inner else get_origin(kind)[models]
+    inner = tuple(_modelled(each) for each in get_args(kind))
+    return reduce(or_, inner) if get_origin(kind) is UnionType else get_origin(kind)[inner]
 
 
-def page_of(record: type[Struct], *but: str) -> Any:
+def list_of(record: type[Struct]) -> Any:
+    """The type of a list of these records."""
+    return list.__class_getitem__(out(record))
+
+
+def page_of(record: type[Struct]) -> Any:
     """The model of a page of these records."""
-    return Page.__class_getitem__(out(record, *but))
+    return Page.__class_getitem__(out(record))
 
 
 class ProblemOut(BaseModel):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
+from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.core.model import Tried
-from duly.core.shown import Action, Event, Row
-from duly.tasks.signature import Signature, Type
+from duly.core.doc import Doc
+from duly.core.shown import Action, Row
 from duly.verbs.items import SELECTED
 from duly.web.schemas import (
     BIG,
@@ -17,19 +16,14 @@ from duly.web.schemas import (
     Key,
     Model,
     Moment,
-    Out,
-    Page,
     Rank,
     Seconds,
     Sentence,
-    State,
     Tries,
     Word,
     clean,
     example,
-    fields_of,
 )
-from duly.web.schemas.audit import NoteOut
 
 
 class ItemIn(Model):
@@ -44,34 +38,18 @@ class ItemIn(Model):
     max_lateness: Seconds | None = None
 
 
-class PlacedOut(Out):
-    id: int
-    execution_key: str
-    fresh: bool = Field(description="False: the item that has this key already.")
-
-
-class ItemOut(Out):
-    # The fence is between the store and the worker.
-    __annotations__ = fields_of(Row, "fence")
-
-
-class SearchOut(Out):
+class Search(Struct, frozen=True):
     """How a page was looked for."""
 
-    scanned: int = Field(description="How many items were looked at.")
-    is_done: bool = Field(description="False: there may be more; `next` goes on, even where this page has no rows.")
-    is_indexed: bool = Field(description="An index knew what fits. Otherwise rows were looked at one by one.")
+    scanned: Annotated[int, Doc("How many items were read.")]
+    is_done: Annotated[bool, Doc("False: there may be more; `next` continues, even where this page has no rows.")]
+    is_indexed: Annotated[bool, Doc("An index found the items. Otherwise items were read one by one.")]
 
 
-class ItemPage(Page[ItemOut]):
-    search: SearchOut
-
-
-class CountsOut(Out):
-    """How many items fit, by state."""
-
-    counts: dict[State, int]
-    capped: dict[State, bool] = Field(description="There are at least so many; it was not counted further.")
+class ItemPage(Struct, frozen=True):
+    items: list[Row]
+    next: Annotated[str | None, Doc("`after` of the next page; null on the last.")]
+    search: Search
 
 
 class AgainIn(Model):
@@ -88,41 +66,6 @@ class SelectionIn(Model):
     action: Action
     ids: list[Annotated[int, Field(ge=1, le=BIG)]] = Field(min_length=1, max_length=SELECTED)
     reason: Sentence = ""
-
-
-class ParamOut(Out):
-    name: str
-    type: Type = Field(description="json: any other value, written as JSON.")
-    required: bool = Field(validation_alias="is_required")
-    default: Any
-    is_nullable: bool
-
-
-class TaskOut(Out):
-    __annotations__ = {**fields_of(Signature, "params"), "params": list[ParamOut], "is_internal": bool}
-    is_internal = False
-
-
-class TryOut(Out):
-    __annotations__ = fields_of(Tried)
-
-
-class EventOut(Out):
-    __annotations__ = fields_of(Event)
-
-
-class ScheduleName(Out):
-    id: int
-    key: str
-
-
-class ItemStoryOut(ItemOut):
-    tries: list[TryOut]
-    lease_until: datetime | None
-    timeline: list[EventOut] = Field(description="What happened to it, oldest first, and when it is due.")
-    trace_id: str | None = Field(description="Of the trace in which it was put.")
-    schedule: ScheduleName | None = Field(description="The schedule that made it, while that is there.")
-    audit: list[NoteOut] = Field(description="What people did to it lately, newest first.")
 
 
 class ItemEdit(Model):
@@ -148,5 +91,7 @@ class RetryIn(Model):
     at: Moment | None = None
 
 
-class Changed(Out):
+class Changed(Struct, frozen=True):
+    """The items that were changed."""
+
     ids: list[int]

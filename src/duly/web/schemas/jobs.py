@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from fastapi import Query
+from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
+from duly.core.doc import Doc
 from duly.core.model import Status
-from duly.core.shown import JobRow
-from duly.web.schemas import BIG, Args, Model, Out, Sentence, clean, example, fields_of
+from duly.web.schemas import BIG, Args, Model, Sentence, clean, example
 
 Short = Annotated[str, StringConstraints(min_length=1, max_length=50), AfterValidator(clean)]
 Cell = Annotated[str, StringConstraints(max_length=500), AfterValidator(clean)]
@@ -37,32 +38,22 @@ class JobIn(SaidIn):
     )
 
 
-class JobMade(Out):
+class JobMade(Struct, frozen=True):
     job_id: int
 
 
-class JobOut(Out):
-    __annotations__ = fields_of(JobRow)
-
-
-class KickoffOut(Out):
-    job: JobOut
-    seconds: float = Field(description="That it took.")
-    processed: int = Field(description="Rows that it ended.")
-    ended: dict[str, int] = Field(description="These rows by their status.")
-    tried_again: int = Field(description="Rows that failed and are to be tried again.")
-
-
-class InputSummary(Out):
+class InputSummary(Struct, frozen=True):
     title: str | None = None
     brand: str | None = None
     sku: str | None = None
 
 
-class RowOut(Out):
+class JobLine(Struct, frozen=True, kw_only=True):
+    """A row of a job, as lists show it."""
+
     id: int
     job_id: int
-    row: int = Field(description="Its number in the file, from 1.")
+    row: Annotated[int, Doc("Its number in the file, from 1.")]
     status: Status
     attempts: int
     last_error: str | None
@@ -72,40 +63,15 @@ class RowOut(Out):
     input_summary: InputSummary
 
 
-class PendingItemOut(RowOut):
+class GridLine(JobLine, frozen=True, kw_only=True):
+    result: Annotated[Any, Doc("What the grid shows: all that the task returned.")]
+
+
+class PendingLine(JobLine, frozen=True, kw_only=True):
     job_type: str | None
     user_id: str | None
-    progress: float = Field(description="How much of its job has ended, from 0 to 1.")
-    total: int = Field(description="Rows of its job.")
-
-
-class StatusCountsOut(Out):
-    """How many rows of jobs there are, by status."""
-
-    counts: dict[Status, int]
-    capped: bool = Field(description="There are more of some statuses, which were not counted further.")
-
-
-class JobItemOut(RowOut):
-    result: Any = Field(description="What the grid shows: all that the task returned.")
-
-
-class PreviewRowOut(Out):
-    number: int
-    line: int
-    values: dict[str, Any]
-    normal: dict[str, str] = Field(description="The fields that the row would have.")
-    problems: tuple[str, ...] = Field(description="Why it would be refused.")
-
-
-class PreviewOut(Out):
-    kind: str = Field(description="csv, jsonl, xlsx, image, or images for a zip file of them.")
-    columns: tuple[str, ...]
-    has_header: bool
-    mapping: dict[str, str] = Field(description="The column of each field.")
-    unused: tuple[str, ...] = Field(description="Columns that no field takes.")
-    rows: list[PreviewRowOut]
-    refused: int
+    progress: Annotated[float, Doc("How much of its job has ended, from 0 to 1.")]
+    total: Annotated[int, Doc("Rows of its job.")]
 
 
 class ReprocessIn(Model):
@@ -119,28 +85,8 @@ class ReprocessIn(Model):
     reset: bool = Field(default=False, description="Also rows that were tried anew as often as the settings allow.")
 
 
-class ReprocessOut(Out):
-    items: int = Field(description="How many rows are meant, at most.")
-
-
-class RefusalOut(Out):
-    line: int
-    reason: str
-
-
-class MendedOut(Out):
-    rows: int
-    mended: int = Field(description="Rows that are tried now.")
-    refused: int = Field(description="Rows that are still bad, or are not in error in this job.")
-    refusals: list[RefusalOut] = Field(description="The first of these, with why.")
-
-
-class RefusedOut(Out):
-    """A row in error as it came."""
-
-    row: int
-    columns: tuple[str, ...]
-    values: dict[str, Any] = Field(description="What could be read of it, by its columns; secrets are masked.")
+class Reprocessed(Struct, frozen=True):
+    items: Annotated[int, Doc("Rows that will be tried again, at most.")]
 
 
 class RowMendIn(Model):
@@ -151,21 +97,23 @@ class RowMendIn(Model):
     )
 
 
-class RowMendOut(Out):
+class MendedRow(Struct, frozen=True):
     row: int
 
 
-class FieldOut(Out):
+class JobField(Struct, frozen=True):
     name: str
     kind: str
-    is_needed: bool = Field(description="A row must have this one or another that is needed.")
+    is_needed: Annotated[bool, Doc("A row must have at least one of the fields that are needed.")]
 
 
-class JobTypeOut(Out):
+class JobTypeInfo(Struct, frozen=True):
+    """A type of jobs, and what it makes of the columns of a file."""
+
     name: str
     task: str
-    kinds: tuple[str, ...] = Field(description="The kinds of files that it takes.")
-    fields: list[FieldOut] | None = Field(description="What columns are mapped to; null: columns are the arguments.")
+    kinds: Annotated[tuple[str, ...], Doc("The kinds of files that it takes.")]
+    fields: Annotated[list[JobField] | None, Doc("What columns are mapped to; null: columns are the arguments.")]
 
 
 class CancelIn(Model):
@@ -178,24 +126,3 @@ class ScanIn(Model):
     model_config = example(again=False)
 
     again: bool = Field(default=False, description="Also look at files that were refused before.")
-
-
-class ScannedFileOut(Out):
-    source: str = Field(description="Where it lies, or the place that could not be looked into.")
-    job_id: int | None
-    reason: str | None
-
-
-class ScannedOut(Out):
-    found: int = Field(description="Files that are there.")
-    took: int = Field(description="Files that became jobs.")
-    passed_over: int = Field(description="Files that were taken before, are taken by others, or may still be written.")
-    unsettled: int = Field(description="Of these, those that may still be written.")
-    refused: int = Field(description="Files that no type of jobs takes, and places that cannot be looked into.")
-    left: int = Field(description="Files, and places there was no time for, that are taken by a worker who goes on.")
-    held: str | None = Field(description="Why no more are taken for now.")
-    taken: list[ScannedFileOut] = Field(description="The first of them.")
-    passed: list[ScannedFileOut] = Field(
-        description="The first of them, but for those of earlier scans; and those left for a reason."
-    )
-    refusals: list[ScannedFileOut] = Field(description="The first of them.")

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
+from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.core.shown import ReviewNote, ReviewTotals, ShownGroup
+from duly.core.doc import Doc
 from duly.verbs.listing import DateField
-from duly.web.schemas import BIG, Key, Model, Moment, Out, Sentence, Tries, Word, clean, example, fields_of
-
-
-class GroupOut(Out):
-    __annotations__ = fields_of(ShownGroup, "sample", "message", "trend")
-    sample: int = Field(description="An item of this group.")
-    message: str | None = Field(description="The first line of the sample's error.")
-    trend: list[int] = Field(description="Given up per hour of the last 24, oldest first; of its newest items.")
-
-
-class ReviewTotalsOut(Out):
-    __annotations__ = fields_of(ReviewTotals)
+from duly.web.schemas import BIG, Key, Model, Moment, Sentence, Tries, Word, clean, example
 
 
 class ReviewNoteIn(Model):
     model_config = example(text="The supplier changed its certificate.")
 
     text: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
-
-
-class ReviewNoteOut(Out):
-    __annotations__ = fields_of(ReviewNote)
-
-
-class GroupStoryOut(GroupOut):
-    notes: list[ReviewNoteOut]
-    error: str | None = Field(description="The last error of the sample.")
 
 
 class Filter(Model):
@@ -83,36 +63,6 @@ class CountIn(Model):
     filter: Filter
 
 
-class CountOut(Out):
+class Count(Struct, frozen=True):
     count: int
-    is_more: bool = Field(description="The count stopped here; there are more.")
-
-
-class FilterOut(Out):
-    state: Annotated[str, AfterValidator(lambda text: text.rstrip(",") or None)] | None
-    task: str | None
-    queue: str | None
-    key: str | None = None
-    error_group: str | None
-    schedule_id: int | None = None
-    job_id: int | None = None
-    error: str | None = None
-    min_tries: int | None = None
-    date_field: DateField | None = None
-    since: datetime | None = Field(default=None, alias="from")
-    until: datetime | None = Field(default=None, alias="to")
-    where: list[str] | None = None
-
-
-class BulkOut(Out):
-    id: int
-    owner: str | None
-    author: str
-    action: Literal["cancel", "retry", "discard"]
-    filter: FilterOut
-    state: Literal["running", "done", "cancelled"]
-    total: int
-    seen: int
-    changed: int
-    created_at: datetime
-    finished_at: datetime | None
+    is_more: Annotated[bool, Doc("The count stopped here; there are more.")]

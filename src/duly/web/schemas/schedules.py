@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
+from msgspec import Struct
 from pydantic import Field
 
-from duly.core.model import Schedule
-from duly.core.shown import Occurrence
-from duly.web.schemas import Args, Key, Model, Out, Rank, Rule, Seconds, Word, example, fields_of
-from duly.web.schemas.audit import NoteOut
+from duly.core.doc import Doc
+from duly.core.shown import ClockNote
+from duly.web.schemas import Args, Key, Model, Rank, Rule, Seconds, Word, example
 
 
 class ScheduleIn(Model):
@@ -54,32 +54,9 @@ class ReactivateSchedulesIn(Model):
     run: bool = Field(False, description="Whether each makes an item now.")
 
 
-class ReactivatedSchedulesOut(Out):
+class ReactivatedSchedules(Struct, frozen=True):
     reactivated: int
-    is_more: bool = Field(description="There are more; ask again.")
-
-
-class ScheduleOut(Out):
-    # As it is kept, but for JSON, which is shown as what it says, and words that may become more.
-    __annotations__ = {**fields_of(Schedule), "args": Any, "keep": Any, "catch_up": str, "overlap": str}
-    state: Literal["active", "paused", "broken"]
-    describe: str
-
-
-class OccurrenceOut(Out):
-    __annotations__ = fields_of(Occurrence)
-
-
-class ClockNoteOut(Out):
-    at: datetime
-    note: str = Field(description="What the clocks do there, such as: 02:30 does not exist that day; runs 03:30.")
-
-
-class ScheduleStoryOut(ScheduleOut):
-    next: list[datetime] = Field(description="Its next times; none while it is paused or broken.")
-    notes: list[ClockNoteOut] = Field(description="Where clocks change at these times.")
-    items: list[OccurrenceOut] = Field(description="What it made lately, newest first.")
-    audit: list[NoteOut] = Field(description="What was done to it lately, newest first.")
+    is_more: Annotated[bool, Doc("There are more; ask again.")]
 
 
 class PreviewIn(Model):
@@ -90,21 +67,10 @@ class PreviewIn(Model):
     n: Annotated[int, Field(ge=1, le=100)] = 5
 
 
-class PreviewOut(Out):
+class RulePreview(Struct, frozen=True):
+    """A rule in words and in its next times."""
+
     rule: str
     describe: str
     next: list[datetime]
-    notes: list[ClockNoteOut] = Field(description="Where clocks change at these times.")
-
-
-class SlotOut(Out):
-    ring: str
-    slot: int
-    members: int
-
-
-class MoveOut(Out):
-    schedule_id: int
-    key: str
-    slot: int
-    to: int
+    notes: Annotated[list[ClockNote], Doc("Clock changes at these times.")]

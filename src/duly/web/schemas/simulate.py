@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from msgspec import Struct
 from pydantic import Field
 
-from duly.web.schemas import Model, Out, Word, example
+from duly.core.doc import Doc
+from duly.web.schemas import Model, Word, example
 
 
 class SimulateIn(Model):
@@ -22,23 +24,23 @@ class SimulateIn(Model):
     fail_rate: Annotated[float, Field(ge=0, le=1)] = Field(default=0, description="The share of items that fail.")
 
 
-class ParameterOut(Out):
+class SimulationParameter(Struct, frozen=True):
     name: str
     label: str
-    shown: int = Field(description="The value if none is given.")
-    most: int = Field(description="The largest value.")
+    shown: Annotated[int, Doc("The value if none is given.")]
+    most: Annotated[int, Doc("The largest value.")]
 
 
-class SimulationOut(Out):
+class Simulation(Struct, frozen=True):
     app: str
-    parameters: list[ParameterOut]
+    parameters: list[SimulationParameter]
 
 
-class SimulationsOut(Out):
-    items: list[SimulationOut]
+class Simulations(Struct, frozen=True):
+    items: list[Simulation]
 
 
-class SummaryOut(Out):
+class Summary(Struct, frozen=True):
     calls: int
     max_calls_per_minute: int
     tries: int
@@ -52,12 +54,12 @@ class SummaryOut(Out):
     late_most_seconds: float
 
 
-class SeriesOut(Out):
+class SimulatedSeries(Struct, frozen=True):
     name: str
-    points: list[tuple[float, float]] = Field(description="Seconds since 1970, and the value there.")
+    points: Annotated[list[tuple[float, float]], Doc("Seconds since 1970, and the value there.")]
 
 
-class SimulatedOut(Out):
-    summary: SummaryOut
-    series: list[SeriesOut]
-    lines: list[str] = Field(description="The same in plain words.")
+class SimulatedDays(Struct, frozen=True):
+    summary: Summary
+    series: list[SimulatedSeries]
+    lines: Annotated[list[str], Doc("The same in plain words.")]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
+from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.web.schemas import Model, Moment, Out, Password, Word, clean, example
+from duly.web.schemas import Model, Moment, Password, Word, clean, example
 
 
 class SignIn(Model):
@@ -17,7 +17,9 @@ class SignIn(Model):
     password: Annotated[str, StringConstraints(max_length=1_024)]
 
 
-class MeOut(Out):
+class Me(Struct, frozen=True):
+    """Who makes the request, and what they may do."""
+
     user_id: str
     role: str
     scopes: list[str]
@@ -40,14 +42,6 @@ class UserEdit(Model):
     disabled: bool | None = None
 
 
-class UserOut(Out):
-    id: str
-    role: str
-    created_at: datetime
-    disabled_at: datetime | None
-    has_password: bool
-
-
 class KeyIn(Model):
     model_config = example(name="shop", scopes=["read", "write"], expiresAt="2027-12-01T00:00:00Z")
 
@@ -55,18 +49,3 @@ class KeyIn(Model):
     scopes: list[Literal["read", "write", "admin"]] = Field(default=["read", "write"], min_length=1, max_length=3)
     expires_at: Moment | None = None
     user_id: Word | None = Field(default=None, description="For whom; others than yourself are for admins.")
-
-
-class KeyOut(Out):
-    id: str
-    user_id: str
-    name: str
-    scopes: list[str]
-    created_at: datetime
-    expires_at: datetime | None
-    last_used_at: datetime | None
-    revoked_at: datetime | None
-
-
-class NewKeyOut(KeyOut):
-    secret: str = Field(description="Shown this once.")
