@@ -361,21 +361,38 @@ def act(who: TestClient, action: str, *ids: int, **more: Any) -> Any:
     return who.post("/api/items/act", json={"action": action, "ids": ids, **more})
 
 
-def test_a_selection_changes_what_it_can_and_says_what(house: House) -> None:
+def test_a_selection_is_changed_as_a_whole_or_each_that_cannot_be_is_named(house: House) -> None:
+    failed, waiting, other, theirs = house.fail(), house.put(), house.put(), house.put(house.bob)
+    refused = act(house.ana, "cancel", waiting, failed, theirs, other)
+    assert refused.status_code == 409
+    assert refused.json()["detail"] == (
+        f"item {failed} is failed and cannot be cancelled; there is no item {theirs}"
+    )  # fmt: skip
+    assert {house.app.read.item(each).state for each in (waiting, other, theirs)} == {"waiting"}
+    missing = act(house.ana, "cancel", waiting, theirs, 9_999_999)
+    assert (missing.status_code, missing.json()["detail"]) == (
+        404, f"there is no item {theirs}; there is no item 9999999",
+    )  # fmt: skip
+    assert act(house.ana, "cancel", waiting, other, waiting).json() == {"ids": [waiting, other]}
+    many = act(house.ana, "cancel", *range(9_000_001, 9_000_031)).json()["detail"]
+    assert many.endswith("there is no item 9000020; and 10 more")
+
+
+def test_a_selection_that_skips_changes_what_it_can_and_says_what(house: House) -> None:
     failed, waiting, theirs = house.fail(), house.put(), house.put(house.bob)
     ended = house.put()
     house.ana.post(f"/api/items/{ended}/cancel")
-    told = act(house.ana, "cancel", failed, waiting, theirs, ended, 9_999_999, waiting, reason="too many")
+    told = act(house.ana, "cancel", failed, waiting, theirs, ended, 9_999_999, waiting, reason="too many", skip=True)
     assert told.json() == {"ids": [waiting]}
     assert house.app.read.item(theirs).state == "waiting"
     assert house.app.read.item(waiting).last_error == "too many"
     assert house.audit(f"item:{waiting}")[0]["action"] == "item.cancelled"
     assert house.audit(f"item:{failed}")[0]["action"] == "item.put"
-    assert act(house.ana, "discard", failed, waiting).json() == {"ids": [failed]}
+    assert act(house.ana, "discard", failed, waiting, skip=True).json() == {"ids": [failed]}
     assert act(house.ana, "retry", waiting, ended).json() == {"ids": [waiting, ended]}
     assert [house.app.read.item(each).state for each in (waiting, ended)] == ["waiting", "waiting"]
     before = len(house.audit())
-    assert act(house.bob, "cancel", waiting).json() == {"ids": []}
+    assert act(house.bob, "cancel", waiting, skip=True).json() == {"ids": []}
     assert len(house.audit()) == before
 
 
@@ -395,7 +412,11 @@ def test_a_selection_leaves_alone_what_cannot_live_again(house: House) -> None:
     old = house.put(key="same")
     house.ana.post(f"/api/items/{old}/cancel")
     live = house.put(key="same")
-    assert act(house.root, "retry", unread, old, failed, live).json() == {"ids": [failed, live]}
+    refused = act(house.root, "retry", unread, old, failed, live)
+    assert refused.status_code == 409
+    for reason in (f"item {unread} could not be read", f"item {old} cannot live again: another live item has its key"):
+        assert reason in refused.json()["detail"]
+    assert act(house.root, "retry", unread, old, failed, live, skip=True).json() == {"ids": [failed, live]}
     assert [house.app.read.item(each).state for each in (unread, old, failed, live)] == [
         "failed", "cancelled", "waiting", "waiting",
     ]  # fmt: skip

@@ -63,6 +63,10 @@ def selection(house: House) -> Ask:
     return Ask(body={"action": "cancel", "ids": [item(house)]})
 
 
+def schedules_selected(house: House) -> Ask:
+    return Ask(body={"action": "pause", "ids": [schedule(house)]})
+
+
 def group(house: House) -> str:
     return house.group(failed(house))
 
@@ -211,7 +215,7 @@ RECIPES: dict[str, Recipe] = {
     "retry_item": Recipe(path(item_id=failed)),
     "discard_item": Recipe(path(item_id=failed)),
     "put_item_again": Recipe(path(item_id=failed), owner=201, admin=201),
-    "act_on_items": Recipe(selection, **LIST),
+    "act_on_items": Recipe(selection),
     "count_items": Recipe(everything, **LIST),
     "list_tasks": Recipe(everything, **LIST),
     # jobs
@@ -246,6 +250,7 @@ RECIPES: dict[str, Recipe] = {
     "change_schedule": Recipe(body({"rule": "daily 03:30"}, schedule_id=schedule)),
     "remove_schedule": Recipe(path(schedule_id=schedule), owner=204, admin=204),
     "reactivate_schedules": Recipe(body({"cause": "busy"}), **for_all(200), is_quiet=True),
+    "act_on_schedules": Recipe(schedules_selected),
     "act_on_schedule": Recipe(path(schedule_id=schedule, act=fixed("pause"))),
     "list_slots": Recipe(everything, **ADMINS),
     "preview_rebalance": Recipe(path(ring=fixed("catalog.sync")), **ADMINS),

@@ -107,3 +107,31 @@ def test_what_was_deactivated_by_an_item_that_is_gone_is_reactivated_by_the_empt
     assert house.ana.post("/api/schedules/reactivate", json={"cause": "ValueError"}).json()["reactivated"] == 0
     answer = house.ana.post("/api/schedules/reactivate", json={"cause": ""})
     assert (answer.status_code, answer.json()) == (200, {"reactivated": 1, "isMore": False})
+
+
+def test_a_selection_of_schedules_is_changed_as_a_whole(house: House) -> None:
+    def make(who: TestClient, key: str, **more: Any) -> int:
+        new = {"task": "echo", "key": key, "rule": "daily 02:30", "args": {"text": "x"}, **more}
+        return int(who.post("/api/schedules", json=new).json()["id"])
+
+    def act(action: str, *ids: int, **more: Any) -> Any:
+        return house.ana.post("/api/schedules/act", json={"action": action, "ids": ids, **more})
+
+    first, second, theirs = make(house.ana, "first"), make(house.ana, "second", overlap="skip"), make(house.bob, "x")
+    refused = act("pause", first, theirs, second)
+    assert (refused.status_code, refused.json()["detail"]) == (404, f"there is no schedule {theirs}")
+    assert house.ana.get(f"/api/schedules/{first}").json()["state"] == "active"
+    assert act("pause", first, second).json() == {"ids": [first, second]}
+    assert act("resume", first, theirs, second, skip=True).json() == {"ids": [first, second]}
+    assert act("run", second, first).json() == {"ids": [second, first]}
+    house.root.post("/api/queues/echo/pause")
+    house.world.advance(60)
+    refused = act("run", first, second)
+    assert refused.status_code == 409
+    assert f"schedule {second} has one at a time" in refused.json()["detail"]
+    assert len(house.ana.get(f"/api/schedules/{first}").json()["items"]) == 1
+    assert act("run", first, second, skip=True).json() == {"ids": [first]}
+    assert act("reactivate", first).json()["detail"] == f"schedule {first} is active"
+    assert act("remove", first, second).json() == {"ids": [first, second]}
+    assert house.ana.get(f"/api/schedules/{first}").status_code == 404
+    assert act("remove", theirs, skip=True).json() == {"ids": []}

@@ -9,12 +9,13 @@ from typing import Any
 
 from duly.core import codec
 from duly.core.decide import decide
-from duly.core.errors import InputError, ItemNotFound, KeyConflict, WrongState
+from duly.core.errors import ItemNotFound, KeyConflict, WrongState
 from duly.core.model import LIVE, Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived, State
 from duly.core.shown import Action, Row, Story
 from duly.store.borrow import put_borrowed
 from duly.tasks.checks import checked_key, checked_name, checked_rank, checked_tries, when
 from duly.verbs.context import VerbContext, VerbGroup
+from duly.verbs.selection import refusal, selected
 from duly.verbs.who import Principal
 
 # Arguments as a whole, or a function that makes them of the item as it is. Bytes are JSON that was checked already.
@@ -22,7 +23,6 @@ Args = Mapping[str, Any] | bytes
 AskArgs = Callable[[Row], Args]
 
 TURNS = 10  # how often a change is decided again when a worker was faster
-SELECTED = 1_000  # items of one selection
 OWN = "duly."  # what the names of duly's own tasks begin with
 
 # The states in which items can be acted on, by action, and what the audit log calls it.
@@ -141,43 +141,25 @@ class Items(VerbGroup):
         return self._decide_all(who, ids, lambda _: Discarded(), "item.discarded", {"reason": reason}, connection)
 
     def act(
-        self, who: Principal, action: Action, ids: Sequence[int], *, reason: str = "", connection: Any = None
+        self,
+        who: Principal,
+        action: Action,
+        ids: Sequence[int],
+        *,
+        reason: str = "",
+        skip: bool = False,
+        connection: Any = None,
     ) -> list[int]:
-        """Cancel, retry or discard those of a selection that can be; returns which, and leaves the others as they are.
+        """Cancel, retry or discard a selection of items: all of them, or none. Returns the ids that were changed.
 
-        All of them are changed in one transaction, or none. What is gone or has moved on since it was selected is no
-        error, for a list is always a little old; nor is a row that could not be read, or an item whose key another
-        live one has by now. Two of the selection that had the same key are refused, for only one of them can live.
+        If one of them cannot be changed, the error names each such item with the reason. With `skip`, such items are
+        left as they are, and the others are changed: a list on a screen is always a little old. Two items of the
+        selection that had the same key are rejected in both cases, because only one of them can live.
         """
-        wanted = list(dict.fromkeys(ids))
-        if not 1 <= len(wanted) <= SELECTED:
-            raise InputError("ids", f"must be 1 to {SELECTED:,} ids")
-        done: set[int] = set()
-        with self._context.joining(connection) as connection:
-            left = wanted
-            for _ in range(TURNS):
-                changes = self._possible(who, left, action, reason, connection)
-                left = self._context.observed().settle(changes, (), connection)
-                done |= {change.id for change in changes} - set(left)
-                if not left:
-                    break
-            if acted := [item_id for item_id in wanted if item_id in done]:
-                self._note_all(who, NOTED[action], acted, {"reason": reason}, connection)
-        return acted
-
-    def _possible(
-        self, who: Principal, ids: Sequence[int], action: Action, reason: str, connection: Any
-    ) -> list[Change]:
-        """What the action makes of those of these items that they may reach and that it can happen to."""
-        # Only an item that becomes live again can collide with a live item of the same key.
-        given = {"ids": codec.text(ids)}
-        twins = {row[0] for row in self._store.read("with_live_twin", given, connection)} if action == "retry" else ()
-        items = [
-            item
-            for item in self._store.fetch(ids)
-            if who.reach in (None, item.owner) and item.state in STATES[action] and item.id not in twins
-        ]
-        return possible(self._context, items, lambda _: outcome_of(action, reason, self._now()))
+        details = {"reason": reason}
+        return self._decide_all(
+            who, selected(ids), lambda now: outcome_of(action, reason, now), NOTED[action], details, connection, skip
+        )
 
     def edit(
         self,
@@ -268,33 +250,58 @@ class Items(VerbGroup):
         action: str,
         details: Mapping[str, Any],
         connection: Any,
+        skip: bool = False,
     ) -> list[int]:
         """Decide for each item and write the changes; if a worker was faster, look at the item and decide again."""
         wanted = list(dict.fromkeys(ids))
         # Decided before the transaction, because others may have to wait for that.
-        changes = self._changes(who, wanted, outcome)
+        changes = self._changes(who, wanted, outcome, skip, connection)
         with self._context.joining(connection) as connection:
+            done: set[int] = set()
             for _ in range(TURNS):
                 left = self._context.observed().settle(changes, (), connection)
+                done |= {change.id for change in changes} - set(left)
                 if not left:
                     break
-                changes = self._changes(who, left, outcome)
+                changes = self._changes(who, left, outcome, skip, connection)
             else:
-                raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
-            self._note_all(who, action, wanted, details, connection)
-        return wanted
+                if not skip:
+                    raise WrongState(f"item {', '.join(map(str, left))} keeps changing; try again")
+            changed = [item_id for item_id in wanted if item_id in done]
+            if changed:
+                self._audit.note_each(who, action, [f"item:{item_id}" for item_id in changed], details, connection)
+        return changed
 
-    def _note_all(
-        self, who: Principal, action: str, ids: Sequence[int], details: Mapping[str, Any], connection: Any
-    ) -> None:
-        self._audit.note_each(who, action, [f"item:{item_id}" for item_id in ids], details, connection)
-
-    def _changes(self, who: Principal, ids: Sequence[int], outcome: Callable[[datetime], Outcome]) -> list[Change]:
-        items = [item for item in self._store.fetch(ids) if who.reach in (None, item.owner)]
-        if missing := set(ids) - {item.id for item in items}:
-            raise ItemNotFound(f"there is no item {', '.join(map(str, sorted(missing)))}")
+    def _changes(
+        self,
+        who: Principal,
+        ids: Sequence[int],
+        outcome: Callable[[datetime], Outcome],
+        skip: bool,
+        connection: Any,
+    ) -> list[Change]:
+        """What the outcome makes of these items. Those that cannot change are skipped, or raise one error for all."""
         now = self._now()
-        return [decide(item, outcome(now), now, self._context.rules_of(item.task)) for item in items]
+        items = {item.id: item for item in self._store.fetch(ids) if who.reach in (None, item.owner)}
+        twins = self._twins(ids, connection) if isinstance(outcome(now), Revived) else set()
+        changes, refused = [], {item_id: f"there is no item {item_id}" for item_id in ids if item_id not in items}
+        for item in items.values():
+            try:
+                change = decide(item, outcome(now), now, self._context.rules_of(item.task))
+            except WrongState as error:
+                refused[item.id] = str(error)
+            else:
+                if item.id in twins and item.state not in LIVE:
+                    refused[item.id] = f"item {item.id} cannot live again: another live item has its key"
+                else:
+                    changes.append(change)
+        if refused and not skip:
+            raise refusal(refused, items)
+        return changes
+
+    def _twins(self, ids: Sequence[int], connection: Any) -> set[int]:
+        """Those of these items whose key another live item has: they cannot live again."""
+        return {row[0] for row in self._store.read("with_live_twin", {"ids": codec.text(ids)}, connection)}
 
 
 def outcome_of(action: Action, reason: str, at: datetime) -> Outcome:

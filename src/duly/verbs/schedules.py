@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from duly.core import advance, codec
-from duly.core.errors import InputError, ItemNotFound, KeyConflict
+from duly.core.errors import InputError, ItemNotFound, KeyConflict, WrongState
 from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
 from duly.tasks.task import Task
+from duly.verbs.selection import refusal, selected
 from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
 from duly.verbs.who import Principal
+
+ScheduleAction = Literal["pause", "resume", "run", "reactivate", "remove"]
 
 OPTIONS = ("zone", "catch_up", "max_lateness", "overlap", "rank")
 
@@ -297,7 +300,7 @@ class Schedules(Timetable):
 
     def run_now(self, who: Principal, *ids: int, connection: Any = None) -> None:
         """Make one more item now; WrongState if items must not overlap and one is still live."""
-        self._revise(who, ids, lambda each, live, now, actor: advance.run_now(each, now, actor, live), connection)
+        self._revise(who, ids, _run_now, connection)
 
     def remove(self, who: Principal, *ids: int, connection: Any = None) -> None:
         """Remove schedules, and cancel their waiting items."""
@@ -312,23 +315,65 @@ class Schedules(Timetable):
             count += 1
         return count
 
+    def act(
+        self, who: Principal, action: ScheduleAction, ids: Sequence[int], *, skip: bool = False, connection: Any = None
+    ) -> list[int]:
+        """Pause, resume, run, reactivate or remove a selection of schedules: all of them, or none; returns the ids.
+
+        With `skip`, those that cannot be changed are left as they are.
+        """
+        acts: dict[ScheduleAction, Callable[..., Revision]] = {
+            "pause": _plainly(advance.paused), "resume": _plainly(advance.resumed), "run": _run_now,
+            "reactivate": _reactivated, "remove": advance.removed,
+        }  # fmt: skip
+        return self._revise(who, selected(ids), acts[action], connection, skip=skip)
+
     def _revise(
-        self, who: Principal, ids: Sequence[int], act: Callable[..., Revision], connection: Any, **fields: Any
-    ) -> None:
-        """Lock these schedules and write what `act` makes of them, with its lines of the audit log."""
-        if who.reach is not None:
-            for schedule_id in ids:
-                self.reached(who, schedule_id, connection)
+        self,
+        who: Principal,
+        ids: Sequence[int],
+        act: Callable[..., Revision],
+        connection: Any,
+        *,
+        skip: bool = False,
+        **fields: Any,
+    ) -> list[int]:
+        """Lock these schedules and write what `act` makes of them, with its lines of the audit log: all, or none.
+
+        If one of them cannot be changed, the error names each such schedule; with `skip`, the others are changed.
+        """
         now = self._now()
+        revised: list[int] = []
+        refused: dict[int, str] = {}
 
         def plan(schedules: Sequence[Schedule], live: Mapping[int, list[Item]]) -> list[Revision]:
-            return [act(each, live.get(each.id, ()), now, who.user_id, **fields) for each in schedules]
+            revisions = []
+            for each in schedules:
+                try:
+                    revisions.append(act(each, live.get(each.id, ()), now, who.user_id, **fields))
+                    revised.append(each.id)
+                except WrongState as error:
+                    refused[each.id] = str(error)
+            return revisions
 
-        if self._store.revise(ids, now, len(ids), plan, connection) < len(set(ids)):
-            found = {each.id for each in self.some(ids, connection)}
-            missing = ", ".join(str(each) for each in ids if each not in found)
-            if missing:
-                raise ItemNotFound(f"there is no schedule {missing}")
+        with self._context.joining(connection) as connection:
+            found = self.some(ids, connection)
+            known = [each.id for each in found if who.reach in (None, each.owner)]
+            if known:
+                self._store.revise(known, now, len(known), plan, connection)
+            missing = set(ids) - set(revised) - set(refused)
+            refused |= {schedule_id: f"there is no schedule {schedule_id}" for schedule_id in missing}
+            if refused and not skip:
+                raise refusal(refused, known)
+        return [schedule_id for schedule_id in ids if schedule_id in revised]
+
+
+def _run_now(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
+    return advance.run_now(schedule, now, actor, live)
+
+
+def _reactivated(schedule: Schedule, live: Sequence[Item], now: datetime, actor: str) -> Revision:
+    return advance.reactivated(schedule, now, actor, live)
 
 
 def _planned(new: NewSchedule, now: datetime) -> NewSchedule:

@@ -94,8 +94,9 @@ def reactivate_products(
     owner = owner_for(principal, user_id)
 
     def act(connection: Any) -> tuple[int, Any]:
-        given = {"sync_now": said.sync_now, "owner": owner, "who": principal}
-        return 200, catalog.reactivate_all(said.cause, **given, connection=connection)
+        return 200, catalog.reactivate_all(
+            said.cause, sync_now=said.sync_now, owner=owner, who=principal, connection=connection
+        )
 
     return once(principal, asked, act)
 

@@ -29,10 +29,10 @@ from duly.web.schemas.items import (
     ItemEdit,
     ItemIn,
     ItemPage,
+    ItemsAct,
     Reason,
     RetryIn,
     Search,
-    SelectionIn,
 )
 
 router = APIRouter(prefix="/api/items", tags=["items"])
@@ -132,15 +132,18 @@ def count_items(desk: At, principal: Reader, filter: Filtered, user_id: UserId =
 
 
 @router.post("/act", response_model=out(Changed))
-def act_on_items(said: SelectionIn, desk: At, principal: Writer, once: Once) -> Response:
-    """Cancel, retry or discard a selection of items, all in one transaction. Answers which it changed.
+def act_on_items(said: ItemsAct, desk: At, principal: Writer, once: Once) -> Response:
+    """Cancel, retry or discard a selection of items, in one transaction: all of them, or none.
 
-    An item that is gone, or in another state by now, is left as it is.
+    If one of them is gone or in another state, the answer is 409 (404 if none of those exists) and names each with the
+    reason. With `skip`, such items are left as they are. Returns the ids that were changed.
     """
 
     def act(connection: Any) -> tuple[int, Any]:
-        items = desk.app.verbs.items
-        return 200, Changed(items.act(principal, said.action, said.ids, reason=said.reason, connection=connection))
+        changed = desk.app.verbs.items.act(
+            principal, said.action, said.ids, reason=said.reason, skip=said.skip, connection=connection
+        )
+        return 200, Changed(changed)
 
     return once(principal, said, act)
 

@@ -18,6 +18,7 @@ from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages, values
 from duly.web.routes.queues import line_shown
 from duly.web.schemas import BIG, Id, Name, Word, WordFilter, list_of, out, page_of
+from duly.web.schemas.items import Changed
 from duly.web.schemas.schedules import (
     PreviewIn,
     ReactivatedSchedules,
@@ -25,6 +26,7 @@ from duly.web.schemas.schedules import (
     RulePreview,
     ScheduleEdit,
     ScheduleIn,
+    SchedulesAct,
 )
 
 router = APIRouter(tags=["schedules"])
@@ -98,6 +100,21 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
     times = schedules.preview(rule, asked.zone, asked.n)
     notes = schedules.clock_notes(rule, asked.zone, times)
     return RulePreview(str(rule), rule.describe(zone), times, notes)
+
+
+@router.post("/api/schedules/act", response_model=out(Changed))
+def act_on_schedules(said: SchedulesAct, desk: At, principal: Writer, once: Once) -> Response:
+    """Pause, resume, run, reactivate or remove a selection of schedules, in one transaction: all of them, or none.
+
+    If one of them cannot be changed, the answer is 409 (404 if none of those exists) and names each with the reason.
+    With `skip`, such schedules are left as they are. Returns the ids that were changed.
+    """
+
+    def act(connection: Any) -> tuple[int, Any]:
+        schedules = desk.app.verbs.schedules
+        return 200, Changed(schedules.act(principal, said.action, said.ids, skip=said.skip, connection=connection))
+
+    return once(principal, said, act)
 
 
 @router.post("/api/schedules/reactivate", response_model=out(ReactivatedSchedules))

@@ -18,6 +18,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from duly.core.doc import Doc
+from duly.verbs.selection import SELECTED
 
 DEPTH = 40  # how deeply arguments may be nested
 BIG = 2**63 - 1
@@ -83,6 +84,15 @@ State = Literal["waiting", "running", "done", "failed", "cancelled"]
 class Model(BaseModel):
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, from_attributes=True, extra="forbid", allow_inf_nan=False
+    )
+
+
+class Selection(Model):
+    """Several rows that are changed in one transaction: all of them, or none."""
+
+    ids: list[Annotated[int, Field(ge=1, le=BIG)]] = Field(min_length=1, max_length=SELECTED)
+    skip: bool = Field(
+        default=False, description="Leave rows that cannot be changed as they are, and change the others."
     )
 
 

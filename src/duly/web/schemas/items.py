@@ -9,15 +9,14 @@ from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.doc import Doc
 from duly.core.shown import Action, Row
-from duly.verbs.items import SELECTED
 from duly.web.schemas import (
-    BIG,
     Args,
     Key,
     Model,
     Moment,
     Rank,
     Seconds,
+    Selection,
     Sentence,
     Tries,
     Word,
@@ -60,11 +59,10 @@ class AgainIn(Model):
     delay: Seconds | None = Field(default=None, description="Seconds from now.")
 
 
-class SelectionIn(Model):
+class ItemsAct(Selection):
     model_config = example(action="retry", ids=[7, 8])
 
     action: Action
-    ids: list[Annotated[int, Field(ge=1, le=BIG)]] = Field(min_length=1, max_length=SELECTED)
     reason: Sentence = ""
 
 
@@ -92,6 +90,6 @@ class RetryIn(Model):
 
 
 class Changed(Struct, frozen=True):
-    """The items that were changed."""
+    """The ids of the rows that were changed."""
 
     ids: list[int]

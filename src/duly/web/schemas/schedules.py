@@ -10,7 +10,8 @@ from pydantic import Field
 
 from duly.core.doc import Doc
 from duly.core.shown import ClockNote
-from duly.web.schemas import Args, Key, Model, Rank, Rule, Seconds, Word, example
+from duly.verbs.schedules import ScheduleAction
+from duly.web.schemas import Args, Key, Model, Rank, Rule, Seconds, Selection, Word, example
 
 
 class ScheduleIn(Model):
@@ -40,6 +41,12 @@ class ScheduleEdit(Model):
     max_lateness: Seconds | None = None
     overlap: Literal["allow", "skip", "supersede"] | None = None
     rank: Rank | None = None
+
+
+class SchedulesAct(Selection):
+    model_config = example(action="pause", ids=[7, 8])
+
+    action: ScheduleAction
 
 
 class ReactivateSchedulesIn(Model):

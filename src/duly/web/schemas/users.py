@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
+from duly.core.shown import Scope
 from duly.web.schemas import Model, Moment, Password, Word, clean, example
 
 
@@ -22,7 +23,7 @@ class Me(Struct, frozen=True):
 
     user_id: str
     role: str
-    scopes: list[str]
+    scopes: list[Scope]
     via: str
 
 

@@ -1,7 +1,25 @@
-// The same request for each of many things that have no request for all of them: a few at a time, and what came of it in words.
+// One act on many rows: in one request where there is one for all of them, else in a request for each, a few at a time.
+import { post } from "./api.js";
 import { count } from "./time.js";
 
 const AT_ONCE = 4;
+const MOST = 1_000; // rows of one request
+
+/** Have those of these rows changed that can be, in requests for all of them; gives the ids that were changed. */
+export async function changeAll(path, body, ids) {
+  const changed = [];
+  for (let at = 0; at < ids.length; at += MOST) {
+    const answer = await post(path, { ...body, ids: ids.slice(at, at + MOST).map(Number), skip: true });
+    changed.push(...answer.ids);
+  }
+  return changed;
+}
+
+/** What came of an act on many rows, in words. */
+export const changedText = (changed, all, noun, verb) => {
+  const rest = all > changed ? ` ${count(all - changed)} could not be, in the state that they are in.` : "";
+  return { text: `${count(changed)} ${noun}${changed === 1 ? "" : "s"} ${verb}.${rest}`, tone: changed ? "ok" : "bad" };
+};
 
 /** Do `one` for each; gives {done, failed, text(noun, verb)}. It throws when nothing succeeded, with the first problem. */
 export async function eachOf(all, one) {

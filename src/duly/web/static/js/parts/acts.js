@@ -2,11 +2,11 @@
 import { html, signal, useEffect } from "../lib/ui.js";
 import { get, post, may } from "../lib/api.js";
 import { forget } from "../lib/live.js";
+import { changeAll } from "../lib/many.js";
 import { count } from "../lib/time.js";
 import { act, ask, say } from "./dialogs.js";
 import { Bar } from "./marks.js";
 
-const MOST = 1_000; // items of one request
 export const WORDS = {
   retry: ["Retry", "tried again"],
   cancel: ["Cancel", "cancelled"],
@@ -14,18 +14,7 @@ export const WORDS = {
 };
 const things = (number) => `${count(number)} ${number === 1 ? "item" : "items"}`;
 
-async function changeAll(action, ids, reason) {
-  const changed = [];
-  for (let at = 0; at < ids.length; at += MOST) {
-    const answer = await post("/api/items/act", {
-      action,
-      ids: ids.slice(at, at + MOST).map(Number),
-      reason,
-    });
-    changed.push(...answer.ids);
-  }
-  return changed;
-}
+const changeItems = (action, ids, reason) => changeAll("/api/items/act", { action, reason }, ids);
 
 /** Do this to these items now. What is discarded is gone, so that is asked for; what is cancelled can be undone. */
 export async function actOn(action, ids, after) {
@@ -47,11 +36,11 @@ export async function actOn(action, ids, after) {
     const text = `${things(changed.length)} ${WORDS[action][1]}.${left ? ` ${things(left)} could not be, in the state that they are in.` : ""}`;
     const undo =
       action === "cancel" && changed.length
-        ? () => act(() => changeAll("retry", changed, "undone"), "Undone.", { after })
+        ? () => act(() => changeItems("retry", changed, "undone"), "Undone.", { after })
         : null;
     return { text, undo, seconds: undo ? 12 : 6, tone: changed.length ? "ok" : "bad" };
   };
-  await act(() => changeAll(action, ids, reason), told, { after });
+  await act(() => changeItems(action, ids, reason), told, { after });
 }
 
 // -- all that fit a filter

@@ -1,6 +1,6 @@
 // Review: what was given up, in groups that failed alike; and schedules that were deactivated after failures in a row.
 import { html } from "../lib/ui.js";
-import { get, post, may } from "../lib/api.js";
+import { get, may } from "../lib/api.js";
 import { query, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
 import { count } from "../lib/time.js";
@@ -11,7 +11,7 @@ import { Table } from "../parts/table.js";
 import { Empty, Loaded, Time } from "../parts/marks.js";
 import { Spark } from "../parts/chart.js";
 import { act, ask } from "../parts/dialogs.js";
-import { eachOf } from "../lib/many.js";
+import { changeAll, changedText } from "../lib/many.js";
 
 const OWNER = [{ name: "userId", label: "Owner" }];
 
@@ -95,8 +95,8 @@ function Broken() {
   const found = useLive("/api/schedules", { state: "broken", userId, pageSize: MOST }, { every: 8 });
   const revive = (rows) =>
     act(
-      () => eachOf(rows, (row) => post(`/api/schedules/${row.id}/reactivate`)),
-      (told) => told.text("schedule", "reactivated"),
+      () => changeAll("/api/schedules/act", { action: "reactivate" }, rows.map((row) => row.id)),
+      (changed) => changedText(changed.length, rows.length, "schedule", "reactivated"),
       { after: found.reload },
     );
   const reviveAll = async (cause, rows) => {

@@ -1,6 +1,6 @@
 // Schedules: what recurs, by its rule in plain words; and the slots of rings, over which schedules are spread.
 import { html, useState } from "../lib/ui.js";
-import { get, post, remove, may } from "../lib/api.js";
+import { get, post, may } from "../lib/api.js";
 import { go, query, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
 import { count } from "../lib/time.js";
@@ -11,7 +11,7 @@ import { Section, Table } from "../parts/table.js";
 import { Bar, Command, Empty, Loaded, State, Time } from "../parts/marks.js";
 import { act, ask } from "../parts/dialogs.js";
 import { ScheduleForm } from "../parts/schedule_form.js";
-import { eachOf } from "../lib/many.js";
+import { changeAll, changedText } from "../lib/many.js";
 
 const FIELDS = [
   { name: "task", label: "Task" },
@@ -74,10 +74,10 @@ const ACTS = [
 
 function SelectionBar({ selected, clear, reload }) {
   const ids = [...selected];
-  const doing = (word, done, one) =>
+  const doing = (action, done) =>
     act(
-      () => eachOf(ids, one),
-      (told) => told.text(word, done),
+      () => changeAll("/api/schedules/act", { action }, ids),
+      (changed) => changedText(changed.length, ids.length, "schedule", done),
       {
         after: () => {
           clear();
@@ -93,7 +93,7 @@ function SelectionBar({ selected, clear, reload }) {
       yes: "Remove",
       isGrave: true,
     });
-    if (yes) await doing("schedule", "removed", (id) => remove(`/api/schedules/${id}`));
+    if (yes) await doing("remove", "removed");
   };
   if (!ids.length || !may("write")) return null;
   return html`
@@ -102,7 +102,7 @@ function SelectionBar({ selected, clear, reload }) {
       <button
         type="button"
         class="mini"
-        onClick=${() => doing("schedule", done, (id) => post(`/api/schedules/${id}/${name}`))}
+        onClick=${() => doing(name, done)}
       >
         ${word}
       </button>
