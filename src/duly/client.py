@@ -143,9 +143,9 @@ class Client:
         path = f"/api/items/{item_id}/again"
         return convert(self.request("POST", path, _camel(options), idempotency_key=idempotency_key), Placed)
 
-    def act_on(self, action: str, ids: Sequence[int], reason: str = "") -> list[int]:
-        """Cancel, retry or discard those of these items that can be, in one transaction; returns which."""
-        body = {"action": action, "ids": list(ids), "reason": reason}
+    def act_on(self, action: str, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
+        """Cancel, retry or discard these items, all or none; with `skip`, those that can be. Returns the ids."""
+        body = {"action": action, "ids": list(ids), "reason": reason, "skip": skip}
         return [int(item_id) for item_id in self._told("POST", "/api/items/act", body)["ids"]]
 
     def tasks(self) -> Iterator[dict[str, Any]]:
@@ -354,6 +354,11 @@ class Client:
     def act_on_schedule(self, schedule_id: int, act: str) -> Schedule:
         """pause, resume, run or reactivate."""
         return convert(self.request("POST", f"/api/schedules/{schedule_id}/{quote(act, safe='')}"), Schedule)
+
+    def act_on_schedules(self, action: str, *ids: int, skip: bool = False) -> list[int]:
+        """pause, resume, run, reactivate or remove these schedules, all or none; with `skip`, those that can be."""
+        body = {"action": action, "ids": list(ids), "skip": skip}
+        return [int(schedule_id) for schedule_id in self._told("POST", "/api/schedules/act", body)["ids"]]
 
     def reactivate_schedules(self, task: str | None = None, cause: str | None = None, run: bool = False) -> int:
         """Reactivate all that were deactivated, by task and by the class of their last error; returns how many."""

@@ -121,6 +121,9 @@ DOORS: dict[str, Doors] = {
     "schedules.resume": Doors("app.schedules.resume", ACT, "act_on_schedule", "schedules resume"),
     "schedules.run_now": Doors("app.schedules.run_now", ACT, "act_on_schedule", "schedules run-now"),
     "schedules.reactivate": Doors("app.schedules.reactivate", ACT, "act_on_schedule", "schedules reactivate"),
+    "schedules.act": Doors(
+        "app.verbs.schedules.act", "POST /api/schedules/act", "act_on_schedules", No("its commands take many ids")
+    ),
     "schedules.reactivate_all": Doors(
         "app.schedules.reactivate_all", "POST /api/schedules/reactivate", "reactivate_schedules",
         "schedules reactivate-all",

@@ -128,7 +128,7 @@ def test_a_selection_of_schedules_is_changed_as_a_whole(house: House) -> None:
     house.world.advance(60)
     refused = act("run", first, second)
     assert refused.status_code == 409
-    assert f"schedule {second} has one at a time" in refused.json()["detail"]
+    assert f"schedule {second} runs one item at a time" in refused.json()["detail"]
     assert len(house.ana.get(f"/api/schedules/{first}").json()["items"]) == 1
     assert act("run", first, second, skip=True).json() == {"ids": [first]}
     assert act("reactivate", first).json()["detail"] == f"schedule {first} is active"
