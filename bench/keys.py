@@ -106,7 +106,7 @@ def exhausted(url: str, keys: int) -> Iterator[tuple[str, float]]:
 def future(url: str, queues: int) -> Iterator[tuple[str, float]]:
     app = app_on(url)
     tomorrow = datetime.now(UTC) + timedelta(days=1)
-    app.tasks["scarce"].put_many(({"shop": f"k{n}"} for n in range(queues)), at=tomorrow)
+    app.tasks["scarce"].at(tomorrow).put_many({"shop": f"k{n}"} for n in range(queues))
     with working(url) as (worker, log):
         starts = steady(app, log, 300)
         yield f"{queues:,} keyed queues of tomorrow: start, p50 ms", median(starts)

@@ -61,7 +61,7 @@ class Client:
 
     async def put_many(self, payloads: Sequence[Payload], due: datetime | None = None) -> None:
         rows = ({"n": payload["n"], "put_at": payload["at"]} for payload in payloads)
-        self.task.put_many(rows, at=due)
+        self.task.options(at=due).put_many(rows)
 
 
 @asynccontextmanager

@@ -374,7 +374,7 @@ def test_a_signature_is_not_promised_without_a_secret(post: Open) -> None:
 def test_a_schedule_is_checked_when_it_is_made_and_a_bad_row_names_its_place(post: Open) -> None:
     at = post()
     with pytest.raises(InputError, match=r"^url: 10\.0\.0\.7 is a private address"):
-        at.app.schedules.create(at.task, "0 9 * * *", key="daily", url="http://10.0.0.7/")
+        at.app.schedules.create(at.task, "0 9 * * *", {"url": "http://10.0.0.7/"}, key="daily")
     with pytest.raises(InputError, match=r"^rows\[1\]\.headers\.Host: is set by duly"):
         at.task.put_many([{"url": "https://a.example/"}, {"url": "https://a.example/", "headers": {"Host": "b"}}])
     assert counts(at.app.store) == {}

@@ -27,6 +27,7 @@ from sqlalchemy import orm
 from sqlalchemy.ext import asyncio as sa_async
 
 from duly import Placed
+from duly.tasks.puttable import NO_OPTIONS, Options
 from duly.tasks.task import Task
 
 if not settings.configured:
@@ -38,7 +39,7 @@ Step = Callable[[], Awaitable[None]]
 
 class Caller(NamedTuple):
     execute: Callable[[str], Awaitable[None]]
-    put: Callable[..., Awaitable[Placed]]
+    put: Callable[..., Awaitable[Placed[Any]]]
     commit: Step
     rollback: Step
 
@@ -50,8 +51,8 @@ def plain(task: Task[..., Any], connection: Any, execute: Callable[[str], Any], 
     async def run(sql: str) -> None:
         execute(sql)
 
-    async def put(**args: Any) -> Placed:
-        return task.put(connection=connection, **args)
+    async def put(options: Options = NO_OPTIONS, /, **args: Any) -> Placed[Any]:
+        return task.options(**options, connection=connection).put(**args)
 
     async def end() -> None:
         commit()
@@ -66,8 +67,8 @@ def waiting(task: Task[..., Any], connection: Any, execute: Any, commit: Any, ro
     async def run(sql: str) -> None:
         await execute(sql)
 
-    async def put(**args: Any) -> Placed:
-        return await task.aput(connection=connection, **args)
+    async def put(options: Options = NO_OPTIONS, /, **args: Any) -> Placed[Any]:
+        return await task.options(**options, connection=connection).aput(**args)
 
     return Caller(run, put, commit, rollback)
 

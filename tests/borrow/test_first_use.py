@@ -67,7 +67,7 @@ def test_a_blank_file_is_migrated_by_the_callers_own_transaction(
         async with SQLITE[name](f"sqlite:///{path}", task) as caller:
             await caller.execute("create table visit (id integer)")
             await caller.execute("insert into visit values (1)")
-            placed = await caller.put(note="a", **said)
+            placed = await caller.put(said, note="a")
             assert placed.fresh
             await caller.execute("insert into visit values (2)")
             await caller.commit()
@@ -115,7 +115,7 @@ def test_a_migrated_file_needs_nothing_more(
     async def story() -> None:
         async with SQLITE[name](f"sqlite:///{path}", task) as caller:
             await caller.execute("insert into visit values (1)")
-            placed = await caller.put(note="a", **said)
+            placed = await caller.put(said, note="a")
             assert app.read.page() == [], "a first look takes no lock either"
             await caller.commit()
         assert app.read.item(placed.id).state == "waiting"
@@ -127,7 +127,7 @@ def test_a_put_before_any_transaction_of_the_callers_leaves_a_whole_schema(
     path: Path, app: Duly, task: Task[..., Any]
 ) -> None:
     with closing(sqlite3.connect(path)) as own:
-        task.put(note="a", connection=own)
+        task.options(connection=own).put(note="a")
         own.rollback()
         assert own.execute("select max(version) from duly_migration").fetchone() == (latest(app.store),)
     assert app.read.page() == []
@@ -139,7 +139,7 @@ def test_an_older_file_is_brought_up_to_date(path: Path, app: Duly, task: Task[.
     with closing(sqlite3.connect(path)) as own, own:
         own.execute("create table visit (id integer)")
         own.execute("insert into visit values (1)")
-        placed = task.put(note="a", connection=own)
+        placed = task.options(connection=own).put(note="a")
     assert app.read.item(placed.id).state == "waiting"
     assert current(app.store) == latest(app.store)
 
@@ -151,7 +151,7 @@ def test_a_migration_that_fails_on_the_way_leaves_the_callers_transaction_as_it_
         own.execute("create table duly_queue (name text)")  # in the way
         own.execute("insert into duly_queue values ('mine')")
         with pytest.raises(sqlite3.OperationalError, match="already exists"):
-            task.put(note="a", connection=own)
+            task.options(connection=own).put(note="a")
         own.execute("insert into duly_queue values ('mine too')")
     assert tables(path) == {"duly_queue"}
     with closing(sqlite3.connect(path)) as light:
@@ -164,7 +164,7 @@ def test_a_schema_that_only_claims_to_be_whole_is_told_by_the_driver(path: Path,
     with closing(sqlite3.connect(path)) as own, own:
         own.execute("drop table duly_item")
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
-            task.put(note="a", connection=own)
+            task.options(connection=own).put(note="a")
 
 
 @pytest.mark.parametrize("said", PUTS.values(), ids=PUTS)
@@ -175,7 +175,7 @@ def test_on_postgres_it_is_the_first_act_of_a_process_too(postgres_url: str, sai
         "@app.task\n"
         "def ring(note: str) -> None: ...\n"
         "with psycopg.connect(sys.argv[1]) as own:\n"
-        f"    print(ring.put(note='a', connection=own, **{said!r}).id)\n"
+        f"    print(ring.options(connection=own, **{said!r}).put(note='a').id)\n"
         "app.close()\n"
     )
     ended = subprocess.run(
@@ -194,7 +194,7 @@ def test_a_blank_postgres_says_at_once_what_to_do(blank_postgres_url: str, name:
     async def story() -> None:
         async with POSTGRES[name](blank_postgres_url, task) as caller:
             with pytest.raises(NotMigrated, match="run `duly migrate`"):
-                await caller.put(note="a", at=app.clock.now() + timedelta(days=1))
+                await caller.put({"at": app.clock.now() + timedelta(days=1)}, note="a")
             await caller.rollback()
 
     play(story(), name)
@@ -206,10 +206,10 @@ def test_other_errors_of_the_driver_leave_as_they_are(postgres_url: str, path: P
         with pytest.raises(psycopg.errors.DivisionByZero):
             own.execute("select 1 / 0")
         with pytest.raises(psycopg.errors.InFailedSqlTransaction):
-            task.put(note="a", connection=own)
+            task.options(connection=own).put(note="a")
     engine = sa.create_engine(f"sqlite:///{path}")
     with engine.connect() as closed:
         pass
     with pytest.raises(sa.exc.ResourceClosedError):
-        task.put(note="a", connection=closed)
+        task.options(connection=closed).put(note="a")
     engine.dispose()

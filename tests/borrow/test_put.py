@@ -87,32 +87,34 @@ def test_neither_comes_to_be_after_a_rollback(scene: Scene) -> None:
     async def story() -> None:
         async with scene.open(scene.url, scene.task) as caller:
             await caller.execute("insert into visit values (1, 'a')")
-            placed = await caller.put(note="a", key="k")
+            placed = await caller.put({"key": "k"}, note="a")
             await caller.rollback()
             assert not exists(scene.store, placed.id)
         assert scene.visits() == 0
         assert scene.claimed() == []
-        assert scene.task.put(note="b", key="k").fresh  # the key is free
+        assert scene.task.options(key="k").put(note="b").fresh  # the key is free
 
     play(story(), scene.name)
 
 
 def test_a_live_key_answers_its_item_or_conflicts_and_the_transaction_goes_on(scene: Scene) -> None:
-    first = scene.task.put(note="a", key="k", at=AT)
+    first = scene.task.options(key="k", at=AT).put(note="a")
 
     async def story() -> None:
         async with scene.open(scene.url, scene.task) as caller:
-            again = await caller.put(note="a", key="k", at=AT)
+            again = await caller.put({"key": "k", "at": AT}, note="a")
             assert (again.id, again.execution_key, again.fresh) == (first.id, first.execution_key, False)
             with pytest.raises(KeyConflict, match="other arguments") as refused:
-                await caller.put(note="b", key="k", at=AT)
+                await caller.put({"key": "k", "at": AT}, note="b")
             assert (refused.value.field, refused.value.item_id) == ("key", first.id)
             with pytest.raises(KeyConflict, match="planned for"):
-                await caller.put(note="a", key="k", at=AT + timedelta(hours=1))
-            delayed = [await caller.put(note="a", key="later", delay=60) for _ in range(2)]
+                await caller.put({"key": "k", "at": AT + timedelta(hours=1)}, note="a")
+            delayed = [await caller.put({"key": "later", "delay": 60}, note="a") for _ in range(2)]
             assert [each.fresh for each in delayed] == [True, False]
-            other = await caller.put(note="50 % off: 'a' \\ \"b\" š :x", key="100%", rank=5, tries=2, at=AT)
-            same = await caller.put(note="50 % off: 'a' \\ \"b\" š :x", key="100%", at=AT)
+            other = await caller.put(
+                {"key": "100%", "rank": 5, "tries": 2, "at": AT}, note="50 % off: 'a' \\ \"b\" š :x"
+            )
+            same = await caller.put({"key": "100%", "at": AT}, note="50 % off: 'a' \\ \"b\" š :x")
             assert (same.id, same.fresh) == (other.id, False)
             await caller.execute("insert into visit values (1, 'a')")
             await caller.commit()
@@ -135,8 +137,8 @@ def test_idle_workers_are_told_at_the_callers_commit_and_not_before(scene: Scene
     async def story() -> None:
         assert news.get(timeout=30) is None  # it listens
         async with scene.open(scene.url, scene.task) as caller:
-            await caller.put(note="a", at=AT)
-            marker.put(at=AT)
+            await caller.put({"at": AT}, note="a")
+            marker.at(AT).put()
             head = news.get(timeout=30)
             assert head is not None
             assert head.line.queue == "marker"
@@ -149,7 +151,7 @@ def test_idle_workers_are_told_at_the_callers_commit_and_not_before(scene: Scene
         play(story(), scene.name)
     finally:
         stop.set()
-        marker.put(at=AT)  # so that it looks up
+        marker.at(AT).put()  # so that it looks up
         watcher.join()
 
 
@@ -179,7 +181,7 @@ def test_what_is_due_next_year_hurries_nobody_and_is_put_all_the_same(scene: Sce
 
     async def story() -> None:
         async with scene.open(scene.url, scene.task) as caller:
-            placed = await caller.put(note="a", at=later)
+            placed = await caller.put({"at": later}, note="a")
             await caller.commit()
             assert scene.app.read.item(placed.id).due_at == later
 

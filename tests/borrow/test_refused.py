@@ -34,10 +34,10 @@ def ring(postgres_url: str) -> Iterator[Task[..., Any]]:
 )
 def test_a_thing_that_is_no_connection_is_refused(ring: Task[..., Any], thing: Any) -> None:
     with pytest.raises(InputError, match=r"^connection: put cannot use a ") as refused:
-        ring.put(connection=thing)
+        ring.options(connection=thing).put()
     assert refused.value.field == "connection"
     with pytest.raises(InputError, match=r"^connection: aput cannot use a "):
-        asyncio.run(ring.aput(connection=thing))
+        asyncio.run(ring.options(connection=thing).aput())
 
 
 def test_an_engine_a_pool_and_a_cursor_are_in_no_transaction_of_the_callers(
@@ -45,30 +45,30 @@ def test_an_engine_a_pool_and_a_cursor_are_in_no_transaction_of_the_callers(
 ) -> None:
     engine = sa.create_engine(f"postgresql+psycopg://{postgres_url.partition('://')[2]}")
     with pytest.raises(InputError, match=r"cannot use a sqlalchemy\.engine\.base\.Engine"):
-        ring.put(connection=engine)
+        ring.options(connection=engine).put()
     engine.dispose()
     pool = psycopg_pool.ConnectionPool(postgres_url, min_size=1, open=False)
     with pytest.raises(InputError, match=r"cannot use a psycopg_pool\.pool\.ConnectionPool"):
-        ring.put(connection=pool)
+        ring.options(connection=pool).put()
     with psycopg.connect(postgres_url) as connection, pytest.raises(InputError, match=r"cannot use a psycopg\.Cursor"):
-        ring.put(connection=connection.cursor())
+        ring.options(connection=connection.cursor()).put()
 
     async def with_pool() -> None:
         async with asyncpg.create_pool(postgres_url, min_size=0) as pool:
             with pytest.raises(InputError, match=r"cannot use a asyncpg\.pool\.Pool"):
-                await ring.aput(connection=pool)
+                await ring.options(connection=pool).aput()
 
     asyncio.run(with_pool())
 
 
 def test_the_other_colour_is_told_which_verb_to_use(ring: Task[..., Any], postgres_url: str) -> None:
     with psycopg.connect(postgres_url) as connection, pytest.raises(InputError, match=r"other colour, use put$"):
-        asyncio.run(ring.aput(connection=connection))
+        asyncio.run(ring.options(connection=connection).aput())
 
     async def with_async() -> None:
         async with await psycopg.AsyncConnection.connect(postgres_url) as connection:
             with pytest.raises(InputError, match=r"other colour, use aput$"):
-                ring.put(connection=connection)
+                ring.options(connection=connection).put()
 
     asyncio.run(with_async())
 
@@ -80,4 +80,4 @@ def test_a_database_that_duly_does_not_know_is_refused(ring: Task[..., Any]) -> 
         engine.connect() as connection,
         pytest.raises(InputError, match=r"^connection: .* this connection is to oracle"),
     ):
-        ring.put(connection=connection)
+        ring.options(connection=connection).put()

@@ -1,7 +1,7 @@
 """The dashboard in Debian's Chromium, on both databases. How to write a test:
 
     def test_an_item_is_cancelled_from_its_page(page: Page, world: World) -> None:
-        placed = world.app.put("echo", text="hello", delay=3_600)
+        placed = world.app.task_named("echo").after(3_600).put(text="hello")
         page.goto(f"/items/{placed.id}")
         page.get_by_role("button", name="Cancel").click()
         expect(page.get_by_role("status")).to_contain_text("cancelled")

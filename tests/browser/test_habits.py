@@ -210,7 +210,7 @@ def test_nothing_moves_while_live_updates_arrive(page: Page, local: Site) -> Non
         with still(page), page.expect_response(lambda answer, path=path: f"/api{path}" in answer.url):
             for n in range(5):
                 world.app.put("echo", text=f"one more {n}")
-            world.app.schedules.create("echo", "daily 05:00", key=f"more {path}", text="more")
+            world.app.schedules.create("echo", "daily 05:00", {"text": "more"}, key=f"more {path}")
 
 
 def test_the_page_says_when_the_service_is_away(show: Page, visit: Visits) -> None:

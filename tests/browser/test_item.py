@@ -50,7 +50,7 @@ def test_an_item_leads_to_its_schedule_and_its_job(showroom: Site, visit: Visits
 def test_an_item_is_edited_with_a_difference_and_run_at_another_time(page: Page, world: World, watch: Watch) -> None:
     watch.expect("status of 422")
     later = world.app.clock.now() + timedelta(hours=1)
-    item = world.app.put("echo", text="parcel", password="hidden words", at=later).id
+    item = world.app.task_named("echo").at(later).put(text="parcel", password="hidden words").id
     page.goto(f"/items/{item}")
     values = settled(page).get_by_role("region", name="Values")
     expect(values).not_to_contain_text("hidden words")
@@ -88,7 +88,7 @@ def test_an_item_is_edited_with_a_difference_and_run_at_another_time(page: Page,
 
 
 def test_an_item_is_cancelled_undone_put_again_and_discarded(page: Page, world: World) -> None:
-    item = world.app.put("echo", text="broken: no shelf", delay=3_600).id
+    item = world.app.task_named("echo").after(3_600).put(text="broken: no shelf").id
     page.goto(f"/items/{item}")
     settled(page).get_by_role("button", name="Cancel", exact=True).click()
     told(page, "is cancelled")

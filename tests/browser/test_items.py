@@ -105,7 +105,7 @@ def test_an_item_is_put_from_a_form_of_its_task(page: Page, world: World) -> Non
 
 def test_a_selection_is_cancelled_undone_retried_and_discarded(page: Page, world: World) -> None:
     later = world.app.clock.now() + timedelta(hours=1)
-    ids = [world.app.put("echo", text=f"parcel {n}", at=later).id for n in range(6)]
+    ids = [world.app.task_named("echo").at(later).put(text=f"parcel {n}").id for n in range(6)]
     with world.past():
         failed = [world.app.put("echo", text="broken: no shelf").id for _ in range(2)]
     world.work()
@@ -138,8 +138,8 @@ def test_a_selection_is_cancelled_undone_retried_and_discarded(page: Page, world
 def test_all_that_fit_are_cancelled_after_their_number_is_typed(page: Page, world: World) -> None:
     later = world.app.clock.now() + timedelta(hours=1)
     for n in range(130):
-        world.app.put("echo", text=f"parcel {n}", at=later)
-    keep = world.app.put("print_label", parcel="P-1", at=later).id
+        world.app.task_named("echo").at(later).put(text=f"parcel {n}")
+    keep = world.app.task_named("print_label").at(later).put(parcel="P-1").id
     page.goto("/items?state=waiting&task=echo")
     settled(page).get_by_label("Act on all that fit").select_option("cancel")
     question = page.get_by_role("dialog", name="Cancel all 130 that fit?")
@@ -156,12 +156,12 @@ def test_all_that_fit_are_cancelled_after_their_number_is_typed(page: Page, worl
 
 def test_new_items_are_counted_and_rows_stay_where_they_are(page: Page, world: World) -> None:
     later = world.app.clock.now() + timedelta(hours=1)
-    first = world.app.put("echo", text="first", at=later).id
+    first = world.app.task_named("echo").at(later).put(text="first").id
     page.goto("/items")
     grid = settled(page).get_by_role("grid", name=ROWS)
     expect(grid.get_by_role("row").nth(1)).to_contain_text(str(first))
     for n in range(3):
-        world.app.put("echo", text=f"later {n}", at=later)
+        world.app.task_named("echo").at(later).put(text=f"later {n}")
     refreshed(page)
     expect(page.get_by_role("button", name="3 new")).to_be_visible()
     expect(grid.get_by_role("row").nth(1)).to_contain_text(str(first))
@@ -184,7 +184,7 @@ def test_people_see_their_own_items_only(guarded: Site, visit: Visits) -> None:
     root.goto("/items?userId=bob")
     expect(settled(root).get_by_role("grid", name=ROWS).get_by_text("bob's letter")).to_be_visible()
     expect(root.get_by_text("ana's letter")).to_have_count(0)
-    mine = world.app.verbs.items.put(LOCAL, world.app.task_named("echo").new({"text": "nobody's"}))
+    mine = world.app.verbs.items.put(LOCAL, world.app.task_named("echo").new(text="nobody's"))
     watch = visit.watch(ana)
     watch.expect("status of 404")
     ana.goto(f"/items/{mine.id}")

@@ -144,7 +144,7 @@ def test_a_key_is_made_told_once_used_and_revoked(guarded: Site, visit: Visits) 
 
 def test_the_audit_log_says_who_did_what(page: Page, world: World) -> None:
     world.add_users()
-    item = world.app.put("echo", text="hello", delay=3_600)
+    item = world.app.task_named("echo").after(3_600).put(text="hello")
     world.app.verbs.items.cancel(LOCAL, item.id, reason="not needed")
     page.goto("/audit")
     grid = page.get_by_role("grid", name="Audit log")
@@ -175,7 +175,7 @@ def test_two_people_side_by_side_see_only_their_own(guarded: Site, visit: Visits
         )
     for name in pages:
         world.app.verbs.items.put(
-            world.someone(name), world.app.task_named("echo").new({"text": f"{name} now"}, None, name)
+            world.someone(name), world.app.task_named("echo").make_item({"text": f"{name} now"}, {}, owner=name)
         )
     for name, page in pages.items():
         other = "bob" if name == "ana" else "ana"

@@ -17,7 +17,7 @@ def test_queues_are_seen_paused_and_resumed(page: Page, world: World) -> None:
         world.app.put("slow", n=1)
     for n in range(3):
         world.app.put("echo", text=f"hello {n}")
-    world.app.put("echo", text="good night", delay=3_600)
+    world.app.task_named("echo").after(3_600).put(text="good night")
     refreshed(page)
     grid = page.get_by_role("grid", name="Queues")
     echo = grid.get_by_role("row", name=re.compile("echo"))
@@ -93,7 +93,7 @@ def test_workers_show_their_heartbeats_and_what_they_run(page: Page, world: Worl
 def test_what_was_done_lately_is_a_line(page: Page, world: World) -> None:
     with world.working():
         world.app.put("echo", text="hello").wait(20)
-    world.app.put("echo", text="good night", delay=3_600)
+    world.app.task_named("echo").after(3_600).put(text="good night")
     page.goto("/queues")
     row = page.get_by_role("grid", name="Queues").get_by_role("row", name=re.compile("echo"))
     expect(row.get_by_role("img", name="Done in the last hour: 1")).to_be_visible()

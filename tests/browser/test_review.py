@@ -142,7 +142,7 @@ def test_a_group_is_redirected_or_discarded_or_its_act_is_stopped(page: Page, wo
 def test_deactivated_schedules_are_reactivated_by_cause(page: Page, world: World) -> None:
     with world.past(hours=3):
         for n in range(3):
-            world.app.schedules.create("fragile", "every 10m", key=f"feed {n}", source=f"feed {n}")
+            world.app.schedules.create("fragile", "every 10m", {"source": f"feed {n}"}, key=f"feed {n}")
     page.goto("/review")
     page.get_by_role("navigation", name="What is in review").get_by_role("link", name="Deactivated schedules").click()
     cause = page.get_by_role("region", name="ConnectionError: feed # does not answer").first

@@ -55,7 +55,7 @@ def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> 
 
 def test_one_schedule_is_told_paused_run_edited_and_removed(page: Page, world: World, watch: Watch) -> None:
     watch.expect("status of 422")  # a rule and a zone that do not exist
-    made = world.app.schedules.create("echo", "daily 02:30", key="report", zone="Europe/Zagreb", text="hello")
+    made = world.app.schedules.create("echo", "daily 02:30", {"text": "hello"}, key="report", zone="Europe/Zagreb")
     page.goto(f"/schedules/{made.id}")
     expect(page.get_by_role("heading", name="report", level=1)).to_be_visible()
     expect(page.get_by_text("every day at 02:30 (Europe/Zagreb)")).to_be_visible()
@@ -119,7 +119,9 @@ def test_a_deactivated_schedule_says_why_and_is_reactivated(page: Page, world: W
 
 
 def test_the_days_when_clocks_change_are_noted(page: Page, world: World) -> None:
-    made = world.app.schedules.create("echo", "yearly 03-28 02:30", key="lost hour", zone="Europe/Zagreb", text="hello")
+    made = world.app.schedules.create(
+        "echo", "yearly 03-28 02:30", {"text": "hello"}, key="lost hour", zone="Europe/Zagreb"
+    )
     page.goto(f"/schedules/{made.id}")
     runs = page.get_by_role("list", name="Next runs")
     expect(runs.get_by_role("listitem").first).to_contain_text("2027")
@@ -152,7 +154,7 @@ def test_a_new_schedule_is_made_from_the_signature_of_its_task(page: Page, world
 
 
 def test_slots_show_their_members_and_what_a_rebalance_would_move(page: Page, world: World) -> None:
-    world.app.schedules.create_many("echo", Slots(6), [{"key": f"s-{n}", "text": "hello"} for n in range(12)])
+    world.app.schedules.create_many("echo", Slots(6), [{"key": f"s-{n}", "args": {"text": "hello"}} for n in range(12)])
     seated = world.app.verbs.schedules.page(ring="echo", slot=2, most=9)
     world.app.verbs.schedules.remove(LOCAL, *(each.id for each in seated))
     page.goto("/schedules")

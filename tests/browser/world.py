@@ -201,14 +201,16 @@ class World:
         for hour in range(24):
             at = start + timedelta(hours=hour, minutes=7)
             for n in range(1 + hour % 3):
-                self.app.put("echo", text=f"parcel {hour}-{n}", at=at)
+                self.app.task_named("echo").at(at).put(text=f"parcel {hour}-{n}")
             if hour % 5 == 0:
-                self.app.put("echo", text="broken: no such shelf", at=at)
+                self.app.task_named("echo").at(at).put(text="broken: no such shelf")
             if hour % 8 == 0:
-                self.app.put("echo", text="broken: the printer is out of paper", at=at)
+                self.app.task_named("echo").at(at).put(text="broken: the printer is out of paper")
             if hour % 6 == 0:
-                self.app.put("print_label", parcel=f"P-{hour:04}", copies=2, at=at)
-        self.app.put("print_label", parcel="P-8888", at=start + HISTORY - timedelta(minutes=1))  # is tried again later
+                self.app.task_named("print_label").at(at).put(parcel=f"P-{hour:04}", copies=2)
+        self.app.task_named("print_label").at(start + HISTORY - timedelta(minutes=1)).put(
+            parcel="P-8888"
+        )  # is tried again later
 
     def fill_for(self, name: str) -> None:
         """A few rows of one user's own: done, in review, waiting, a schedule and a job."""
@@ -216,20 +218,22 @@ class World:
         echo = self.app.task_named("echo")
         tomorrow = self.app.clock.now() + timedelta(days=1)
         with self.past(hours=2):
-            for text, when in (("parcel", {}), ("letter", {"at": tomorrow})):
-                self.app.verbs.items.put(who, echo.new({"text": f"{name}'s {text}", **when}, None, who.owner))
-            self.app.verbs.items.put(who, echo.new({"text": f"broken: {name}'s shelf"}, None, who.owner))
-            self.app.verbs.schedules.create(who, "echo", "daily 07:00", key=f"{name}'s morning", text="good morning")
+            for text, at in (("parcel", None), ("letter", tomorrow)):
+                self.app.verbs.items.put(who, echo.make_item({"text": f"{name}'s {text}"}, {"at": at}, owner=who.owner))
+            self.app.verbs.items.put(who, echo.make_item({"text": f"broken: {name}'s shelf"}, {}, owner=who.owner))
+            self.app.verbs.schedules.create(
+                who, "echo", "daily 07:00", {"text": "good morning"}, key=f"{name}'s morning"
+            )
             self.send(f"text\n{name}'s row\n", f"{name}.csv", who=who)
 
     def fill_schedules(self) -> None:
         """Schedules that are active in several zones, one that is paused, and one that failed too often."""
         schedules = self.app.schedules
-        schedules.create("echo", "daily 02:30", key="morning report", zone="Europe/Zagreb", text="report")
-        schedules.create("echo", "0 9 * * 1-5", key="stand-up", zone="America/New_York", text="stand-up")
-        schedules.create("echo", "every 15m", key="heartbeat", text="still here")
-        schedules.pause(schedules.create("echo", "daily 18:00", key="closing time", text="good night").id)
-        schedules.create("fragile", "every 10m", key="fragile feed", source="feed")
+        schedules.create("echo", "daily 02:30", {"text": "report"}, key="morning report", zone="Europe/Zagreb")
+        schedules.create("echo", "0 9 * * 1-5", {"text": "stand-up"}, key="stand-up", zone="America/New_York")
+        schedules.create("echo", "every 15m", {"text": "still here"}, key="heartbeat")
+        schedules.pause(schedules.create("echo", "daily 18:00", {"text": "good night"}, key="closing time").id)
+        schedules.create("fragile", "every 10m", {"source": "feed"}, key="fragile feed")
 
     def fill_reminders(self, end: datetime) -> None:
         """Reminders that were called, refused, are tried again, and wait."""
@@ -261,7 +265,7 @@ class World:
     def fill_messages(self, end: datetime) -> None:
         """Messages that wait, and two that were given up."""
         for n in range(4):
-            self.app.put("message_retry", **message(n, "orders"), at=end + timedelta(hours=20, minutes=n))
+            self.app.task_named("message_retry").at(end + timedelta(hours=20, minutes=n)).put(**message(n, "orders"))
         lost = [self.app.put("message_retry", **message(n, "invoices")).id for n in (10, 11)]
         self.give_up(lost, "message_retry", "used up its 3 retries")
 
@@ -282,8 +286,12 @@ class World:
             self.app.put("slow", n=n)
         self.run_elsewhere("slow", 2)
         for n in range(8):
-            self.app.put("echo", text=f"tomorrow {n}", key=f"tomorrow-{n}", at=now + timedelta(hours=12, minutes=n))
-        self.app.cancel(self.app.put("echo", text="never mind", at=now + timedelta(hours=3)).id, reason="not needed")
+            self.app.task_named("echo").options(key=f"tomorrow-{n}", at=now + timedelta(hours=12, minutes=n)).put(
+                text=f"tomorrow {n}"
+            )
+        self.app.cancel(
+            self.app.task_named("echo").at(now + timedelta(hours=3)).put(text="never mind").id, reason="not needed"
+        )
         self.app.pause("print_label")
         self.app.put("print_label", parcel="P-9999", copies=1)
 

@@ -85,7 +85,7 @@ def test_lateness_review_and_cancelling_are_told(app: Duly) -> None:
         remind.put(bad=True)
         world.run()
         assert told(chronicle) == [("in review", "not a phone number")]
-        app.cancel(remind.put(delay=60).id, reason="no need")
+        app.cancel(remind.after(60).put().id, reason="no need")
         assert told(chronicle) == [("cancelled", "no need")]
 
 

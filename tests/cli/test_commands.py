@@ -193,7 +193,7 @@ def test_a_put_with_a_delay_is_the_same_when_it_is_said_again(duly: Duly, app_fi
         (["remind"], "phone: is required"),
         (["remind", "phone=x", "color=red"], "color: is not an argument of this task"),
         (["remind", "phone"], "phone: must be NAME=VALUE"),
-        (["remind", "phone=x", "key=k"], "key: is an option: say --key k"),
+        (["remind", "phone=x", "key=k"], "key: is not an argument of this task"),
         (["remind", "--args", "[1]"], "args: must be one JSON object"),
         (["remind", "phone=x", "--delay", "soon"], "delay: must be seconds or such as"),
         (["remind", "phone=x", "--at", "2031-12-01T09:00"], "at: has no time zone"),
@@ -232,7 +232,7 @@ def test_a_wrong_app_gets_one_clear_line(sqlite_url: str, app_file: str, spec: s
 
 
 def test_items_are_listed_newest_first_with_the_way_to_older_ones(duly: Duly, app: App) -> None:
-    ids = [app.put("remind", phone="x", delay=300).id for _ in range(3)]
+    ids = [app.task_named("remind").after(300).put(phone="x").id for _ in range(3)]
     text = printed(duly("items", "--limit", "2"))
     lines = text.splitlines()
     assert [int(line.split()[0]) for line in lines[1:3]] == [ids[2], ids[1]]
@@ -242,9 +242,9 @@ def test_items_are_listed_newest_first_with_the_way_to_older_ones(duly: Duly, ap
 
 
 def test_items_can_be_chosen(duly: Duly, app: App) -> None:
-    failed = app.put("remind", phone="a", key="k", tries=1).id
+    failed = app.task_named("remind").options(key="k", tries=1).put(phone="a").id
     fail(app, failed)
-    app.put("remind", phone="b", delay=60)
+    app.task_named("remind").after(60).put(phone="b")
     for words in (["--state", "failed"], ["--key", "k"]):
         assert [row["id"] for row in parsed(duly("items", "--json", *words))] == [failed]
     for words in (["--task", "remind"], ["--queue", "remind"]):
@@ -263,9 +263,9 @@ def test_an_unusual_end_is_shown_with_its_reason(duly: Duly, app: App) -> None:
     from duly import Skip
     from duly.core.decide import decide
 
-    item = claim(app, app.put("remind", phone="x", key="k").id)
+    item = claim(app, app.task_named("remind").options(key="k").put(phone="x").id)
     app.store.settle([decide(item, Skip("on holiday"), app.clock.now(), app.tasks["remind"].rules)], [item.fence])
-    app.put("remind", phone="x", key="k2", delay=60)
+    app.task_named("remind").options(key="k2", delay=60).put(phone="x")
     text = duly("items", COLUMNS="140").stdout
     assert "skipped: on holiday" in text
     assert "key k2" in text
@@ -280,7 +280,7 @@ def test_a_long_task_name_breaks_no_line(database_url: str, duly: Duly) -> None:
 
 
 def test_times_are_local_or_utc(duly: Duly, app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    item = app.put("remind", phone="x", at="2031-07-01T12:00Z").id
+    item = app.task_named("remind").at("2031-07-01T12:00Z").put(phone="x").id
     zone = "CET-1CEST,M3.5.0,M10.5.0/3"
     with monkeypatch.context() as here:
         here.setenv("TZ", zone)
@@ -291,7 +291,7 @@ def test_times_are_local_or_utc(duly: Duly, app: App, monkeypatch: pytest.Monkey
 
 
 def test_show_tells_the_story_of_an_item(duly: Duly, app: App) -> None:
-    item = app.put("remind", phone="+385", key="k").id
+    item = app.task_named("remind").options(key="k").put(phone="+385").id
     fail(app, item)
     text = printed(duly("show", str(item)))
     for words in (f"item {item} remind  waiting", "retry lane", "+385", "try 1 failed on host:1:abc", "due again"):
@@ -321,7 +321,7 @@ def test_there_is_no_such_item(duly: Duly) -> None:
 
 
 def test_an_item_in_review_is_retried_when_a_person_says_so(duly: Duly, app: App) -> None:
-    first, second = (app.put("remind", phone="x", tries=1, delay=delay).id for delay in (0, 60))
+    first, second = (app.task_named("remind").options(tries=1, delay=delay).put(phone="x").id for delay in (0, 60))
     fail(app, first)
     assert app.read.item(first).state == "failed"
     rows = parsed(duly("retry", str(first), str(second), "--delay", "5m", "--json"))
@@ -332,7 +332,7 @@ def test_an_item_in_review_is_retried_when_a_person_says_so(duly: Duly, app: App
 
 
 def test_items_are_cancelled_with_a_reason(duly: Duly, app: App) -> None:
-    running, waiting = (app.put("remind", phone="x", delay=delay).id for delay in (0, 60))
+    running, waiting = (app.task_named("remind").after(delay).put(phone="x").id for delay in (0, 60))
     claim(app, running)
     text = printed(duly("cancel", str(running), str(waiting), "--reason", "wrong number"))
     assert text.splitlines() == [f"item {item} of remind: cancelled" for item in (running, waiting)]
@@ -360,11 +360,11 @@ def test_what_is_done_can_be_neither_retried_nor_cancelled(duly: Duly, app: App)
 
 
 def test_queues_show_what_waits_runs_and_is_in_review(duly: Duly, app: App) -> None:
-    fail(app, app.put("remind", phone="a", tries=1).id)
+    fail(app, app.task_named("remind").options(tries=1).put(phone="a").id)
     fail(app, app.put("remind", phone="b").id)
     claim(app, app.put("remind", phone="c").id)
     app.put("remind", phone="d")
-    app.put("remind", phone="e", delay=60)
+    app.task_named("remind").after(60).put(phone="e")
     (queue,) = parsed(duly("queues", "--json"))
     counts = {name: queue[name] for name in ("queue", "waiting", "retrying", "due", "running", "failed", "paused")}
     assert counts == {

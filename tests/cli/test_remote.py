@@ -107,7 +107,7 @@ def test_what_a_person_does_is_in_the_audit_log_on_either_side(served: Duly, app
 def test_lists_are_filtered_and_paged_alike(remote: Remote, local: Remote, database_url: str) -> None:
     app = Duly(database_url)
     app.task(name="remind")(_remind)
-    app.tasks["remind"].put_many(({"phone": str(number)} for number in range(1_200)), delay=3_600)
+    app.tasks["remind"].after(3_600).put_many({"phone": str(number)} for number in range(1_200))
     app.close()
     for words in (
         ["--limit", "1000"],
@@ -130,8 +130,8 @@ def test_items_are_searched_alike_and_a_search_without_an_index_says_so(
 ) -> None:
     app = Duly(database_url)
     app.task(name="remind")(_remind)
-    first, *_ = [app.put("remind", phone=str(number), delay=3_600).id for number in range(30)]
-    app.put("remind", phone="other", delay=60)
+    first, *_ = [app.task_named("remind").after(3_600).put(phone=str(number)).id for number in range(30)]
+    app.task_named("remind").after(60).put(phone="other")
     app.cancel(first, reason="the Line is busy")
     app.close()
     for words, count in (
@@ -163,7 +163,7 @@ def test_items_are_searched_alike_and_a_search_without_an_index_says_so(
 
 def test_an_act_takes_the_filters_of_the_list(remote: Remote, local: Remote, served: Duly) -> None:
     for side in (remote, local):
-        item = served.put("remind", phone="7", delay=3_600).id
+        item = served.task_named("remind").after(3_600).put(phone="7").id
         side("cancel", str(item), "--reason", "the line is busy")
         counted = ("acts", "order", "retry", "--state", "cancelled", "--state", "failed", "--error", "BUSY")
         assert side(*counted, "--where", "phone=7", "--from", "2020-01-01T00:00Z", "--count").stdout == "1\n"
@@ -372,7 +372,7 @@ def test_what_is_late_and_stuck_is_told_alike_through_the_service(remote: Remote
     assert remote("stuck").stdout == local("stuck").stdout == "nothing is stuck\n"
     long_ago, now = served.clock.now() - timedelta(hours=5), served.clock.now()
     for phone in ("1", "2", "3"):
-        served.put("remind", phone=phone, at=long_ago, key=phone)
+        served.task_named("remind").options(at=long_ago, key=phone).put(phone=phone)
     settle(served.store, claim(served.store, share("remind", limit=2), now=now), Done(), now)
     late = told(remote("late", "--json"))
     assert {each["key"] for each in late} == {"1", "2"}

@@ -62,7 +62,7 @@ def actions(app: Duly) -> list[str]:
 
 
 def test_an_item_is_edited(run: Run, app: Duly) -> None:
-    item_id = app.put("remind", phone="1", n=2, delay=60).id
+    item_id = app.task_named("remind").after(60).put(phone="1", n=2).id
     words = ("edit", str(item_id), "phone=3", "--at", "2030-01-01T09:00Z", "--queue", "calls", "--tries", "7")
     row = told(run(*words, "--json"))
     assert (row["args"], row["queue"], row["max_attempts"]) == ({"phone": "3", "n": 2}, "calls", 7)
@@ -77,7 +77,7 @@ def test_an_item_is_edited(run: Run, app: Duly) -> None:
     [((), "edit: say what"), (("--rank", "500"), "rank"), (("n=x",), "n: "), (("--at", "soon"), "at: ")],
 )
 def test_what_an_item_cannot_be_is_refused(run: Run, app: Duly, words: tuple[str, ...], complaint: str) -> None:
-    item_id = app.put("remind", phone="1", delay=60).id
+    item_id = app.task_named("remind").after(60).put(phone="1").id
     refused = run("edit", str(item_id), *words)
     assert (refused.exit_code, complaint in refused.stderr) == (2, True), refused.stderr
     assert actions(app) == []

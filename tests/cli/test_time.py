@@ -125,13 +125,13 @@ def test_it_is_said_where_clocks_change(duly: Duly, app: App) -> None:
     told = json.loads(lines(call("schedules", "preview", *rule, "--json")))
     assert {note["note"].partition(" ")[0] for note in told["notes"]} == {"02:30"}
     rule_of = {"rule": "yearly 03-28 02:30", "zone": "Europe/Zagreb"}
-    made = app.schedules.create("sync", rule_of["rule"], key="spring", zone=rule_of["zone"], sku="1")
+    made = app.schedules.create("sync", rule_of["rule"], {"sku": "1"}, key="spring", zone=rule_of["zone"])
     shown = lines(duly("schedules", "show", str(made.id), "--next", "10"))
     assert "clocks     2027-03-28" in shown
 
 
 def test_slots_are_drawn_and_a_rebalance_is_only_done_when_asked(duly: Duly, app: App) -> None:
-    app.schedules.create_many("sync", Slots(3), [{"key": str(n), "sku": str(n)} for n in range(9)])
+    app.schedules.create_many("sync", Slots(3), [{"key": str(n), "args": {"sku": str(n)}} for n in range(9)])
     gone = [each.id for each in app.schedules.pages(ring="sync") if each.slot == 0]
     app.schedules.remove(*gone)
     assert [slot["members"] for slot in json.loads(lines(duly("slots", "--json")))] == [0, 3, 3]
@@ -145,7 +145,7 @@ def test_slots_are_drawn_and_a_rebalance_is_only_done_when_asked(duly: Duly, app
 
 
 def test_a_deactivated_schedule_is_listed_and_reactivated(duly: Duly, app: App) -> None:
-    made = app.schedules.create("sync", Every("1h"), key="a", sku="A")
+    made = app.schedules.create("sync", Every("1h"), {"sku": "A"}, key="a")
     with app.store.transaction() as connection:
         connection.execute("update duly_schedule set broken_at = created_at, next_at = null, failures = 5")
     assert "deactivated" in lines(duly("schedules", "--state", "broken"))
@@ -170,8 +170,8 @@ def test_late_and_stuck_items_are_reported(duly: Duly, app: App) -> None:
     assert lines(duly("late")) == "nothing was late\n"
     assert lines(duly("stuck")) == "nothing is stuck\n"
     long_ago = datetime.now(UTC) - timedelta(hours=5)
-    app.put("sync", sku="A", at=long_ago)
-    app.put("sync", sku="B", at=long_ago)
+    app.task_named("sync").at(long_ago).put(sku="A")
+    app.task_named("sync").at(long_ago).put(sku="B")
     now = datetime.now(UTC)
     settle(app.store, claim(app.store, share("sync", limit=1), tasks=["sync"], now=now), Done(), now)
     (late,) = json.loads(lines(duly("late", "--json")))
@@ -185,7 +185,7 @@ def test_late_and_stuck_items_are_reported(duly: Duly, app: App) -> None:
 
 def test_alerts_that_stand_are_listed(duly: Duly, app: App) -> None:
     assert lines(duly("alerts")) == "nothing is wrong\n"
-    app.put("sync", sku="A", at=datetime.now(UTC) - timedelta(hours=5))
+    app.task_named("sync").at(datetime.now(UTC) - timedelta(hours=5)).put(sku="A")
     Watch(app.store, "w", ["sync"], app.settings, post=print).tick(app.clock.now())
     assert "oldest_due" in lines(duly("alerts"))
     assert json.loads(lines(duly("alerts", "--json")))[0]["name"] == "oldest_due"
@@ -233,14 +233,14 @@ def test_a_simulation_may_start_now() -> None:
 
 def test_late_and_stuck_items_are_told_with_what_they_are_about(duly: Duly, app: App) -> None:
     long_ago, now = datetime.now(UTC) - timedelta(hours=5), datetime.now(UTC)
-    app.put("sync", sku="A", at=long_ago, key="order-7")
+    app.task_named("sync").options(at=long_ago, key="order-7").put(sku="A")
     (item,) = claim(app.store, share("sync", limit=1), tasks=["sync"], now=now)
     retried = decide(item, Failed("busy"), now, Rules(retry=Backoff(base=3_600)))
     app.store.settle([retried], [item.fence])
     (stuck,) = json.loads(lines(duly("stuck", "--json")))
     assert (stuck["key"], stuck["subject"], stuck["lane"], stuck["attempts"]) == ("order-7", None, "retry", 1)
     assert "order-7" in lines(duly("stuck"))
-    app.put("sync", sku="B", at=datetime.now(UTC) + timedelta(hours=1))
+    app.task_named("sync").at(datetime.now(UTC) + timedelta(hours=1)).put(sku="B")
     assert len(json.loads(lines(duly("stuck", "--json")))) == 1, "what waits for its own time is not stuck"
 
 
@@ -265,7 +265,7 @@ def test_the_dead_mans_switch_tells_until_the_webhook_takes_it(duly: Duly, monke
 
 def test_what_an_outage_deactivated_is_reactivated_and_run(duly: Duly, app: App) -> None:
     for n in range(4):
-        app.schedules.create("sync", Every(86_400), key=f"p{n}", sku=f"S{n}")
+        app.schedules.create("sync", Every(86_400), {"sku": f"S{n}"}, key=f"p{n}")
     with app.store.transaction() as connection:
         connection.execute(
             "update duly_schedule set broken_at = created_at, next_at = null, failures = 5 where key <> 'p3'"

@@ -209,7 +209,7 @@ def test_an_asgi_app_has_a_worker_for_as_long_as_it_lives(app: Duly) -> None:
     @web.post("/greetings")
     async def post_greeting(name: str) -> str:
         placed = await app.task_named("greet").aput(name=name)
-        answer: str = await placed.result(timeout=20)
+        answer: str = await placed.await_(timeout=20)
         return answer
 
     before = threads()

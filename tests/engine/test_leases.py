@@ -96,7 +96,7 @@ def renewals(app: Duly, item_id: int, count: int) -> None:
 def test_a_new_try_of_a_cancelled_item_is_not_stopped_with_the_old_one(house: House) -> None:
     app = house.app()
     house.worker(app, "wait")
-    item_id = app.put("wait", tries=1).id
+    item_id = app.task_named("wait").options(tries=1).put().id
     for tries in range(1, 6):  # somewhere between two heartbeats
         until(lambda tries=tries: len(seen["began"]) == tries)
         if tries < 5:
@@ -112,7 +112,7 @@ def test_a_new_try_of_a_cancelled_item_is_not_stopped_with_the_old_one(house: Ho
 def test_a_clock_that_is_set_back_ends_no_lease_and_no_handler(house: House) -> None:
     app = house.app()
     worker = house.worker(app, "wait")
-    item_id = app.put("wait", tries=1).id
+    item_id = app.task_named("wait").options(tries=1).put().id
     until(lambda: seen["began"])
     clock: Any = app.clock
     clock.shift = -3600.0
@@ -129,7 +129,7 @@ def test_a_clock_that_is_set_back_ends_no_lease_and_no_handler(house: House) -> 
 def test_a_worker_that_starts_after_the_clock_was_set_forward_rescues_nobody_who_lives(house: House) -> None:
     app = house.app()
     house.worker(app, "wait")
-    item_id = app.put("wait", tries=1).id
+    item_id = app.task_named("wait").options(tries=1).put().id
     until(lambda: seen["began"])
     house.worker(house.app(shift=3600.0), "wait")
     renewals(app, item_id, 20)  # two leases of a worker that has not noticed yet
@@ -140,7 +140,7 @@ def test_a_worker_that_starts_after_the_clock_was_set_forward_rescues_nobody_who
 
 def test_a_worker_of_another_app_does_not_decide_about_tasks_that_it_does_not_know(house: House) -> None:
     app, stranger = house.app(), house.stranger()
-    item_id, foreign_id = app.put("wait", tries=1).id, stranger.put("foreign").id
+    item_id, foreign_id = app.task_named("wait").options(tries=1).put().id, stranger.put("foreign").id
     for task in ("wait", "foreign"):  # of a worker that dies at once
         assert claim(app.store, tasks=(task,), now=app.store.now(), lease=timedelta(seconds=1))
     house.worker(stranger, "foreign")
@@ -158,7 +158,7 @@ def test_items_of_a_claim_whose_answer_was_lost_run_in_the_end_with_all_their_tr
 ) -> None:
     app = house.app()
     task = "tick" if verb == "claim" else "rare"
-    ids = [app.put(task, tries=1).id for _ in range(5)]
+    ids = [app.task_named(task).options(tries=1).put().id for _ in range(5)]
     real: Callable[..., Any] = getattr(app.store, verb)
     lost: list[Any] = []
 

@@ -56,7 +56,7 @@ def test_a_handler_that_waits_too_long_for_one_of_our_connections_is_given_back_
     with working(app):
         app.put("hold")
         assert holds.wait(30)
-        item_id = app.put("need", tries=1).id
+        item_id = app.task_named("need").options(tries=1).put().id
         until(lambda: look(item_id, is_over=False), 30)
         gate.set()
         row = until(lambda: look(item_id, is_over=True), 30)

@@ -100,7 +100,7 @@ def test_those_that_ended_in_the_same_batch_are_not_even_written_as_failures(sto
 def test_schedules_get_their_failures_back(store: Store) -> None:
     desk = Desk(store)
     for n in range(3):
-        desk.ring.every(Every("1h"), key=f"k{n}")
+        desk.ring.every(Every("1h"), key=f"k{n}").put()
     desk.app.schedules.reconcile()
     Recurrer(store, sweep=60).tick(after(3_600))
     works = desk.claim(after(3_600))

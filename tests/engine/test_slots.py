@@ -143,7 +143,7 @@ def test_system_work_has_slots_of_its_own(database_url: str) -> None:
 
     one = tasks_on(Duly(database_url, concurrency=1, **SETTINGS))
     one.put("hang_thread")
-    waiting = [one.put("tick_thread", delay=3600).id for _ in range(3)]
+    waiting = [one.task_named("tick_thread").after(3600).put().id for _ in range(3)]
     with at_work(one):
         until(lambda: seen["hung"], 20)
         act = one.verbs.acts.order(LOCAL, "cancel", {"task": "tick_thread"}).id

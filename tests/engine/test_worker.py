@@ -81,8 +81,8 @@ class TestVerdicts:
         """Sentry and its like see an error only if the log line carries the exception, with its traceback."""
         with caplog.at_level(logging.WARNING, "duly.item"):
             ended(app, app.put("flaky", fails=1).id)
-            ended(app, app.put("mute", tries=1).id)
-            ended(app, app.put("odd", kind="surrogate", tries=1).id)
+            ended(app, app.task_named("mute").options(tries=1).put().id)
+            ended(app, app.task_named("odd").options(tries=1).put(kind="surrogate").id)
         told = [record.exc_info for record in caplog.records if "failed" in record.message]
         kinds = [exc[0].__name__ for exc in told if exc is not None and exc[0] is not None]
         assert kinds == ["ConnectionError", "TryFailed", "TryFailed"]  # without words, and in a child process
@@ -115,12 +115,12 @@ class TestVerdicts:
 
     @pytest.mark.parametrize("task", ["leave", "aleave"])
     def test_sys_exit_in_a_handler_fails_that_handler_only(self, app: Duly, task: str) -> None:
-        item_id = app.put(task, tries=1).id
+        item_id = app.task_named(task).options(tries=1).put().id
         assert ended(app, item_id).error_class == "SystemExit"
         assert ended(app, app.put("tick").id).state == "done"
 
     def test_an_error_that_no_database_can_hold_is_kept_in_a_form_that_it_can(self, app: Duly) -> None:
-        row = ended(app, app.put("unprintable", tries=1).id)
+        row = ended(app, app.task_named("unprintable").options(tries=1).put().id)
         assert row.state == "failed"
         assert "\\ud800 \\x00" in (row.last_error or "")
 
@@ -141,7 +141,9 @@ class TestVerdicts:
         assert {ended(app, item_id).result for item_id in ids} == {"none"}
 
     def test_an_async_handler_is_told_that_it_has_no_connection(self, app: Duly) -> None:
-        assert "attempt.connection" in (ended(app, app.put("in_async", tries=1).id).last_error or "")
+        assert "attempt.connection" in (
+            ended(app, app.task_named("in_async").options(tries=1).put().id).last_error or ""
+        )
 
     def test_cpu_handlers_run_in_a_process_of_their_own(self, app: Duly) -> None:
         assert ended(app, app.put("apart", n=41).id).result == 42
@@ -151,7 +153,7 @@ class TestVerdicts:
 class TestBatches:
     def test_each_item_of_a_batch_has_its_own_outcome(self, app: Duly) -> None:
         skus = ["a", "b", "bad", "c", "d", "e", "f", "g"]
-        app.tasks["price"].put_many([{"sku": sku, "price": 5} for sku in skus], tries=1)
+        app.tasks["price"].options(tries=1).put_many([{"sku": sku, "price": 5} for sku in skus])
         until(lambda: not any(row.state in ("waiting", "running") for row in app.read.page(task="price")), 20)
         rows = {row.args["sku"]: row for row in app.read.page(task="price")}
         assert {sku: row.result for sku, row in rows.items() if sku != "bad"} == dict.fromkeys(
@@ -162,7 +164,7 @@ class TestBatches:
         assert max(len(batch) for batch in seen["batches"]) == 4, "whole batches are claimed"
 
     def test_an_exception_fails_the_items_of_the_batch_together(self, app: Duly) -> None:
-        app.tasks["lose"].put_many([{"n": n} for n in range(3)], tries=1)
+        app.tasks["lose"].options(tries=1).put_many([{"n": n} for n in range(3)])
         until(lambda: [row.state for row in app.read.page(task="lose")] == ["failed"] * 3, 20)
 
 
@@ -199,7 +201,7 @@ class TestControl:
 
     def test_a_future_item_starts_at_its_time_and_not_at_the_next_poll(self, app: Duly) -> None:
         due = app.clock.now() + timedelta(seconds=0.7)
-        row = ended(app, app.put("tick", at=due).id)
+        row = ended(app, app.task_named("tick").at(due).put().id)
         assert row.started_at is not None
         assert row.started_at >= due
         # Polls are a minute apart here and sweeps 0.2 s: what follows is the wake-up, with room for a busy machine.
@@ -224,7 +226,9 @@ def test_a_suspect_is_run_apart_and_finishes(app: Duly) -> None:
 
 
 def test_an_error_that_cannot_be_told_costs_no_slot(app: Duly, worker: Worker) -> None:
-    ids = [app.put("mute", tries=1).id for _ in range(15)] + [app.put("amute", tries=1).id for _ in range(15)]
+    ids = [app.task_named("mute").options(tries=1).put().id for _ in range(15)] + [
+        app.task_named("amute").options(tries=1).put().id for _ in range(15)
+    ]
     assert {ended(app, item_id).state for item_id in ids} == {"failed"}
     assert ended(app, app.put("tick").id).state == "done"
     assert ended(app, app.put("answer", kind="dict").id).state == "done"
@@ -232,7 +236,7 @@ def test_an_error_that_cannot_be_told_costs_no_slot(app: Duly, worker: Worker) -
 
 def test_a_cpu_handler_may_answer_anything_without_losing_its_process(app: Duly, worker: Worker) -> None:
     assert ended(app, app.put("odd", kind="not_found").id).outcome == "not_found"
-    assert ended(app, app.put("odd", kind="surrogate", tries=1).id).error_class == "ValueError"
+    assert ended(app, app.task_named("odd").options(tries=1).put(kind="surrogate").id).error_class == "ValueError"
     assert ended(app, app.put("apart", n=1).id).result == 2
 
 
@@ -282,7 +286,7 @@ def test_what_waits_behind_a_blocked_event_loop_goes_to_others(app: Duly) -> Non
     worker = app.worker(tasks=["block", "note_later"])
     (pool,) = [each for each in worker._pools if "block" in each.tasks]
     pool.size = 1
-    stuck = app.put("block", rank=0).id
+    stuck = app.task_named("block").options(rank=0).put().id
     worker.start()
     until(lambda: seen["began"])
     waiting = [app.put("note_later").id for _ in range(5)]
@@ -300,7 +304,7 @@ def test_what_waits_behind_a_blocked_event_loop_goes_to_others(app: Duly) -> Non
 
 
 def test_a_child_that_dies_takes_what_it_forked_along(app: Duly, worker: Worker) -> None:
-    item_id = app.put("orphan", tries=1).id
+    item_id = app.task_named("orphan").options(tries=1).put().id
     assert "exit code 3" in str(ended(app, item_id).last_error)
 
 
@@ -340,7 +344,7 @@ def test_a_child_that_cannot_start_is_a_failure_with_a_reason_and_no_crash(
     with caplog.at_level(logging.WARNING):
         worker.start()
         try:
-            row = ended(app, app.put("apart", n=1, tries=1).id)
+            row = ended(app, app.task_named("apart").options(tries=1).put(n=1).id)
         finally:
             worker.stop()
             worker.drain()

@@ -46,7 +46,7 @@ def test_an_item_in_review_can_be_tried_again_with_all_its_tries(app: Duly) -> N
 
 
 def test_a_waiting_item_can_be_hurried(app: Duly) -> None:
-    item_id = app.put("ring", delay=3600).id
+    item_id = app.task_named("ring").after(3600).put().id
     app.retry(item_id)
     assert app.read.item(item_id).due_at <= app.clock.now()
 
@@ -66,9 +66,9 @@ def test_all_or_none_of_several_are_found(app: Duly) -> None:
 
 
 def test_reviving_an_item_whose_key_was_given_away_says_so(app: Duly) -> None:
-    old = app.put("ring", key="k").id
+    old = app.task_named("ring").options(key="k").put().id
     give_up_on_all(app)
-    app.put("ring", key="k")
+    app.task_named("ring").options(key="k").put()
     with pytest.raises(WrongState, match="key"):
         app.retry(old)
 

@@ -54,14 +54,14 @@ def test_the_result_is_returned_when_a_worker_has_made_it(app: Duly) -> None:
 def test_async_callers_await_it(app: Duly) -> None:
     async def all_of_them() -> list[Any]:
         placed = [await app.tasks["double"].aput(n=n) for n in range(20)]
-        return await asyncio.gather(*(each.result(LONG) for each in placed))
+        return await asyncio.gather(*(each.await_(LONG) for each in placed))
 
     with working(app):
         assert asyncio.run(all_of_them()) == [2 * n for n in range(20)]
 
 
 def test_what_failed_for_good_or_was_cancelled_says_so(app: Duly) -> None:
-    waits = app.put("double", n=1, delay=3_600)
+    waits = app.task_named("double").after(3_600).put(n=1)
     app.cancel(waits.id, reason="not needed")
     with pytest.raises(ItemFailed, match=f"item {waits.id} was cancelled") as told:
         waits.wait(LONG)
@@ -71,18 +71,18 @@ def test_what_failed_for_good_or_was_cancelled_says_so(app: Duly) -> None:
 
 
 def test_whoever_waits_too_long_is_told_and_forgotten(app: Duly) -> None:
-    placed = app.put("double", n=1, delay=3_600)
+    placed = app.task_named("double").after(3_600).put(n=1)
     with pytest.raises(TimeoutError, match=f"item {placed.id} has not ended within 0.01 s"):
         placed.wait(0.01)
     with pytest.raises(TimeoutError):
-        asyncio.run(placed.result(0.01))
+        asyncio.run(placed.await_(0.01))
     assert not app.endings._awaited
 
 
 def test_a_put_in_a_transaction_is_waited_for_beyond_its_commit(app: Duly, store: Store) -> None:
     with working(app):
         with store.transaction() as connection:
-            placed = app.put("double", n=3, connection=connection)
+            placed = app.task_named("double").options(connection=connection).put(n=3)
         assert placed.wait(LONG) == 6
 
 
@@ -143,7 +143,7 @@ def test_what_a_put_answers_can_be_returned_and_encoded(app: Duly) -> None:
 
 
 def test_whoever_waits_is_told_when_the_app_is_closed(app: Duly) -> None:
-    placed = app.put("double", n=1, delay=3_600)
+    placed = app.task_named("double").after(3_600).put(n=1)
     told: list[Exception] = []
 
     def wait() -> None:

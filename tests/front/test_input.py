@@ -59,28 +59,31 @@ BAD = [
     ({"phone": "\ud800"}, "phone"),
     ({"phone": "1", "extra": object()}, "extra"),
     ({"phone": "1", "extra": 10**5_000}, "extra"),
-    ({"phone": "1", "key": ""}, "key"),
-    ({"phone": "1", "key": "  "}, "key"),
-    ({"phone": "1", "key": 7}, "key"),
-    ({"phone": "1", "key": "a\x00"}, "key"),
-    ({"phone": "1", "key": "\ud800"}, "key"),
-    ({"phone": "1", "key": "k" * 501}, "key"),
-    ({"phone": "1", "at": datetime(2026, 1, 1, 9)}, "at"),  # noqa: DTZ001
-    ({"phone": "1", "at": "2026-01-01T09:00"}, "at"),
-    ({"phone": "1", "at": "tomorrow"}, "at"),
-    ({"phone": "1", "at": 1_700_000_000}, "at"),
-    ({"phone": "1", "at": date(2026, 1, 1)}, "at"),
-    ({"phone": "1", "at": datetime(1, 1, 1, tzinfo=UTC)}, "at"),
-    ({"phone": "1", "at": datetime.max.replace(tzinfo=UTC)}, "at"),
-    ({"phone": "1", "delay": -1}, "delay"),
-    ({"phone": "1", "delay": "soon"}, "delay"),
-    ({"phone": "1", "delay": float("nan")}, "delay"),
-    ({"phone": "1", "delay": 5, "at": "2026-01-01T09:00Z"}, "delay"),
-    ({"phone": "1", "rank": 101}, "rank"),
-    ({"phone": "1", "rank": True}, "rank"),
-    ({"phone": "1", "tries": 0}, "tries"),
-    ({"phone": "1", "tries": 1.5}, "tries"),
-    ({"phone": "1", "connection": object()}, "connection"),
+]
+
+BAD_OPTIONS = [
+    ({"key": ""}, "key"),
+    ({"key": "  "}, "key"),
+    ({"key": 7}, "key"),
+    ({"key": "a\x00"}, "key"),
+    ({"key": "\ud800"}, "key"),
+    ({"key": "k" * 501}, "key"),
+    ({"at": datetime(2026, 1, 1, 9)}, "at"),  # noqa: DTZ001
+    ({"at": "2026-01-01T09:00"}, "at"),
+    ({"at": "tomorrow"}, "at"),
+    ({"at": 1_700_000_000}, "at"),
+    ({"at": date(2026, 1, 1)}, "at"),
+    ({"at": datetime(1, 1, 1, tzinfo=UTC)}, "at"),
+    ({"at": datetime.max.replace(tzinfo=UTC)}, "at"),
+    ({"delay": -1}, "delay"),
+    ({"delay": "soon"}, "delay"),
+    ({"delay": float("nan")}, "delay"),
+    ({"delay": 5, "at": "2026-01-01T09:00Z"}, "delay"),
+    ({"rank": 101}, "rank"),
+    ({"rank": True}, "rank"),
+    ({"tries": 0}, "tries"),
+    ({"tries": 1.5}, "tries"),
+    ({"connection": object()}, "connection"),
 ]
 
 
@@ -91,6 +94,15 @@ def test_bad_input_names_its_field_and_stores_nothing(app: Duly, args: dict[str,
     assert refusal.value.field == field
     assert str(refusal.value).startswith(field)
     assert len(str(refusal.value)) < 1_000
+    assert counts(app.store) == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "field"), BAD_OPTIONS, ids=[f"{n}-{field}" for n, (_, field) in enumerate(BAD_OPTIONS)]
+)
+def test_a_bad_option_is_named_and_stores_nothing(app: Duly, options: Any, field: str) -> None:
+    with pytest.raises(InputError, match=f"^{field}: "):
+        app.task_named("remind").options(**options).put(phone="1")
     assert counts(app.store) == {}
 
 
@@ -153,13 +165,13 @@ def test_rich_types_travel_as_the_handler_declares_them(app: Duly) -> None:
     app.put("post", **args)
     (row,) = app.read.page()
     task = app.tasks["post"]
-    assert task.arguments(task.new(dict(args)).args, None) == args
+    assert task.arguments(task.new(**args).args, None) == args
     assert row.args["to"] == {"street": "Ilica", "number": 7}
 
 
 def test_a_handler_with_open_arguments_takes_them_all_but_checks_what_it_declares(app: Duly) -> None:
     task = app.tasks["anything"]
-    assert task.arguments(task.new({"first": 1, "second": [2]}).args, None) == {"first": 1, "second": [2]}
+    assert task.arguments(task.new(first=1, second=[2]).args, None) == {"first": 1, "second": [2]}
     with pytest.raises(InputError, match="first"):
         task.put(first="x", second=2)
 
@@ -168,10 +180,10 @@ def test_puts_say_when(app: Duly) -> None:
     remind = app.tasks["remind"]
     at = datetime(2030, 5, 1, 7, 30, tzinfo=UTC)
     ids = [
-        remind.put(phone="1", at="2030-05-01T09:30+02:00").id,
-        remind.put(phone="1", at=at).id,
-        remind.put(phone="1", delay=3600).id,
-        remind.put(phone="1", delay=timedelta(hours=1)).id,
+        remind.at("2030-05-01T09:30+02:00").put(phone="1").id,
+        remind.at(at).put(phone="1").id,
+        remind.after(3600).put(phone="1").id,
+        remind.after(timedelta(hours=1)).put(phone="1").id,
     ]
     rows = [app.read.item(item_id) for item_id in ids]
     assert [row.due_at for row in rows[:2]] == [at, at]
@@ -181,44 +193,45 @@ def test_puts_say_when(app: Duly) -> None:
 
 def test_one_key_is_one_item_and_other_content_is_a_conflict(app: Duly) -> None:
     remind = app.tasks["remind"]
-    first = remind.put(phone="1", key="k")
-    again = remind.put(phone="1", key="k")
+    first = remind.options(key="k").put(phone="1")
+    again = remind.options(key="k").put(phone="1")
     assert first.fresh
     assert (again.id, again.execution_key, again.fresh) == (first.id, first.execution_key, False)
     with pytest.raises(KeyConflict) as refusal:
-        remind.put(phone="2", key="k")
+        remind.options(key="k").put(phone="2")
     assert refusal.value.item_id == first.id
     app.cancel(first.id)
-    assert remind.put(phone="2", key="k").fresh
+    assert remind.options(key="k").put(phone="2").fresh
 
 
 def test_a_delay_counts_from_now_so_the_same_put_said_later_is_the_same_content(app: Duly) -> None:
     remind = app.tasks["remind"]
-    first = remind.put(phone="1", key="k", delay=60)
-    assert remind.put(phone="1", key="k", delay=60) == Placed(first.id, first.execution_key, fresh=False)
-    assert asyncio.run(remind.aput(phone="1", key="k", delay=timedelta(minutes=1))).id == first.id
-    assert remind.put_many([{"phone": "1", "key": "k"}, {"phone": "1", "key": "k"}], delay=60) == 0
+    first = remind.options(key="k", delay=60).put(phone="1")
+    assert remind.options(key="k", delay=60).put(phone="1") == Placed(first.id, first.execution_key, fresh=False)
+    assert asyncio.run(remind.options(key="k", delay=timedelta(minutes=1)).aput(phone="1")).id == first.id
+    assert remind.put_many(remind.options(key="k", delay=60).new(phone="1") for _ in range(2)) == 0
     with pytest.raises(KeyConflict, match="other arguments"):
-        remind.put(phone="2", key="k", delay=60)
+        remind.options(key="k", delay=60).put(phone="2")
     with pytest.raises(KeyConflict, match="planned for"):
-        remind.put(phone="1", key="k", at="2030-05-01T09:30+02:00")
+        remind.options(key="k", at="2030-05-01T09:30+02:00").put(phone="1")
 
 
 def test_a_put_without_a_time_is_the_same_content_by_a_clock_that_stamps_too(database_url: str) -> None:
     clock = ManualClock()
     app = Duly(database_url, clock=clock)
     app.task(name="ring")(lambda: None)
-    first = app.put("ring", key="k")
+    first = app.task_named("ring").options(key="k").put()
     clock.move(1)
-    assert app.put("ring", key="k").id == first.id
+    assert app.task_named("ring").options(key="k").put().id == first.id
     app.close()
 
 
 def test_puts_from_async_code(app: Duly) -> None:
     async def run() -> None:
-        placed = await app.tasks["remind"].aput(phone="1", key="a")
+        placed = await app.tasks["remind"].options(key="a").aput(phone="1")
         assert placed.fresh
-        assert await app.tasks["remind"].aput_many([{"phone": "2"}, {"phone": "3", "rank": 5}], delay=60) == 2
+        rows = [{"phone": "2"}, app.tasks["remind"].options(rank=5).new(phone="3")]
+        assert await app.tasks["remind"].after(60).aput_many(rows) == 2
 
     asyncio.run(run())
     assert counts(app.store) == {"waiting": 3}
@@ -231,7 +244,6 @@ def refused(field: str, register: Any) -> None:
 
 
 def test_tasks_that_cannot_work_are_refused_when_they_are_registered() -> None:
-    def reserved(key: str) -> None: ...
     def positional(a: int, /) -> None: ...
     def starred(*args: int) -> None: ...
     def two_lists(rows: list[dict[str, Any]], more: int) -> None: ...
@@ -240,7 +252,6 @@ def test_tasks_that_cannot_work_are_refused_when_they_are_registered() -> None:
     def ok() -> None: ...
     async def aok() -> None: ...
 
-    refused("key", lambda app: app.task(reserved))
     refused("a", lambda app: app.task(positional))
     refused("args", lambda app: app.task(starred))
     refused("more", lambda app: app.task(batch=5)(two_lists))

@@ -72,7 +72,7 @@ def test_what_comes_then_is_told_how_the_rows_ended(app: Duly, world: World) -> 
 
 
 def test_what_comes_then_may_have_arguments_of_its_own(app: Duly, world: World) -> None:
-    app.job("ring", [], then=app.tasks["report"].new({"to": "bob"}))
+    app.job("ring", [], then=app.tasks["report"].new(to="bob"))
     world.run()
     (told,) = reports(world)
     assert (told["to"], told["job"]["total"]) == ("bob", 0)
@@ -108,7 +108,8 @@ def test_under_a_key_a_job_goes_on_where_it_was_interrupted(app: Duly, world: Wo
         raise ZeroDivisionError
 
     first = app.verbs.jobs.open(LOCAL, app.tasks["ring"], key="march")
-    app.store.load_rows(first.id, 1, list(app.verbs.jobs._rows(first, app.tasks["ring"], rows("well"))))
+    (one,) = app.tasks["ring"].items(rows("well"))
+    app.store.load_rows(first.id, 1, [row_of(first, 1, one)])
     with pytest.raises(ZeroDivisionError):
         app.job("ring", interrupted(), key="march")
     job = app.job("ring", rows("well", "well", "well"), key="march")
@@ -325,7 +326,7 @@ def test_a_cancel_goes_on_until_no_row_is_left_alive(app: Duly, monkeypatch: pyt
 
 def test_a_row_that_could_not_be_read_is_tried_at_no_door(app: Duly) -> None:
     job = app.verbs.jobs.open(LOCAL, app.tasks["ring"])
-    new = app.tasks["ring"].new({"n": 1})
+    new = app.tasks["ring"].new(n=1)
     bad = row_of(job, 1, new, status="ERROR", state="failed", outcome="unreadable", last_error="line 2")
     assert app.store.load_rows(job.id, 1, [bad])
     (item,) = query(app.store, "select id from duly_item where job_id is not null")

@@ -33,7 +33,7 @@ def world() -> Iterator[World]:
 
 def test_what_code_declares_is_written_changed_and_removed_with_the_code(world: World) -> None:
     app = world.app
-    app.tasks["tick"].every(Every("1h"))
+    app.tasks["tick"].every(Every("1h")).put()
     (declared,) = app.schedules.pages()
     assert declared.is_declared
     assert world.advance(hours=3) == 3
@@ -42,8 +42,8 @@ def test_what_code_declares_is_written_changed_and_removed_with_the_code(world: 
     @later.task
     def tick(n: int = 0) -> None: ...
 
-    tick.every(Daily("09:00"), n=1)
-    tick.every(Daily("09:00"), n=2)
+    tick.every(Daily("09:00")).put(n=1)
+    tick.every(Daily("09:00")).put(n=2)
     later.schedules.reconcile()
     assert [(each.rule, each.args) for each in later.schedules.pages()] == [
         ("daily 09:00", b'{"n":1}'),
@@ -53,7 +53,7 @@ def test_what_code_declares_is_written_changed_and_removed_with_the_code(world: 
 
 def test_a_schedule_with_a_key_stays_when_the_code_forgets_it(world: World) -> None:
     app = world.app
-    app.tasks["tick"].every(Every("1h"), key="mine")
+    app.tasks["tick"].every(Every("1h"), key="mine").put()
     later = Duly(store=app.store, clock=world.clock)
 
     @later.task
@@ -67,7 +67,7 @@ def test_workers_that_start_together_remove_what_code_forgot_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     app = world.app
-    app.tasks["tick"].every(Every("1h"))
+    app.tasks["tick"].every(Every("1h")).put()
     later = Duly(store=app.store, clock=world.clock)
 
     @later.task
@@ -84,8 +84,8 @@ def test_workers_that_start_together_remove_what_code_forgot_once(
 
 def test_creating_again_changes_what_is_there(world: World) -> None:
     schedules = world.app.schedules
-    first = schedules.create("tick", "daily 09:00", key="a", n=1)
-    again = schedules.create("tick", "daily 10:00", key="a", n=2, zone="Asia/Tokyo", max_lateness=60)
+    first = schedules.create("tick", "daily 09:00", {"n": 1}, key="a")
+    again = schedules.create("tick", "daily 10:00", {"n": 2}, key="a", zone="Asia/Tokyo", max_lateness=60)
     assert (again.id, again.rule, again.zone, again.args, again.max_lateness) == (
         first.id, "daily 10:00", "Asia/Tokyo", b'{"n":2}', 60,
     )  # fmt: skip
@@ -217,11 +217,11 @@ def test_a_limit_per_key_lets_nobody_wait_for_others(world: World) -> None:
 
 def test_schedules_that_differ_in_zone_only_are_two(world: World) -> None:
     tick = world.app.tasks["tick"]
-    tick.every(Daily("09:00"), zone="Europe/Zagreb")
-    tick.every(Daily("09:00"), zone="Asia/Tokyo")
+    tick.every(Daily("09:00"), zone="Europe/Zagreb").put()
+    tick.every(Daily("09:00"), zone="Asia/Tokyo").put()
     assert sorted(each.zone for each in world.app.schedules.pages()) == ["Asia/Tokyo", "Europe/Zagreb"]
     with pytest.raises(InputError, match="has this schedule already"):
-        tick.every(Daily("09:00"), zone="Asia/Tokyo")
+        tick.every(Daily("09:00"), zone="Asia/Tokyo").put()
 
 
 def test_a_default_is_a_value_like_any_other_to_a_limit(world: World) -> None:
@@ -230,7 +230,7 @@ def test_a_default_is_a_value_like_any_other_to_a_limit(world: World) -> None:
     @app.task(limits=Limit("tenant", 1, per="1m", by="user"))
     def serve(user: str = "acme") -> None: ...
 
-    assert serve.new({}).queue == serve.new({"user": "acme"}).queue == "serve/acme"
+    assert serve.new().queue == serve.new(user="acme").queue == "serve/acme"
     for limits in ([Limit("a", 1, by="user"), Limit("b", 1, by="n")], [Limit("a", 1), Limit("a", 2, per="1m")]):
         with pytest.raises(InputError, match="limits"):
 

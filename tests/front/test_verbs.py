@@ -81,7 +81,7 @@ LATER = datetime(2030, 1, 2, 9, tzinfo=UTC)
 
 
 def test_code_that_looks_after_items_is_in_the_audit_log(app: Duly) -> None:
-    item_id = app.put("ring", phone="+1", at=AT).id
+    item_id = app.task_named("ring").at(AT).put(phone="+1").id
     app.cancel(item_id, reason="twice")
     app.retry(item_id, at=LATER)
     app.edit(item_id, rank=3)
@@ -108,7 +108,7 @@ def test_an_act_on_many_items_writes_all_its_lines_at_once(app: Duly, monkeypatc
 
 
 def test_none_of_several_is_changed_when_one_of_them_cannot_be(app: Duly) -> None:
-    first, second = (app.put("ring", phone="+1", at=AT).id for _ in range(2))
+    first, second = (app.task_named("ring").at(AT).put(phone="+1").id for _ in range(2))
     app.cancel(second)
     with pytest.raises(WrongState):
         app.cancel(first, second)
@@ -117,7 +117,7 @@ def test_none_of_several_is_changed_when_one_of_them_cannot_be(app: Duly) -> Non
 
 
 def test_another_time_moves_everything_that_is_counted_from_it(app: Duly) -> None:
-    item_id = app.put("ring", phone="+1", at=AT, max_lateness=60).id
+    item_id = app.task_named("ring").options(at=AT, max_lateness=60).put(phone="+1").id
     row = app.edit(item_id, at=LATER)
     assert (row.due_at, row.planned_at) == (LATER, LATER)
     (item,) = app.store.fetch([item_id])
@@ -127,7 +127,7 @@ def test_another_time_moves_everything_that_is_counted_from_it(app: Duly) -> Non
 
 
 def test_an_item_moves_to_another_queue_with_other_tries(app: Duly) -> None:
-    item_id = app.put("ring", phone="+1", at=AT).id
+    item_id = app.task_named("ring").at(AT).put(phone="+1").id
     row = app.edit(item_id, queue="calls", tries=7, args={"phone": "+2"})
     assert (row.queue, row.max_attempts, row.args) == ("calls", 7, {"phone": "+2", "n": 0})
     assert row.planned_at == AT
@@ -139,12 +139,12 @@ def test_arguments_that_choose_the_queue_move_the_item(app: Duly) -> None:
     @app.task(limits=Limit("mails", 2, by="to"))
     def mail(to: str) -> None: ...
 
-    item_id = mail.put(to="ana", at=AT).id
+    item_id = mail.at(AT).put(to="ana").id
     assert app.edit(item_id, args={"to": "bob"}).queue == "mail/bob"
 
 
 def test_arguments_that_say_the_same_in_another_order_are_no_difference(app: Duly) -> None:
-    item_id = app.put("ring", phone="+1", n=2, at=AT).id
+    item_id = app.task_named("ring").at(AT).put(phone="+1", n=2).id
     with app.store.transaction() as connection:
         mark = "%s" if app.store.url.startswith("postgres") else "?"
         text = '{"n": 2, "phone": "+1"}'
@@ -156,14 +156,14 @@ def test_arguments_that_say_the_same_in_another_order_are_no_difference(app: Dul
 
 @pytest.mark.parametrize("wrong", [{"queue": "\x00"}, {"rank": 101}, {"tries": 0}, {"at": "soon"}, {"args": {"x": 1}}])
 def test_what_an_item_cannot_be_is_refused(app: Duly, wrong: dict[str, Any]) -> None:
-    item_id = app.put("ring", phone="+1", at=AT).id
+    item_id = app.task_named("ring").at(AT).put(phone="+1").id
     with pytest.raises(InputError):
         app.edit(item_id, **wrong)
     assert actions(app) == []
 
 
 def test_an_item_of_a_schedule_is_not_moved_to_the_time_of_another(app: Duly) -> None:
-    schedule = app.schedules.create("ring", "every 1h", key="k", phone="+1")
+    schedule = app.schedules.create("ring", "every 1h", {"phone": "+1"}, key="k")
     first, second = (_occurrence(app, schedule.id) for _ in range(2))
     with pytest.raises(WrongState, match="another item at this time"):
         app.edit(first.id, at=second.planned_at)
@@ -177,7 +177,7 @@ def _occurrence(app: Duly, schedule_id: int) -> Occurrence:
 
 def test_another_users_item_is_not_found(app: Duly) -> None:
     items, bob = app.verbs.items, someone("bob")
-    item_id = items.put(bob, app.task_named("ring").new({"phone": "+1", "at": AT}, owner="bob")).id
+    item_id = items.put(bob, app.task_named("ring").make_item({"phone": "+1"}, {"at": AT}, owner="bob")).id
     acts: list[Callable[[Principal], object]] = [
         lambda who: items.find(who, item_id), lambda who: items.show(who, item_id, is_revealed=True),
         lambda who: items.edit(who, item_id, rank=1), lambda who: items.retry(who, item_id),
@@ -197,15 +197,15 @@ def test_another_users_item_is_not_found(app: Duly) -> None:
 
 
 def test_a_schedule_is_created_once_and_changed_from_then_on(app: Duly) -> None:
-    made = app.schedules.create("ring", "every 1h", key="k", phone="+1")
-    app.schedules.create("ring", "every 2h", key="k", phone="+1")
-    app.schedules.create("ring", "every 2h", key="k", phone="+1")
+    made = app.schedules.create("ring", "every 1h", {"phone": "+1"}, key="k")
+    app.schedules.create("ring", "every 2h", {"phone": "+1"}, key="k")
+    app.schedules.create("ring", "every 2h", {"phone": "+1"}, key="k")
     assert actions(app, f"schedule:{made.id}") == [("local", "schedule.created"), ("local", "schedule.changed")]
 
 
 def test_another_users_schedule_is_not_found(app: Duly) -> None:
     schedules, bob = app.verbs.schedules, someone("bob")
-    made = schedules.create(bob, "ring", "every 1h", key="k", phone="+1")
+    made = schedules.create(bob, "ring", "every 1h", {"phone": "+1"}, key="k")
     assert (made.owner, made.key) == ("bob", "bob/k")
     acts: list[Callable[[Principal], object]] = [
         lambda who: schedules.reached(who, made.id), lambda who: schedules.change(who, made.id, rule="every 2h"),

@@ -18,7 +18,7 @@ ITEMS = 3_000
 
 
 def put(ours: Fleet, task: str, **args: object) -> int:
-    (placed,) = ours.app.store.put([workload.tasks[task].new(dict(args))])
+    (placed,) = ours.app.store.put([workload.tasks[task].new(**args)])
     return placed.id
 
 
@@ -41,7 +41,7 @@ def kill_while_draining(ours: Fleet, choose: random.Random, items: int, kills: i
 
     The oldest is spared: who has watched all along finds the dead in time, who has just come watches for a lease first.
     """
-    ours.app.store.load(workload.tasks["mark"].new({"n": n}) for n in range(items))
+    ours.app.store.load(workload.tasks["mark"].new(n=n) for n in range(items))
     stuck = timedelta()
     # Not paced by a clock: the next kill falls when about a twentieth more of the work has been seen.
     for kill in range(1, kills + 1):
@@ -157,7 +157,7 @@ def test_five_hundred_overdue_items_of_a_day_of_downtime_are_all_done_after_a_st
     with fleet(database_url, tmp_path) as ours:
         start: datetime = ours.app.store.now()
         spread = [start - timedelta(days=1) + timedelta(seconds=n * 170) for n in range(500)]
-        ours.app.store.load(workload.tasks["mark"].new({"n": n, "at": at}) for n, at in enumerate(spread))
+        ours.app.store.load(workload.tasks["mark"].at(at).new(n=n) for n, at in enumerate(spread))
         ours.start()
         until(lambda: ours.states() == {"done": 500}, 60, ours.logs)
         ours.stop()

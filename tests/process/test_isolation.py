@@ -35,7 +35,7 @@ PLAIN = f'{APP}\nif __name__ == "__main__":\n    app.run()\n'
 
 def test_an_act_goes_on_after_its_worker_was_killed(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
-        far = [workload.tasks["mark"].new({"n": n, "delay": 86_400}) for n in range(20_000)]
+        far = [workload.tasks["mark"].after(86_400).new(n=n) for n in range(20_000)]
         ours.app.store.load(iter(far))
         act = ours.app.verbs.acts.order(LOCAL, "cancel", {"task": "mark"}).id
         ours.start()
@@ -54,7 +54,7 @@ def test_an_act_goes_on_after_its_worker_was_killed(database_url: str, tmp_path:
 
 def test_an_act_under_suspicion_is_done_by_a_child(database_url: str, tmp_path: Path) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
-        ours.app.store.put([workload.tasks["mark"].new({"n": 1, "delay": 86_400})])
+        ours.app.store.put([workload.tasks["mark"].after(86_400).new(n=1)])
         act = ours.app.verbs.acts.order(LOCAL, "cancel", {"task": "mark"}).id
         with ours.app.store.transaction() as connection:
             connection.execute("update duly_item set crashes = 1, attempt = 1 where task = 'duly.acts'")
@@ -75,7 +75,7 @@ def test_cpu_tasks_of_a_script_run(database_url: str, tmp_path: Path, script: st
     @app.task(cpu=True)
     def square(n: int) -> int: ...  # type: ignore[empty-body]
 
-    placed = square.put(n=12, tries=1)
+    placed = square.options(tries=1).put(n=12)
     running = start(database_url, tmp_path, arguments)
     try:
         until(lambda: app.read.item(placed.id).state in ("done", "failed"), 60)

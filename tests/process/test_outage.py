@@ -53,12 +53,12 @@ def recovery(database: Server, folder: Path, away: float) -> dict[str, float]:
     ):
         ours.start(2)
         until(lambda: _is_up(client), 60, one.log)
-        ours.app.store.load(workload.tasks["linger"].new({"seconds": 0.05}) for _ in range(20))
+        ours.app.store.load(workload.tasks["linger"].new(seconds=0.05) for _ in range(20))
         until(lambda: len(starts(ours)) == 2 and ours.states()["done"] == 20, 60, ours.logs)
         (folder / "began").unlink()
         # They fall due while the server is away.
         due_at = ours.app.store.now() + timedelta(seconds=2)
-        ours.app.store.load(replace(workload.tasks["linger"].new({"seconds": 0.2}), due_at=due_at) for _ in range(60))
+        ours.app.store.load(replace(workload.tasks["linger"].new(seconds=0.2), due_at=due_at) for _ in range(60))
         plain = Duly(database.url)
         plain.store.now()
         database.go_away()

@@ -48,7 +48,7 @@ def server() -> Iterator[Server]:
 
 
 def put(ours: Fleet, task: str, count: int, seconds: float) -> list[int]:
-    new = [workload.tasks[task].new({"seconds": seconds, "tries": 1}) for _ in range(count)]
+    new = [workload.tasks[task].options(tries=1).new(seconds=seconds) for _ in range(count)]
     return [placed.id for placed in ours.app.store.put(new)]
 
 

@@ -18,7 +18,7 @@ def test_workers_that_die_while_their_source_is_down_leave_one_alert_and_one_pro
     database_url: str, tmp_path: Path
 ) -> None:
     with fleet(database_url, tmp_path, **QUICK) as ours:
-        new = [workload.tasks["ask"].new({"n": n}) for n in range(300)]
+        new = [workload.tasks["ask"].new(n=n) for n in range(300)]
         ours.app.store.put(new)
         ours.start(2)
         until(lambda: len({pid for _, pid in ours.lines("asked")}) == 2, 60, ours.logs)

@@ -36,7 +36,7 @@ def test_metrics_tell_what_happened_and_what_waits(app: Duly) -> None:
         call.put(fails=0)
         call.put(fails=1)
         call.put(fails=9)
-        call.put(fails=0, delay=86_400)
+        call.after(86_400).put(fails=0)
         world.advance(60)
         app.pause("call")
         text = generate_latest(app.telemetry.registry).decode()
@@ -73,7 +73,7 @@ def test_the_log_tells_the_seeds_messages_at_their_levels(app: Duly, caplog: pyt
 
 def test_a_late_start_is_logged_with_how_late_it_was(app: Duly, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "duly"), duly.testing.virtual(app) as world:
-        app.put("call", fails=0, at="2026-01-01T00:00Z")
+        app.task_named("call").at("2026-01-01T00:00Z").put(fails=0)
         app.put("call", fails=0)
         world.clock.move(19 * 3600)
         world.run()

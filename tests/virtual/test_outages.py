@@ -190,8 +190,8 @@ def test_one_that_never_succeeds_is_not_every_probe_however_good_its_rank_is() -
     tower.answer = lambda n: _raise(ConnectionError("no route")) if n < 0 else n
     with duly.testing.virtual(tower.app) as world:
         tower.is_up = False
-        tower.ring.put(n=-1, rank=0)
-        tower.ring.put_many(({"n": n} for n in range(10)), rank=5)
+        tower.ring.options(rank=0).put(n=-1)
+        tower.ring.options(rank=5).put_many({"n": n} for n in range(10))
         world.advance(minutes=10)
         assert world.outages.is_down(TOWER)
         tower.is_up = True
@@ -215,7 +215,7 @@ def test_a_few_bad_items_with_one_try_each_are_given_up_at_once() -> None:
     tower = Tower()
     tower.answer = lambda n: _raise(ValueError(f"no such size {n}"))
     with duly.testing.virtual(tower.app) as world:
-        tower.ring.put_many(({"n": n} for n in range(3)), tries=1)
+        tower.ring.options(tries=1).put_many({"n": n} for n in range(3))
         world.run()
         assert {item.state for item in world.items(most=100)} == {"failed"}
         assert not world.outages.is_down(TOWER)

@@ -52,7 +52,7 @@ def test_handlers_of_an_app_are_not_called() -> None:
     def dangerous() -> None:
         raise AssertionError("a simulation touched the outside")
 
-    dangerous.every(Every("1h"))
+    dangerous.every(Every("1h")).put()
     with stage(app, START) as (clock, runner):
         world = Simulation(app, clock, runner, Conditions(downtimes=(interval("down", "2026-01-01T03:30/5h"),)))
         world.run_until(START + timedelta(days=1))
@@ -110,7 +110,7 @@ def test_nothing_runs_while_no_worker_does_however_often_one_looks() -> None:
     with stage(app, START) as (clock, runner):
         down = interval("down", "2026-01-01T01:00/5h")
         world = Simulation(app, clock, runner, Conditions(downtimes=(down,)))
-        once.put(at=START + timedelta(hours=2))
+        once.at(START + timedelta(hours=2)).put()
         for hour in range(1, 9):
             world.run_until(START + timedelta(hours=hour))
         assert [at for at, _ in world.ledger.attempts] == [down.end]

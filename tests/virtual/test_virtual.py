@@ -49,7 +49,7 @@ def test_time_stands_where_it_was_moved_to(app: Duly) -> None:
     def ring() -> None: ...
 
     with testing.virtual(app, START) as world:
-        ring.put(delay=90)
+        ring.after(90).put()
         assert world.advance(timedelta(minutes=1)) == 0
         assert world.clock.now() == START + timedelta(minutes=1)
         assert world.run_until(START + timedelta(hours=1)) == 1
@@ -169,12 +169,12 @@ def test_a_key_is_put_once_while_it_is_live(app: Duly) -> None:
     def ring(at_door: str) -> None: ...
 
     with testing.virtual(app) as world:
-        first = ring.put(at_door="north", key="k")
-        assert ring.put(at_door="north", key="k").id == first.id
+        first = ring.options(key="k").put(at_door="north")
+        assert ring.options(key="k").put(at_door="north").id == first.id
         with pytest.raises(KeyConflict):
-            ring.put(at_door="south", key="k")
+            ring.options(key="k").put(at_door="south")
         assert world.run() == 1
-        assert ring.put(at_door="south", key="k").fresh
+        assert ring.options(key="k").put(at_door="south").fresh
 
 
 def test_snooze_and_throttle_come_back_without_using_up_a_try(app: Duly) -> None:
@@ -225,7 +225,7 @@ def test_lateness_is_the_time_since_it_was_due(app: Duly) -> None:
 
     with testing.virtual(app) as world:
         greet.put()
-        greet.put(delay=60)
+        greet.after(60).put()
         world.clock.move(timedelta(hours=1))  # nobody was there to run them
         world.run()
     assert sorted(lateness) == [timedelta(minutes=59), timedelta(hours=1)]

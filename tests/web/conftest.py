@@ -148,7 +148,7 @@ def unreadable_rows(house: House, count: int) -> list[int]:
     """Rows of a job that could not be read, and are in review."""
     task = house.app.tasks["echo"]
     job = house.app.verbs.jobs.open(LOCAL, task)
-    new = task.new({"text": "x"})
+    new = task.new(text="x")
     rows = [
         row_of(job, number, new, status="ERROR", state="failed", outcome="unreadable", last_error="line 2")
         for number in range(1, count + 1)

@@ -260,7 +260,7 @@ def test_a_post_with_a_delay_is_the_same_when_it_is_sent_again(house: House) -> 
 
 
 def test_a_schedule_of_the_codes_cannot_be_taken_over_by_a_key_that_looks_like_it(house: House) -> None:
-    house.app.schedules.create("echo", "every 1h", key="ana/k", text="the code's")
+    house.app.schedules.create("echo", "every 1h", {"text": "the code's"}, key="ana/k")
     new = {"task": "echo", "key": "k", "rule": "every 2h", "args": {"text": "mine"}}
     assert house.ana.post("/api/schedules", json=new).status_code == 409
     (kept,) = house.app.schedules.page(task="echo")
@@ -278,7 +278,10 @@ def test_a_product_of_the_codes_is_not_a_users(house: House) -> None:
 
 def test_what_has_a_key_that_looks_like_theirs_is_not_told_of(house: House) -> None:
     task = house.app.tasks["echo"]
-    same, other = task.put(key="ana/same", text="hello", at=LATER), task.put(key="ana/other", text="x", at=LATER)
+    same, other = (
+        task.options(key="ana/same", at=LATER).put(text="hello"),
+        task.options(key="ana/other", at=LATER).put(text="x"),
+    )
     for key in ("same", "other"):
         answer = house.ana.post("/api/items", json={**NEW, "key": key})
         assert (answer.status_code, answer.json()["detail"]) == (

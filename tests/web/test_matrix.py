@@ -90,7 +90,7 @@ def reminder(house: House) -> int:
 def message(house: House) -> int:
     """Of nobody: only admins look after what comes from a broker."""
     args = {"payload": b64encode(MARK.encode()).decode(), "queue": "orders"}
-    return house.app.put("message_retry", **args, at=LATER).id
+    return house.app.task_named("message_retry").at(LATER).put(**args).id
 
 
 def product(house: House) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from duly.cli import options
 from duly.core.errors import InputError
@@ -30,6 +30,7 @@ from duly.core.shown import (
 
 if TYPE_CHECKING:
     from duly import Duly
+    from duly.tasks.puttable import Options
 
 PAGE = 500
 
@@ -41,8 +42,8 @@ class Here:
     def now(self) -> datetime:
         return self._app.clock.now()
 
-    def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed:
-        new = self._app.task_named(task).new({**args, **chosen}, self._app.telemetry.traceparent())
+    def put(self, task: str, args: dict[str, Any], **chosen: Unpack[Options]) -> Placed[Any]:
+        new = self._app.task_named(task).make_item(args, chosen, self._app.telemetry.traceparent())
         return self._app.verbs.items.put(options.who(), new)
 
     def item(self, item_id: int) -> Row | None:
@@ -66,7 +67,7 @@ class Here:
             if after is None or len(rows) >= most:
                 return rows, None if found.is_indexed else scanned
 
-    def again(self, item_id: int, **chosen: Any) -> Placed:
+    def again(self, item_id: int, **chosen: Any) -> Placed[Any]:
         return self._app.verbs.items.again(options.who(), item_id, **chosen, trace=self._app.telemetry.traceparent())
 
     def retry(self, *ids: int, at: str | None, delay: float | timedelta | None) -> None:
@@ -83,7 +84,7 @@ class Here:
             even = Slots(int(number)) if word == "slots" and number.isdecimal() else None
         except ValueError as error:
             raise InputError("rule", str(error)) from None
-        made = self._app.verbs.schedules.create(options.who(), task, even or rule, key=key, **chosen, **args)
+        made = self._app.verbs.schedules.create(options.who(), task, even or rule, args, key=key, **chosen)
         return plain(self._app, made)
 
     def schedules(self, **filters: Any) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from duly.core.errors import InputError
 
 if TYPE_CHECKING:
     from duly.core.model import Placed
+    from duly.tasks.puttable import Options
 
 
 @click.command(short_help="Put an item: now or later.")
@@ -42,11 +43,10 @@ def put(
 
     A VALUE is read as JSON where that fits the task's argument, else as text: n=3, ok=true, 'rows=[1,2]', name=Ann.
     """
-    given = {"at": at, "delay": options.span(delay), "key": key, "rank": rank, "tries": tries}
-    chosen = {name: value for name, value in given.items() if value is not None}
+    given: Options = {"at": at, "delay": options.span(delay), "key": key, "rank": rank, "tries": tries}
     args = json_object(text)
     with side(spec, with_tasks=True) as there:
-        placed: Placed = fitting(lambda **read: there.put(task, {**args, **read}, **chosen), named_pairs(pairs))
+        placed: Placed[Any] = fitting(lambda **read: there.put(task, {**args, **read}, **given), named_pairs(pairs))
         if as_json:
             words.print_json(placed)
             return
@@ -77,15 +77,11 @@ def fitting(act: Callable[..., Any], pairs: dict[str, str]) -> Any:
 
 
 def named_pairs(pairs: tuple[str, ...]) -> dict[str, str]:
-    from duly.tasks.task import OPTIONS
-
     texts: dict[str, str] = {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name:
             raise InputError(pair, "must be NAME=VALUE")
-        if name in OPTIONS:
-            raise InputError(name, f"is an option: say --{name} {text}")
         texts[name] = text
     return texts
 

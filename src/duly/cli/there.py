@@ -48,7 +48,7 @@ class There:
     def now(self) -> datetime:
         return datetime.now(UTC)
 
-    def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed:
+    def put(self, task: str, args: dict[str, Any], **chosen: Any) -> Placed[Any]:
         placed = _asking(self._client.put)(task, args, **_seconds(chosen))
         return Placed(placed.id, placed.execution_key, placed.fresh)
 
@@ -88,7 +88,7 @@ class There:
             if page["next"] is None or len(rows) >= most:
                 return rows[:most], None if page["search"]["isIndexed"] else scanned
 
-    def again(self, item_id: int, *, key: str | None, at: str | None, delay: float | timedelta | None) -> Placed:
+    def again(self, item_id: int, *, key: str | None, at: str | None, delay: float | timedelta | None) -> Placed[Any]:
         chosen = {name: value for name, value in (("key", key), ("at", at), ("delay", delay)) if value is not None}
         placed = _asking(self._client.again)(item_id, **_seconds(chosen))
         return Placed(placed.id, placed.execution_key, placed.fresh)

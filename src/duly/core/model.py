@@ -10,13 +10,15 @@ import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Annotated, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import force_setattr
 
 from duly.core.doc import Doc
-from duly.core.errors import WrongState
+from duly.core.errors import DulyError, WrongState
+
+R_co = TypeVar("R_co", covariant=True)
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Lane = Literal["main", "retry"]
@@ -214,34 +216,47 @@ class Waits(Protocol):
     async def aended(self, item_id: int, timeout: float | None) -> Any: ...
 
 
-class Placed(Struct, frozen=True, dict=True):
-    """What a put answers."""
+class Placed(Struct, Generic[R_co], frozen=True, dict=True):
+    """What `put` returns: an item that is durable. `R_co` is what its handler returns."""
 
     id: int
     execution_key: str
     fresh: Annotated[bool, Doc("False: a live item with this key and content exists, and this is its id.")]
 
-    def awaited_by(self, waits: Waits) -> Placed:
+    def awaited_by(self, waits: Waits) -> Placed[R_co]:
         """The same, able to be waited for. What it waits by is no part of its content."""
         force_setattr(self, "_waits", waits)
         return self
 
-    def wait(self, timeout: float | None = None) -> Any:
+    def read_by(self, returns: Any) -> Placed[R_co]:
+        """The same, whose result is read as this type."""
+        force_setattr(self, "_returns", returns)
+        return self
+
+    def wait(self, timeout: float | None = None) -> R_co:
         """Wait until it has ended, and return its result; ItemFailed when it failed for good or was cancelled.
 
         TimeoutError after so many seconds. An item that was put in a transaction is there when that has committed.
         """
-        return self._ends().ended(self.id, timeout)
+        return self._read(self._ends().ended(self.id, timeout))
 
-    async def result(self, timeout: float | None = None) -> Any:
-        """The same for async callers."""
-        return await self._ends().aended(self.id, timeout)
+    async def await_(self, timeout: float | None = None) -> R_co:
+        """`wait` for async callers."""
+        return self._read(await self._ends().aended(self.id, timeout))
 
     def _ends(self) -> Waits:
         waits: Waits | None = getattr(self, "_waits", None)
         if waits is None:
             raise WrongState("only items that were put by an app with this database can be waited for")
         return waits
+
+    def _read(self, result: Any) -> R_co:
+        returns = getattr(self, "_returns", None)
+        try:  # a try that ended with an outcome such as Skip has no result
+            read: R_co = result if returns is None or result is None else convert(result, returns, str_keys=True)
+        except ValidationError as error:
+            raise DulyError(f"the result of item {self.id} is not what its handler returns: {error}") from None
+        return read
 
 
 class Head(Struct, frozen=True, gc=False):

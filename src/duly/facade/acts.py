@@ -7,13 +7,14 @@ from typing import Any
 from duly.core.decide import Rules
 from duly.core.policy.retry import Backoff
 from duly.tasks.attempt import Attempt
-from duly.tasks.task import Inlet, Task
+from duly.tasks.puttable import TaskBackend
+from duly.tasks.task import Task
 from duly.verbs import LOCAL, Verbs
 from duly.verbs.acts import TASK, portions
 
 
-def acts_task(inlet: Inlet, verbs: Verbs) -> Task[..., Any]:
-    def carry_out(act_id: int, attempt: Attempt) -> dict[str, int]:
+def acts_task(backend: TaskBackend, verbs: Verbs) -> Task[..., Any]:
+    def carry_out(attempt: Attempt, act_id: int) -> dict[str, int]:
         for act in portions(verbs.context, act_id):
             attempt.progress(act.seen, max(act.total, act.seen))
         done = verbs.acts.get(LOCAL, act_id)
@@ -21,6 +22,6 @@ def acts_task(inlet: Inlet, verbs: Verbs) -> Task[..., Any]:
 
     rules = Rules(retry=Backoff(base=10, tries=100), is_trusted=True)
     return Task(
-        inlet, carry_out, name=TASK, queue=TASK, rules=rules, deadline=6 * 3600.0, cpu=False, batch=None, rank=0,
+        backend, carry_out, name=TASK, queue=TASK, rules=rules, deadline=6 * 3600.0, cpu=False, batch=None, rank=0,
         label=None,
     )  # fmt: skip

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from duly.config import check_names, load, section
@@ -24,15 +24,18 @@ from duly.core.shown import Row
 from duly.engine.equipment import Companion, Equipment
 from duly.facade.acts import acts_task
 from duly.facade.endings import Endings
+from duly.facade.given import GivenSettings
 from duly.facade.jobs import RunningJob
-from duly.facade.policies import Policies, check_source, make_task
+from duly.facade.policies import Anything, BatchPolicies, Policies, Register, check_source, make_task
 from duly.facade.schedules import Schedules
 from duly.facade.spec import find_spec
 from duly.intake.tasks import ingest_task, jobs_task, scan_task, tidy_task
 from duly.store import Store, open_store
 from duly.store.borrow import aput_borrowed, put_borrowed
 from duly.store.migrate import check, migrate
-from duly.tasks.task import Inlet, Task
+from duly.tasks.attempt import Attempt
+from duly.tasks.puttable import ItemRow, Puttable, TaskBackend
+from duly.tasks.task import Task
 from duly.telemetry.telemetry import Telemetry
 from duly.verbs import LOCAL, VerbContext, Verbs
 from duly.verbs.masks import Masks
@@ -61,12 +64,20 @@ CHILD = "duly.facade.child"
 class Duly:
     """An app: its tasks and the database they are due in.
 
-    `database_url` and any setting may be given here; what is not given comes from the environment or duly.toml.
+    `database_url` and any setting may be given here; settings of plug-ins are given in `plugin_settings`, by name. What
+    is not given comes from the environment or duly.toml.
     """
 
     def __init__(
-        self, database_url: str | None = None, *, clock: Clock | None = None, store: Store | None = None, **given: Any
+        self,
+        database_url: str | None = None,
+        *,
+        clock: Clock | None = None,
+        store: Store | None = None,
+        plugin_settings: Mapping[str, Any] | None = None,
+        **settings: Unpack[GivenSettings],
     ) -> None:
+        given = {**settings, **(plugin_settings or {})}
         check_names(given, "Duly")
         self.settings: Settings = load(database_url=database_url, **given)
         self._given = given
@@ -87,7 +98,7 @@ class Duly:
         )
         self.verbs = Verbs(self._verb_context())
         self.schedules = Schedules(self.verbs, lambda name: name in self.tasks)
-        self._inlet = self._make_inlet()
+        self._backend = self._make_backend()
         self.plugins: dict[str, Any] = {}  # the plug-ins that are installed on this app, by name
         self.apps: dict[str, Any] = {}  # and the objects that their `install` returned
         self.offered: dict[str, Any] = {}  # plug-ins that are off and could be on here: their screens say how
@@ -98,11 +109,11 @@ class Duly:
         self.sources: list[FileSource] = []  # where plug-ins can fetch files from
         self.job_types: dict[str, JobType] = {}  # which task takes the rows of which files
         for task in (
-            acts_task(self._inlet, self.verbs),
-            ingest_task(self._inlet, lambda: self.intake),
-            jobs_task(self._inlet, lambda: self.intake),
-            scan_task(self._inlet, lambda: self.intake),
-            tidy_task(self._inlet, lambda: self.intake),
+            acts_task(self._backend, self.verbs),
+            ingest_task(self._backend, lambda: self.intake),
+            jobs_task(self._backend, lambda: self.intake),
+            scan_task(self._backend, lambda: self.intake),
+            tidy_task(self._backend, lambda: self.intake),
         ):
             self.system[task.name] = task
         self._schedule_scans(self.verbs.context.job_settings)
@@ -116,12 +127,13 @@ class Duly:
         if settings.inbox or settings.sources_allowed:
             self.schedules.set_own(self.system[SCAN], SCAN, settings.scan_every if settings.db_ingest_enabled else 0.0)
 
-    def _make_inlet(self) -> Inlet:
-        return Inlet(
+    def _make_backend(self) -> TaskBackend:
+        return TaskBackend(
             open_clock=lambda: self.clock,
             place=self.place,
             aplace=self.aplace,
             load=lambda items: self.store.load(items),
+            begin=self.schedules.begin,
             declare=self.schedules.declare,
             traceparent=self.telemetry.traceparent,
             max_args_bytes=self.settings.max_args_bytes,
@@ -158,13 +170,30 @@ class Duly:
     # -- tasks
 
     @overload
+    def task(self, handler: Callable[Concatenate[Anything, ...], Any], /) -> Task[..., Any]: ...
+
+    @overload
+    def task(self, handler: Callable[Concatenate[Attempt, P], Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, handler: Callable[Concatenate[Attempt, P], R], /) -> Task[P, R]: ...
+
+    @overload
+    def task(self, handler: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+    @overload
     def task(self, handler: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, **policies: Unpack[Policies]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(self, /, **policies: Unpack[BatchPolicies]) -> Callable[[Callable[..., Any]], Task[..., Any]]: ...
 
-    def task(self, handler: Callable[..., Any] | None = None, /, **policies: Unpack[Policies]) -> Any:
+    @overload
+    def task(self, /, **policies: Unpack[Policies]) -> Register: ...
+
+    def task(self, handler: Callable[..., Any] | None = None, /, **policies: Any) -> Any:
         """Register a handler, bare or with policies.
+
+        The first parameter of a handler may be `attempt: Attempt`: the engine gives it, and `put` does not take it.
 
         name: default the function's. queue: default the name. retry: when to try again. deadline: seconds after which
         a try is stopped. cpu: run in a killable process of its own. batch: call with up to so many rows at once.
@@ -176,12 +205,11 @@ class Duly:
         process down, so a try whose worker vanished is simply given back. internal: nobody may put it through the
         service.
         """
-        if handler is not None:
-            return self._register(handler, policies)
-        return lambda handler: self._register(handler, policies)
+        register = Register(lambda handler: self._register(handler, policies))
+        return register if handler is None else register(handler)
 
-    def _register(self, handler: Callable[P, R], policies: Policies) -> Task[P, R]:
-        task = make_task(self._inlet, self.settings, handler, policies)
+    def _register(self, handler: Callable[..., Any], policies: Mapping[str, Any]) -> Task[..., Any]:
+        task = make_task(self._backend, self.settings, handler, policies)
         if task.name in self.tasks:
             raise InputError("name", f"a task called {task.name!r} is registered already")
         check_source(task.source, self.tasks.values())
@@ -201,29 +229,29 @@ class Duly:
 
     # -- in
 
-    def put(self, task: str, **args: Any) -> Placed:
-        """Put an item by the name of its task; see `Task.put`."""
-        return self.task_named(task).put(**args)
+    def put(self, task: str, /, *args: Any, **kwargs: Any) -> Placed[Any]:
+        """Put an item by the name of its task; with options: `app.task_named("remind").options(delay=60).put(…)`."""
+        return self.task_named(task).put(*args, **kwargs)
 
     def job(
         self,
-        task: Task[..., Any] | str,
-        rows: Iterable[Mapping[str, Any]],
+        task: Puttable[..., Any] | str,
+        rows: Iterable[ItemRow],
         *,
-        then: Task[..., Any] | NewItem | None = None,
+        then: Puttable[..., Any] | NewItem | None = None,
         key: str | None = None,
         owner: str | None = None,
     ) -> RunningJob:
         """Put one item of a task for each of these rows, as a whole that is counted, waited for, paused and cancelled.
 
-        `then` is put in the transaction that ends the last row: a task, or an item from `task.new`. An argument of its
-        handler that is called `job` is told the counts. Under a `key` it is one job however often this is called: rows
-        that it has are passed over, so whatever was interrupted goes on.
+        Rows are what `put_many` takes. `then` is put in the transaction that ends the last row: a task, or an item from
+        `task.new`. An argument of its handler that is called `job` is given the counts. With a `key` it is one job
+        however often this is called: rows that it has already are skipped, so an interrupted call can be repeated.
         """
         chosen = self.task_named(task) if isinstance(task, str) else task
-        if isinstance(then, Task):
-            then = then.new({"job": {}} if then.takes("job") else {})
-        job = self.verbs.jobs.open(LOCAL, chosen, key=key, then=then, owner=owner)
+        if isinstance(then, Puttable):
+            then = then.new(job={}) if then.task.takes("job") else then.new()
+        job = self.verbs.jobs.open(LOCAL, chosen.task, key=key, then=then, owner=owner)
         if not job.is_sealed:
             try:
                 self.verbs.jobs.fill(job, chosen, rows)
@@ -262,11 +290,11 @@ class Duly:
 
         return Exports(self.verbs)
 
-    def place(self, new: NewItem, connection: Any = None) -> Placed:
+    def place(self, new: NewItem, connection: Any = None) -> Placed[Any]:
         placed = self.store.put([new])[0] if connection is None else put_borrowed(connection, new)
         return placed.awaited_by(self.endings)
 
-    async def aplace(self, new: NewItem, connection: Any = None) -> Placed:
+    async def aplace(self, new: NewItem, connection: Any = None) -> Placed[Any]:
         if connection is not None:
             placed = await aput_borrowed(connection, new)
         else:
@@ -305,7 +333,7 @@ class Duly:
         at: datetime | str | None = None,
         delay: float | timedelta | None = None,
         connection: Any = None,
-    ) -> Placed:
+    ) -> Placed[Any]:
         """Put an item that has ended once more, as a new one: same task, arguments, queue, rank and tries."""
         trace = self.telemetry.traceparent()
         placed = self.verbs.items.again(LOCAL, item_id, key=key, at=at, delay=delay, trace=trace, connection=connection)

@@ -1,6 +1,6 @@
-"""Waits for items to end: `placed.wait()` and `await placed.result()`.
+"""Waits for items to end: `placed.wait()` and `await placed.await_()`.
 
-All who wait in a process share one thread, which hears of ends, and one look at the database for all of their items.
+All waiting callers of a process share one thread, which is notified of ends, and one query for all of their items.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Endings:
         """Begin with nobody waiting: in a forked process there is no thread, and those who wait are in its parent."""
         self._lock = threading.Lock()
         self._awaited: dict[int, list[Ended]] = defaultdict(list)
-        self._watchers: list[threading.Event] = []
+        self._watchers: list[Callable[[], object]] = []
         self._stop: threading.Event | None = None
         self._idle_since = 0.0
 
@@ -67,18 +67,30 @@ class Endings:
     def changes(self) -> Iterator[threading.Event]:
         """An event that is set whenever items have ended, and now and then."""
         changed = threading.Event()
+        with self._watching(changed.set):
+            yield changed
+
+    @contextmanager
+    def achanges(self) -> Iterator[asyncio.Event]:
+        """`changes` for async callers."""
+        changed, loop = asyncio.Event(), asyncio.get_running_loop()
+        with self._watching(lambda: loop.call_soon_threadsafe(changed.set)):
+            yield changed
+
+    @contextmanager
+    def _watching(self, notify: Callable[[], object]) -> Iterator[None]:
         with self._lock:
-            self._watchers.append(changed)
+            self._watchers.append(notify)
             self._listen()
         try:
-            yield changed
+            yield
         finally:
             with self._lock:
-                self._watchers.remove(changed)
+                self._watchers.remove(notify)
                 self._idle_since = time.monotonic()
 
     def close(self) -> None:
-        """Stop listening; whoever still waits is told."""
+        """Stop listening; waiting callers get a StoreUnavailable."""
         with self._lock:
             self._end()
             waiting = [each for some in self._awaited.values() for each in some]
@@ -126,8 +138,8 @@ class Endings:
 
     def _look_around(self) -> None:
         with self._lock:
-            for changed in self._watchers:
-                changed.set()
+            for notify in self._watchers:
+                notify()
             ids = iter(list(self._awaited))
             if not self._awaited and not self._watchers and time.monotonic() - self._idle_since > LINGER:
                 self._end()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from duly.core.model import Job
@@ -36,10 +38,26 @@ class RunningJob:
         give_up = float("inf") if timeout is None else time.monotonic() + timeout
         with self._endings.changes() as changed:
             while not (job := self.counts()).is_over:
-                if not changed.wait(min(give_up - time.monotonic(), LONGEST)) and time.monotonic() >= give_up:
-                    raise TimeoutError(f"job {self.id}: {job.ended} of {job.total} rows have ended")
+                if time.monotonic() >= give_up:
+                    raise self._too_late(job)
+                changed.wait(min(give_up - time.monotonic(), LONGEST))
                 changed.clear()
         return job
+
+    async def await_(self, timeout: float | None = None) -> Job:
+        """`wait` for async callers."""
+        give_up = float("inf") if timeout is None else time.monotonic() + timeout
+        with self._endings.achanges() as changed:
+            while not (job := await asyncio.to_thread(self.counts)).is_over:
+                if time.monotonic() >= give_up:
+                    raise self._too_late(job)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(changed.wait(), min(give_up - time.monotonic(), LONGEST))
+                changed.clear()
+        return job
+
+    def _too_late(self, job: Job) -> TimeoutError:
+        return TimeoutError(f"job {self.id}: {job.ended} of {job.total} rows have ended")
 
     def kickoff(self, seconds: float = 5.0) -> Kickoff:
         """Work off rows of it in this process, for so many seconds or until none is left."""

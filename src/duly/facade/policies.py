@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, ParamSpec, TypedDict, TypeVar
+from typing import Any, Concatenate, ParamSpec, Required, TypedDict, TypeVar, overload
 
 from duly.core.decide import Rules
 from duly.core.errors import InputError
@@ -13,8 +13,10 @@ from duly.core.policy.limits import Limit, parse_limit
 from duly.core.policy.outage import Source
 from duly.core.policy.retry import Backoff, Retry
 from duly.core.settings import Settings
+from duly.tasks.attempt import Attempt
 from duly.tasks.checks import checked_name
-from duly.tasks.task import Inlet, Task
+from duly.tasks.puttable import TaskBackend
+from duly.tasks.task import Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,7 +30,6 @@ class Policies(TypedDict, total=False):
     retry: Retry | None
     deadline: float | timedelta | None
     cpu: bool
-    batch: int | None
     rank: int
     crash_limit: int | None
     breaker: int | None
@@ -42,16 +43,57 @@ class Policies(TypedDict, total=False):
     internal: bool
 
 
-def make_task(inlet: Inlet, settings: Settings, handler: Callable[P, R], policies: Policies) -> Task[P, R]:
-    """A task with this handler and these policies, which puts its items through this inlet."""
-    if strange := sorted(policies.keys() - Policies.__annotations__.keys()):
-        raise TypeError(f"task() got an unexpected keyword argument {strange[0]!r}")
+class BatchPolicies(Policies):
+    """The policies of a task whose handler is called with up to `batch` rows at once."""
+
+    batch: Required[int]
+
+
+class Anything:
+    """A type that no handler names: a parameter that takes it takes anything."""
+
+
+class Register:
+    """The decorator that `app.task(...)` returns. It types the task by its handler.
+
+    The engine gives a handler its first parameter if that is an `Attempt`, so `put` does not take it. If the first
+    parameter takes anything (`Any`), a type checker cannot tell whether it is one, and `put` takes any arguments.
+    """
+
+    def __init__(self, register: Callable[[Callable[..., Any]], Task[..., Any]]) -> None:
+        self._register = register
+
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Anything, ...], Any], /) -> Task[..., Any]: ...
+
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Attempt, P], Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[Concatenate[Attempt, P], R], /) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[P, Coroutine[Any, Any, R]], /) -> Task[P, R]: ...
+
+    @overload
+    def __call__(self, handler: Callable[P, R], /) -> Task[P, R]: ...
+
+    def __call__(self, handler: Callable[..., Any], /) -> Task[..., Any]:
+        return self._register(handler)
+
+
+def make_task(
+    backend: TaskBackend, settings: Settings, handler: Callable[..., Any], policies: Mapping[str, Any]
+) -> Task[..., Any]:
+    """A task with this handler and these policies."""
+    if unknown := sorted(policies.keys() - BatchPolicies.__annotations__.keys()):
+        raise TypeError(f"task() got an unexpected keyword argument {unknown[0]!r}")
     name = checked_name("name", policies.get("name") or handler.__name__)
     retry, limits, backlog = policies.get("retry"), policies.get("limits", ()), policies.get("backlog")
     if retry is not None and not isinstance(retry, Retry):
         raise InputError("retry", f"must be a policy such as Backoff(), got {retry!r}")
     return Task(
-        inlet,
+        backend,
         handler,
         name=name,
         queue=policies.get("queue") or name,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import wraps
 from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from duly.core.errors import InputError, ItemNotFound
+from duly.core.errors import ConfigError, InputError, ItemNotFound
 from duly.core.model import NewSchedule
-from duly.core.policy.recur import Every, Rule, Slots
+from duly.core.policy.recur import Every
 from duly.tasks.checks import checked_key
-from duly.tasks.task import Declaration, Task
+from duly.tasks.puttable import Declaration, Recurring
+from duly.tasks.task import Task
 from duly.verbs import LOCAL, Verbs, local, schedules
-from duly.verbs.schedules import OPTIONS
+from duly.verbs.schedules import OPTIONS, ScheduleRow
 from duly.verbs.timetable import Timetable
 
 P = ParamSpec("P")
@@ -41,6 +42,7 @@ class Schedules(Timetable):
         self._verbs = verbs.schedules
         self._is_task = is_task
         self._declared: dict[tuple[str, str], Declaration] = {}
+        self._begun: list[Recurring[...]] = []
         self._is_reconciled = False
         self._own: dict[tuple[str, str], NewSchedule | None] = {}  # duly's own, by task and key; None: there is none
 
@@ -55,28 +57,31 @@ class Schedules(Timetable):
     move = _by_code(schedules.Schedules.move)
 
     def create_many(
-        self, task: str | Task[..., Any], rule: Any, rows: Iterable[Mapping[str, Any]], connection: Any = None
+        self, task: str | Task[..., Any], rule: Any, rows: Iterable[ScheduleRow], connection: Any = None
     ) -> int:
-        """Create any number of schedules; each row has its key, arguments and options, and may have its own rule.
+        """Create any number of schedules; each row has its key, args and options, and may have its own rule.
 
         Keys that exist are left as they are; returns how many are new.
         """
         return self._verbs.create_many(task, rule, rows, connection=connection)
 
-    def declare(self, task: Task[..., Any], rule: Rule | Slots | str, key: str | None, options: Any) -> Declaration:
+    def begin(self, begun: Recurring[...]) -> None:
+        """Remember a schedule that `every` began: it must be put before a worker starts."""
+        self._begun.append(begun)
+
+    def declare(self, begun: Recurring[...], args: dict[str, Any]) -> Declaration:
         """Remember a schedule to be written when the app starts; if it has started already, write it now."""
-        if key is None:
+        task, rule, options = begun.task, begun.rule, begun.options
+        if begun.key is None:
             # The key is made of rule and arguments, so that each schedule of a task keeps its row while it is the same.
-            options = dict(options)
-            args = {name: value for name, value in options.items() if name not in OPTIONS}
-            said = {name: options[name] for name in OPTIONS if options.get(name) is not None}
-            key = " ".join(f"declared {rule} {said or ''} {args or ''}".split())
+            given = {name: value for name in OPTIONS if (value := options.get(name)) is not None}
+            key = " ".join(f"declared {rule} {given or ''} {args or ''}".split())
             key = key if len(key) <= 200 else f"{key[:160]} {sha256(key.encode()).hexdigest()[:32]}"
-            declaration = Declaration(self._verbs.new(task, rule, checked_key(key), options, is_declared=True))
+            declaration = Declaration(self._verbs.new(task, rule, checked_key(key), args, options, is_declared=True))
             if (task.name, key) in self._declared:
                 raise InputError("rule", f"{task.name} has this schedule already: give one of them a key")
         else:
-            declaration = Declaration(self._verbs.new(task, rule, checked_key(key), options))
+            declaration = Declaration(self._verbs.new(task, rule, checked_key(begun.key), args, options))
         self._declared[task.name, declaration.new.key] = declaration
         if self._is_reconciled:
             self._write(declaration)
@@ -84,11 +89,13 @@ class Schedules(Timetable):
 
     def set_own(self, task: Task[..., Any], key: str, every: float) -> None:
         """Remember that one of duly's own tasks is due every so many seconds; 0: not by a schedule."""
-        options = {"overlap": "skip"}
-        self._own[task.name, key] = self._verbs.new(task, Every(every), key, options) if every else None
+        self._own[task.name, key] = self._verbs.new(task, Every(every), key, {}, {"overlap": "skip"}) if every else None
 
     def reconcile(self) -> None:
         """Write the schedules that the code declares, and remove those that it no longer declares."""
+        for begun in self._begun:
+            if not begun.is_put:
+                raise ConfigError(f"{begun.task.name}.every({begun.rule}) has no arguments yet: call its put(…)")
         for declaration in list(self._declared.values()):
             self._write(declaration)
         self._is_reconciled = True

@@ -15,7 +15,8 @@ from duly.core.decide import Rules
 from duly.core.model import Job, Snooze
 from duly.core.policy.retry import Backoff
 from duly.tasks.attempt import Attempt
-from duly.tasks.task import Inlet, Task
+from duly.tasks.puttable import TaskBackend
+from duly.tasks.task import Task
 from duly.verbs.job_acts import cancel_rows, find_job, remove_rows, revive_rows
 from duly.verbs.jobs import INGEST, TASK, TIDY, TIDY_EVERY, Action
 from duly.verbs.scans import SCAN
@@ -34,24 +35,33 @@ SCAN_LATER = 30.0
 EXPIRED = 100
 
 
-def _own(inlet: Inlet, handler: Callable[..., Any], name: str, rules: Rules) -> Task[..., Any]:
+def _own(backend: TaskBackend, handler: Callable[..., Any], name: str, rules: Rules) -> Task[..., Any]:
     """One of duly's own tasks, with a queue of its own name."""
     return Task(
-        inlet, handler, name=name, queue=name, rules=rules, deadline=DEADLINE, cpu=False, batch=None, rank=0, label=None
+        backend,
+        handler,
+        name=name,
+        queue=name,
+        rules=rules,
+        deadline=DEADLINE,
+        cpu=False,
+        batch=None,
+        rank=0,
+        label=None,
     )
 
 
-def ingest_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
-    def read_file(job_id: int, attempt: Attempt) -> dict[str, int]:
+def ingest_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+    def read_file(attempt: Attempt, job_id: int) -> dict[str, int]:
         from duly.intake.ingest import ingest
 
         return ingest(open_intake(), job_id, attempt.progress, attempt.item.failures)
 
-    return _own(inlet, read_file, INGEST, UNTRUSTED)
+    return _own(backend, read_file, INGEST, UNTRUSTED)
 
 
-def jobs_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
-    def carry_out(job_id: int, action: Action, options: dict[str, Any], attempt: Attempt) -> dict[str, int]:
+def jobs_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+    def carry_out(attempt: Attempt, job_id: int, action: Action, options: dict[str, Any]) -> dict[str, int]:
         intake = open_intake()
         context = intake.verbs.context
         job = find_job(context, job_id)
@@ -71,10 +81,10 @@ def jobs_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
             attempt.progress(rows, job.total)
         return {"rows": rows}
 
-    return _own(inlet, carry_out, TASK, RULES)
+    return _own(backend, carry_out, TASK, RULES)
 
 
-def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+def scan_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[..., Any]:
     def look_through(attempt: Attempt) -> dict[str, int]:
         intake, took = open_intake(), 0
         if not intake.settings.db_ingest_enabled:
@@ -90,10 +100,10 @@ def scan_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
             if report.held or not report.left or not report.took:
                 raise Snooze(SCAN_LATER)
 
-    return _own(inlet, look_through, SCAN, UNTRUSTED)
+    return _own(backend, look_through, SCAN, UNTRUSTED)
 
 
-def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]:
+def tidy_task(backend: TaskBackend, open_intake: Callable[[], Intake]) -> Task[..., Any]:
     def tidy_up() -> None:
         intake = open_intake()
         if keep := intake.settings.jobs_keep_seconds:
@@ -103,7 +113,7 @@ def tidy_task(inlet: Inlet, open_intake: Callable[[], Intake]) -> Task[..., Any]
         intake.sweep()
         raise Snooze(TIDY_EVERY)  # it is the same item for good: one that ends might miss a job that is just made
 
-    return _own(inlet, tidy_up, TIDY, RULES)
+    return _own(backend, tidy_up, TIDY, RULES)
 
 
 def _remove_files(intake: Intake, job: Job) -> None:

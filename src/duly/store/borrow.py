@@ -27,7 +27,7 @@ Rows = list[Any]
 Ask: TypeAlias = Callable[[str, Parameters], Awaitable[Rows]]
 
 
-def put_borrowed(connection: Any, new: NewItem) -> Placed:
+def put_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
     """Put inside the caller's transaction."""
     dialect, run = _known(connection, "sync")
 
@@ -37,11 +37,11 @@ def put_borrowed(connection: Any, new: NewItem) -> Placed:
     try:
         _put(new, dialect, ask).send(None)  # nothing in there ever waits, so it comes to its end at once
     except StopIteration as end:
-        placed: Placed = end.value
+        placed: Placed[Any] = end.value
     return placed
 
 
-async def aput_borrowed(connection: Any, new: NewItem) -> Placed:
+async def aput_borrowed(connection: Any, new: NewItem) -> Placed[Any]:
     """The same on an async connection."""
     dialect, run = _known(connection, "async")
 
@@ -51,7 +51,7 @@ async def aput_borrowed(connection: Any, new: NewItem) -> Placed:
     return await _put(new, dialect, ask)
 
 
-async def _put(new: NewItem, dialect: Dialect, ask: Ask) -> Placed:
+async def _put(new: NewItem, dialect: Dialect, ask: Ask) -> Placed[Any]:
     """One put, on a schema that may be old or not there yet."""
     try:
         return await _place(new, dialect, ask)
@@ -68,7 +68,7 @@ async def _put(new: NewItem, dialect: Dialect, ask: Ask) -> Placed:
     return await _place(new, dialect, ask)
 
 
-async def _place(new: NewItem, dialect: Dialect, ask: Ask) -> Placed:
+async def _place(new: NewItem, dialect: Dialect, ask: Ask) -> Placed[Any]:
     section, parameters = dialect.put(new)
     while True:
         rows = await ask(section, parameters)

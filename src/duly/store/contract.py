@@ -73,7 +73,7 @@ class Store(Protocol):
         """The database's clock."""
         ...
 
-    def put(self, new: Sequence[NewItem]) -> list[Placed]:
+    def put(self, new: Sequence[NewItem]) -> list[Placed[Any]]:
         """Insert items, all or none. If a live item has the key and the same content, the answer is that item."""
         ...
 

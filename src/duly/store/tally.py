@@ -54,7 +54,7 @@ def sequel(job: Job) -> NewItem | None:
     return replace(item, args=msgspec.json.encode({**args, "job": counts(job)}))
 
 
-def conclusion(job: Job, now: T | None, put: Callable[[NewItem], Placed]) -> dict[str, Any] | None:
+def conclusion(job: Job, now: T | None, put: Callable[[NewItem], Placed[Any]]) -> dict[str, Any] | None:
     """What is written when a job is over now, or no longer; None when nothing changed. `put` puts the sequel."""
     if job.is_over == (job.finished_at is not None):
         return None

@@ -2,67 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, Unpack, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
 from duly.core import codec
-from duly.core.clock import Clock
 from duly.core.decide import Rules
 from duly.core.errors import InputError
-from duly.core.model import NewItem, NewSchedule, Placed
+from duly.core.model import NewItem, Placed, Verdict
 from duly.core.policy.adapt import Pace
 from duly.core.policy.limits import Limit
 from duly.core.policy.outage import Source
 from duly.core.policy.recur import Rule, Slots
 from duly.tasks.attempt import Attempt
 from duly.tasks.checks import NAME, checked_key, checked_lateness, checked_name, checked_rank, checked_tries, when
+from duly.tasks.puttable import NO_OPTIONS, Options, Puttable, Recurring, ScheduleOptions, TaskBackend
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 Kind = Literal["async", "thread", "cpu"]
 
-OPTIONS = ("at", "delay", "key", "rank", "tries", "max_lateness", "connection")
+# Types of results that are the same in JSON.
+AS_JSON: tuple[Any, ...] = (Any, None, NoneType, object, str, int, bool, dict, list)
 
 
-class Declaration(Struct, frozen=True):
-    """A schedule that the code declares. It is written when the app starts."""
-
-    new: NewSchedule
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inlet:
-    """What a task needs of its app to put items and declare schedules, and not the app itself."""
-
-    # Gives the clock. A function, because the clock is made when it is first used.
-    open_clock: Callable[[], Clock]
-    # Put one item, on the caller's own connection if one is given.
-    place: Callable[[NewItem, Any], Placed]
-    # The same for async callers.
-    aplace: Callable[[NewItem, Any], Awaitable[Placed]]
-    # Put any number of items, all or none; it returns how many are new.
-    load: Callable[[Iterable[NewItem]], int]
-    # Remember a schedule of a task by its rule, key and options, to be written when the app starts.
-    declare: Callable[[Task[..., Any], Rule | Slots | str, str | None, Mapping[str, Any]], Declaration]
-    # The caller's trace, in which the item will run; None without one.
-    traceparent: Callable[[], str | None]
-    # The largest arguments that one item may have, in bytes of JSON text.
-    max_args_bytes: int
-
-
-class Task(Generic[P, R]):
+class Task(Puttable[P, R]):
     def __init__(
         self,
-        inlet: Inlet,
-        handler: Callable[P, R],
+        backend: TaskBackend,
+        handler: Callable[..., Any],
         *,
         name: str,
         queue: str,
@@ -79,7 +53,8 @@ class Task(Generic[P, R]):
         check: Callable[[dict[str, Any]], None] | None = None,
         internal: bool = False,
     ) -> None:
-        self._inlet = inlet
+        super().__init__(self, NO_OPTIONS)
+        self.backend = backend
         self.handler = handler
         self.name = checked_name("name", name)
         self.queue = checked_name("queue", queue)
@@ -111,51 +86,43 @@ class Task(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the handler directly; nothing is put."""
         return self.handler(*args, **kwargs)
 
     # -- in
 
-    def put(self, **args: Any) -> Placed:
-        """Make this happen: now, or `at` a time, or after a `delay`; once per `key`. Returns when it is durable.
+    def named(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """All arguments by name."""
+        if not args:
+            return kwargs
+        names = self._positional
+        if len(args) > len(names):
+            raise InputError("args", f"{self.name} takes at most {len(names)} arguments by position, got {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        if twice := sorted(given.keys() & kwargs.keys()):
+            raise InputError(twice[0], "is given twice, by position and by name")
+        return {**given, **kwargs}
 
-        Options beside the handler's own arguments: at, delay, key, rank (lower runs first), tries, max_lateness (not
-        worth starting later), and connection, the caller's own, to put inside the caller's transaction.
-        """
-        connection = args.pop("connection", None)
-        return self._inlet.place(self.new(args, self._inlet.traceparent()), connection)
-
-    async def aput(self, **args: Any) -> Placed:
-        """`put` for async callers; `connection` may be an async one (asyncpg, psycopg, SQLAlchemy)."""
-        connection = args.pop("connection", None)
-        return await self._inlet.aplace(self.new(args, self._inlet.traceparent()), connection)
-
-    def put_many(self, rows: Iterable[Mapping[str, Any]], **common: Any) -> int:
-        """Put any number of argument mappings, streamed, all or none; returns how many are new.
-
-        A mapping may hold options (at, key, …) beside arguments; `common` holds for all that do not say otherwise.
-        """
-        return self._inlet.load(self._stream(rows, common))
-
-    async def aput_many(self, rows: Iterable[Mapping[str, Any]], **common: Any) -> int:
-        return await asyncio.to_thread(self.put_many, rows, **common)
-
-    def _stream(self, rows: Iterable[Mapping[str, Any]], common: dict[str, Any]) -> Iterator[NewItem]:
-        trace = self._inlet.traceparent()
-        for place, row in enumerate(rows):
-            try:
-                yield self.new({**common, **row}, trace)
-            except InputError as error:
-                raise type(error)(f"rows[{place}].{error.field}", error.problem) from None
-
-    def new(self, args: dict[str, Any], trace: str | None = None, owner: str | None = None) -> NewItem:
+    def make_item(
+        self, args: dict[str, Any], options: Options, trace: str | None = None, owner: str | None = None
+    ) -> NewItem:
         """A new item of this task from arguments and options, checked."""
-        clock = self._inlet.open_clock()
-        at, delay = args.pop("at", None), args.pop("delay", None)
+        clock = self.backend.open_clock()
+        if not options:
+            return NewItem(
+                task=self.name,
+                queue=self.queue_for(args),
+                args=self.checked_args(args),
+                due_at=clock.stamp(),
+                rank=self.rank,
+                trace=trace,
+                owner=owner,
+                is_relative=True,
+            )
+        at, delay, lateness = options.get("at"), options.get("delay"), options.get("max_lateness")
+        key, rank, tries = options.get("key"), options.get("rank"), options.get("tries")
         due_at = when(at, delay, clock.now) if at is not None or delay is not None else clock.stamp()
-        key, rank, tries = args.pop("key", None), args.pop("rank", None), args.pop("tries", None)
-        lateness = args.pop("max_lateness", None)
         return NewItem(
             task=self.name,
             queue=self.queue_for(args),
@@ -170,9 +137,13 @@ class Task(Generic[P, R]):
             is_relative=at is None,
         )
 
+    def with_result(self, placed: Placed[Any]) -> Placed[R]:
+        """The same, whose result is read by the handler's return annotation."""
+        return placed if self._returns is None else placed.read_by(self._returns)
+
     def checked_args(self, args: dict[str, Any]) -> bytes:
         """The arguments, checked, as JSON text."""
-        text = codec.check(args, self.shape, self._inlet.max_args_bytes, self._open_ended)
+        text = codec.check(args, self.shape, self.backend.max_args_bytes, self._open_ended)
         if self._check is not None:
             self._check(self._read(text))
         return text
@@ -203,14 +174,21 @@ class Task(Generic[P, R]):
 
     # -- schedules
 
-    def every(self, rule: Rule | Slots | str, *, key: str | None = None, **options: Any) -> Declaration:
+    def every(
+        self, rule: Rule | Slots | str, *, key: str | None = None, **options: Unpack[ScheduleOptions]
+    ) -> Recurring[P]:
         """Make this happen again and again, by a rule such as `Daily("09:00")`, `"*/5 * * * *"` or `Slots(24)`.
 
-        Without a key it is part of the code: written when a worker starts, changed and removed as the code changes.
-        With one it is a row like any other, which stays until someone removes it. Options: zone (UTC), catch_up
-        (latest, all, skip), max_lateness, overlap (allow, skip, supersede), rank; the rest are the handler's arguments.
+        The arguments follow in `put`: `remind.every(Daily("09:00"), zone="Europe/Zagreb").put(phone="+385")`. Without a
+        key it is part of the code: written when a worker starts, changed and removed as the code changes. With one it
+        is a row like any other, which stays until someone removes it. Options: zone (UTC), catch_up (latest, all,
+        skip), max_lateness, overlap (allow, skip, supersede) and rank.
         """
-        return self._inlet.declare(self, rule, key, options)
+        if unknown := sorted(options.keys() - ScheduleOptions.__annotations__.keys()):
+            raise TypeError(f"every() got an unexpected keyword argument {unknown[0]!r}; arguments follow in put()")
+        begun = Recurring(self, rule, key, options)
+        self.backend.begin(begun)
+        return begun
 
     # -- out
 
@@ -250,6 +228,8 @@ class Task(Generic[P, R]):
             raise InputError(self.name, f"an annotation of the handler cannot be resolved: {error}") from error
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         self._defaults: dict[str, Any] = {}
+        self._positional: list[str] = []  # the arguments that put takes by position, in their order
+        self._returns = _result_type(hints.get("return", Any))
         self._attempt_name: str | None = None
         self._rows_name = ""
         self._row_type: Any = None
@@ -267,13 +247,14 @@ class Task(Generic[P, R]):
                 self._row_type = get_args(hint)[0] if get_origin(hint) is list and get_args(hint) else None
             elif self.batch:
                 raise InputError(name, f"{self.name} is a batch task: it takes one list (and list[Attempt])")
-            elif name in OPTIONS:
-                raise InputError(name, f"is an option of put; rename this argument of {self.name}")
-            elif parameter.default is parameter.empty:
-                fields.append((name, hint))
             else:
-                fields.append((name, hint, parameter.default))
-                self._defaults[name] = parameter.default
+                if parameter.kind is parameter.POSITIONAL_OR_KEYWORD:
+                    self._positional.append(name)
+                if parameter.default is parameter.empty:
+                    fields.append((name, hint))
+                else:
+                    fields.append((name, hint, parameter.default))
+                    self._defaults[name] = parameter.default
         if self.batch:
             if not self._rows_name:
                 raise InputError(self.name, "a batch task takes a list of rows")
@@ -308,3 +289,17 @@ def _row_fields(row: Any) -> tuple[list[Any], bool]:
         else:
             known.append((field.name, hints[field.name], msgspec.field(default_factory=field.default_factory)))
     return known, False
+
+
+def _result_type(hint: Any) -> Any:
+    """The type that results are read as; None where they are as JSON has them, or where JSON cannot carry the type."""
+    kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    kinds = tuple(kind for kind in kinds if not (isinstance(kind, type) and issubclass(kind, Verdict)))
+    if not kinds or all(kind in AS_JSON for kind in kinds):
+        return None
+    wanted: Any = Union.__getitem__(kinds)
+    try:
+        msgspec.json.schema(wanted)
+    except (TypeError, RuntimeError):  # a type that msgspec does not know
+        return None
+    return wanted

@@ -96,7 +96,7 @@ class Acts(VerbGroup):
         }  # fmt: skip
         with self._context.joining(connection) as connection:
             act_id: int = self._store.write("act_create", row, connection)[0][0]
-            new = self._context.task_named(TASK).new({"act_id": act_id, "key": f"act-{act_id}"})
+            new = self._context.task_named(TASK).options(key=f"act-{act_id}").new(act_id=act_id)
             put_borrowed(connection, new)
             details: dict[str, Any] = {"action": action, "filter": _noted(wanted), "total": total}
             if queue is not None:

@@ -37,7 +37,7 @@ NOTED: dict[Action, str] = {"cancel": "item.cancelled", "retry": "item.retried",
 class Items(VerbGroup):
     # -- in
 
-    def put(self, who: Principal, new: NewItem, connection: Any = None) -> Placed:
+    def put(self, who: Principal, new: NewItem, connection: Any = None) -> Placed[Any]:
         """Put an item that belongs to the principal.
 
         An item of another owner may have the same key, such as one of the code that looks like a user's. Then the
@@ -45,7 +45,9 @@ class Items(VerbGroup):
         """
         return self._put(who, new, "item.put", {"task": new.task}, connection)
 
-    def _put(self, who: Principal, new: NewItem, action: str, details: Mapping[str, Any], connection: Any) -> Placed:
+    def _put(
+        self, who: Principal, new: NewItem, action: str, details: Mapping[str, Any], connection: Any
+    ) -> Placed[Any]:
         with self._context.joining(connection) as connection:
             try:
                 placed = put_borrowed(connection, new)
@@ -70,7 +72,7 @@ class Items(VerbGroup):
         delay: float | timedelta | None = None,
         trace: str | None = None,
         connection: Any = None,
-    ) -> Placed:
+    ) -> Placed[Any]:
         """Put an item that has ended once more, as a new one of its owner: same task, arguments, queue, rank, tries.
 
         A row of a job comes as an item of its own, which the job does not count. It has no key, unless one is given.

@@ -22,6 +22,7 @@ from duly.core.errors import InputError, ItemNotFound, WrongState
 from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status, StoredFile
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
+from duly.tasks.puttable import ItemRow, Puttable
 from duly.tasks.task import Task
 from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal, local
@@ -123,7 +124,7 @@ class Jobs(VerbGroup):
                     store.write("remove_file", {"id": file_id}, connection)
                 return job
             self._refuse_too_many(owner, connection)
-            reading = self._context.task_named(INGEST).new({"job_id": job.id, "key": f"job-{job.id}"})
+            reading = self._context.task_named(INGEST).options(key=f"job-{job.id}").new(job_id=job.id)
             put_borrowed(connection, reading)
             details = {"task": job.task} if file is None else {"task": job.task, "file": file.name, "size": file.size}
             self._note(who, "job.created", job.id, details, connection)
@@ -144,7 +145,7 @@ class Jobs(VerbGroup):
 
     def _opened(self, new: NewJob, connection: Any, now: datetime) -> Job:
         (row,) = self._store.write("open_job", {**_fields(new), "now": now}, connection)
-        put_borrowed(connection, self._context.task_named(TIDY).new({"key": TIDY, "delay": TIDY_EVERY}))
+        put_borrowed(connection, self._context.task_named(TIDY).options(key=TIDY, delay=TIDY_EVERY).new())
         return Job(*row)
 
     def _refuse_too_many(self, owner: str | None, connection: Any) -> None:
@@ -156,23 +157,16 @@ class Jobs(VerbGroup):
         if rows >= most.owner_most_rows:
             raise WrongState(f"{rows:,} rows of jobs have not ended, which is the limit; wait, or cancel a job")
 
-    def fill(self, job: Job, task: Task[..., Any], rows: Iterable[Mapping[str, Any]]) -> Job:
+    def fill(self, job: Job, task: Puttable[..., Any], rows: Iterable[ItemRow]) -> Job:
         """Add these rows and seal the job. Whatever of them it has already, from an earlier attempt, is passed over."""
         number = job.total
-        made = self._rows(job, task, islice(rows, job.total, None))
+        items = task.items(islice(rows, number, None), owner=job.owner, first=number)
+        made = (row_of(job, place, new) for place, new in enumerate(items, number + 1))
         while portion := list(islice(made, PORTION)):
             if not self._store.load_rows(job.id, number + 1, portion):
                 raise WrongState(f"job {job.id} is being filled by another process, or accepts no more rows")
             number += len(portion)
         return self._store.seal_job(job.id, self._now())
-
-    def _rows(self, job: Job, task: Task[..., Any], rows: Iterable[Mapping[str, Any]]) -> Iterator[NewRow]:
-        for place, row in enumerate(rows, job.total + 1):
-            try:
-                new = task.new(dict(row), owner=job.owner)
-            except InputError as error:
-                raise type(error)(f"rows[{place - 1}].{error.field}", error.problem) from None
-            yield row_of(job, place, new)
 
     # -- looks
 
@@ -393,8 +387,9 @@ class Jobs(VerbGroup):
         log.info("job %d: %s by %s", job_id, action.removeprefix("job."), who.user_id, extra=fields)
 
     def _order(self, action: Action, job_id: int, options: Mapping[str, Any], connection: Any) -> None:
-        given = {"job_id": job_id, "action": action, "options": {**options, "until": self._now().isoformat()}}
-        put_borrowed(connection, self._context.task_named(TASK).new(given))
+        until = self._now().isoformat()
+        task = self._context.task_named(TASK)
+        put_borrowed(connection, task.new(job_id=job_id, action=action, options={**options, "until": until}))
 
 
 def _refuse_keyed(task: Task[..., Any]) -> None:

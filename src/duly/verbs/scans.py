@@ -102,7 +102,7 @@ class Scans(VerbGroup):
 
     def go_on(self, delay: float = 0.0) -> None:
         """Have a worker look through the sources, as durable work, of which there is one at most in a database."""
-        self._context.task_named(SCAN).put(key=KEY, delay=delay)
+        self._context.task_named(SCAN).options(key=KEY, delay=delay).put()
 
     def _noted(self, seen: FileVersion) -> dict[str, Any]:
         return {"source": seen.source, "version": seen.version, "name": seen.name, "now": self._now()}

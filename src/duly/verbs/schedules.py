@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, Required, Unpack
 
 from msgspec.structs import replace
 
@@ -15,6 +15,7 @@ from duly.core.errors import InputError, ItemNotFound, KeyConflict, WrongState
 from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
+from duly.tasks.puttable import ScheduleOptions
 from duly.tasks.task import Task
 from duly.verbs.selection import refusal, selected
 from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
@@ -22,7 +23,17 @@ from duly.verbs.who import Principal
 
 ScheduleAction = Literal["pause", "resume", "run", "reactivate", "remove"]
 
-OPTIONS = ("zone", "catch_up", "max_lateness", "overlap", "rank")
+OPTIONS: tuple[Literal["zone", "catch_up", "max_lateness", "overlap", "rank"], ...] = (
+    "zone", "catch_up", "max_lateness", "overlap", "rank",
+)  # fmt: skip
+
+
+class ScheduleRow(ScheduleOptions, total=False):
+    """One of many schedules."""
+
+    key: Required[str]
+    rule: Rule | Slots | str  # if it is another one than that of all
+    args: Mapping[str, Any]
 
 
 class Schedules(Timetable):
@@ -34,34 +45,37 @@ class Schedules(Timetable):
         /,
         task: str | Task[..., Any],
         rule: Rule | Slots | str,
+        args: Mapping[str, Any] | None = None,
         *,
         key: str,
         connection: Any = None,
-        **options: Any,
+        **options: Unpack[ScheduleOptions],
     ) -> Schedule:
         """Create a schedule with this key that belongs to the principal; if there is one already, change it to this.
 
-        `options` are zone, catch_up, max_lateness, overlap, rank, and the arguments of the task.
+        `args` are the arguments of the task. Options are zone, catch_up, max_lateness, overlap and rank.
         """
-        new = self.new(self._task(task), rule, who.scoped(checked_key(key)), options)
+        if unknown := sorted(options.keys() - ScheduleOptions.__annotations__.keys()):
+            raise InputError(unknown[0], f"is not an option of a schedule; known: {', '.join(OPTIONS)}")
+        new = self.new(self._task(task), rule, who.scoped(checked_key(key)), args or {}, options)
         return self.write(who, replace(new, owner=who.owner), connection)
 
     def create_many(
         self,
         task: str | Task[..., Any],
         rule: Any,
-        rows: Iterable[Mapping[str, Any]],
+        rows: Iterable[ScheduleRow],
         for_owner: str | None = None,
         since: datetime | None = None,
         connection: Any = None,
     ) -> int:
-        """Any number at once, each row with its key, arguments and options (also a rule of its own).
+        """Any number at once, each row with its key, args and options, and maybe a rule of its own.
 
         They are due from now on, or from `since` on if that is later. Keys that exist are left as they are; returns how
         many are new. There is no line in the audit log for each: the caller writes one about all of them.
         """
         of = self._task(task)
-        news = (self.new(of, row.get("rule", rule), checked_key(row.get("key")), _without(row)) for row in rows)
+        news = (self._new_of(of, rule, row) for row in rows)
         fresh = 0
         while portion := list(islice(news, PORTION)):
             self._check_ring(portion[0])
@@ -76,7 +90,7 @@ class Schedules(Timetable):
         who: Principal,
         task: str | Task[..., Any],
         rule: Any,
-        rows: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]],
+        rows: Sequence[tuple[ScheduleRow, Mapping[str, Any]]],
         for_owner: str | None = None,
         connection: Any = None,
     ) -> int:
@@ -88,7 +102,7 @@ class Schedules(Timetable):
         with self._context.joining(connection) as connection:
             for first in range(0, len(rows), PORTION):
                 portion = rows[first : first + PORTION]
-                news = [self.new(of, rule, checked_key(row.get("key")), _without(row)) for row, _ in portion]
+                news = [self._new_of(of, rule, row) for row, _ in portion]
                 now = self._now()
                 self._check_ring(news[0])
                 made = store.enroll(
@@ -120,13 +134,21 @@ class Schedules(Timetable):
     def _task(self, task: str | Task[..., Any]) -> Task[..., Any]:
         return self._context.task_named(task) if isinstance(task, str) else task
 
+    def _new_of(self, task: Task[..., Any], rule: Any, row: ScheduleRow) -> NewSchedule:
+        return self.new(task, row.get("rule", rule), checked_key(row.get("key")), row.get("args", {}), row)
+
     def new(
-        self, task: Task[..., Any], rule: Any, key: str, options: Mapping[str, Any], is_declared: bool = False
+        self,
+        task: Task[..., Any],
+        rule: Any,
+        key: str,
+        args: Mapping[str, Any],
+        options: ScheduleOptions,
+        is_declared: bool = False,
     ) -> NewSchedule:
         """A new schedule, checked, ready to be written."""
-        given = dict(options)
-        chosen = {name: given.pop(name, None) for name in OPTIONS}
-        zone = checked_zone(chosen["zone"] or "UTC")
+        args = dict(args)
+        zone = checked_zone(options.get("zone") or "UTC")
         ring = slots = None
         if isinstance(rule, Slots):
             ring, slots, text = task.name, rule.n, str(rule.at(0))  # until it has a slot
@@ -137,15 +159,15 @@ class Schedules(Timetable):
         return NewSchedule(
             task=task.name,
             key=key,
-            queue=task.queue_for(given),
-            args=task.checked_args(given),
+            queue=task.queue_for(args),
+            args=task.checked_args(args),
             rule=text,
             zone=zone.key,
             next_at=None,  # set when it is written
-            rank=task.rank if chosen["rank"] is None else checked_rank(chosen["rank"]),
-            catch_up=_one_of("catch_up", chosen["catch_up"] or "latest", CatchUp),
-            max_lateness=_lateness(chosen["max_lateness"]),
-            overlap=_one_of("overlap", chosen["overlap"] or ("supersede" if is_even else "allow"), Overlap),
+            rank=task.rank if (rank := options.get("rank")) is None else checked_rank(rank),
+            catch_up=_one_of("catch_up", options.get("catch_up") or "latest", CatchUp),
+            max_lateness=_lateness(options.get("max_lateness")),
+            overlap=_one_of("overlap", options.get("overlap") or ("supersede" if is_even else "allow"), Overlap),
             ring=ring,
             slots=slots,
             is_declared=is_declared,
@@ -393,10 +415,6 @@ def _one_of(field: str, value: Any, choices: Any) -> Any:
     if value not in choices.__args__:
         raise InputError(field, f"must be one of {', '.join(choices.__args__)}, got {value!r:.80}")
     return value
-
-
-def _without(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name not in ("key", "rule")}
 
 
 def _seated(text: str, slot: int) -> Slot:

@@ -143,7 +143,7 @@ class World:
         """Items, newest first; filters are those of `app.read.page`: state, task, queue, key, before, most."""
         return self.app.read.page(**filters)
 
-    def item(self, which: int | Placed) -> Row:
+    def item(self, which: int | Placed[Any]) -> Row:
         return self.app.read.item(which.id if isinstance(which, Placed) else which)
 
     # -- the engine, without its threads

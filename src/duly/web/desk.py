@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property
 from operator import attrgetter
 from typing import Annotated, Any, TypeVar
@@ -15,7 +15,7 @@ from msgspec import Struct
 from pydantic import BaseModel
 
 from duly import Duly
-from duly.core.errors import InputError, UnknownTask
+from duly.core.errors import UnknownTask
 from duly.plugin import Plugin
 from duly.tasks.task import Task
 from duly.verbs import Principal
@@ -55,13 +55,6 @@ class Desk:
             known = ", ".join(sorted(open_to_all)) or "none"
             raise UnknownTask("task", f"there is no task {name!r} here; known: {known}")
         return open_to_all[name]
-
-    def args(self, args: Mapping[str, Any], options: Container[str]) -> dict[str, Any]:
-        """The arguments, after checking that none of them has the name of an option."""
-        for name in args:
-            if name in options:
-                raise InputError(f"args.{name}", "is not an argument; options are said beside args")
-        return dict(args)
 
     # -- masks
 

@@ -19,8 +19,10 @@ from duly.core.model import LIVE, Item, NewItem, Schedule
 from duly.core.policy.recur import parse, zone_named
 from duly.outbound.http import attempt_headers, post_json
 from duly.tasks.checks import checked_key, checked_rows
+from duly.tasks.puttable import ScheduleOptions
 from duly.tasks.task import Task
 from duly.verbs import local
+from duly.verbs.schedules import ScheduleRow
 
 if TYPE_CHECKING:
     from duly.virtual.simulation import Simulation
@@ -95,7 +97,7 @@ class Birthdays:
             person = self._find(person_id, owner, connection)[1]
             if is_new:
                 verbs.audit.note(local(actor), "person.added", f"person:{person_id}", {}, connection)
-        if not is_new and _told(person) != (first_name, last_name, *_rule_words(new.row["rule"]), zone):
+        if not is_new and _told(person) != (first_name, last_name, *_rule_words(new.rule), zone):
             raise InputError("person_id", f"{person_id!r:.80} is known, with other values; use change")
         return person
 
@@ -110,7 +112,7 @@ class Birthdays:
 
     def _create(self, people: Iterable[_New], connection: Any) -> int:
         """Write these people; those who were greeted before they were removed are next greeted after that."""
-        alike: dict[tuple[str | None, datetime | None], list[dict[str, Any]]] = {}
+        alike: dict[tuple[str | None, datetime | None], list[ScheduleRow]] = {}
         for new in people:
             alike.setdefault((new.owner, self._greeted_until(new, connection)), []).append(new.row)
         create = self.app.verbs.schedules.create_many
@@ -119,7 +121,7 @@ class Birthdays:
     def _greeted_until(self, new: _New, connection: Any) -> datetime | None:
         """Until when the year's event of this person has been, though they were removed since; None: it has not."""
         now = self.app.clock.now()
-        next_at = new.row["rule"].next(now, zone_named(new.row["zone"]))
+        next_at = new.rule.next(now, zone_named(new.zone))
         if next_at is None or next_at - now > EVENT:  # nearly always, and nothing has to be looked for
             return None
         marks = self.app.read.page(task=GREETED, key=new.row["key"], state="waiting", most=1, connection=connection)
@@ -133,8 +135,7 @@ class Birthdays:
             if name not in known:
                 raise InputError(name, f"cannot be changed; known: {', '.join(known)}")
         row = self._new(person_id, **{**known, **fields}).row
-        args = {name: row[name] for name in ("person_id", "first_name", "last_name")}
-        self.app.verbs.schedules.change(local(actor), schedule.id, args=args, rule=row["rule"], zone=row["zone"])
+        self.app.verbs.schedules.change(local(actor), schedule.id, args=row["args"], rule=row["rule"], zone=row["zone"])
         return self.get(person_id, owner)
 
     def remove(self, person_id: str, *, actor: str = "local", owner: str | None = None) -> None:
@@ -229,14 +230,22 @@ class Birthdays:
         except ValueError as error:
             raise InputError("zone", str(error).removeprefix("zone: ")) from None
         rule = Yearly(_day(birthday), self.settings.at, leap=_leap(leap))
-        options = {"zone": zone, "catch_up": "all", "max_lateness": self.settings.max_lateness_days * 86_400}
-        return _New({"key": _key(checked_key(person_id), owner), "rule": rule, **options, **args}, owner)
+        options: ScheduleOptions = {
+            "zone": zone,
+            "catch_up": "all",
+            "max_lateness": self.settings.max_lateness_days * 86_400,
+        }
+        return _New(
+            {"key": _key(checked_key(person_id), owner), "rule": rule, **options, "args": args}, rule, zone, owner
+        )
 
 
 class _New(NamedTuple):
     """A person to be written, and whose."""
 
-    row: dict[str, Any]
+    row: ScheduleRow
+    rule: Yearly
+    zone: str
     owner: str | None
 
 
@@ -250,7 +259,7 @@ def install(app: Duly, settings: Settings) -> Birthdays:
         """Nothing: its item stands for the greeting of someone who was removed, until that day is over everywhere."""
 
     @app.task(queue=QUEUE, retry=Backoff(base=60, factor=2, cap=3_600, tries=settings.tries), label="event")
-    def birthday(person_id: PersonId, first_name: Name, last_name: Name, attempt: Attempt) -> None:
+    def birthday(attempt: Attempt, person_id: PersonId, first_name: Name, last_name: Name) -> None:
         """Tell the webhook."""
         about = {"eventId": attempt.id, "userId": person_id}
         try:

@@ -27,6 +27,7 @@ from duly.outbound.http import Unreachable
 from duly.tasks.checks import checked_rows
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal, local
+from duly.verbs.schedules import ScheduleRow
 from duly.verbs.timetable import SlotLoad, Standing
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class Catalog:
         in_stock, last_boeing_hash and consecutive_failures. Those known stay as they are. A bad row stops all of them.
         With `is_owned`, products belong to their users, as those do that users publish over HTTP.
         """
-        alike: dict[str | None, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+        alike: dict[str | None, list[tuple[ScheduleRow, dict[str, Any]]]] = {}
         for each in checked_rows("rows", rows, partial(imported, self.settings.hour_buckets)):
             row = self._row(each.user_id, each.sku), each.facts()
             alike.setdefault(each.user_id if is_owned else None, []).append(row)
@@ -193,10 +194,10 @@ class Catalog:
         taken = {load.slot: load for load in self.app.schedules.slots(self.task.name)}
         return [taken.get(slot) or SlotLoad(self.task.name, slot, 0) for slot in range(self.settings.hour_buckets)]
 
-    def _row(self, user_id: str, sku: str) -> dict[str, Any]:
+    def _row(self, user_id: str, sku: str) -> ScheduleRow:
         args = {"user_id": user_id, "sku": sku}
         self.task.checked_args(dict(args))
-        return {"key": _key(user_id, sku), **args}
+        return {"key": _key(user_id, sku), "args": args}
 
     def _find(self, user_id: str, sku: str, connection: Any = None) -> Schedule:
         try:
@@ -250,7 +251,7 @@ def install(
             if is_synced:
                 outcomes.append(Skip("synced today already"))
             elif isinstance(offer, Offer):
-                then = [on_change.new(_news(row, offer, money))] if on_change is not None else []
+                then = [on_change.new(**_news(row, offer, money))] if on_change is not None else []
                 outcomes.append(Fingerprint(offer.hash, keep=_kept(offer, now), then=then))
             else:
                 outcomes.append(offer or BadEntry(f"the answer does not have {row.sku!r}"))

@@ -50,4 +50,5 @@ class Scene:
             if is_first or after > 0:  # nothing is overdue while a worker runs
                 number = f"+3859100{next(self._numbers):05d}"
                 self._provider.expect(number, refusals)
-                self._app.put("remind", phone=number, name=name, message=message, at=now + timedelta(seconds=after))
+                remind = self._app.task_named("remind").at(now + timedelta(seconds=after))
+                remind.put(phone=number, name=name, message=message)

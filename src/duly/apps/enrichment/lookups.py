@@ -30,7 +30,7 @@ class Enrichment:
         self.image = image
         self.metrics = metrics
 
-    def look_up(self, **known: Any) -> Placed:
+    def look_up(self, **known: Any) -> Placed[Any]:
         """Have one product looked up, by any of title, brand, sku and ean; for many, send a file."""
         return self.product.put(**known)
 

@@ -19,6 +19,7 @@ from duly.core.model import NewItem, State, Tried
 from duly.core.shown import Row
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
 from duly.outbound.interrupt import uninterrupted
+from duly.tasks import puttable
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
 
@@ -104,8 +105,8 @@ class Reminders:
             raise InputError("at", "is required: when to call")
         args = {"phone": phone.replace(" ", ""), "message": message, "name": name}
         try:
-            options = {"at": at, "key": key, "tries": max_attempts}
-            return self.task.new({**args, **options}, self.app.telemetry.traceparent(), owner)
+            options: puttable.Options = {"at": at, "key": key, "tries": max_attempts}
+            return self.task.make_item(args, options, self.app.telemetry.traceparent(), owner)
         except InputError as error:
             raise InputError("max_attempts", error.problem) if error.field == "tries" else error from None
 
@@ -235,7 +236,7 @@ def install(app: Duly, settings: Settings) -> Reminders:
     """Register the task `remind` on this app."""
 
     @app.task(queue=QUEUE, label="reminder")
-    def remind(phone: Phone, message: Message, attempt: Attempt, name: Name = "") -> dict[str, str]:
+    def remind(attempt: Attempt, phone: Phone, message: Message, name: Name = "") -> dict[str, str]:
         """Place the call. Returns the provider's id of it."""
         secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
         with uninterrupted():  # a call that was asked for is placed, also when the reminder is cancelled meanwhile

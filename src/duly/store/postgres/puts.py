@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from typing import Any
 
 from duly.core.model import Armed, NewItem, Placed
 from duly.store.arming import Arming, chunks, conflict, key_parameters, not_ours
@@ -21,14 +22,14 @@ _new_items = arrays("new_item")
 
 
 class PostgresPuts(Sessions):
-    def put(self, new: Sequence[NewItem]) -> list[Placed]:
+    def put(self, new: Sequence[NewItem]) -> list[Placed[Any]]:
         if len(new) == 1:
             return [self._put_one(new[0])]
         placed = self._whole(lambda connection: self._put_many(connection, new))
         self._herald.trail(news for item in new if (news := news_of(item)))
         return placed
 
-    def _put_one(self, item: NewItem) -> Placed:
+    def _put_one(self, item: NewItem) -> Placed[Any]:
         news = news_of(item)
         parameters = new_item_parameters(item)
         while True:
@@ -43,7 +44,7 @@ class PostgresPuts(Sessions):
             if found := self._holder(item, None):
                 return found
 
-    def _put_many(self, connection: Connection, new: Sequence[NewItem]) -> list[Placed]:
+    def _put_many(self, connection: Connection, new: Sequence[NewItem]) -> list[Placed[Any]]:
         rows = self._run("put", _new_items(new), connection)
         if len(rows) == len(new):
             return [Placed(id=row[0], execution_key=row[1], fresh=True) for row in rows]
@@ -59,7 +60,7 @@ class PostgresPuts(Sessions):
             )
         return placed
 
-    def _holder(self, item: NewItem, connection: Connection | None) -> Placed | None:
+    def _holder(self, item: NewItem, connection: Connection | None) -> Placed[Any] | None:
         """The live item that has this key; None if it has ended in the meantime. Other content is an error."""
         for item_id, execution_key, args, planned_at in self._run("live", key_parameters(item), connection):
             if refusal := conflict(item, item_id, args.encode(), planned_at):

@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import partial
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 from psycopg import errors
 
@@ -121,7 +122,7 @@ class PostgresSettling(PostgresPuts):
         if ended := conclusion(job, now, partial(self._put_sequel, connection)):
             self._run("end_job", ended, connection)
 
-    def _put_sequel(self, connection: Connection, item: NewItem) -> Placed:
+    def _put_sequel(self, connection: Connection, item: NewItem) -> Placed[Any]:
         (placed,) = self._put_many(connection, [item])
         self._announce({news} if (news := news_of(item)) else set(), connection)
         return placed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from duly.core.model import Armed, NewItem, Placed
 from duly.store.arming import Arming, chunks, conflict, key_parameters, not_ours
@@ -13,11 +14,11 @@ from duly.store.sqlite.values import new_item_parameters, new_item_row, to_int, 
 
 
 class SqlitePuts(SqliteFile):
-    def put(self, new: Sequence[NewItem]) -> list[Placed]:
+    def put(self, new: Sequence[NewItem]) -> list[Placed[Any]]:
         with self._writing() as writer:
             return [self._put_one(writer, item) for item in new]
 
-    def _put_one(self, writer: sqlite3.Connection, item: NewItem) -> Placed:
+    def _put_one(self, writer: sqlite3.Connection, item: NewItem) -> Placed[Any]:
         rows = writer.execute(self._sql["put_one"], new_item_parameters(item, to_int(self.now()))).fetchall()
         if rows:
             return Placed(id=rows[0][0], execution_key=rows[0][1], fresh=True)

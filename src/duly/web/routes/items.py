@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from duly.core.errors import InputError
 from duly.core.model import Placed
 from duly.core.shown import ItemsFound, ItemStory, Row, ScheduleName, StateCounts
+from duly.tasks.puttable import Options
 from duly.tasks.signature import Signature, signature
-from duly.tasks.task import OPTIONS
 from duly.verbs import Principal
 from duly.verbs.listing import DateField, Filter
 from duly.web.auth import Reader, UserId, Writer, owner_for
@@ -63,11 +63,11 @@ def put_item(new: ItemIn, desk: At, principal: Writer, once: Once) -> Response:
 
     def act(connection: Any) -> tuple[int, Any]:
         task = desk.task(new.task)
-        given = {name: getattr(new, name) for name in ("at", "delay", "rank", "tries", "max_lateness")}
-        if new.key is not None:
-            given["key"] = principal.scoped(new.key)
-        args = {**desk.args(new.args, OPTIONS), **given}
-        made = task.new(args, desk.app.telemetry.traceparent(), principal.owner)
+        options: Options = {
+            "at": new.at, "delay": new.delay, "rank": new.rank, "tries": new.tries, "max_lateness": new.max_lateness,
+            "key": None if new.key is None else principal.scoped(new.key),
+        }  # fmt: skip
+        made = task.make_item(dict(new.args), options, desk.app.telemetry.traceparent(), principal.owner)
         placed = desk.app.verbs.items.put(principal, made, connection)
         return 201 if placed.fresh else 200, placed
 
@@ -182,7 +182,7 @@ def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
 
     def args(row: Row) -> dict[str, Any]:
         desk.task(row.task)
-        return desk.args(desk.unmasked(edit.args, row.args), OPTIONS)
+        return dict(desk.unmasked(edit.args, row.args))
 
     edited = desk.app.verbs.items.edit(
         principal, item_id, args=None if edit.args is None else args, at=edit.at or edit.due_at, queue=edit.queue,

@@ -33,19 +33,15 @@ router = APIRouter(tags=["schedules"])
 
 SLOTS = 10_000  # of all rings together, shown at once; say which ring
 
-# What the verbs take beside options and arguments, or once took.
-SAID = ("self", "who", "task", "rule", "key", "for_owner", "actor", "connection")
-
 
 @router.post("/api/schedules", status_code=201, response_model=out(ShownSchedule))
 def create_schedule(new: ScheduleIn, desk: At, principal: Writer, once: Once) -> Response:
     """Create a schedule; one per task and key of yours. An existing one is changed to what is said here."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        args = desk.args(new.args, (*OPTIONS, *SAID))
         options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
         made = desk.app.verbs.schedules.create(
-            principal, desk.task(new.task), _rule(new.rule), key=new.key, connection=connection, **options, **args
+            principal, desk.task(new.task), _rule(new.rule), new.args, key=new.key, connection=connection, **options
         )
         return 201, shown(desk, made)
 
@@ -148,7 +144,7 @@ def change_schedule(schedule_id: Id, edit: ScheduleEdit, desk: At, principal: Wr
     if not fields:
         raise InputError("body", "says nothing to change")
     if edit.args is not None:
-        fields["args"] = desk.args(desk.unmasked(edit.args, codec.decode(known.args)), (*OPTIONS, *SAID))
+        fields["args"] = desk.unmasked(edit.args, codec.decode(known.args))
     return shown(desk, schedules.change(principal, schedule_id, **fields))
 
 
