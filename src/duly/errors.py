@@ -11,15 +11,17 @@ DulyError
 ├── NotAllowed            whoever asks may not do this; says who may
 ├── ItemFailed            an item that was waited for failed for good, or was cancelled
 ├── LeaseLost             the item is no longer this attempt's to settle; its effects were rolled back
-└── StoreError            the database said no
+└── StoreError            the database reported an error
     ├── StoreUnavailable  it cannot be reached now; trying again may help
     │   └── StoreBusy     this process has all its connections in use, for too long to wait for one
-    └── NotMigrated       its schema is older or newer than this code; says which command helps
+    ├── NotMigrated       its schema is older or newer than this code; says which command helps
+    └── ConstraintViolated  it rejected a row; names the constraint, and no data of the row
 """
 
 from duly.core.errors import (
     BrokenApp,
     ConfigError,
+    ConstraintViolated,
     DulyError,
     InputError,
     ItemFailed,
@@ -38,6 +40,7 @@ from duly.core.errors import (
 __all__ = [
     "BrokenApp",
     "ConfigError",
+    "ConstraintViolated",
     "DulyError",
     "InputError",
     "ItemFailed",

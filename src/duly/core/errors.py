@@ -74,6 +74,14 @@ class NotMigrated(StoreError):
     pass
 
 
+class ConstraintViolated(StoreError):
+    """The database rejected a row. `constraint` says by which rule; the text has no data of the row."""
+
+    def __init__(self, constraint: str) -> None:
+        super().__init__(f"the database rejected this: it violates {constraint}")
+        self.constraint = constraint
+
+
 # Users, tracebacks and the rows of failed items name an error by the module that users import it from.
 for _error in [each for each in globals().values() if isinstance(each, type) and issubclass(each, DulyError)]:
     _error.__module__ = "duly.errors"

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from duly.core import codec
 from duly.core.decide import decide
-from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.errors import ConstraintViolated, InputError, ItemNotFound, KeyConflict, WrongState
 from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status, StoredFile
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
@@ -163,7 +163,12 @@ class Jobs(VerbGroup):
         items = task.items(islice(rows, number, None), owner=job.owner, first=number)
         made = (row_of(job, place, new) for place, new in enumerate(items, number + 1))
         while portion := list(islice(made, PORTION)):
-            if not self._store.load_rows(job.id, number + 1, portion):
+            try:
+                is_loaded = self._store.load_rows(job.id, number + 1, portion)
+            except ConstraintViolated:
+                problem = f"two rows, or a row and a live item of {task.task.name}, have the same key"
+                raise KeyConflict(f"rows {number + 1:,} to {number + len(portion):,}: {problem}", 0) from None
+            if not is_loaded:
                 raise WrongState(f"job {job.id} is being filled by another process, or accepts no more rows")
             number += len(portion)
         return self._store.seal_job(job.id, self._now())

@@ -20,7 +20,7 @@ from psycopg import errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.string import ByteaBinaryLoader
 
-from duly.core.errors import ConfigError, NotMigrated, StoreUnavailable
+from duly.core.errors import ConfigError, ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
 from duly.store.postgres import MIGRATION_LOCK
 from duly.store.postgres.connections import AnswerTimeout, Connection, ConnectionPool
 from duly.store.postgres.herald import Herald
@@ -68,6 +68,8 @@ _UNDONE = (
 )
 _PASSING = (*_UNDONE, errors.IdleInTransactionSessionTimeout, errors.QueryCanceled)
 _UNPREPARED = (errors.InvalidSqlStatementName, errors.DuplicatePreparedStatement, errors.ProtocolViolation)
+# Errors whose texts have data of rows in them.
+_TELLING = (psycopg.IntegrityError, psycopg.DataError)
 _WRITES = re.compile(r"\b(insert|update|delete)\b|notify")
 
 
@@ -155,15 +157,17 @@ class Sessions:
         try:
             yield connection
         except psycopg.Error as error:
-            if (ours := self._as_ours(error, connection)) is None:
-                raise
-            raise ours from error
+            raise self._as_ours(error, connection) from (None if isinstance(error, _TELLING) else error)
         finally:
             pool.give(connection)
 
-    def _as_ours(self, error: psycopg.Error, connection: Connection) -> Exception | None:
-        """The error of duly that this error of the driver stands for; None when it is a bug of ours."""
+    def _as_ours(self, error: psycopg.Error, connection: Connection) -> Exception:
+        """The error of duly that this error of the driver stands for."""
         match error:
+            case psycopg.IntegrityError():
+                return ConstraintViolated(error.diag.constraint_name or error.diag.column_name or "a constraint")
+            case psycopg.DataError():
+                return StoreError(f"the database does not accept a value: {type(error).__name__} ({error.sqlstate})")
             case errors.UndefinedTable() | errors.UndefinedColumn():
                 return NotMigrated(f"the database is not migrated: run `duly migrate` ({error})")
             case errors.InvalidSqlStatementName() | errors.DuplicatePreparedStatement() | errors.ProtocolViolation():
@@ -177,7 +181,7 @@ class Sessions:
         if isinstance(error, AnswerTimeout):
             return StoreUnavailable(f"the database did not answer, so it is not known whether this was done: {error}")
         if not isinstance(error, psycopg.OperationalError):
-            return None
+            return StoreError(f"the database reported {type(error).__name__}: {error}")
         if connection.closed:
             return StoreUnavailable(
                 f"the connection to the database broke, so it is not known whether this was done: {error}"
@@ -187,7 +191,10 @@ class Sessions:
     def _run(self, name: str, parameters: Mapping[str, Any], connection: Connection | None = None) -> list[Any]:
         """The rows of one named statement."""
         if connection is not None:
-            return self._rows(connection, name, parameters)
+            try:
+                return self._rows(connection, name, parameters)
+            except _TELLING as error:
+                raise self._as_ours(error, connection) from None
         try:
             with self._connection() as own:
                 return self._rows(own, name, parameters)

@@ -10,9 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
-from psycopg import errors
-
-from duly.core.errors import KeyConflict, WrongState
+from duly.core.errors import ConstraintViolated, KeyConflict, WrongState
 from duly.core.model import Change, Job, NewAuditLine, NewItem, NewRow, Placed
 from duly.store.members import members_of, notes_of, rounds_of
 from duly.store.postgres.arrays import arrays, copied_rows, ints, times
@@ -168,8 +166,8 @@ class PostgresSettling(PostgresPuts):
         }
         try:
             return self._run("settle", parameters, connection)
-        except errors.UniqueViolation as error:
-            raise WrongState("another live item has its key now; cancel that item first") from error
+        except ConstraintViolated:
+            raise WrongState("another live item has its key now; cancel that item first") from None
 
     def report(self, item_id: int, fence: int, progress: bytes) -> None:
         self._run("progress", {"id": item_id, "fence": fence, "progress": progress.decode()})

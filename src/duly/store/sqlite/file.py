@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from duly.core.clock import EPOCH
-from duly.core.errors import NotMigrated, StoreError, StoreUnavailable
+from duly.core.errors import ConstraintViolated, NotMigrated, StoreError, StoreUnavailable
 from duly.store.sql import sections
 from duly.store.sqlite import MISSING
 from duly.store.sqlite.turns import leave, line_at, mind_forks, turn
@@ -152,10 +152,12 @@ class SqliteFile:
             if any(words in str(error) for words in MISSING):
                 raise NotMigrated(f"{self.path} is not migrated: run `duly migrate` ({error})") from error
             raise StoreUnavailable(f"{self.path}: {error}") from error
-        except sqlite3.DatabaseError as error:
-            if type(error) is sqlite3.DatabaseError:  # its subclasses are about a statement; this is about the file
-                raise StoreError(f"{self.path} is damaged: {error}") from error
-            raise
+        except sqlite3.IntegrityError as error:  # "UNIQUE constraint failed: table.column"
+            raise ConstraintViolated(str(error).partition(": ")[2] or str(error)) from None
+        except sqlite3.Error as error:
+            # The subclasses are about a statement; the class itself is about the file.
+            problem = "is damaged" if type(error) is sqlite3.DatabaseError else f"reported {type(error).__name__}"
+            raise StoreError(f"{self.path} {problem}: {error}") from error
 
     def _read(self, name: str, parameters: Mapping[str, Any]) -> list[Any]:
         with self._reading() as reader:
@@ -165,7 +167,8 @@ class SqliteFile:
     def _joining(self, connection: sqlite3.Connection | None) -> Iterator[sqlite3.Connection]:
         """The caller's transaction; without one, a new one."""
         if connection is not None:
-            yield connection
+            with self._errors():
+                yield connection
         else:
             with self._writing() as writer:
                 yield writer

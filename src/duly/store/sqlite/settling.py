@@ -115,8 +115,8 @@ class SqliteSettling(SqlitePuts):
         try:
             if not writer.execute(self._sql["settle"], change_parameters(change)).fetchall():
                 return False
-        except sqlite3.IntegrityError as error:
-            raise WrongState("another live item has its key now; cancel that item first") from error
+        except sqlite3.IntegrityError:
+            raise WrongState("another live item has its key now; cancel that item first") from None
         if change.tried:
             of_item = {"item_id": change.id, "fence": change.fence}
             writer.execute(self._sql["tried"], {**tried_parameters(change.tried), **of_item})
