@@ -1,7 +1,7 @@
 """duly: what falls due gets done, once, on time, evenly, and in spite of crashes."""
 
 from duly.core.model import Cancel, Fingerprint, GiveUp, NotFound, Placed, Skip, Snooze, Throttled
-from duly.errors import DulyError, InputError, KeyConflict
+from duly.errors import DulyError, InputError, ItemFailed, KeyConflict
 from duly.facade.app import Duly
 from duly.policy import (
     NEVER,
@@ -13,6 +13,7 @@ from duly.policy import (
     Limit,
     Monthly,
     Pace,
+    Retry,
     Slots,
     Source,
     Weekly,
@@ -20,6 +21,7 @@ from duly.policy import (
     Yearly,
 )
 from duly.tasks.attempt import Attempt
+from duly.tasks.task import Task
 
 __version__ = "0.1.0"
 
@@ -37,16 +39,19 @@ __all__ = [
     "Fingerprint",
     "GiveUp",
     "InputError",
+    "ItemFailed",
     "KeyConflict",
     "Limit",
     "Monthly",
     "NotFound",
     "Pace",
     "Placed",
+    "Retry",
     "Skip",
     "Slots",
     "Snooze",
     "Source",
+    "Task",
     "Throttled",
     "Weekly",
     "Windows",

@@ -221,6 +221,7 @@ class Duly:
         return {**self.system, **self.tasks}
 
     def task_named(self, name: str) -> Task[..., Any]:
+        """The task of this name; UnknownTask if the app has none."""
         try:
             return self.tasks[name] if name in self.tasks else self.system[name]
         except KeyError:
