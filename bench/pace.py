@@ -84,7 +84,9 @@ def paced(url: str, seconds: float) -> dict[str, dict[str, float]]:
         levels = []
         while time.monotonic() < begun + seconds * 2 / 3:
             time.sleep(0.25)
-            levels.append(next(pool.gate.width() for pool in worker._pools if pool.gate is not None))
+            levels.append(
+                next(pool.gate.width() for pool in worker._engine.flow.pools.claiming if pool.gate is not None)
+            )
         good, refused = counted(url)
         found[phase] = {
             "good answers a second": (good - settled[0]) / (time.monotonic() - begun),

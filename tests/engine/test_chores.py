@@ -26,7 +26,7 @@ from duly.engine.pruner import BREATH, EVERY, PORTION, STEP, Pruner
 from duly.engine.recurrer import Recurrer
 from duly.engine.rescuer import PORTION as PORTION_OF_LEASES
 from duly.engine.rescuer import Rescuer
-from duly.engine.work import Hands
+from duly.engine.work import InFlight
 from duly.store import Store
 from tests.process.fleet import until
 from tests.support import (
@@ -243,9 +243,9 @@ def test_a_worker_that_prolongs_at_the_last_moment_keeps_its_work(store: Store, 
 
 def test_what_a_claim_took_whose_answer_was_lost_is_given_back_untouched(store: Store) -> None:
     item, kept = put_and_claim(store, max_attempts=1), put_and_claim(store)
-    hands = Hands()
-    hands.lease(kept, float("inf"))
-    one = Sweeps(store, worker="w1", hands=hands)
+    in_flight = InFlight()
+    in_flight.lease(kept, float("inf"))
+    one = Sweeps(store, worker="w1", in_flight=in_flight)
     one.at(0)
     assert fetch(store, item[0].id).state == "running", "its answer may be on the way"
     one.at(5)
@@ -258,18 +258,18 @@ def test_what_a_claim_took_whose_answer_was_lost_is_given_back_untouched(store: 
 
 def test_an_answer_that_comes_after_all_begins_nothing(store: Store) -> None:
     items = put_and_claim(store)
-    hands = Hands()
-    one = Sweeps(store, worker="w1", hands=hands)
+    in_flight = InFlight()
+    one = Sweeps(store, worker="w1", in_flight=in_flight)
     one.to(5)
-    assert not hands.lease(items, float("inf"))
-    assert hands.held() == {}
+    assert not in_flight.lease(items, float("inf"))
+    assert in_flight.held() == {}
 
 
 def test_what_could_not_be_written_at_all_is_not_given_back_but_runs_out(store: Store) -> None:
     (item,) = put_and_claim(store)
-    hands = Hands()
-    hands.leave([item.fence])
-    one = Sweeps(store, worker="w1", hands=hands)
+    in_flight = InFlight()
+    in_flight.leave([item.fence])
+    one = Sweeps(store, worker="w1", in_flight=in_flight)
     one.to(15)
     assert fetch(store, item.id).state == "running"
     one.to(20)

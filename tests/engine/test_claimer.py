@@ -9,8 +9,9 @@ import pytest
 from duly.core.clock import EPOCH, DatabaseClock
 from duly.core.model import Done, Item, Line, Share
 from duly.engine.claimer import Claimer
+from duly.engine.inbox import Inbox
 from duly.engine.metering import Meters
-from duly.engine.work import Hands
+from duly.engine.work import InFlight
 from duly.store import Store
 from duly.store.contract import START
 from tests.support import NOW, after, counts, fetch, head, leases, new, put, settle, show
@@ -43,8 +44,10 @@ class Basket:
         self.items.extend(items)
 
 
-def claimer(store: Store, *pools: Basket, hands: Hands | None = None) -> Claimer:
-    return Claimer(store, pools, Hands() if hands is None else hands, "w1", lease=LEASE, poll=POLL, sweep=SWEEP)
+def claimer(store: Store, *pools: Basket, in_flight: InFlight | None = None) -> Claimer:
+    return Claimer(
+        store, pools, InFlight() if in_flight is None else in_flight, "w1", lease=LEASE, poll=POLL, sweep=SWEEP
+    )
 
 
 def test_it_takes_what_is_due_and_comes_back_at_the_next_due_time(store: Store) -> None:
@@ -64,7 +67,7 @@ def test_a_put_in_between_does_not_make_it_forget_what_was_to_come(store: Store)
     one = claimer(store, pool)
     assert one.tick(NOW) == after(5)
     put(store, due_at=after(1))
-    one.hear(head("ring", due_at=after(1)))
+    one.inbox.put(head("ring", due_at=after(1)))
     one.tick(after(1))
     one._look_at = after(1000)  # even if nobody looked again
     assert one.tick(after(2)) == after(5)
@@ -87,12 +90,12 @@ def test_a_full_pool_is_not_asked_and_wakes_it_itself(store: Store) -> None:
 
 def test_news_of_a_put_is_enough_to_claim_it_without_a_survey(store: Store) -> None:
     pool = Basket()
-    one = claimer(store, pool)
-    one.tick(NOW)
     heard: list[bool] = []
-    one.heard = lambda: heard.append(True)
+    inbox = Inbox(pool.tasks, wake=lambda: heard.append(True))
+    one = Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, inbox=inbox)
+    one.tick(NOW)
     put(store, due_at=after(1))
-    one.hear(head("ring", due_at=after(1)))
+    one.inbox.put(head("ring", due_at=after(1)))
     assert heard == [True]
     one.tick(after(0.5))
     assert pool.items == []
@@ -106,7 +109,7 @@ def test_news_of_something_unknown_makes_it_look(store: Store) -> None:
     one.tick(NOW)
     put(store, due_at=NOW)
     assert one.tick(after(1)) == after(POLL), "nobody told it"
-    one.hear(None)
+    one.inbox.changed()
     one.tick(after(2))
     assert len(pool.items) == 1
 
@@ -168,23 +171,23 @@ def test_a_paused_queue_starts_nothing_until_it_is_resumed(store: Store) -> None
     one.tick(NOW)
     assert pool.items == []
     store.resume("ring")
-    one.hear(None)
+    one.inbox.changed()
     one.tick(after(1))
     assert len(pool.items) == 2
 
 
 def test_claimed_items_are_held_under_their_lease(store: Store) -> None:
     put(store, 2)
-    hands = Hands()
+    in_flight = InFlight()
     pool = Basket()
-    claimer(store, pool, hands=hands).tick(NOW)
+    claimer(store, pool, in_flight=in_flight).tick(NOW)
     (fence,) = {item.fence for item in pool.items}
-    assert hands.held()[fence].open == {item.id for item in pool.items}
+    assert in_flight.held()[fence].open == {item.id for item in pool.items}
     settle(store, pool.items, Done())
-    assert hands.closing(pool.items[:1]) == []
-    assert hands.closing(pool.items) == [fence]
-    hands.let_go(pool.items)
-    assert hands.held() == {}
+    assert in_flight.closing(pool.items[:1]) == []
+    assert in_flight.closing(pool.items) == [fence]
+    in_flight.let_go(pool.items)
+    assert in_flight.held() == {}
 
 
 def test_items_that_a_pool_refuses_are_not_kept_alive_by_heartbeats(store: Store) -> None:
@@ -194,10 +197,10 @@ def test_items_that_a_pool_refuses_are_not_kept_alive_by_heartbeats(store: Store
         def begin(self, items: list[Item], *more: object) -> None:
             raise RuntimeError("no more threads")
 
-    hands = Hands()
+    in_flight = InFlight()
     with pytest.raises(RuntimeError):
-        claimer(store, Broken(), hands=hands).tick(NOW)
-    assert hands.held() == {}
+        claimer(store, Broken(), in_flight=in_flight).tick(NOW)
+    assert in_flight.held() == {}
     items, _ = store.expired(after(LEASE + 1), 10)
     assert [item.id for item in items] == [item_id]
 
@@ -208,7 +211,7 @@ def test_a_stopped_or_swamped_claimer_claims_nothing(store: Store) -> None:
     one = claimer(store, pool)
     one.stop()
     one.tick(NOW)
-    swamped = Claimer(store, [pool], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, is_swamped=lambda: True)
+    swamped = Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, is_swamped=lambda: True)
     assert swamped.tick(NOW) < after(1)
     assert pool.items == []
     assert fetch(store, item_id).state == "waiting"
@@ -229,10 +232,10 @@ def test_what_expired_is_ended_without_being_run(store: Store) -> None:
 
 def test_a_claim_of_what_expired_alone_leaves_no_lease(store: Store) -> None:
     put(store, 3, expires_at=after(-1))
-    hands = Hands()
+    in_flight = InFlight()
     pool = Basket()
-    claimer(store, pool, hands=hands).tick(NOW)
-    assert (pool.items, leases(store), hands.held()) == ([], {}, {})
+    claimer(store, pool, in_flight=in_flight).tick(NOW)
+    assert (pool.items, leases(store), in_flight.held()) == ([], {}, {})
     assert counts(store) == {"done": 3}
 
 
@@ -262,7 +265,7 @@ def test_a_backlog_is_not_passed_over_for_the_newest(store: Store) -> None:
     one = claimer(store, pool)
     one.tick(NOW)
     put(store, due_at=NOW)
-    one.hear(head("ring", due_at=EPOCH))
+    one.inbox.put(head("ring", due_at=EPOCH))
     pool.size = 100
     one.tick(after(0.01))
     one.tick(after(0.2))
@@ -280,7 +283,7 @@ def test_a_put_that_is_told_while_a_claim_is_under_way_is_not_forgotten(store: S
             super().begin(items)
             if len(self.items) == 1:  # after the claim saw the table, before it is over
                 put(other, due_at=NOW)
-                one.hear(head("ring", due_at=EPOCH))
+                one.inbox.put(head("ring", due_at=EPOCH))
 
     pool = Late()
     one = claimer(store, pool)
@@ -317,7 +320,7 @@ def test_more_lines_than_one_look_sees_hide_nothing(store: Store) -> None:
     one.tick(NOW)
     assert [item.id for item in pool.items] == [last], "what waits longest is seen wherever the walk is"
     (soon,) = put(store, queue="yyy", due_at=after(3))
-    one.hear(None)
+    one.inbox.changed()
     assert one.tick(after(1)) <= after(3)
     one.tick(after(3))
     assert soon in [item.id for item in pool.items]
@@ -405,12 +408,12 @@ def test_without_a_time_of_its_own_nothing_starts_before_the_databases_clock_say
     (item_id,) = put(store, due_at=soon)
     clock = DatabaseClock(lambda: store.now() + timedelta(minutes=5))  # measured wrongly
     pool = Basket()
-    one = Claimer(store, [pool], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
+    one = Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
     one.tick(clock.now())
     assert pool.items == []
     assert fetch(store, item_id).state == "waiting"
     put(store, due_at=None)
-    one.hear(None)
+    one.inbox.changed()
     give_up = clock.now() + timedelta(seconds=20)
     while not pool.items and clock.now() < give_up:
         one.tick(clock.now())

@@ -16,7 +16,7 @@ from duly import Duly, Pace, Throttled
 from duly.core.errors import InputError
 from duly.core.model import Done, Failed
 from duly.core.policy.adapt import Load, SliceBounds
-from duly.engine.gate import Gate
+from duly.engine.gate import PaceGate
 from duly.outbound.http import request
 from tests.engine.test_outage import working
 
@@ -31,11 +31,11 @@ class Ticks:
         return self.now
 
 
-def a_gate(ticks: Ticks, load: Load = QUIET, **bounds: Any) -> Gate:
-    return Gate(Pace("p", **bounds), SliceBounds(), ticks, lambda: load)
+def a_gate(ticks: Ticks, load: Load = QUIET, **bounds: Any) -> PaceGate:
+    return PaceGate(Pace("p", **bounds), SliceBounds(), ticks, lambda: load)
 
 
-def call(gate: Gate, ticks: Ticks, seconds: float, verdict: Any, in_flight: int = 8) -> None:
+def call(gate: PaceGate, ticks: Ticks, seconds: float, verdict: Any, in_flight: int = 8) -> None:
     started = ticks.now
     ticks.now += seconds
     gate.ended(started, in_flight, [verdict])

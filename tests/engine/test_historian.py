@@ -16,7 +16,7 @@ from duly.core.policy.adapt import SliceBounds
 from duly.core.settings import Settings
 from duly.core.shown import Measured
 from duly.engine import historian as room
-from duly.engine.gate import Gate
+from duly.engine.gate import PaceGate
 from duly.engine.historian import Historian
 from duly.store import Store
 from duly.verbs import LOCAL, Principal
@@ -162,7 +162,7 @@ def test_a_pace_and_the_jobs_under_it_tell_how_it_went(store: Store, app: Duly) 
     def find(text: str) -> None: ...
 
     ticks = iter(range(100, 200))
-    gate = Gate(pace, SliceBounds(), lambda: float(next(ticks)))
+    gate = PaceGate(pace, SliceBounds(), lambda: float(next(ticks)))
     started = 100.0
     gate.ended(started, 1, [Done()])
     jobs = {(7, "find"): 30, (8, "ring"): 4}
@@ -186,7 +186,7 @@ def test_a_job_does_not_tell_how_many_calls_there_were_for_others(store: Store, 
     @app.task(pace=pace)
     def find(text: str) -> None: ...
 
-    gate = Gate(pace, SliceBounds(), lambda: 110.0)
+    gate = PaceGate(pace, SliceBounds(), lambda: 110.0)
     for started in (102.0, 106.0, 109.0):
         gate.ended(started, 1, [Done()])
     one = Historian(store, Watched(jobs={(7, "find"): 1}), SETTINGS, app.tasks, lambda: [gate])  # type: ignore[arg-type]

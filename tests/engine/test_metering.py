@@ -19,9 +19,9 @@ from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
 from duly.engine.coroutines import AsyncPool
 from duly.engine.metering import Meters, metering_of, meters_of, prefixes_of
-from duly.engine.pools import Ties
+from duly.engine.pools import PoolContext
 from duly.engine.threads import ThreadPool, ThreadSlot
-from duly.engine.work import Hands, Work
+from duly.engine.work import InFlight, Work
 from duly.store import Store
 from duly.tasks.task import Task
 from tests.core.test_decide import an_item
@@ -44,7 +44,7 @@ class Limited(Basket):
 
 
 def claimer(store: Store, pool: Basket, clock: ManualClock | None = None) -> Claimer:
-    return Claimer(store, [pool], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
+    return Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
 
 
 def tick(one: Claimer, clock: ManualClock, now: datetime) -> datetime:
@@ -179,7 +179,7 @@ def test_workers_whose_clocks_differ_keep_to_one_limit(store: Store, other: Stor
     pools = [Limited(Limit("x", 2, per="1s")) for _ in range(2)]
     for each, pool, skew in zip((store, other), pools, (0.0, 1.5), strict=True):
         clock = DatabaseClock(lambda skew=skew: store.now() + timedelta(seconds=skew))  # type: ignore[misc]
-        Claimer(each, [pool], Hands(), "w", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock).tick(clock.now())
+        Claimer(each, [pool], InFlight(), "w", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock).tick(clock.now())
     (first, second) = (item.started_at for item in pools[0].items)
     assert first == second
     assert all(item.started_at - first >= timedelta(seconds=1) for item in pools[1].items)
@@ -313,23 +313,23 @@ Make = Callable[..., tuple[Any, Ended]]
 def make(app: Duly) -> Iterator[Make]:
     pools: list[Any] = []
 
-    def made(name: str, size: int = 3) -> tuple[Any, Ended]:
+    def made(name: str, size: int = 3, isolate: Callable[[list[Work]], None] | None = None) -> tuple[Any, Ended]:
         ended: Ended = queue.SimpleQueue()
-        hands = Hands()
+        in_flight = InFlight()
 
         def finish(work: Work, verdicts: Verdicts, at: float | None) -> bool:
-            if not hands.take(work):
+            if not in_flight.take(work):
                 return False
             ended.put((work, verdicts))
             return True
 
         tasks: dict[str, Task[..., Any]] = {name: app.tasks[name]}
-        ties = Ties(hands=hands, finish=finish, wants=lambda: None)
+        context = PoolContext(in_flight=in_flight, finish=finish, wake_claimer=lambda: None, isolate=isolate)
         caller = Caller(app.store, app.clock, app.telemetry, app.settings, lambda *_: None)
         pool = (
-            AsyncPool(tasks, size, 100, ties, caller)
+            AsyncPool(tasks, size, 100, context, caller)
             if tasks[name].is_async
-            else ThreadPool(tasks, size, 100, ties, slots=lambda: ThreadSlot(caller), apart=False)
+            else ThreadPool(tasks, size, 100, context, slots=lambda: ThreadSlot(caller), apart=False)
         )
         pool.start()
         pools.append(pool)
@@ -363,9 +363,8 @@ def test_calls_beyond_what_was_granted_are_given_back(make: Make, task: str) -> 
 
 
 def test_suspects_are_calls_of_their_own_and_go_first(make: Make) -> None:
-    pool, ended = make("batched")
     apart: list[Work] = []
-    pool.isolate = apart.extend
+    pool, ended = make("batched", isolate=apart.extend)
     suspects = [an_item(id=n, task="batched", crashes=1) for n in (101, 102)]
     pool.begin([*items_of("batched", 5), *suspects], 2)
     assert [work.items[0].id for work in apart] == [101, 102]
@@ -378,16 +377,14 @@ def test_suspects_are_calls_of_their_own_and_go_first(make: Make) -> None:
 
 
 def test_half_a_batch_takes_a_whole_place(make: Make) -> None:
-    pool, _ = make("batched", size=2)
-    pool.isolate = lambda works: None
+    pool, _ = make("batched", size=2, isolate=lambda works: None)
     pool.begin([an_item(id=n, task="batched", crashes=1) for n in (1, 2)], 2)
     assert (pool.free_calls(), pool.room()) == (0, 0), "two items, two calls: there is no room for a third"
 
 
 def test_room_is_for_calls_that_can_begin_at_once(make: Make) -> None:
-    pool, _ = make("batched", size=2)
+    pool, _ = make("batched", size=2, isolate=lambda works: None)
     assert (pool.free_calls(), pool.room()) == (2, 10)
-    pool.isolate = lambda works: None
     pool.begin([an_item(id=1, task="batched", crashes=1)], 1)
     assert (pool.free_calls(), pool.room()) == (1, 5)
 
@@ -442,7 +439,7 @@ def test_exhausted_keys_cost_nothing_until_their_time(store: Store) -> None:
         Basket(tasks=("sing",)),
         ManualClock(NOW),
     )
-    one = Claimer(store, [pool, other], Hands(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
+    one = Claimer(store, [pool, other], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, clock=clock)
     tick(one, clock, NOW)
     while len(pool.items) < 300:
         tick(one, clock, clock.now())
@@ -453,7 +450,7 @@ def test_exhausted_keys_cost_nothing_until_their_time(store: Store) -> None:
         now = max(tick(one, clock, now), now + timedelta(seconds=1))
     assert sum(asked) <= 11 * 2 * 300, "once a minute, for a limit may be raised"
     put(store, 1, task="sing", due_at=now)
-    one.hear(head("sing", due_at=EPOCH))
+    one.inbox.put(head("sing", due_at=EPOCH))
     tick(one, clock, now)
     assert len(other.items) == 2
 
@@ -483,7 +480,7 @@ def test_the_end_of_a_call_here_makes_room_at_once(store: Store) -> None:
     tick(one, clock, NOW)
     assert len(pool.items) == 1
     settle(store, pool.items[0], Done(), closed=[pool.items[0].fence])
-    one.freed(pool.items)
+    one.inbox.freed(pool.items)
     tick(one, clock, NOW)
     assert len(pool.items) == 2
 
@@ -496,7 +493,7 @@ def test_a_paused_task_pauses_its_keys(store: Store) -> None:
     tick(one, clock, NOW)
     assert pool.items == []
     store.resume("ring")
-    one.hear(None)
+    one.inbox.changed()
     tick(one, clock, after(5))
     assert len(pool.items) == 3
 

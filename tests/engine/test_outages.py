@@ -19,7 +19,7 @@ from duly.engine.outages import Outages
 from duly.engine.recurrer import Recurrer
 from duly.engine.settler import Settler
 from duly.engine.watch import Watch
-from duly.engine.work import Hands, Work
+from duly.engine.work import InFlight, Work
 from duly.store import Store
 from duly.verbs.read import Read
 from tests.engine.test_watch import LATE, Ear
@@ -43,14 +43,14 @@ class Desk:
 
         self.ring = ring
         self.outages = Outages(self.app.tasks)
-        self.hands = Hands()
-        self.settler = Settler(store, self.app.tasks, self.hands, self.outages)
+        self.in_flight = InFlight()
+        self.settler = Settler(store, self.app.tasks, self.in_flight, self.outages)
 
     def claim(self, now: datetime = NOW, *shares: Share) -> list[Work]:
         items = claim(self.store, *shares, now=now)
-        self.hands.lease(items, time.monotonic() + 20)
+        self.in_flight.lease(items, time.monotonic() + 20)
         works = [Work(self.ring, [item]) for item in items]
-        self.hands.hold(works)
+        self.in_flight.hold(works)
         return works
 
     def end(self, work: Work, outcome: Outcome | Settled, now: datetime = NOW) -> None:

@@ -14,12 +14,12 @@ from duly.core.model import Change, Done, Failed, Fingerprint, Outcome
 from duly.engine.calls import SETTLED
 from duly.engine.outages import Outages
 from duly.engine.settler import LINGER, Settler
-from duly.engine.work import Hands, Work
+from duly.engine.work import InFlight, Work
 from duly.store import Store
 from tests.support import NOW, after, claim, counts, fetch, leases, new, put, settle, show
 
 
-def desk(store: Store, count: int = 1) -> tuple[Settler, Hands, list[Work]]:
+def desk(store: Store, count: int = 1) -> tuple[Settler, InFlight, list[Work]]:
     """A settler with so many claimed works in hand."""
     app = Duly(store=store)
 
@@ -28,11 +28,11 @@ def desk(store: Store, count: int = 1) -> tuple[Settler, Hands, list[Work]]:
 
     put(store, count)
     items = claim(store)
-    hands = Hands()
-    hands.lease(items, time.monotonic() + 20)
+    in_flight = InFlight()
+    in_flight.lease(items, time.monotonic() + 20)
     works = [Work(ring, [item]) for item in items]
-    hands.hold(works)
-    return Settler(store, app.tasks, hands), hands, works
+    in_flight.hold(works)
+    return Settler(store, app.tasks, in_flight), in_flight, works
 
 
 def test_the_last_work_in_hand_is_settled_at_once(store: Store) -> None:
@@ -113,7 +113,7 @@ def test_a_result_that_the_database_refuses_goes_to_review_and_holds_nobody_back
 def test_an_item_that_cannot_be_written_at_all_keeps_its_lease_and_is_rescued(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settler, hands, (bad, good) = desk(store, 2)
+    settler, in_flight, (bad, good) = desk(store, 2)
     real = store.settle
 
     def stubborn(changes: list[Change], *rest: Any) -> list[int]:
@@ -125,7 +125,7 @@ def test_an_item_that_cannot_be_written_at_all_keeps_its_lease_and_is_rescued(
     settler.finish(bad, [Done(b'"strange"')])
     settler.finish(good, [Done()])
     settler.tick(NOW)
-    assert hands.held() == {}, "nobody prolongs its lease"
+    assert in_flight.held() == {}, "nobody prolongs its lease"
     items, _ = store.expired(after(21), 10)
     assert [item.id for item in items] == [bad.items[0].id]
 
@@ -133,7 +133,7 @@ def test_an_item_that_cannot_be_written_at_all_keeps_its_lease_and_is_rescued(
 def test_what_was_settled_inside_is_let_go_even_if_the_database_goes_away_then(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settler, hands, (inside, other) = desk(store, 2)
+    settler, in_flight, (inside, other) = desk(store, 2)
     settler.finish(inside, [SETTLED])
     real = store.settle
 
@@ -147,7 +147,7 @@ def test_what_was_settled_inside_is_let_go_even_if_the_database_goes_away_then(
     settler.finish(other, [Done()])
     settler.tick(after(5))
     settler.tick(after(5))
-    assert hands.held() == {}
+    assert in_flight.held() == {}
 
 
 def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> None:
@@ -167,11 +167,11 @@ def test_a_retry_policy_that_raises_sends_the_item_to_review(store: Store) -> No
 
     put(store)
     items = claim(store)
-    hands = Hands()
-    hands.lease(items, time.monotonic() + 20)
+    in_flight = InFlight()
+    in_flight.lease(items, time.monotonic() + 20)
     work = Work(ring, items)
-    hands.hold([work])
-    settler = Settler(store, app.tasks, hands)
+    in_flight.hold([work])
+    settler = Settler(store, app.tasks, in_flight)
     outcome: Outcome = Failed("no", ("ValueError",))
     settler.finish(work, [outcome])
     settler.tick(NOW)
@@ -217,7 +217,7 @@ def test_what_takes_failures_back_survives_a_database_that_is_away(
     (item,) = claim(store)
     failed = decide(item, Failed("no route"), NOW, Rules())
     store.settle([failed], [item.fence])
-    settler = Settler(store, {}, Hands(), Owing(excuse(item, failed, after(60), is_written=True)))
+    settler = Settler(store, {}, InFlight(), Owing(excuse(item, failed, after(60), is_written=True)))
     with monkeypatch.context() as patch:
         patch.setattr(store, "settle", _unavailable)
         with pytest.raises(StoreUnavailable):

@@ -210,7 +210,9 @@ def test_a_cancel_ends_a_call_that_waits_for_the_network(database_url: str, phas
                 each.connect_ex(("127.0.0.1", port))
         url = f"{'https' if phase == 'tls' else 'http'}://127.0.0.1:{port}/"
         item_id = one.put("http", url=url, timeout=300).id
-        (pool,) = [each for each in worker._pools if isinstance(each, ThreadPool) and "http" in each.tasks]
+        (pool,) = [
+            each for each in worker._engine.flow.pools.claiming if isinstance(each, ThreadPool) and "http" in each.tasks
+        ]
         until(lambda: pool._running, 20)
         if phase != "connect":
             taken, _ = server.accept()  # and never answered
@@ -223,7 +225,7 @@ def test_a_cancel_ends_a_call_that_waits_for_the_network(database_url: str, phas
 def test_what_a_hanging_queue_left_waiting_here_goes_back_to_others(sqlite_url: str) -> None:
     one = tasks_on(Duly(sqlite_url, **SETTINGS))
     with at_work(one, "hang_async", "tick_async") as worker:
-        (pool,) = [each for each in worker._pools if "hang_async" in each.tasks]
+        (pool,) = [each for each in worker._engine.flow.pools.claiming if "hang_async" in each.tasks]
         pool._rows.all.ran += 1_000_000  # as if it had gone fast until now
         pool.allowance = lambda line: 30  # type: ignore[method-assign]
         ids = [one.put("hang_async").id for _ in range(20)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,6 +15,7 @@ from duly.core.model import Change, Done, Failed, Outcome
 from duly.core.policy.outage import AWAY, MIXED
 from duly.engine import outages as module
 from duly.engine.outages import Outages
+from duly.engine.work import nothing
 from tests.core.test_decide import an_item
 from tests.support import NOW, after
 
@@ -36,8 +37,8 @@ def end(
     return changes
 
 
-def down(verdict: Failed = GONE) -> Outages:
-    outages = Outages()
+def down(verdict: Failed = GONE, wake_settler: Callable[[], None] = nothing) -> Outages:
+    outages = Outages(wake_settler=wake_settler)
     for n in range(1, 11):
         end(outages, [n], verdict)
     assert outages.is_down(TOWER)
@@ -150,8 +151,9 @@ def test_whoever_is_excused_again_and_again_waits_longer() -> None:
 
 
 def test_when_it_is_back_nobody_waits_for_a_probe_any_more() -> None:
-    outages, woken = down(), []
-    outages.owes = lambda: woken.append(1)
+    woken: list[int] = []
+    outages = down(wake_settler=lambda: woken.append(1))
+    woken.clear()
     for _ in range(4):
         (early, late) = end(outages, [50, 51], GONE)
     assert late.due_at == after(8 * 60)
@@ -222,22 +224,22 @@ def test_that_it_is_still_down_is_logged_once_an_hour(caplog: pytest.LogCaptureF
 # -- what other workers say
 
 
-def desk(**more: Any) -> Outages:
+def desk(wake_watch: Callable[[], None] = nothing, **more: Any) -> Outages:
     """What a worker knows that has a task of this source."""
     app = Duly("sqlite:///unused.db")
     app.task(name="ring", source=TOWER, **more)(lambda: None)
-    return Outages(app.tasks)
+    return Outages(app.tasks, wake_watch=wake_watch)
 
 
 def test_whoever_succeeds_meanwhile_does_not_believe_that_it_is_down() -> None:
-    outages, told = desk(), []
-    outages.tells = lambda: told.append(1)
+    woken: list[int] = []
+    outages = desk(lambda: woken.append(1))
     end(outages, [1], Done(), after(10))
     outages.learn(alert(after(5)))
     assert not outages.is_down(TOWER)
     ((name, news),) = outages.news()
     assert (name, news.is_back, news.details["backAt"]) == ("source:tower", True, after(10).isoformat())
-    assert told
+    assert woken
 
 
 def test_whoever_has_just_had_a_success_waits_for_the_next_end() -> None:

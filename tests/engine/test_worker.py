@@ -15,8 +15,7 @@ from duly import Duly
 from duly.core.errors import ConfigError, NotMigrated
 from duly.core.model import Item
 from duly.core.shown import Row
-from duly.engine.keeper import drop
-from duly.engine.work import Hands, Work
+from duly.engine.work import InFlight, Work
 from duly.engine.worker import Worker
 from tests.engine import apps
 from tests.engine.apps import seen, tasks_on
@@ -244,14 +243,14 @@ def test_a_cpu_handler_may_answer_anything_without_losing_its_process(app: Duly,
 def test_a_work_that_is_taken_away_before_it_begins_is_never_run(app: Duly, kind: str) -> None:
     first, second = ("wait", "note_async") if kind == "async" else ("steps", "note")
     worker = app.worker(tasks=[first, second])
-    worker._hands.lease([ITEM], float("inf"))
-    (pool,) = [each for each in worker._pools if first in each.tasks]
+    worker._engine.flow.in_flight.lease([ITEM], float("inf"))
+    (pool,) = [each for each in worker._engine.flow.pools.claiming if first in each.tasks]
     pool.size = 1
     pool.start()
     pool.begin([replace(ITEM, id=1, task=first), replace(ITEM, id=2, task=second)])
     until(lambda: seen["began"])
-    drop(worker._hands, [(2, ITEM.fence)])
-    drop(worker._hands, [(1, ITEM.fence)])
+    worker._engine.flow.in_flight.drop([(2, ITEM.fence)])
+    worker._engine.flow.in_flight.drop([(1, ITEM.fence)])
     apps.gate.set()
     until(lambda: pool._begun == pool._ended)
     pool.close()
@@ -264,10 +263,10 @@ def test_an_item_that_comes_back_to_the_same_worker_is_another_work() -> None:
         7, "tick", "tick", "main", 0, "running", NOW, NOW, None, "k", b"{}", 1, None, 0, 0, 0, 1, "w", NOW, None
     )
     old, new = Work(app.tasks["tick"], [item]), Work(app.tasks["tick"], [replace(item, fence=2)])
-    hands = Hands()
-    hands.hold([new])
-    assert not hands.take(old)
-    assert hands.take(new)
+    in_flight = InFlight()
+    in_flight.hold([new])
+    assert not in_flight.take(old)
+    assert in_flight.take(new)
 
 
 def test_prefetched_items_go_back_untouched_when_a_worker_stops(app: Duly) -> None:
@@ -284,7 +283,7 @@ def test_prefetched_items_go_back_untouched_when_a_worker_stops(app: Duly) -> No
 
 def test_what_waits_behind_a_blocked_event_loop_goes_to_others(app: Duly) -> None:
     worker = app.worker(tasks=["block", "note_later"])
-    (pool,) = [each for each in worker._pools if "block" in each.tasks]
+    (pool,) = [each for each in worker._engine.flow.pools.claiming if "block" in each.tasks]
     pool.size = 1
     stuck = app.task_named("block").options(rank=0).put().id
     worker.start()

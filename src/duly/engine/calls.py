@@ -50,7 +50,7 @@ class Caller:
         self._observer = observer
         self._is_traced = observer.is_tracing()
         self._result_limit = settings.max_result_bytes
-        self._report = report
+        self.report = report
 
     def attempt(self, task: Task[..., Any], item: Item) -> Attempt:
         tries = item.max_attempts or task.tries
@@ -59,7 +59,7 @@ class Caller:
             # Wait for a connection only while there is time left to use it; having to wait is not the item's fault.
             until = time.monotonic() + WAITING * task.deadline
             opener = partial(self._store.transaction, is_handlers=True, until=until)
-        return Attempt(item, tries, self._report, opener)
+        return Attempt(item, tries, self.report, opener)
 
     async def acall(self, task: Task[..., Any], items: list[Item]) -> Verdicts:
         """The verdicts of an async handler, one per item."""

@@ -8,8 +8,8 @@ Meanwhile it finds what has just fallen due by its time, so that no item has to 
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Protocol
@@ -18,9 +18,10 @@ from duly.core.clock import EPOCH, JUMP, Clock
 from duly.core.decide import UNKNOWN, decide
 from duly.core.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
 from duly.core.policy.limits import slack
+from duly.engine.due_lines import BARREN, SOON, DueLines, TurnLog
+from duly.engine.inbox import Inbox
 from duly.engine.metering import Meters
-from duly.engine.outlook import BARREN, SOON, Outlook, Rota
-from duly.engine.work import Hands
+from duly.engine.work import InFlight
 from duly.store.contract import FRESH, START, Store
 
 # After a claim has emptied a line, wait so long before looking for its next head, once for all claims in this time.
@@ -73,39 +74,39 @@ class Claimer:
         self,
         store: Store,
         pools: Sequence[Pool],
-        hands: Hands,
+        in_flight: InFlight,
         worker: str,
         *,
         lease: float,
         poll: float,
         sweep: float,
         clock: Clock | None = None,
+        inbox: Inbox | None = None,
         is_swamped: Callable[[], bool] = lambda: False,
-        rota: Rota | None = None,
+        turn_log: TurnLog | None = None,
         only: Line | None = None,
     ) -> None:
         self._store = store
         self._only = only
+        self.inbox = inbox or Inbox({task for pool in pools for task in pool.tasks}, only=only)
         self._sweep = timedelta(seconds=sweep)
         self._poll = timedelta(seconds=poll)
         self._lease = timedelta(seconds=lease)
-        self._rota = rota or Rota()
+        self._turn_log = turn_log or TurnLog()
         self._pools = pools
         self._expect_anew()
-        self._hands = hands
+        self._in_flight = in_flight
         self._worker = worker
         self._clock = clock
         self._is_swamped = is_swamped
-        self._inbox: deque[Head | Line] = deque()  # filled by other threads
         self._stopped = False
-        self.heard: Callable[[], None] = lambda: None
 
     def _expect_anew(self) -> None:
         """Forget everything that was known, and look anew."""
-        self._outlooks = [(pool, Outlook(self._sweep, self._poll, self._rota)) for pool in self._pools]
-        self._by_task = {task: outlook for pool, outlook in self._outlooks for task in pool.tasks}
+        self._lines_of = [(pool, DueLines(self._sweep, self._poll, self._turn_log)) for pool in self._pools]
+        self._by_task = {task: lines for pool, lines in self._lines_of for task in pool.tasks}
         self._latest = EPOCH
-        self._look = True
+        self.inbox.look = True
         self._look_at = EPOCH
         self._rested_at = EPOCH  # with very many lines, news does not make it look before then
         self._later = LATER
@@ -114,35 +115,17 @@ class Claimer:
         self._walk_at = EPOCH
         self._walked = 0.0  # seconds that this walk has cost
 
-    # -- what others tell
-
-    def hear(self, news: Head | None) -> None:
-        """Take news: a put made a new head, or something else changed, which is a reason to look soon."""
-        if news is None:
-            self._look = True
-        elif news.line.task in self._by_task and self._only in (None, news.line):
-            self._inbox.append(news)
-        else:
-            return
-        self.heard()
-
-    def freed(self, items: Iterable[Item]) -> None:
-        """Calls of these items have ended, which makes room under limits on calls at the same time."""
-        lines = {item.line for item in items}
-        self._inbox.extend(line for line in lines if line.task in self._by_task)
-        self.heard()
-
     def stop(self) -> None:
         """Claim nothing more."""
         self._stopped = True
 
     def _open_inbox(self, now: datetime) -> None:
-        while self._inbox:
-            news = self._inbox.popleft()
-            if isinstance(news, Head):
-                self._by_task[news.line.task].hear(news, now)
+        while self.inbox.reports:
+            report = self.inbox.reports.popleft()
+            if isinstance(report, Head):
+                self._by_task[report.line.task].hear(report, now)
             else:
-                self._by_task[news.task].freed(news, now)
+                self._by_task[report.task].freed(report, now)
 
     # -- a tick
 
@@ -154,13 +137,13 @@ class Claimer:
         if now < self._latest - SET_BACK:  # the clock was set back, and due times of the old clock would come too late
             self._expect_anew()
         self._latest = now
-        if (self._look and self._rested_at <= now) or self._look_at <= now:
+        if (self.inbox.look and self._rested_at <= now) or self._look_at <= now:
             self._look_around(now)
         for _ in range(ROUNDS):
             now = self._now(now)
             self._open_inbox(now)
             # One claim for each pool in turn, so that none keeps the others waiting.
-            if not [True for pool, outlook in self._outlooks if self._claim(pool, outlook, now)] or self._stopped:
+            if not [True for pool, lines in self._lines_of if self._claim(pool, lines, now)] or self._stopped:
                 return self._next()
         return now
 
@@ -172,22 +155,22 @@ class Claimer:
         return now if self._clock is None else self._clock.stamp()
 
     def _next(self) -> datetime:
-        times = [self._rested_at if self._look else self._look_at]
-        for pool, outlook in self._outlooks:
-            next_at = outlook.next_at()
+        times = [self._rested_at if self.inbox.look else self._look_at]
+        for pool, lines in self._lines_of:
+            next_at = lines.next_at()
             if next_at is not None and pool.room() > 0:  # a full pool wakes this loop when it has room
                 times.append(next_at)
         return min(times)
 
     def held_until(self, now: datetime) -> datetime | None:
         """When a limit that kept items waiting has room again."""
-        times = [until for _, outlook in self._outlooks if (until := outlook.held_until(now)) is not None]
+        times = [until for _, lines in self._lines_of if (until := lines.held_until(now)) is not None]
         return min(times, default=None)
 
     # -- looking
 
     def _look_around(self, now: datetime) -> None:
-        self._look = False
+        self.inbox.look = False
         begun = time.monotonic()
         try:
             heads = self._survey(now) if not self._is_walking or self._walk_at <= now else []
@@ -196,15 +179,15 @@ class Claimer:
                 begun = time.monotonic()  # the walk takes its pace from what it costs
                 heads += self._glance(now)
         except BaseException:
-            self._look = True
+            self.inbox.look = True
             raise
         # The more a look costs, the less often it is taken.
         cost = time.monotonic() - begun
         self._later = max(LATER, timedelta(seconds=20 * cost))
         self._rested_at = now + timedelta(seconds=REST * cost) if self._is_walking else EPOCH
         for head in heads:
-            if (outlook := self._by_task.get(head.line.task)) and self._only in (None, head.line):
-                outlook.add(head, now)
+            if self.inbox.accepts(head.line):
+                self._by_task[head.line.task].add(head, now)
 
     def _survey(self, now: datetime) -> list[Head]:
         """Survey the next portion of the lines. They are walked over and over, at a pace that costs little."""
@@ -234,38 +217,38 @@ class Claimer:
 
     # -- claiming
 
-    def _claim(self, pool: Pool, outlook: Outlook, now: datetime) -> bool:
+    def _claim(self, pool: Pool, lines: DueLines, now: datetime) -> bool:
         """Claim once for this pool; returns whether there may be more."""
-        outlook.wake(now)
-        if not outlook.has_ready() or self._stopped or (room := pool.room()) <= 0:
+        lines.wake(now)
+        if not lines.has_ready() or self._stopped or (room := pool.room()) <= 0:
             return False
         if pool.meters is not None:
-            return self._claim_metered(pool, pool.meters, outlook, room, now)
-        shares = outlook.shares(room, pool.batch, now, pool.allowance)
+            return self._claim_metered(pool, pool.meters, lines, room, now)
+        shares = lines.shares(room, pool.batch, now, pool.allowance)
         if not shares:
             return False
         ends = time.monotonic() + self._lease.total_seconds()
         items = self._store.claim(shares, self._worker, self._stamp(now), self._lease)
         self._begin(pool, items, now, ends)
-        outlook.asked(shares)
-        outlook.claimed(items, now - FRESH)
+        lines.asked(shares)
+        lines.claimed(items, now - FRESH)
         got = _got(shares, items, now - FRESH)
         for share, count in zip(shares, got, strict=True):
-            self._rota.turns(share.line).served(share, -(-count // pool.batch))
+            self._turn_log.turns(share.line).served(share, -(-count // pool.batch))
             if count < share.limit:
-                outlook.exhausted(share, count > 0, now)
+                lines.exhausted(share, count > 0, now)
                 self._look_soon(now)
         return True
 
-    def _claim_metered(self, pool: Pool, meters: Meters, outlook: Outlook, room: int, now: datetime) -> bool:
+    def _claim_metered(self, pool: Pool, meters: Meters, lines: DueLines, room: int, now: datetime) -> bool:
         """Claim under limits, only for calls that can begin now; returns whether there may be more."""
         if (calls := pool.free_calls()) <= 0:
             return False
-        shares = outlook.shares(room, pool.batch, now, pool.allowance, is_metered=True)
+        shares = lines.shares(room, pool.batch, now, pool.allowance, is_metered=True)
         asks = [
             Ask(part, limits)
             for share in shares
-            for part, limits in meters.of(share, now, outlook.may_be_torn(share.line, now))
+            for part, limits in meters.of(share, now, lines.may_be_torn(share.line, now))
         ]
         if not asks:
             return False
@@ -273,28 +256,28 @@ class Claimer:
         grants = self._store.claim_metered(asks, self._worker, self._stamp(now), self._lease, calls, pool.batch)
         self._begin_granted(pool, grants, now, begun)
         asked = [(ask, grant) for ask, grant in zip(asks, grants, strict=True) if grant.is_asked]
-        outlook.asked(ask.share for ask, _ in asked)
+        lines.asked(ask.share for ask, _ in asked)
         for ask, grant in asked:
-            self._learn(outlook, meters, ask, grant, now)
-        outlook.refused(sum(grant.is_refused for _, grant in asked), len(asked))
+            self._learn(lines, meters, ask, grant, now)
+        lines.refused(sum(grant.is_refused for _, grant in asked), len(asked))
         return bool(asked)
 
-    def _learn(self, outlook: Outlook, meters: Meters, ask: Ask, grant: Grant, now: datetime) -> None:
+    def _learn(self, lines: DueLines, meters: Meters, ask: Ask, grant: Grant, now: datetime) -> None:
         share = ask.share
         if grant.items:
-            outlook.found(share)
-            outlook.claimed(grant.items, now - FRESH)
-            self._rota.turns(share.line).served(share, grant.calls)
+            lines.found(share)
+            lines.claimed(grant.items, now - FRESH)
+            self._turn_log.turns(share.line).served(share, grant.calls)
         if grant.is_refused and share.started_since is None:
-            outlook.hold(share, self._ask_again(outlook, share, grant, now), is_pace=meters.is_paced(share, now))
+            lines.hold(share, self._ask_again(lines, share, grant, now), is_pace=meters.is_paced(share, now))
         elif grant.is_short or grant.is_refused:
-            outlook.exhausted(share, bool(grant.items), now)
+            lines.exhausted(share, bool(grant.items), now)
             self._look_soon(now)
 
-    def _ask_again(self, outlook: Outlook, share: Share, grant: Grant, now: datetime) -> datetime:
+    def _ask_again(self, lines: DueLines, share: Share, grant: Grant, now: datetime) -> datetime:
         if grant.until is None:
             # A call must end first, perhaps in another worker. The more lines wait for that, the later each asks again.
-            return now + SOON * max(1, outlook.lines_held() // 100)
+            return now + SOON * max(1, lines.lines_held() // 100)
         # Items that were started in a window and given back may go on although the window is full: look now and then.
         until = min(grant.until, now + (self._sweep if share.lane == "retry" else ASK_AGAIN))
         return max(until, now + BARREN)
@@ -333,11 +316,11 @@ class Claimer:
             items = [item for item in items if item.id not in gone]
             closed = set(_fences(late)).difference(_fences(items))
             self._store.settle([decide(item, Expired(), now, UNKNOWN) for item in late], sorted(closed))
-        if items := self._hands.lease(items, ends):
+        if items := self._in_flight.lease(items, ends):
             try:
                 pool.begin(items, calls, start_by)
             except BaseException:
-                self._hands.let_go(items)  # so that their lease runs out and another worker takes them
+                self._in_flight.let_go(items)  # so that their lease runs out and another worker takes them
                 raise
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from duly.core.model import Failed, Item
 from duly.engine.calls import Caller, breakdown
-from duly.engine.pools import GRACE, TURN, HandlerPool, Ties
+from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
 from duly.engine.work import Work
 from duly.tasks.task import Task
 
@@ -34,10 +34,10 @@ class AsyncPool(HandlerPool):
         tasks: Mapping[str, Task[..., Any]],
         size: int,
         most: int,
-        ties: Ties,
+        context: PoolContext,
         caller: Caller,
     ) -> None:
-        super().__init__(tasks, size, most, ties)
+        super().__init__(tasks, size, most, context)
         self._caller = caller
         self._slots: list[asyncio.Task[None]] = []
         self._current: dict[asyncio.Task[None], Work] = {}
@@ -58,7 +58,7 @@ class AsyncPool(HandlerPool):
 
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
         works = self._accept(items, calls, start_by)
-        self._hands.hold(works)
+        self._in_flight.hold(works)
         self._rows.add(works)
         self._loop.call_soon_threadsafe(self._start_on, len(works))
 
@@ -127,7 +127,7 @@ class AsyncPool(HandlerPool):
         row = self._rows.enter(now)
         if row is None:
             if self._rows:  # nothing of what waits may start: there is room for something else
-                self._wants()
+                self._wake_claimer()
             self._idle.append(nothing := self._loop.create_future())
             await nothing
             return
@@ -140,10 +140,10 @@ class AsyncPool(HandlerPool):
                 work = works.popleft()
             except IndexError:
                 if self.gate is not None:  # what waited here was given back while the gate was shut
-                    self._wants()
+                    self._wake_claimer()
                 break
             work.stop = self._stop_soon  # before the question below, so that nobody can take it away in between
-            if not self._hands.holds(work) or self._is_too_late(work):  # it was taken away before it began
+            if not self._in_flight.holds(work) or self._is_too_late(work):  # it was taken away before it began
                 self._over(work)
                 continue
             self._current[me] = work
@@ -161,7 +161,7 @@ class AsyncPool(HandlerPool):
             while me.cancelling():  # also if the handler swallowed it, so that the next work is not cancelled
                 me.uncancel()
             if self._current.pop(me, None) is None:  # it took so long that its slot was replaced
-                self._hands.ended(work)
+                self._in_flight.ended(work)
                 return
             now = time.monotonic()
             ran += len(work.items)

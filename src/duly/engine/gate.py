@@ -19,7 +19,7 @@ from duly.engine.machine import measure
 LOOK_EVERY = 1.0  # seconds between two looks at how busy the machine is
 
 
-class Paced(NamedTuple):
+class PaceSample(NamedTuple):
     """How a pace went since it was last asked: how wide it is, how much it claims, and how long calls took."""
 
     width: int
@@ -29,7 +29,7 @@ class Paced(NamedTuple):
     longest: float
 
 
-class Gate:
+class PaceGate:
     def __init__(
         self,
         pace: Pace,
@@ -85,12 +85,12 @@ class Gate:
             self._seconds += now - started
             self._longest = max(self._longest, now - started)
 
-    def lately(self) -> Paced | None:
+    def lately(self) -> PaceSample | None:
         """How it went since this was last asked; None when no call has ended."""
         with self._lock:
             calls, seconds, longest = self._calls, self._seconds, self._longest
             self._calls, self._seconds, self._longest = 0, 0.0, 0.0
-        return Paced(self.width(), self._batch(self._ticks()), calls, seconds, longest) if calls else None
+        return PaceSample(self.width(), self._batch(self._ticks()), calls, seconds, longest) if calls else None
 
     def throttled(self) -> float:
         """The share of recent calls that met trouble, from 0 to 1."""

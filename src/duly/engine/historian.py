@@ -16,7 +16,7 @@ from duly.core.clock import EPOCH, begin_of
 from duly.core.settings import Settings
 from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, HistoryKind, Measured
 from duly.engine.equipment import Observer
-from duly.engine.gate import Gate, Paced
+from duly.engine.gate import PaceGate, PaceSample
 from duly.store.contract import Store
 from duly.tasks.task import Task
 
@@ -35,7 +35,7 @@ class Historian:
         observer: Observer,
         settings: Settings,
         tasks: Mapping[str, Task[..., Any]],
-        gates: Callable[[], list[Gate]],
+        gates: Callable[[], list[PaceGate]],
     ) -> None:
         self._store = store
         self._observer = observer
@@ -85,7 +85,9 @@ class Historian:
         kept = list(by_subject.values())[:SUBJECTS]
         return [each for rows in kept for each in rows]
 
-    def _of_job(self, job_id: str, task: str, paced: Mapping[str, Paced], run: Measured | None) -> Iterator[Measured]:
+    def _of_job(
+        self, job_id: str, task: str, paced: Mapping[str, PaceSample], run: Measured | None
+    ) -> Iterator[Measured]:
         """How its rows are worked off: as the pace of its task has it, or else as its task runs.
 
         The owner of a job may read this, so it tells how long one call takes on the average, and not how many there
@@ -108,7 +110,7 @@ class Historian:
         return is_more
 
 
-def _sized(kind: HistoryKind, subject: str, lately: Paced) -> Iterator[Measured]:
+def _sized(kind: HistoryKind, subject: str, lately: PaceSample) -> Iterator[Measured]:
     yield _once(kind, subject, "width", lately.width)
     yield _once(kind, subject, "batch", lately.batch)
 

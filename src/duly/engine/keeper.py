@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from duly.core.model import Failed, Item, Released
 from duly.engine.calls import Verdicts
-from duly.engine.work import Hands, Lease, Work
+from duly.engine.work import InFlight, Lease, Work, nothing
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
@@ -30,41 +30,44 @@ class Keeper:
     def __init__(
         self,
         store: Store,
-        hands: Hands,
+        in_flight: InFlight,
         *,
         lease: float,
         beat: float,
+        wake: Callable[[], None] = nothing,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
-        self._hands = hands
+        self._in_flight = in_flight
         self._lease = lease
         self._beat = beat
+        self._wake = wake
         self._ticks = ticks
         self._reports: dict[tuple[int, int], tuple[Item, bytes]] = {}
-        self._is_told = False
+        self._must_look = False
         self._look_at = -float("inf")  # when the next look is allowed, on the monotonic clock
 
     def look_soon(self) -> None:
         """Look soon whether the items that run here are still ours: a person may have cancelled one."""
-        self._is_told = True
+        self._must_look = True
+        self._wake()
 
     def report(self, item: Item, progress: bytes) -> None:
         """Remember how far a try is, to be written soon; only the latest report of a try is written."""
         self._reports[item.id, item.fence] = (item, progress)
 
     def tick(self, now: datetime) -> datetime:
-        due = {fence: lease for fence, lease in self._hands.held().items() if self._due(lease) <= self._ticks()}
+        due = {fence: lease for fence, lease in self._in_flight.held().items() if self._due(lease) <= self._ticks()}
         if due:
             self._prolong(due, now)
-        if self._is_told and self._look_at <= self._ticks():
+        if self._must_look and self._look_at <= self._ticks():
             self._look()
         self._write_reports()
-        leases = self._hands.held()
+        leases = self._in_flight.held()
         if not leases and not self._reports:
             return now + IDLE
         times = [self._due(lease) for lease in leases.values()]
-        if self._is_told:
+        if self._must_look:
             times.append(self._look_at)
         nearest = min(times, default=float("inf")) - self._ticks()
         return now + timedelta(seconds=max(min(nearest, REPORT_EVERY), 0.0))
@@ -75,15 +78,11 @@ class Keeper:
 
     def _look(self) -> None:
         """Find out now which items are no longer ours. It only reads, because a write would be news again."""
-        self._is_told, self._look_at = False, self._ticks() + LOOK_EVERY
-        items = [item for work in self._hands.works() for item in work.items]
+        self._must_look, self._look_at = False, self._ticks() + LOOK_EVERY
+        items = [item for work in self._in_flight.works() for item in work.items]
         running = set(self._store.running([item.id for item in items])) if items else set()
         if lost := {(item.id, item.fence) for item in items if (item.id, item.fence) not in running}:
-            self._drop(lost)
-
-    def _drop(self, lost: Iterable[tuple[int, int]]) -> None:
-        for fence in drop(self._hands, lost):
-            self._hands.emptied(fence)
+            self._in_flight.drop(lost)
 
     def _prolong(self, due: dict[int, Lease], now: datetime) -> None:
         ends = self._ticks() + self._lease
@@ -92,7 +91,7 @@ class Keeper:
         for lease in due.values():
             lease.ends, lease.is_ending = ends, False
         if lost:
-            self._drop(lost)
+            self._in_flight.drop(lost)
 
     def _write_reports(self) -> None:
         reports, self._reports = self._reports, {}
@@ -103,27 +102,31 @@ class Keeper:
 class Watchdog:
     def __init__(
         self,
-        hands: Hands,
+        in_flight: InFlight,
         *,
         lease: float,
         finish: Callable[..., bool],
-        hung: Callable[[Work], None],
+        hung: Callable[[Work], list[Work]],
+        stale: Callable[[], list[Work]] = list,
     ) -> None:
-        self._hands = hands
+        self._in_flight = in_flight
         # Stop handlers early enough for them to end before another worker may start the same items.
         self._margin = lease / 10
         self._finish = finish
-        self._hung = hung
+        self._hung = hung  # given a work past its deadline, returns the works that it blocks
+        self._stale = stale  # returns works that waited too long for a slot
 
     def tick(self, now: datetime) -> datetime:
+        for work in self._stale():
+            self._give_back(work)
         self._end_overdue()
-        held = self._hands.held()
+        held = self._in_flight.held()
         ending = {fence for fence, lease in held.items() if lease.ends - self._margin <= time.monotonic()}
         if news := [held[fence] for fence in ending if not held[fence].is_ending]:
             log.error("could not prolong %d leases in time: stopping their handlers", len(news))
             for lease in news:
                 lease.is_ending = True
-        for work in self._hands.works():
+        for work in self._in_flight.works():
             if ending.intersection(item.fence for item in work.items):
                 self._interrupt(work)
         return self._next(now)
@@ -135,36 +138,22 @@ class Watchdog:
         keeper goes on trying to prolong the lease, so that others do not take for a crash what is only unwritten.
         """
         if work.can_stop:
-            self._finish(work, [Released()] * len(work.items), stop=True)
+            self._give_back(work)
+
+    def _give_back(self, work: Work) -> None:
+        self._finish(work, [Released()] * len(work.items), stop=True)
 
     def _end_overdue(self) -> None:
-        for work in self._hands.works():
+        for work in self._in_flight.works():
             if work.deadline <= time.monotonic():
                 error = f"DeadlineExceeded: still running after {work.task.deadline:g} s"
                 verdicts: Verdicts = [Failed(error, ("duly.DeadlineExceeded", "TimeoutError"))] * len(work.items)
                 if self._finish(work, verdicts, stop=True):
-                    self._hung(work)
+                    for blocked in self._hung(work):
+                        self._give_back(blocked)
 
     def _next(self, now: datetime) -> datetime:
-        if not self._hands.held() and not len(self._hands):
+        if not self._in_flight.held() and not len(self._in_flight):
             return now + IDLE
-        nearest = min((work.deadline for work in self._hands.works()), default=float("inf")) - time.monotonic()
+        nearest = min((work.deadline for work in self._in_flight.works()), default=float("inf")) - time.monotonic()
         return now + timedelta(seconds=max(min(nearest, 0.5), 0.0))
-
-
-def drop(hands: Hands, lost: Iterable[tuple[int, int]]) -> list[int]:
-    """Forget these items, given by id and fence, which are no longer ours, and stop works that have no others.
-
-    The same item under another fence is another try, which may still be ours. Returns the fences of leases that have
-    no items left here.
-    """
-    lost = set(lost)
-    gone = []
-    for work in hands.works():
-        ours = [item for item in work.items if (item.id, item.fence) in lost]
-        gone.extend(ours)
-        if len(ours) == len(work.items) and hands.take(work):
-            log.warning("%s %s is no longer ours: stopping it", work.task.label, ", ".join(str(i.id) for i in ours))
-            if work.stop is not None:
-                work.stop(work)
-    return hands.let_go(gone)

@@ -24,8 +24,22 @@ _PAUSES = (0.1, 0.2, 0.5, 1.0)
 TELL_EVERY = 30.0  # seconds between two lines of the log about the same trouble
 
 
+class WakeUp:
+    """Wakes one loop when it is called, from any thread. It is made before the loop, for all parts that may call it."""
+
+    __slots__ = ("clear", "is_set", "set", "wait")
+
+    def __init__(self) -> None:
+        event = threading.Event()
+        self.clear, self.is_set, self.set, self.wait = event.clear, event.is_set, event.set, event.wait
+
+    def __call__(self) -> None:
+        if not self.is_set():  # setting an event takes a lock
+            self.set()
+
+
 class Loop:
-    def __init__(self, name: str, tick: Tick, clock: Clock) -> None:
+    def __init__(self, name: str, tick: Tick, clock: Clock, wake: WakeUp | None = None) -> None:
         self._tick = tick
         self._clock = clock
         self.name = name
@@ -33,7 +47,7 @@ class Loop:
         self._failing_since = 0.0
         self._told_at = -TELL_EVERY
         self._ticking_since: float | None = None
-        self._wake = threading.Event()
+        self.wake = wake or WakeUp()  # ends the pause before the next tick
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"duly-{name}", daemon=True)
 
@@ -43,14 +57,9 @@ class Loop:
     def is_alive(self) -> bool:
         return self._thread.is_alive()
 
-    def wake(self) -> None:
-        """Tick soon, whatever the last tick said."""
-        if not self._wake.is_set():
-            self._wake.set()
-
     def stop(self) -> None:
         self._stop.set()
-        self._wake.set()
+        self.wake.set()
 
     def join(self, timeout: float | None = None) -> None:
         self._thread.join(timeout)
@@ -65,7 +74,7 @@ class Loop:
     def _run(self) -> None:
         failures = 0
         while not self._stop.is_set():
-            self._wake.clear()
+            self.wake.clear()
             self._ticking_since = time.monotonic()
             try:
                 pause = (self._tick(self._clock.now()) - self._clock.now()).total_seconds()
@@ -81,7 +90,7 @@ class Loop:
                 log.info("%s goes on after %.1f s", self.name, time.monotonic() - self._failing_since)
                 failures, self.trouble, self._told_at = 0, None, -TELL_EVERY
             if pause > 0:
-                self._wake.wait(pause)
+                self.wake.wait(pause)
 
     def _tell(self, error: Exception) -> None:
         now = time.monotonic()

@@ -47,11 +47,6 @@ class Meters:
         self._prefixes = prefixes
         self._by_queue = lru_cache(MANY)(self.of_queue)
 
-    @property
-    def are_concurrent(self) -> bool:
-        """Whether the end of a call makes room for another."""
-        return any(limit.per is None for limit in self._limits)
-
     def patience(self) -> float:
         """Seconds that a granted call may wait for a slot: less than the slack, since other delays come on top."""
         rates = [limit.seconds for limit in (*self._limits, self._backlog) if limit is not None]

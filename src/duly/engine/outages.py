@@ -39,6 +39,7 @@ from duly.core.policy.outage import (
     explains,
     pause,
 )
+from duly.engine.work import nothing
 from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
@@ -197,7 +198,13 @@ class Outage:
 class Outages:
     """What this process knows of the sources of its tasks. It is asked and told from several threads."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]] | None = None) -> None:
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]] | None = None,
+        *,
+        wake_settler: Callable[[], None] = nothing,
+        wake_watch: Callable[[], None] = nothing,
+    ) -> None:
         self._tasks = {} if tasks is None else tasks
         self._lock = threading.Lock()
         # All of these are kept by the names of sources.
@@ -210,8 +217,8 @@ class Outages:
         self._news: dict[str, News] = {}  # what the watch has not written yet
         self._handed: dict[str, News] = {}  # what the watch is about to write, or has written
         self._owed: deque[Owed] = deque()
-        self.tells: Callable[[], None] = lambda: None  # there is something that should be written at once
-        self.owes: Callable[[], None] = lambda: None  # there are failures to be taken back
+        self._wake_settler = wake_settler  # when there are failures to take back
+        self._wake_watch = wake_watch  # when an alert is to be written at once
 
     @property
     def owed(self) -> int:
@@ -269,7 +276,7 @@ class Outages:
 
     def _tell_probe(self, source: Source, outage: Outage, error: str, now: datetime) -> None:
         if source.name in self._news:
-            self.tells()  # a probe failed too, so it is more than a hiccup
+            self._wake_watch()  # a probe failed too, so it is more than a hiccup
         if outage.told_at is None or now >= outage.told_at + TOLD_EVERY:
             outage.told_at = now
             log.info("%s is still down: %s", source.name, _line(error), extra={"source": source.name})
@@ -326,14 +333,14 @@ class Outages:
         outage = self._down.pop(name, None)
         self._owed.extend(outage.waiting() if outage is not None else [])
         if self._owed:
-            self.owes()
+            self._wake_settler()
         return outage
 
     def _tell_back(self, name: str, at: datetime) -> None:
         message = f"{name} is back; what had to wait for it is being made up"
         self._news[name] = News(message, {**self._about(name), "backAt": at.isoformat()}, is_back=True)
         self._back_at[name] = at
-        self.tells()
+        self._wake_watch()
 
     def _about(self, name: str) -> dict[str, Any]:
         """What depends on this source, for workers and statements that do not know the tasks."""
@@ -397,7 +404,7 @@ class Outages:
         self._down[name] = outage = Outage(cause, is_ours=False)
         self._take_back(name, outage)
         if self._owed:
-            self.owes()
+            self._wake_settler()
 
     def _probe(self, name: str) -> timedelta:
         """How long a source of this name waits between two probes."""

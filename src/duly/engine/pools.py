@@ -19,10 +19,10 @@ from typing import Any
 from duly.core.model import Failed, Item, Line, Meter, Released
 from duly.core.policy.outage import Source
 from duly.engine.calls import Verdicts
-from duly.engine.gate import Gate
+from duly.engine.gate import PaceGate
 from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.rows import AHEAD, WorkRows
-from duly.engine.work import Hands, Work
+from duly.engine.work import InFlight, Work
 from duly.tasks.task import Task
 
 GRACE = 0.5  # seconds that a handler has to end after it was stopped
@@ -30,17 +30,19 @@ TURN = 0.002  # seconds that a slot runs work after work before it lets others h
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ties:
-    """What ties a pool to the rest of its worker."""
+class PoolContext:
+    """What a pool needs of the rest of its worker."""
 
     # The works and leases of the whole worker.
-    hands: Hands
-    # Takes the verdicts of a work that has ended, and when; False when someone else spoke for it before.
+    in_flight: InFlight
+    # Takes the verdicts of a work that has ended, and when; False when there are verdicts for it already.
     finish: Callable[[Work, Verdicts, float | None], bool]
     # Called when the pool has room for more.
-    wants: Callable[[], None]
+    wake_claimer: Callable[[], None]
+    # Runs works in processes of their own, for items that may have crashed a worker; None: they run here.
+    isolate: Callable[[list[Work]], None] | None = None
     # What its calls have to pass, if its tasks have a pace.
-    gate: Gate | None = None
+    gate: PaceGate | None = None
     # The meters of a source, which has some while it is down.
     probe: Callable[[Source], tuple[Meter, ...]] = lambda _: ()
 
@@ -48,19 +50,19 @@ class Ties:
 class HandlerPool:
     """What all pools have in common: which works wait and run, how fast they end, and how many more to claim."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], size: int, most: int, ties: Ties) -> None:
-        self._hands = ties.hands
-        self._finish = ties.finish
-        self._wants = ties.wants
-        self.gate = ties.gate
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], size: int, most: int, context: PoolContext) -> None:
+        self._in_flight = context.in_flight
+        self._finish = context.finish
+        self._wake_claimer = context.wake_claimer
+        self._isolate = context.isolate
+        self.gate = context.gate
         self._widest = size
         self.tasks: Sequence[str] = list(tasks)
-        self.isolate: Callable[[list[Work]], None] | None = None
         self._counts = threading.Lock()
         self._tasks = tasks
         self._queues = frozenset(task.queue for task in tasks.values())
         self.batch = next((task.batch for task in tasks.values() if task.batch), None) or 1
-        self.meters = meters_of(list(tasks.values()), ties.probe)
+        self.meters = meters_of(list(tasks.values()), context.probe)
         # How many seconds' worth of work may wait here; calls under a limit must begin within the limit's slack.
         self._patience = AHEAD if self.meters is None else min(self.meters.patience(), AHEAD)
         self._prefixes = prefixes_of(tasks.values())
@@ -133,15 +135,15 @@ class HandlerPool:
         if self.gate is not None:
             self._tell(self.gate, work, verdicts)
         if not self._finish(work, verdicts, now):
-            self._hands.ended(work)
+            self._in_flight.ended(work)
 
     def _end_early(self, work: Work) -> None:
         """A handler is stopped; if that is because it took too long, the gate is told."""
-        self._hands.stopped(work)
+        self._in_flight.stopped(work)
         if self.gate is not None and work.deadline <= time.monotonic():
             self._tell(self.gate, work, [Failed("", ("TimeoutError",))])
 
-    def _tell(self, gate: Gate, work: Work, verdicts: Verdicts) -> None:
+    def _tell(self, gate: PaceGate, work: Work, verdicts: Verdicts) -> None:
         gate.ended(work.deadline - work.task.deadline, self._rows.all.running, verdicts)
 
     def _leave(self, work: Work) -> None:
@@ -167,7 +169,7 @@ class HandlerPool:
     def _accept(self, items: list[Item], calls: int | None, start_by: float) -> list[Work]:
         """The works to run here. Suspects, which may take a process down, are passed on to run in one of their own."""
         self._begun += len(items)
-        apart = [item for item in items if item.crashes] if self.isolate is not None else []
+        apart = [item for item in items if item.crashes] if self._isolate is not None else []
         suspects = [Work(self._tasks[item.task], [item], over=self._over) for item in apart]
         works = list(self._cut([item for item in items if not item.crashes] if apart else items))
         self._called += len(suspects) + len(works)
@@ -175,13 +177,13 @@ class HandlerPool:
             work.start_by = start_by
         if calls is not None and len(suspects) + len(works) > calls:  # there are more calls than were granted
             surplus = [*suspects[calls:], *works[max(calls - len(suspects), 0) :]]
-            self._hands.hold(surplus)
+            self._in_flight.hold(surplus)
             for work in surplus:
                 self._finish(work, [Released()] * len(work.items), None)
                 self._over(work)
             suspects, works = suspects[:calls], works[: max(calls - len(suspects), 0)]
-        if suspects and self.isolate is not None:
-            self.isolate(suspects)
+        if suspects and self._isolate is not None:
+            self._isolate(suspects)
         return works
 
     def _is_too_late(self, work: Work) -> bool:
@@ -201,4 +203,4 @@ class HandlerPool:
             self._ended += len(work.items)
             self._returned += 1
         if not self._is_busy():
-            self._wants()
+            self._wake_claimer()

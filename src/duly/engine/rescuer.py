@@ -18,7 +18,7 @@ from duly.core.decide import UNKNOWN, decide
 from duly.core.model import Change, Item, Lost, Released
 from duly.engine.detector import Detector
 from duly.engine.settler import ruling
-from duly.engine.work import Hands
+from duly.engine.work import InFlight
 from duly.store.contract import Store
 from duly.tasks.task import Task
 
@@ -39,7 +39,7 @@ class Rescuer:
         *,
         sweep: float,
         worker: str = "",
-        hands: Hands | None = None,
+        in_flight: InFlight | None = None,
         swept: Callable[[], None] = lambda: None,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -48,7 +48,7 @@ class Rescuer:
         self._detector = detector
         self._sweep = sweep
         self._worker = worker
-        self._hands = hands if hands is not None else Hands()
+        self._in_flight = in_flight if in_flight is not None else InFlight()
         self._swept = swept
         self._ticks = ticks
         self._until: dict[int, datetime] = {}  # when the leases of others end, as of the last sweep
@@ -72,7 +72,7 @@ class Rescuer:
         asked = self._ticks()
         leases = self._store.leases()
         answered = self._ticks()
-        held = self._hands.held()
+        held = self._in_flight.held()
         others = [(fence, until) for fence, worker, until in leases if worker != self._worker or fence not in held]
         self._until = dict(others)
         dead = self._detector.look(others, now, asked, answered)
@@ -81,7 +81,7 @@ class Rescuer:
 
     def _give_back(self, unheld: set[int], now: datetime) -> None:
         """Give back leases in our name that we did not hold in two sweeps: the answer to their claim was lost."""
-        ours = self._hands.disown(unheld & self._unheld)
+        ours = self._in_flight.disown(unheld & self._unheld)
         self._unheld = unheld
         if ours:
             items, _ = self._store.under(ours)

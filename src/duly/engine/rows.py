@@ -23,7 +23,7 @@ PATIENCE = 3.0  # seconds after which the works of a row that got no slot are gi
 MANY = 1_000  # how many rows are kept before those that are no longer used are dropped
 
 
-class Party:
+class SlotUsage:
     """A queue, an owner, or everybody together: what runs, what waits, and how fast items end."""
 
     __slots__ = ("_ahead", "_seen", "ran", "rows", "running")
@@ -53,7 +53,7 @@ class WorkRow:
 
     __slots__ = ("has_turn", "is_owned", "moved_at", "owner", "queue", "works")
 
-    def __init__(self, queue: Party, owner: Party, is_owned: bool) -> None:
+    def __init__(self, queue: SlotUsage, owner: SlotUsage, is_owned: bool) -> None:
         self.queue = queue
         self.owner = owner
         self.is_owned = is_owned
@@ -75,14 +75,14 @@ class WorkRow:
 class WorkRows:
     def __init__(self, size: int, *, has_one_queue: bool) -> None:
         self.size = size
-        self.all = Party()
+        self.all = SlotUsage()
         # With one queue and no owners, no slot has to be left free for anybody.
         self._is_shared = not has_one_queue
         self._rows: dict[tuple[str, str | None], WorkRow] = {}
-        self._queues: dict[str, Party] = {}
-        self._owners: dict[str | None, Party] = {}
+        self._queues: dict[str, SlotUsage] = {}
+        self._owners: dict[str | None, SlotUsage] = {}
         self._turns: deque[WorkRow] = deque()
-        self._nobody = WorkRow(Party(), Party(), is_owned=False)  # for a queue and owner that have nothing here
+        self._nobody = WorkRow(SlotUsage(), SlotUsage(), is_owned=False)  # for a queue and owner that have nothing here
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -113,17 +113,17 @@ class WorkRows:
                 turns.append(row)
                 if self._more(row) > 0:
                     row.moved_at = now
-                    for party in (row.queue, row.owner, self.all):
-                        party.running += 1
+                    for usage in (row.queue, row.owner, self.all):
+                        usage.running += 1
                     return row
         return None
 
     def leave(self, row: WorkRow, ran: int = 0) -> None:
         """Give a slot back, after so many items ended in it."""
         with self._lock:
-            for party in (row.queue, row.owner, self.all):
-                party.running -= 1
-                party.ran += ran
+            for usage in (row.queue, row.owner, self.all):
+                usage.running -= 1
+                usage.ran += ran
 
     def take_all(self) -> list[Work]:
         """Take out all waiting works."""
@@ -193,7 +193,9 @@ class WorkRows:
         return row
 
     def _new(self, queue: str, owner: str | None) -> WorkRow:
-        return WorkRow(self._queues.get(queue) or Party(), self._owners.get(owner) or Party(), owner is not None)
+        return WorkRow(
+            self._queues.get(queue) or SlotUsage(), self._owners.get(owner) or SlotUsage(), owner is not None
+        )
 
     def _know(self, queue: str, owner: str | None, row: WorkRow) -> None:
         self._queues[queue], self._owners[owner] = row.queue, row.owner

@@ -21,7 +21,7 @@ from duly.core.model import Change, GiveUp, Item, Outcome, Status
 from duly.core.policy.outage import Source
 from duly.engine.calls import Settled, Verdicts
 from duly.engine.outages import Outages
-from duly.engine.work import Hands, Work
+from duly.engine.work import InFlight, Work, nothing
 from duly.store.contract import Store
 from duly.tasks.task import Task
 
@@ -33,54 +33,62 @@ MOST = 2_000
 
 
 class Settler:
+    """`finish` takes verdicts from any thread, and a tick writes them.
+
+    `wake` asks for a tick. Of what was written, `ran` gets the durations, `freed` the items and `settled` the changes.
+    """
+
     def __init__(
-        self, store: Store, tasks: Mapping[str, Task[..., Any]], hands: Hands, outages: Outages | None = None
+        self,
+        store: Store,
+        tasks: Mapping[str, Task[..., Any]],
+        in_flight: InFlight,
+        outages: Outages | None = None,
+        *,
+        wake: Callable[[], None] = nothing,
+        ran: Callable[[list[tuple[str, float]]], None] = nothing,
+        freed: Callable[[list[Item]], None] = nothing,
+        settled: Callable[[list[Change]], None] = nothing,
     ) -> None:
         self._store = store
         self._tasks = tasks
-        self._hands = hands
+        self._in_flight = in_flight
         self._outages = outages or Outages()
         self._outbox: deque[tuple[Work, Verdicts, float | None]] = deque()
         self._changes: list[Change] = []
         self._closed: list[int] = []
         self._over: list[Item] = []
-        self._emptied: deque[int] = deque()  # leases to be closed without a verdict
         self._since: datetime | None = None
-        self.wants: Callable[[], None] = lambda: None
-        self.ran: Callable[[list[tuple[str, float]]], None] = lambda _: None
-        self.freed: Callable[[list[Item]], None] = lambda _: None
-        self.settled: Callable[[list[Change]], None] = lambda _: None
+        self._wake = wake
+        self._ran = ran
+        self._freed = freed
+        self._settled = settled
 
     def __len__(self) -> int:
         # Changes without work of their own, which take failures back, wait too when they could not be written.
         alone = 0 if self._over else len(self._changes)
-        return len(self._outbox) + len(self._over) + len(self._emptied) + self._outages.owed + alone
+        return len(self._outbox) + len(self._over) + len(self._in_flight.to_close) + self._outages.owed + alone
 
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
         """Take the verdicts of a work, from any thread; False when there are verdicts for it already.
 
         With `stop`, its handler is stopped, and how that ends does not count any more.
         """
-        if not self._hands.take(work):
+        if not self._in_flight.take(work):
             return False
         if stop and work.stop is not None:
             work.stop(work)
         outbox = self._outbox
         outbox.append((work, verdicts, ended))
-        if len(outbox) == 1 or len(outbox) >= ENOUGH or not len(self._hands):
-            self.wants()
+        if len(outbox) == 1 or len(outbox) >= ENOUGH or not len(self._in_flight):
+            self._wake()
         return True
-
-    def close(self, fence: int) -> None:
-        """Have this lease closed, which has no items left; from any thread."""
-        self._emptied.append(fence)
-        self.wants()
 
     def tick(self, now: datetime) -> datetime:
         if not self:
             self._since = None
             return now + timedelta(seconds=3600)
-        if len(self._hands) and len(self) < ENOUGH:
+        if len(self._in_flight) and len(self) < ENOUGH:
             if self._since is None or now < self._since:  # the database's clock may have been set back
                 self._since = now
             if now < self._since + LINGER:
@@ -93,7 +101,7 @@ class Settler:
         # Decided once and kept until it is written, so that an outage of the database does not change the decision.
         if not self._over:
             self._take_out(now)
-        emptied = list(self._emptied)
+        emptied = list(self._in_flight.to_close)
         try:
             refused = set(self._store.settle(self._changes, [*self._closed, *emptied]))
         except StoreUnavailable:
@@ -105,11 +113,11 @@ class Settler:
             refused = set()
         self._keep_late(refused)
         for _ in emptied:
-            self._emptied.popleft()
+            self._in_flight.to_close.popleft()
         # Leases are held until the verdicts are written, so that nobody runs these items again.
-        self._emptied.extend(set(self._hands.let_go(self._over)).difference(self._closed))
-        self.freed(self._over)
-        self.settled([change for change in self._changes if change.id not in refused] if refused else self._changes)
+        self._in_flight.to_close.extend(set(self._in_flight.let_go(self._over)).difference(self._closed))
+        self._freed(self._over)
+        self._settled([change for change in self._changes if change.id not in refused] if refused else self._changes)
         self._changes, self._closed, self._over = [], [], []
 
     def _keep_late(self, refused: set[int]) -> None:
@@ -137,8 +145,8 @@ class Settler:
                     self._changes.append(ruling(self._tasks, item, verdict, now))
         self._outages.take_back(self._changes, now)
         self._over = over
-        self._closed = self._hands.closing(over)
-        self.ran(durations)
+        self._closed = self._in_flight.closing(over)
+        self._ran(durations)
 
     def _judged(self, work: Work, source: Source, verdicts: Verdicts, now: datetime) -> list[Change]:
         """The changes that these verdicts make, unless the source is to blame for them."""
@@ -177,7 +185,7 @@ class Settler:
                 except Exception:  # its lease will run out, and it will be rescued
                     log.exception("%s %s: not even that can be written", change.task, change.id)
                     unwritten.add(change.fence)
-        self._hands.leave(unwritten)
+        self._in_flight.leave(unwritten)
         self._store.settle([], [fence for fence in self._closed if fence not in unwritten])
 
 

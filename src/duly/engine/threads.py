@@ -12,7 +12,7 @@ from typing import Any
 
 from duly.core.model import Item
 from duly.engine.calls import Caller, Verdicts, breakdown
-from duly.engine.pools import GRACE, TURN, HandlerPool, Ties
+from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
 from duly.engine.processes import ProcessSlot
 from duly.engine.rows import WorkRow
 from duly.engine.work import Work
@@ -30,12 +30,12 @@ class ThreadPool(HandlerPool):
         tasks: Mapping[str, Task[..., Any]],
         size: int,
         most: int,
-        ties: Ties,
+        context: PoolContext,
         *,
         slots: Callable[[], ThreadSlot | ProcessSlot],
         apart: bool,
     ) -> None:
-        super().__init__(tasks, size, most, ties)
+        super().__init__(tasks, size, most, context)
         self._slots = slots
         self.apart = apart  # its slots are processes
         self._lock = threading.Condition()
@@ -60,7 +60,7 @@ class ThreadPool(HandlerPool):
         self.add(self._accept(items, calls, start_by))
 
     def add(self, works: list[Work]) -> None:
-        self._hands.hold(works)
+        self._in_flight.hold(works)
         with self._lock:
             self._rows.add(works)
             for _ in range(min(len(self._rows) - self._idle, self.size - self._threads)):
@@ -116,7 +116,7 @@ class ThreadPool(HandlerPool):
                     self._done(work)
                 self._rows.leave(row, ran)
                 if self.gate is not None and not ran:  # what waited here was given back while the gate was shut
-                    self._wants()
+                    self._wake_claimer()
         finally:
             slot.close()
 
@@ -135,7 +135,7 @@ class ThreadPool(HandlerPool):
                 return True
             self._left.pop(work, None)
             self._leaked.discard(work)
-        self._hands.ended(work)
+        self._in_flight.ended(work)
         return False
 
     def _stop(self, slot: ThreadSlot | ProcessSlot, work: Work) -> None:
@@ -162,7 +162,7 @@ class ThreadPool(HandlerPool):
                 if self._closed:
                     return None
                 if self._rows:  # nothing of what waits may start: there is room for something else
-                    self._wants()
+                    self._wake_claimer()
                 self._idle += 1
                 self._lock.wait()
                 self._idle -= 1
@@ -178,11 +178,11 @@ class ThreadPool(HandlerPool):
                     return None
                 work.stop = stop  # before the next question, so that nobody can take it away in between
                 now = time.monotonic()
-                if self._hands.holds(work) and now <= work.start_by:
+                if self._in_flight.holds(work) and now <= work.start_by:
                     work.deadline = now + work.task.deadline
                     self._running.add(work)
                     return work
-            if self._hands.holds(work):
+            if self._in_flight.holds(work):
                 self._is_too_late(work)
             self._done(work)
 

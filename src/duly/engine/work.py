@@ -1,8 +1,10 @@
-"""What a worker holds: works, each of which is one call of a handler, and the leases of their items."""
+"""What a worker has in flight: works, each of which is one call of a handler, and the leases of their items."""
 
 from __future__ import annotations
 
+import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,12 @@ from duly.tasks.task import Task
 
 if TYPE_CHECKING:
     from duly.engine.rows import WorkRow
+
+log = logging.getLogger("duly.engine")
+
+
+def nothing(*_: object) -> None:
+    """The default of callbacks, for parts that are used alone."""
 
 
 class Work:
@@ -48,17 +56,23 @@ class Lease:
         self.stopped: set[Work] = set()  # works that were stopped and whose handlers still run, which a limit counts
 
 
-class Hands:
-    """The works and leases of one worker. Exactly one caller can `take` a work, and that one says how it ended."""
+class InFlight:
+    """The works and leases of one worker. Exactly one caller can `take` a work, and that caller reports how it ended.
 
-    def __init__(self) -> None:
+    `wake_keeper` is called when the first lease is taken, `wake_settler` when a lease is to be closed.
+    """
+
+    def __init__(
+        self, *, wake_keeper: Callable[[], None] = nothing, wake_settler: Callable[[], None] = nothing
+    ) -> None:
         self._works: dict[tuple[int, int], Work] = {}
         self._leases: dict[int, Lease] = {}
         self._disowned: set[int] = set()
         self._left: set[int] = set()
         self._lock = threading.Lock()
-        self.filled: Callable[[], None] = lambda: None
-        self.emptied: Callable[[int], None] = lambda _: None  # called with the fence of a lease to be closed
+        self._wake_keeper = wake_keeper
+        self._wake_settler = wake_settler
+        self.to_close: deque[int] = deque()  # the fences of leases without items, which the settler closes
 
     def __len__(self) -> int:
         return len(self._works)
@@ -89,7 +103,7 @@ class Hands:
                 del by_fence[fence]
             self._leases.update({fence: Lease(same, ends) for fence, same in by_fence.items()})
         if was_empty and by_fence:
-            self.filled()
+            self._wake_keeper()
         return [item for item in items if item.fence in by_fence]
 
     def disown(self, fences: Iterable[int]) -> list[int]:
@@ -145,7 +159,28 @@ class Hands:
             if lease.open or lease.stopped:
                 return
             del self._leases[fence]
-        self.emptied(fence)
+        self._close(fence)
+
+    def drop(self, lost: Iterable[tuple[int, int]]) -> None:
+        """Forget these items, given by id and fence, which are no longer ours, and stop works that have no others.
+
+        The same item under another fence is another try, which may still be ours.
+        """
+        lost = set(lost)
+        gone = []
+        for work in self.works():
+            ours = [item for item in work.items if (item.id, item.fence) in lost]
+            gone.extend(ours)
+            if len(ours) == len(work.items) and self.take(work):
+                log.warning("%s %s is no longer ours: stopping it", work.task.label, ", ".join(str(i.id) for i in ours))
+                if work.stop is not None:
+                    work.stop(work)
+        for fence in self.let_go(gone):
+            self._close(fence)
+
+    def _close(self, fence: int) -> None:
+        self.to_close.append(fence)
+        self._wake_settler()
 
     def is_anyone_stopping(self) -> bool:
         """Whether handlers that were stopped still run."""

@@ -310,8 +310,8 @@ class Simulation(World):
         self.ledger.calls.append(now)
         if self.upstream.crashes():
             self.ledger.crashes += 1
-            self._hands.take(work)
-            self._hands.let_go(work.items)
+            self._in_flight.take(work)
+            self._in_flight.let_go(work.items)
             lease = timedelta(seconds=self.app.settings.lease_seconds)
             heappush(self._lost, now + lease + timedelta(seconds=1))
             return

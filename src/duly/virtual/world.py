@@ -21,12 +21,12 @@ from duly.core.model import Failed, Item, Line, Placed
 from duly.core.shown import Row
 from duly.engine.calls import Caller, Verdicts
 from duly.engine.claimer import Claimer
+from duly.engine.due_lines import TurnLog
 from duly.engine.metering import metering_of, meters_of
 from duly.engine.outages import Outages
-from duly.engine.outlook import Rota
 from duly.engine.recurrer import Recurrer
 from duly.engine.settler import Settler
-from duly.engine.work import Hands, Work
+from duly.engine.work import InFlight, Work
 from duly.facade.app import Duly
 from duly.store import Store, open_store
 from duly.store.migrate import migrate
@@ -87,17 +87,17 @@ class World:
     def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner) -> None:
         self.app = app
         self.clock = clock
-        self._hands = Hands()
+        self._in_flight = InFlight()
         self._store = self._observed(app)
         self.outages = Outages(app.all_tasks)
         app.telemetry.outages(self.outages.held_until)
-        self._settler = Settler(self._store, app.all_tasks, self._hands, self.outages)
+        self._settler = Settler(self._store, app.all_tasks, self._in_flight, self.outages)
         self._caller = Caller(app.store, clock, app.telemetry, app.settings, self._report)
         self._runner = runner
         self._reports: dict[int, tuple[Item, bytes]] = {}
         self._recurrer = Recurrer(self._store, sweep=app.settings.sweep_seconds)
         self._held: datetime | None = None  # when a limit has room again
-        self._rota = Rota()
+        self._turn_log = TurnLog()
         self._attempts = 0
         self._begun = 0
         app.schedules.reconcile()
@@ -169,8 +169,9 @@ class World:
         pools = [_Inline(self, tasks) for tasks in shapes.values()]
         settings = self.app.settings
         claimer = Claimer(
-            self._store, pools, self._hands, "virtual",
-            lease=settings.lease_seconds, poll=settings.poll_seconds, sweep=PATIENT, clock=self.clock, rota=self._rota,
+            self._store, pools, self._in_flight, "virtual",
+            lease=settings.lease_seconds, poll=settings.poll_seconds, sweep=PATIENT,
+            clock=self.clock, turn_log=self._turn_log,
         )  # fmt: skip
         claimer.tick(self.clock.now())
         self._held = claimer.held_until(self.clock.now())
@@ -186,7 +187,7 @@ class World:
             raise DulyError(
                 f"{self.most:,} attempts and still something is due: does a task put itself, or snooze for 0 s?"
             )
-        self._hands.hold([work])
+        self._in_flight.hold([work])
 
     def _finish(self, work: Work, verdicts: Verdicts) -> None:
         self._write_reports()

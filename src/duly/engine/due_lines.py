@@ -43,7 +43,7 @@ SOON = timedelta(milliseconds=500)
 REMEMBERED = 20_000
 
 
-class Rota:
+class TurnLog:
     """Remembers when each queue and line was served, so that each gets its turn."""
 
     def __init__(self) -> None:
@@ -70,11 +70,11 @@ class Rota:
         return self._served.get(queue, 0)
 
 
-class Outlook:
-    def __init__(self, longest: timedelta, horizon: timedelta, rota: Rota) -> None:
+class DueLines:
+    def __init__(self, longest: timedelta, horizon: timedelta, turn_log: TurnLog) -> None:
         self._longest = longest
         self._horizon = horizon  # heads due later than this are not kept: a survey sees them again in time
-        self._rota = rota
+        self._turn_log = turn_log
         self._ready: dict[str, dict[Line, dict[tuple[Lane, int], datetime]]] = {}
         self._later: list[tuple[datetime, int, Head]] = []
         self._known: set[tuple[Group, datetime]] = set()  # which heads are in `_later`
@@ -174,7 +174,7 @@ class Outlook:
         """
         calls = -(-room // batch)
         width = min(-(-calls // TURN) * self._surplus + FEW, WINDOW) if is_metered else min(calls, WINDOW)
-        queues = sorted(islice(self._allowed(allowance), width), key=lambda each: self._rota.last(each[0]))
+        queues = sorted(islice(self._allowed(allowance), width), key=lambda each: self._turn_log.last(each[0]))
         shares: list[Share] = []
         for (_, lines), quota in zip(queues, evenly(calls, len(queues)) if queues else (), strict=True):
             shares.extend(self._of_queue(lines, max(quota, 1), batch, now))
@@ -197,7 +197,7 @@ class Outlook:
             yield from share_out(
                 self._heads(line, now),
                 min(quota * batch, room),
-                self._rota.turns(line),
+                self._turn_log.turns(line),
                 self._fresh_since(line, now),
                 batch,
             )
@@ -214,7 +214,7 @@ class Outlook:
     def asked(self, shares: Iterable[Share]) -> None:
         """These lines had their turn, so move them and their queues behind the others that are ready."""
         for line in dict.fromkeys(share.line for share in shares):
-            self._rota.serve(line.queue)
+            self._turn_log.serve(line.queue)
             if lines := self._ready.pop(line.queue, None):
                 self._ready[line.queue] = lines
                 if ranks := lines.pop(line, None):

@@ -1,0 +1,118 @@
+"""The pools of one worker: which there are, and what is asked of all of them together.
+
+Tasks that are claimed alike share a pool: those with the same kind of handler, batch size, limits and pace. Items that
+may have crashed a worker run in processes of their own, in a pool that claims nothing itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from duly.core.errors import ConfigError
+from duly.core.policy.adapt import Pace
+from duly.engine.calls import Caller
+from duly.engine.coroutines import AsyncPool
+from duly.engine.equipment import Equipment
+from duly.engine.gate import PaceGate
+from duly.engine.metering import metering_of
+from duly.engine.pools import PoolContext
+from duly.engine.processes import ProcessSlot
+from duly.engine.threads import ThreadPool, ThreadSlot
+from duly.engine.work import Work
+from duly.tasks.task import Task
+
+# Slots for duly's own tasks, so that other work cannot block them.
+SYSTEM_SLOTS = 2
+
+AnyPool = AsyncPool | ThreadPool
+
+
+class PoolSet:
+    def __init__(self, equipment: Equipment, caller: Caller, context: PoolContext) -> None:
+        self._equipment = equipment
+        self._caller = caller
+        self._gates: dict[Pace, PaceGate] = {}
+        settings, tasks = equipment.settings, equipment.tasks
+        isolated: list[AnyPool] = []
+        isolating = context
+        if equipment.child_command is not None:
+            pool = self._threads(tasks, True, settings.cpu_slots, settings.claim_most, context)
+            isolated, isolating = [pool], replace(context, isolate=pool.add)
+        shapes: dict[Any, dict[str, Task[..., Any]]] = {}
+        for name, task in tasks.items():
+            shape = (task.kind, task.batch or 0, metering_of(task), task.pace, name in equipment.system)
+            shapes.setdefault(shape, {})[name] = task
+        self.claiming = [
+            self._make(
+                own, kind, batch, is_system, replace(context if kind == "cpu" else isolating, gate=self._gate(pace))
+            )
+            for (kind, batch, _, pace, is_system), own in shapes.items()
+        ]
+        self._all = [*isolated, *self.claiming]
+
+    def _make(
+        self, tasks: Mapping[str, Task[..., Any]], kind: str, batch: int, is_system: bool, context: PoolContext
+    ) -> AnyPool:
+        settings = self._equipment.settings
+        most = max(settings.claim_most, batch)
+        if kind == "async":
+            return AsyncPool(tasks, settings.concurrency, most, context, self._caller)
+        size = settings.cpu_slots if kind == "cpu" else SYSTEM_SLOTS if is_system else settings.concurrency
+        return self._threads(tasks, kind == "cpu", size, most, context)
+
+    def _threads(
+        self, tasks: Mapping[str, Task[..., Any]], apart: bool, size: int, most: int, context: PoolContext
+    ) -> ThreadPool:
+        command = self._equipment.child_command
+        if apart and command is None:
+            names = ", ".join(sorted(tasks))
+            raise ConfigError(
+                f"cpu tasks ({names}) run in processes of their own, which must be able to import this app: bind it"
+                ' to a name in a module, outside of functions and of `if __name__ == "__main__"`'
+            )
+
+        def slot() -> Any:
+            return ProcessSlot(command, self._caller.report) if apart and command else ThreadSlot(self._caller)
+
+        return ThreadPool(tasks, size, most, context, slots=slot, apart=apart)
+
+    def _gate(self, pace: Pace | None) -> PaceGate | None:
+        """The gate of all tasks with this pace, in whichever pools they run."""
+        if pace is None:
+            return None
+        gate = self._gates.get(pace)
+        if gate is None:
+            gate = self._gates[pace] = PaceGate(pace, self._equipment.slices)
+            self._equipment.observer.paced(pace.name, gate.width, gate.throttled)
+        return gate
+
+    # -- what is asked of all of them
+
+    def gates(self) -> list[PaceGate]:
+        return list(self._gates.values())
+
+    def start(self) -> None:
+        for pool in self.claiming:
+            pool.start()
+
+    def close(self) -> None:
+        for pool in self._all:
+            pool.close()
+
+    def unstarted(self) -> list[Work]:
+        """Take out all works that have not begun, to be given back."""
+        return [work for pool in self._all for work in pool.unstarted()]
+
+    def stale(self) -> list[Work]:
+        """Take out the works that have waited too long for a slot, to be given back."""
+        return [work for pool in self._all for work in pool.take_stale()]
+
+    def abandon(self, hung: Work) -> list[Work]:
+        """Take out the works that wait behind a handler past its deadline, to be given back."""
+        return [work for pool in self._all if hung.task.name in pool.tasks for work in pool.abandon(hung)]
+
+    def ailing(self) -> str | None:
+        """What is wrong with one of them, in a few words; None when all work."""
+        return next((trouble for pool in self._all if (trouble := pool.ailing())), None)

@@ -1,0 +1,149 @@
+"""All parts of one worker, made in order: each gets what it needs as an argument, and nothing is assigned later.
+
+    store ─notify─▶ Listener ─put─▶ Inbox ─▶ Claimer ─items─▶ PoolSet ─verdicts─▶ Settler ─changes─▶ store
+                       │              ▲         │                │                 │   │
+                       │              │         └─leases─▶ InFlight ◀─works────────┘   │
+                       │              └────────────────────── freed calls ─────────────┤
+                       │                                                               ├─failures─▶ Outages ─▶ Watch
+                       ├─ an item may be cancelled ──▶ Keeper                          └─changes──▶ Ends ─notify─▶ store
+                       ├─ a schedule may have changed ──▶ Recurrer
+                       └─ somebody waits for an end ──▶ Ends
+
+The arrows form circles: the claimer fills pools, pools report to the settler, and the settler reports to the claimer
+what a limit has room for. So the things in the middle of the circles are made first: the wake-ups of the loops, the
+inbox of the claimer, and what is in flight. Each loop ticks on a thread of its own and sleeps until the time that its
+tick returned, or until its wake-up is called:
+
+    claimer   by the inbox, and by pools that have room          recurrer  by the listener
+    settler   by verdicts, closed leases and corrections         watch     by outages that start and end
+    keeper    by the first lease, and by the listener            all       by a database clock that was set
+    watchdog  by the first lease
+"""
+
+from __future__ import annotations
+
+from duly.engine.calls import Caller
+from duly.engine.claimer import Claimer
+from duly.engine.clock_check import ClockCheck
+from duly.engine.detector import LOOK_WITHIN, Detector
+from duly.engine.ends import Ends
+from duly.engine.equipment import Equipment
+from duly.engine.historian import Historian
+from duly.engine.inbox import Inbox
+from duly.engine.keeper import Keeper, Watchdog
+from duly.engine.listener import Listener
+from duly.engine.loop import Loop, WakeUp
+from duly.engine.metering import holds_of
+from duly.engine.outages import Outages
+from duly.engine.pool_set import PoolSet
+from duly.engine.pools import PoolContext
+from duly.engine.pruner import Pruner
+from duly.engine.recurrer import Recurrer
+from duly.engine.rescuer import Rescuer
+from duly.engine.settler import Settler
+from duly.engine.watch import Watch
+from duly.engine.work import InFlight, nothing
+from duly.outbound.http import post_json
+
+# How many sweeps pass between two looks for schedules that no notification announced.
+RECUR_EVERY = 6
+# With this many unwritten verdicts the database is the bottleneck, and no more is claimed.
+BACKLOG = 4_000
+# Seconds that a heartbeat waits for its answer at least, however short the time between two is.
+BEAT_TIMEOUT = 2.0
+
+
+class WakeUps:
+    """One for each loop that another part may have to wake."""
+
+    def __init__(self) -> None:
+        self.claimer, self.settler, self.keeper, self.watchdog = WakeUp(), WakeUp(), WakeUp(), WakeUp()
+        self.recurrer, self.watch = WakeUp(), WakeUp()
+
+    def keepers(self) -> None:
+        self.keeper()
+        self.watchdog()
+
+
+class Flow:
+    """The parts that items pass through, with what they share."""
+
+    def __init__(self, equipment: Equipment, worker: str, wake: WakeUps) -> None:
+        settings, observer, tasks = equipment.settings, equipment.observer, equipment.known
+        lease, beat = settings.lease_seconds, settings.beat_seconds
+        self.store = observer.observe(equipment.store)
+        # The keeper has a store of its own, which gives up a silent connection while the leases still last.
+        patience = min(settings.store_timeout_seconds, max(beat, BEAT_TIMEOUT))
+        self.keeper_store = observer.observe(equipment.store.twin(patience))
+
+        # What lies in the middle of the circles.
+        self.inbox = Inbox(equipment.tasks, only=equipment.only, wake=wake.claimer)
+        self.in_flight = InFlight(wake_keeper=wake.keepers, wake_settler=wake.settler)
+        self.ends = Ends(self.store, counts=equipment.only is not None)
+        self.outages = Outages(tasks, wake_settler=wake.settler, wake_watch=wake.watch)
+
+        # From the end of the flow to its beginning: settle, run, claim, listen.
+        has_concurrency_limits = any(limit.per is None for task in equipment.tasks.values() for limit in task.limits)
+        self.settler = Settler(
+            self.store, tasks, self.in_flight, self.outages, wake=wake.settler, ran=observer.ran,
+            freed=self.inbox.freed if has_concurrency_limits else nothing, settled=self.ends.settled,
+        )  # fmt: skip
+        self.keeper = Keeper(self.keeper_store, self.in_flight, lease=lease, beat=beat, wake=wake.keeper)
+        caller = Caller(equipment.store, equipment.clock, observer, settings, self.keeper.report)
+        context = PoolContext(
+            in_flight=self.in_flight, finish=self.settler.finish, wake_claimer=wake.claimer, probe=self.outages.meter
+        )
+        self.pools = PoolSet(equipment, caller, context)
+        self.claimer = Claimer(
+            self.store, self.pools.claiming, self.in_flight, worker,
+            lease=lease, poll=settings.poll_seconds, sweep=settings.sweep_seconds, clock=equipment.clock,
+            inbox=self.inbox, is_swamped=lambda: len(self.settler) > BACKLOG, only=equipment.only,
+        )  # fmt: skip
+        self.listener = Listener(
+            self.keeper_store, self.inbox, self.ends, check_running=self.keeper.look_soon, wake_recurrer=wake.recurrer
+        )
+
+
+class Engine:
+    """The flow, the chores beside it, and the loops that tick them."""
+
+    def __init__(self, equipment: Equipment, worker: str) -> None:
+        settings, observer, clock = equipment.settings, equipment.observer, equipment.clock
+        tasks, lease = equipment.known, settings.lease_seconds
+        wake = WakeUps()
+        self.flow = flow = Flow(equipment, worker, wake)
+        observer.outages(flow.outages.held_until)
+
+        watchdog = Watchdog(
+            flow.in_flight, lease=lease, finish=flow.settler.finish, hung=flow.pools.abandon, stale=flow.pools.stale
+        )
+        rescuer = Rescuer(
+            flow.store, tasks, Detector(lease), sweep=min(settings.sweep_seconds, LOOK_WITHIN * lease),
+            worker=worker, in_flight=flow.in_flight, swept=flow.inbox.changed,
+        )  # fmt: skip
+        recurrer = Recurrer(flow.store, sweep=RECUR_EVERY * settings.sweep_seconds, made=flow.inbox.changed)
+        self.watch = Watch(
+            flow.store, worker, sorted(tasks.keys() - equipment.system.keys()), settings,
+            post=post_json, summary=observer.summary, holds=holds_of(tasks), outages=flow.outages,
+        )  # fmt: skip
+        self.historian = Historian(flow.store, observer, settings, tasks, flow.pools.gates)
+        pruner = Pruner(flow.store, settings.keep_seconds, settings.audit_keep_seconds)
+        self.clock_check = ClockCheck(clock, self._wake_all)
+
+        self.claims = Loop("claimer", flow.claimer.tick, clock, wake.claimer)
+        self.settles = Loop("settler", flow.settler.tick, clock, wake.settler)
+        self.beats = Loop("keeper", flow.keeper.tick, clock, wake.keeper)
+        self.news = Loop("news", flow.listener.tick, clock)
+        self.chores = [
+            Loop("watchdog", watchdog.tick, clock, wake.watchdog),
+            Loop("rescuer", rescuer.tick, clock),
+            Loop("recurrer", recurrer.tick, clock, wake.recurrer),
+            Loop("watch", self.watch.tick, clock, wake.watch),
+            Loop("pruner", pruner.tick, clock),
+            Loop("history", self.historian.tick, clock),
+            Loop("clock", self.clock_check.tick, clock),
+        ]
+
+    def _wake_all(self) -> None:
+        for loop in (self.claims, self.settles, self.beats, *self.chores):
+            loop.wake()
