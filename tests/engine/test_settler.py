@@ -202,7 +202,7 @@ class Owing(Outages):
         self.changes = [change]
 
     @property
-    def owed(self) -> int:
+    def corrections(self) -> int:
         return len(self.changes)
 
     def take_back(self, unwritten: list[Change], now: datetime) -> None:

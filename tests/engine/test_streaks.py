@@ -13,7 +13,7 @@ from duly import Backoff, Duly, InputError, Source
 from duly.core.decide import Rules, decide
 from duly.core.model import Change, Done, Failed, Outcome
 from duly.core.policy.outage import AWAY, MIXED
-from duly.engine import outages as module
+from duly.engine import outage as module
 from duly.engine.outages import Outages
 from duly.engine.work import nothing
 from tests.core.test_decide import an_item
@@ -121,7 +121,7 @@ def test_when_so_many_fail_the_causes_do_not_matter() -> None:
         items = [an_item(id=n, fence=n)]
         verdict = GONE if n % 5 < 3 else BAD
         unwritten += outages.judge(TOWER, [(item, verdict, decide(item, verdict, NOW, RULES)) for item in items], NOW)
-    ((_, news),) = outages.news()
+    ((_, news),) = outages.notices()
     assert news.details["cause"] == MIXED
     assert news.message.startswith("tower is down: nothing but failures, such as ")
     outages.take_back(unwritten, NOW)
@@ -237,7 +237,7 @@ def test_whoever_succeeds_meanwhile_does_not_believe_that_it_is_down() -> None:
     end(outages, [1], Done(), after(10))
     outages.learn(alert(after(5)))
     assert not outages.is_down(TOWER)
-    ((name, news),) = outages.news()
+    ((name, news),) = outages.notices()
     assert (name, news.is_back, news.details["backAt"]) == ("source:tower", True, after(10).isoformat())
     assert woken
 
@@ -269,7 +269,7 @@ def test_whoever_is_contradicted_needs_twice_as_many_failures_until_it_succeeds(
             end(outages, [next(numbers)], GONE)
             count += 1
         needed.append(count)
-        for name, news in outages.news():
+        for name, news in outages.notices():
             outages.written(name, news)
         outages.learn(alert(NOW))
         assert outages.is_down(TOWER)
@@ -293,7 +293,7 @@ def test_whoever_only_believed_others_is_not_contradicted() -> None:
 
 def test_a_success_while_the_watch_writes_that_it_is_down_is_news() -> None:
     outages = down()
-    ((name, news),) = outages.news()
+    ((name, news),) = outages.notices()
     end(outages, [50], Done())
     outages.written(name, news)
-    assert [each.is_back for _, each in outages.news()] == [True]
+    assert [each.is_back for _, each in outages.notices()] == [True]

@@ -16,6 +16,7 @@ from duly.core.clock import ManualClock
 from duly.core.model import Ask, Done, Failed
 from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
+from duly.engine import late_items
 from duly.engine import watch as watching
 from duly.engine.metering import holds_of
 from duly.engine.outages import Outages
@@ -146,7 +147,7 @@ def test_a_backlog_of_paused_queues_hides_nothing_of_the_others(
     store: Store, monkeypatch: pytest.MonkeyPatch, closed: int
 ) -> None:
     monkeypatch.setattr(watching, "COUNTED", 12)
-    monkeypatch.setattr(watching, "LINES", 4)
+    monkeypatch.setattr(late_items, "LINES", 4)
     for n in range(90):
         store.put([new(queue=f"closed {n % closed}")])
     for n in range(closed):
@@ -182,7 +183,7 @@ def test_a_worker_that_has_seen_a_part_only_does_not_call_off_what_another_saw(
     store.put([new(queue=f"q{n}", due_at=after(10)) for n in range(11)])
     watch(store).tick(after(100))
     assert alerts(store) == ["late_items"]
-    monkeypatch.setattr(watching, "LINES", 4)
+    monkeypatch.setattr(late_items, "LINES", 4)
     other = watch(store, name="w2")
     for n in range(6):
         other.tick(after(101 + n))

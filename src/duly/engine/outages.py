@@ -1,44 +1,34 @@
 """Holds back what depends on a source that is down, blames nobody for it, and goes on when it is back.
 
 That a source is down is an alert, which is a row: it outlives this process, all workers learn of it within half a
-minute, and one of them tells of it. When the source is back, the row stands until what had to wait is done; then the
+minute, and one of them reports it. When the source is back, the row stays until what had to wait is done; then the
 watch deletes it. Probes are counted by a meter, which all workers share.
 
 What failed before anybody could know is taken back as far as this process remembers it. While the source is down, only
 failures that its cause explains are given back; all others are the items' own.
 
-A worker that has no way to the source must not hold back a fleet that has one. So whoever has just had a success of its
-own does not believe the row before it has seen a failure, and if it has another success, it writes that the source is
-back. Whoever was contradicted in that way needs twice as many failures the next time, until it has had a success too.
+A worker that cannot reach the source must not hold back a fleet that can. So a worker that has just had a success
+ignores the row until it has seen a failure itself. If it has another success, it writes that the source is back. The
+worker that it contradicts needs twice as many failures the next time, until it has had a success too.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from duly.core.decide import excuse
 from duly.core.model import Change, Done, Failed, Fingerprint, Item, Meter, NotFound, Outcome
-from duly.core.policy.outage import (
-    AWAY,
-    MANIFOLD,
-    MERCY,
-    MIXED,
-    SEVERAL,
-    Failure,
-    Source,
-    cause_of,
-    common_cause,
-    explains,
-    pause,
-)
+from duly.core.policy.outage import AWAY, MIXED, Source, cause_of, explains
+from duly.engine.outage import Correction, Outage
+from duly.engine.streaks import Streak
 from duly.engine.work import nothing
 from duly.tasks.task import Task
 
@@ -48,19 +38,15 @@ log = logging.getLogger("duly.engine")
 End = tuple[Item, Outcome, Change]
 
 PREFIX = "source:"
-# How many failures since the last success are remembered, for each try that a source needs to be down.
-REMEMBERED = 20
-# How many items that were excused are remembered, for each source that is down.
-EXCUSED = 2_000
 # How many times as many failures it takes at most, after other workers have contradicted this one.
 DOUBT = 64
-# How often the log tells that a source is still down.
-TOLD_EVERY = timedelta(hours=1)
+# How often a source that is still down is logged.
+LOG_EVERY = timedelta(hours=1)
 GIVEN_BACK = "throttled"  # the outcome of tries that are nobody's failure
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
-class News(Struct, frozen=True):
+class SourceNotice(Struct, frozen=True):
     """What is to be written about a source: that it is down, or that it is back."""
 
     message: str
@@ -68,135 +54,8 @@ class News(Struct, frozen=True):
     is_back: bool = False
 
 
-class Blamed(NamedTuple):
-    """An item whose failures may be the source's, and what its last failure makes of it."""
-
-    item: Item  # as it was in its first try that failed for this cause since the last success
-    change: Change
-    cause: str
-    first: Item  # as it was in its first failed try since the last success
-
-
-class Streak:
-    """The failures of one source since its last success."""
-
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self._calls: deque[list[Failure]] = deque()
-        self._number = 0  # of the last call
-        self._size = 0  # how many failures are remembered
-        self._largest = 0  # how many of them there were in one call
-        self._new: Counter[int] = Counter()  # how many of each subject that is not known for failures of its own
-        self._blamed: dict[int, Blamed] = {}
-
-    def add(
-        self, failed: Sequence[tuple[Item, Failed, Change]], doubt: int = 1, *, is_young: bool = False
-    ) -> str | None:
-        """Take note of the failures of one call; returns the cause for which nearly everything fails, if there is.
-
-        If this process is so young that it has not seen the source answer, it cannot know whether it was well when an
-        item failed before.
-        """
-        self._number += 1
-        call = []
-        for item, verdict, change in failed:
-            subject = item.id if item.schedule_id is None else -item.schedule_id
-            cause = cause_of(verdict)
-            is_new = is_young or not item.failures_in_a_row or subject in self._new
-            call.append(Failure(subject, self._number, cause, is_new=is_new, is_last=change.state == "failed"))
-            self._new.update([subject] if is_new else [])
-            before, bare = self._blamed.pop(item.id, None), _bare(item)
-            since = bare if before is None or before.cause != cause else before.item
-            self._blamed[item.id] = Blamed(since, change, cause, bare if before is None else before.first)
-        self._calls.append(call)
-        self._size += len(call)
-        self._largest = max(self._largest, len(call))
-        self._forget(doubt)
-        return common_cause(self.source, [failure for each in self._calls for failure in each], doubt)
-
-    def _forget(self, doubt: int) -> None:
-        """Forget the oldest calls, but never so many that the rest would not be enough for any finding."""
-        most = max(self.source.tries * max(REMEMBERED, (MANIFOLD + 1) * doubt), SEVERAL * self._largest)
-        while self._size > most:
-            gone = self._calls.popleft()
-            self._size -= len(gone)
-            self._new -= Counter(failure.subject for failure in gone if failure.is_new)
-        while len(self._blamed) > most:
-            del self._blamed[next(iter(self._blamed))]
-
-    def blamed_for(self, outage: str) -> list[Blamed]:
-        """Those whom this outage explains."""
-        found = [each for each in self._blamed.values() if explains(outage, each.cause)]
-        return [each._replace(item=each.first) for each in found] if outage == MIXED else found
-
-
-class Excused(NamedTuple):
-    """How often an item was excused in this outage; and if it waits since, as what it was, and what it became."""
-
-    times: int = 0
-    item: Item | None = None
-    change: Change | None = None
-
-
-class Owed(NamedTuple):
-    """A change that is to be made to an item: it is to wait, so many seconds from when that is written."""
-
-    item: Item
-    change: Change  # what is, or is about to be, written of it
-    seconds: float
-
-
-class Outage:
-    """What this process knows of a source that is down."""
-
-    def __init__(self, cause: str, *, is_ours: bool) -> None:
-        self.cause = cause
-        self.is_ours = is_ours  # it was found out here
-        self.told_at: datetime | None = None  # when the log told last that a probe failed
-        # Items whose failures were taken back, as they were before: some may have been running again by then.
-        self.innocent: dict[int, Item] = {}
-        self._excused: dict[int, Excused] = {}
-
-    def give_back(self, source: Source, item: Item, change: Change, now: datetime) -> Change:
-        """The change that gives this item back; or the one that blames it, if it was excused too often."""
-        times = self._excused.get(item.id, Excused()).times
-        if self.cause != AWAY and times >= MERCY:
-            return self.keep(item, change)
-        item = self.innocent.pop(item.id, item)
-        seconds = pause(source, times, len(self._excused.keys() | {item.id}))
-        given = excuse(item, change, now + timedelta(seconds=seconds), is_written=False)
-        self._note(Excused(times + 1, _bare(item), given), item.id)
-        return given
-
-    def keep(self, item: Item, change: Change) -> Change:
-        """The item is blamed for this failure, so nothing from before is taken back any more."""
-        self.innocent.pop(item.id, None)
-        if item.id in self._excused:
-            self._note(Excused(self._excused[item.id].times), item.id)
-        return change
-
-    def take_back(self, blamed: Sequence[Blamed]) -> None:
-        for each in blamed:
-            self.innocent[each.item.id] = each.item
-            self._note(Excused(1), each.item.id)
-
-    def _note(self, excused: Excused, item_id: int) -> None:
-        self._excused.pop(item_id, None)
-        self._excused[item_id] = excused
-        if len(self._excused) > EXCUSED:
-            del self._excused[next(iter(self._excused))]
-
-    def waiting(self) -> list[Owed]:
-        """Those that wait for a probe; now they need not wait any longer."""
-        return [
-            Owed(each.item, each.change, 0.0)
-            for each in self._excused.values()
-            if each.item is not None and each.change is not None
-        ]
-
-
 class Outages:
-    """What this process knows of the sources of its tasks. It is asked and told from several threads."""
+    """What this process knows of the sources of its tasks. It is used by several threads."""
 
     def __init__(
         self,
@@ -214,18 +73,18 @@ class Outages:
         self._well: set[str] = set()  # those that were seen to answer here: a success, or a failure of an item's own
         self._back_at: dict[str, datetime] = {}  # when those that had been down were back
         self._doubt: dict[str, int] = {}  # how many times as many failures it takes
-        self._news: dict[str, News] = {}  # what the watch has not written yet
-        self._handed: dict[str, News] = {}  # what the watch is about to write, or has written
-        self._owed: deque[Owed] = deque()
+        self._notices: dict[str, SourceNotice] = {}  # what the watch has not written yet
+        self._handed: dict[str, SourceNotice] = {}  # what the watch is about to write, or has written
+        self._corrections: deque[Correction] = deque()
         self._wake_settler = wake_settler  # when there are failures to take back
         self._wake_watch = wake_watch  # when an alert is to be written at once
 
     @property
-    def owed(self) -> int:
-        """How many changes are to be made that are nobody's verdict."""
-        return len(self._owed)
+    def corrections(self) -> int:
+        """How many changes are to be made beside those of verdicts."""
+        return len(self._corrections)
 
-    # -- what claims ask
+    # -- for claims
 
     def is_down(self, source: Source) -> bool:
         return source.name in self._down
@@ -253,16 +112,16 @@ class Outages:
                 outage = None
             if outage is not None:
                 if failed:
-                    self._tell_probe(source, outage, failed[0][1].error, now)
+                    self._log_probe(source, outage, failed[0][1].error, now)
                 return [self._while_down(source, outage, *end, now) for end in ends]
-            telling = [each for each in failed if source.is_blamed(each[1])]
-            if len(telling) < len(failed):
+            blaming = [each for each in failed if source.is_blamed(each[1])]
+            if len(blaming) < len(failed):
                 self._well.add(source.name)
-            if telling:
+            if blaming:
                 streak = self._streaks.get(source.name) or self._streaks.setdefault(source.name, Streak(source))
                 doubt, is_young = self._doubt.get(source.name, 1), source.name not in self._well
-                if (cause := streak.add(telling, doubt, is_young=is_young)) is not None:
-                    self._is_down(source, cause, telling[-1][1].error)
+                if (cause := streak.add(blaming, doubt, is_young=is_young)) is not None:
+                    self._is_down(source, cause, blaming[-1][1].error)
             return [change for _, _, change in ends]
 
     def _while_down(
@@ -274,11 +133,11 @@ class Outages:
             return outage.give_back(source, item, change, now)
         return outage.keep(item, change)
 
-    def _tell_probe(self, source: Source, outage: Outage, error: str, now: datetime) -> None:
-        if source.name in self._news:
+    def _log_probe(self, source: Source, outage: Outage, error: str, now: datetime) -> None:
+        if source.name in self._notices:
             self._wake_watch()  # a probe failed too, so it is more than a hiccup
-        if outage.told_at is None or now >= outage.told_at + TOLD_EVERY:
-            outage.told_at = now
+        if outage.logged_at is None or now >= outage.logged_at + LOG_EVERY:
+            outage.logged_at = now
             log.info("%s is still down: %s", source.name, _line(error), extra={"source": source.name})
 
     def succeeded(self, source: Source, now: datetime) -> None:
@@ -291,11 +150,11 @@ class Outages:
 
         What was given up or deactivated by then, and is written, stays so.
         """
-        if not self._owed:
+        if not self._corrections:
             return
         places = {(change.id, change.fence): place for place, change in enumerate(unwritten)}
-        while self._owed:
-            item, blamed, seconds = self._owed.popleft()
+        while self._corrections:
+            item, blamed, seconds = self._corrections.popleft()
             place, due_at = places.get((blamed.id, blamed.fence)), now + timedelta(seconds=seconds)
             if place is not None:
                 unwritten[place] = excuse(item, blamed, due_at, is_written=False)
@@ -316,29 +175,29 @@ class Outages:
     def _is_down(self, source: Source, cause: str, error: str) -> None:
         words = f"failures, such as {_line(error)}" if cause == MIXED else _line(error)
         message = f"{source.name} is down: nothing but {words}; asked again every {source.probe:g} s, nobody is blamed"
-        self._news[source.name] = News(message, {**self._about(source.name), "cause": cause})
+        self._notices[source.name] = SourceNotice(message, {**self._about(source.name), "cause": cause})
         self._down[source.name] = outage = Outage(cause, is_ours=True)
         self._take_back(source.name, outage)
 
     def _is_back(self, source: Source, now: datetime) -> None:
         self._let_go(source.name)
-        # If nobody was told yet, there is nothing to tell.
-        untold = self._news.pop(source.name, None)
-        if untold is None or self._handed.get(source.name) is untold:
-            self._tell_back(source.name, now)
+        # If the outage was never reported, its end need not be.
+        unwritten = self._notices.pop(source.name, None)
+        if unwritten is None or self._handed.get(source.name) is unwritten:
+            self._report_back(source.name, now)
         self._back_at[source.name] = now
 
     def _let_go(self, name: str) -> Outage | None:
         """The source is not down any more: what waits for a probe may go on."""
         outage = self._down.pop(name, None)
-        self._owed.extend(outage.waiting() if outage is not None else [])
-        if self._owed:
+        self._corrections.extend(outage.waiting() if outage is not None else [])
+        if self._corrections:
             self._wake_settler()
         return outage
 
-    def _tell_back(self, name: str, at: datetime) -> None:
+    def _report_back(self, name: str, at: datetime) -> None:
         message = f"{name} is back; what had to wait for it is being made up"
-        self._news[name] = News(message, {**self._about(name), "backAt": at.isoformat()}, is_back=True)
+        self._notices[name] = SourceNotice(message, {**self._about(name), "backAt": at.isoformat()}, is_back=True)
         self._back_at[name] = at
         self._wake_watch()
 
@@ -351,38 +210,38 @@ class Outages:
             "queues": sorted({task.queue for task in own}),
         }
 
-    # -- what the watch writes and reads
+    # -- for the watch
 
     def is_abandoned(self, details: Mapping[str, Any]) -> bool:
         """Whether nothing depends any more on a source that is down, so that nobody will find it to be back.
 
-        Only who knows all tasks that depended on it can tell.
+        Only a worker that knows all tasks that depended on it can decide this.
         """
         tasks = [self._tasks.get(name) for name in details.get("tasks", ())]
         if "backAt" in details or not tasks:
             return False
         return all(task is not None and getattr(task.source, "name", None) != details["source"] for task in tasks)
 
-    def news(self) -> list[tuple[str, News]]:
-        """What is to be written, by the names of alerts. From now on it counts as told."""
+    def notices(self) -> list[tuple[str, SourceNotice]]:
+        """What is to be written, by the names of alerts. From now on it counts as reported."""
         with self._lock:
-            self._handed = dict(self._news)
-            return [(f"{PREFIX}{name}", news) for name, news in self._news.items()]
+            self._handed = dict(self._notices)
+            return [(f"{PREFIX}{name}", notice) for name, notice in self._notices.items()]
 
-    def written(self, alert: str, news: News) -> None:
-        """This was written; if there was other news meanwhile, that is still to be."""
+    def written(self, alert: str, notice: SourceNotice) -> None:
+        """This was written; a newer notice about the same source is still to be written."""
         name = alert.removeprefix(PREFIX)
         with self._lock:
-            if self._news.get(name) is news:
-                del self._news[name]
+            if self._notices.get(name) is notice:
+                del self._notices[name]
 
     def learn(self, alerts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Take over what other workers found out, from the details of the alerts that stand, and `since` when."""
-        told = {name.removeprefix(PREFIX): details for name, details in alerts.items() if name.startswith(PREFIX)}
+        """Take over what other workers found out, from the details of the open alerts, and `since` when."""
+        known = {name.removeprefix(PREFIX): details for name, details in alerts.items() if name.startswith(PREFIX)}
         with self._lock:
-            for name in (told.keys() | self._down.keys()) - self._news.keys():
-                details = told.get(name, {})
-                if name in told and "backAt" not in details:
+            for name in (known.keys() | self._down.keys()) - self._notices.keys():
+                details = known.get(name, {})
+                if name in known and "backAt" not in details:
                     self._learn_down(name, details.get("cause", ""), details.get("since"))
                     continue
                 outage = self._let_go(name)
@@ -397,13 +256,13 @@ class Outages:
         success_at = self._success_at.get(name)
         if success_at is not None and since is not None:
             if success_at >= since:
-                self._tell_back(name, success_at)
+                self._report_back(name, success_at)
                 return
             if name not in self._streaks and success_at + self._probe(name) >= since:
                 return  # the next end of a try decides
         self._down[name] = outage = Outage(cause, is_ours=False)
         self._take_back(name, outage)
-        if self._owed:
+        if self._corrections:
             self._wake_settler()
 
     def _probe(self, name: str) -> timedelta:
@@ -416,13 +275,8 @@ class Outages:
         if streak is not None:
             blamed = streak.blamed_for(outage.cause)
             outage.take_back(blamed)
-            self._owed.extend(Owed(each.item, each.change, streak.source.probe) for each in blamed)
+            self._corrections.extend(Correction(each.item, each.change, streak.source.probe) for each in blamed)
 
 
 def _line(error: str) -> str:
     return error.partition("\n")[0][:200]
-
-
-def _bare(item: Item) -> Item:
-    """The item without its arguments: many are remembered, and arguments may be large."""
-    return replace(item, args=b"")

@@ -17,7 +17,7 @@ from duly.core.policy.lateness import BUSY, Holds, Use, explained, has_missed_wi
 from duly.store.contract import Store
 
 
-class Overdue(Struct, frozen=True):
+class OverdueItems(Struct, frozen=True):
     """How many items of a queue and lane are due for long, and since when the oldest is."""
 
     queue: str
@@ -41,7 +41,7 @@ class Reasons:
         self._holds, self._uses, self._waiting = {}, {}, Counter()
         self._full_at = {meter: at for meter, at in self._full_at.items() if now - at <= BUSY}
 
-    def look(self, overdue: Sequence[Overdue], now: datetime) -> None:
+    def look(self, overdue: Sequence[OverdueItems], now: datetime) -> None:
         """Take note of what holds these back, with one question about all the meters that were not asked for yet."""
         for queue in {each.queue for each in overdue} - self._holds.keys():
             self._holds[queue] = self._holds_of(queue)
@@ -60,7 +60,7 @@ class Reasons:
             if is_used_up(Use(*use), now):
                 self._full_at[new[place]] = now
 
-    def explain(self, each: Overdue, now: datetime) -> bool:
+    def explain(self, each: OverdueItems, now: datetime) -> bool:
         """Whether a limit that is used up, or a window without room, explains that these wait."""
         holds = self._holds[each.queue]
         if each.lane == "retry":

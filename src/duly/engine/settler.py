@@ -67,7 +67,7 @@ class Settler:
     def __len__(self) -> int:
         # Changes without work of their own, which take failures back, wait too when they could not be written.
         alone = 0 if self._over else len(self._changes)
-        return len(self._outbox) + len(self._over) + len(self._in_flight.to_close) + self._outages.owed + alone
+        return len(self._outbox) + len(self._over) + len(self._in_flight.to_close) + self._outages.corrections + alone
 
     def finish(self, work: Work, verdicts: Verdicts, ended: float | None = None, *, stop: bool = False) -> bool:
         """Take the verdicts of a work, from any thread; False when there are verdicts for it already.

@@ -1,0 +1,148 @@
+"""Finds items that are late, and why: what fell due while no worker ran, and the rest.
+
+What a pause, a limit or a window holds back by plan is not late, and neither is what waits for a source that is down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.json import encode
+
+from duly.core.clock import EPOCH
+from duly.core.model import Head
+from duly.engine.reasons import OverdueItems, Reasons
+from duly.store.contract import START, Store
+
+# If rows that are not late fill a look, this many lines are looked at in each tick instead.
+LINES = 10_000
+
+# Whether an outage explains that items of a queue wait, the oldest since then; the last argument is the time now.
+Explain = Callable[[str, datetime, datetime], bool]
+
+
+class LateCount(Struct, frozen=True):
+    """How many items are late, and since when the oldest is due."""
+
+    items: int = 0
+    oldest: datetime | None = None
+
+    def plus(self, more: LateCount, most: int) -> LateCount:
+        return LateCount(min(self.items + more.items, most), self._older(more))
+
+    def at_least(self, other: LateCount) -> LateCount:
+        return LateCount(max(self.items, other.items), self._older(other))
+
+    def _older(self, other: LateCount) -> datetime | None:
+        return min((time for time in (self.oldest, other.oldest) if time is not None), default=None)
+
+
+class Late(Struct, frozen=True):
+    """What is late: what fell due while no worker ran, and the rest."""
+
+    missed: LateCount = LateCount()
+    rest: LateCount = LateCount()
+
+    def plus(self, more: Late, most: int) -> Late:
+        return Late(self.missed.plus(more.missed, most), self.rest.plus(more.rest, most))
+
+    def at_least(self, other: Late) -> Late:
+        return Late(self.missed.at_least(other.missed), self.rest.at_least(other.rest))
+
+
+class Look(Struct, frozen=True):
+    """Find items due before `before`, and count them up to `most`. A time without workers ended at `back_at`."""
+
+    now: datetime
+    before: datetime
+    back_at: datetime | None
+    most: int
+
+
+class LateItems:
+    def __init__(self, store: Store, reasons: Reasons, explain: Explain) -> None:
+        self._store = store
+        self._reasons = reasons
+        self._explain = explain
+        self.is_complete = True  # whether the last look, or the last walk over the lines, has seen all that is overdue
+        # The walk over the lines: where it is, what it has found so far, and what the last walk found.
+        self._place = START
+        self._walk = Late()
+        self._last_walk: Late | None = None
+
+    @property
+    def is_first_walk(self) -> bool:
+        """Whether only a part of the lines was looked at yet."""
+        return self._place != START and self._last_walk is None
+
+    def find(self, look: Look) -> Late:
+        """What is late in queues that are not paused, found with one look at twice `most` rows by due time.
+
+        If items that are not late fill these rows, such as those of paused queues, a walk from line to line passes over
+        them, some lines in each tick.
+        """
+        given = {"before": look.before, "most": 2 * look.most, "back_at": look.back_at or EPOCH}
+        rows = self._store.read("overdue", given)
+        are_open = self._store.open_queues({row[0] for row in rows})
+        overdue = [OverdueItems(*row) for row in rows]
+        is_all = sum(each.items for each in overdue) < 2 * look.most
+        overdue = [each for each in overdue if each.queue in are_open]
+        self._reasons.begin(look.now)
+        self._reasons.look(overdue, look.now)
+        late = Late()
+        for each in overdue:
+            late = late.plus(self._unexplained(each, look), look.most)
+        if is_all or late.missed.items + late.rest.items >= look.most:
+            self._place, self._walk, self._last_walk = START, Late(), None
+            self.is_complete = is_all
+            return late
+        heads, place = self._store.survey(self._place, LINES)
+        found = self._count([head for head in heads if head.due_at < look.before], look)
+        self._walk = self._walk.plus(found, look.most)
+        self._place = place or START
+        self.is_complete = place is None
+        if place is None:
+            self._walk, self._last_walk = Late(), self._walk
+        return self._walk if self._last_walk is None else self._walk.at_least(self._last_walk)
+
+    def _unexplained(self, each: OverdueItems, look: Look) -> Late:
+        """What is late of this: the main lane by number, unless a limit holds it, and retries by their age alone."""
+        if self._explain(each.queue, each.oldest, look.now):
+            return Late()
+        is_missed = look.back_at is not None and each.oldest < look.back_at
+        late = LateCount(each.items if each.lane == "main" else 0, each.oldest)
+        if is_missed and each.lane == "main":  # what a limit holds back waits because no worker ran
+            return Late(missed=late)
+        if self._reasons.explain(each, look.now):
+            return Late()
+        if each.lane == "main" and self._reasons.is_held(each.queue):
+            # That many wait is the plan; that one waits for longer than the limit explains, is not.
+            late = LateCount(0, each.oldest)
+        return Late(missed=late) if is_missed else Late(rest=late)
+
+    def _count(self, heads: list[Head], look: Look) -> Late:
+        """What is late in these lines. A line with something that fell due while no worker ran is all about that."""
+        overdue = [OverdueItems(head.line.queue, head.lane, 1, head.due_at) for head in heads]
+        self._reasons.look(overdue, look.now)
+        late = Late()
+        missed: list[Head] = []
+        rest: list[Head] = []
+        for head, each in zip(heads, overdue, strict=True):
+            found = self._unexplained(each, look)
+            late = late.plus(found, look.most)
+            missed += [head] if found.missed.items else []
+            rest += [head] if found.rest.items else []
+        before, most = look.before, look.most
+        return Late(
+            LateCount(self._backlog(missed, min(before, look.back_at or before), most), late.missed.oldest),
+            LateCount(self._backlog(rest, before, most), late.rest.oldest),
+        )
+
+    def _backlog(self, heads: list[Head], before: datetime, most: int) -> int:
+        """How many items of these lines were due before then."""
+        groups = [{**head.line._asdict(), "lane": "main", "rank": head.rank} for head in heads]
+        given = {"groups": encode(groups).decode(), "before": before, "most": most}
+        count: int = self._store.read("backlog", given)[0][0] if groups else 0
+        return count
