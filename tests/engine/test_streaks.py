@@ -62,7 +62,7 @@ def test_calls_of_any_size_take_a_source_down_and_are_taken_back_whole(batch: in
         changes += outages.judge(TOWER, [(item, GONE, decide(item, GONE, NOW, RULES)) for item in items], NOW)
         calls += 1
     assert calls == max(3, 10 // batch)
-    assert outages.owed == len(changes)
+    assert outages.corrections == len(changes)
     outages.take_back(changes, NOW)
     assert {(change.outcome, change.failures) for change in changes} == {("throttled", 0)}
 
@@ -248,10 +248,10 @@ def test_whoever_has_just_had_a_success_waits_for_the_next_end() -> None:
         end(each, [1], Done())
         each.learn(alert(after(60)))
         assert not each.is_down(TOWER)
-        assert each.news() == []
+        assert each.notices() == []
     end(well, [2], Done(), after(61))
     well.learn(alert(after(60)))
-    assert [news.is_back for _, news in well.news()] == [True]
+    assert [news.is_back for _, news in well.notices()] == [True]
     end(ill, [2], GONE, after(61))
     ill.learn(alert(after(60)))
     assert ill.is_down(TOWER)

@@ -20,6 +20,8 @@ log = logging.getLogger("duly.engine")
 
 # Seconds beyond those of draining that another thread waits for the end.
 ENDING = 5.0
+# Workers that have started live until they are drained, even if nobody else refers to them.
+_started: set[Worker] = set()
 
 
 class Worker:
@@ -66,6 +68,7 @@ class Worker:
         if any(task.source is not None for task in equipment.tasks.values()):
             engine.watch.learn()  # before anything is claimed that a source which is down would fail
         self._is_started = True
+        _started.add(self)
         for companion in equipment.companions:  # before items that need them are claimed
             companion.start()
         engine.flow.pools.start()
@@ -150,6 +153,7 @@ class Worker:
                 Drain(self._engine, self._equipment, self._must_hurry).run()
                 log.info("worker %s stopped", self.name)
                 self._is_over.set()
+                _started.discard(self)
 
     def _must_hurry(self) -> bool:
         return self._hurry.is_set() or self._signals > 1
