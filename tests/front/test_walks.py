@@ -1,4 +1,4 @@
-"""The walks in docs/architecture.md: a put and a cancel touch the files that are named there, and they are few."""
+"""The walks in docs/architecture.md: each touches the files that are named there, and they are few."""
 
 from __future__ import annotations
 
@@ -26,7 +26,14 @@ def section(title: str) -> str:
 
 
 def steps(title: str) -> list[str]:
-    return re.findall(r"(?m)^\d+\. `([\w/.]+)`: ", section(title))
+    """The files of a walk. The function that a step names first, if it does, is defined in its file."""
+    text = section(title)
+    for name, function in re.findall(r"(?m)^\d+\. `([\w/.]+\.py)`: `(\w+)` ", text):
+        assert re.search(rf"(?m)^ *(async )?def {function}\(", (SOURCE / name).read_text(encoding="utf8")), (
+            name,
+            function,
+        )
+    return re.findall(r"(?m)^\d+\. `([\w/.]+)`: ", text)
 
 
 @contextmanager
@@ -67,6 +74,23 @@ def test_a_put_touches_the_files_that_its_walk_names(postgres_url: str) -> None:
     app.close()
     assert code_of(walk) <= seen
     assert all(f"`{name}`" in section("A put, file by file") for name in seen), seen
+
+
+def test_a_claim_a_run_and_a_settle_touch_the_files_that_their_walks_name(postgres_url: str) -> None:
+    walks = [steps(f"A {verb}, file by file") for verb in ("claim", "run", "settle")]
+    assert all(0 < len(walk) <= 10 for walk in walks)
+    app = Duly(postgres_url)
+
+    @app.task
+    async def remind(phone: str) -> str:
+        return phone
+
+    with footprints() as seen, app.worker(tasks=["remind"]):
+        placed = remind.put(phone="first")
+        assert placed.wait(20) == "first"
+    app.close()
+    for walk in walks:
+        assert code_of(walk) <= seen
 
 
 def test_a_cancel_over_http_touches_the_files_that_its_walk_names(postgres_url: str) -> None:
