@@ -523,7 +523,7 @@ def test_schedules_of_a_newer_version_wait_for_it_and_keep_nobody_busy(
     assert ticks <= 10_000 / recurrer.PORTION + 2
     assert back == after(31), "it comes to rest"
     assert counts(store) == {"waiting": 1}
-    assert "not understood by this version" in caplog.text
+    assert "a rule or time zone that is unknown here" in caplog.text
     assert len(caplog.records) <= ticks, "they are told by the portion"
 
     told = len(caplog.records)

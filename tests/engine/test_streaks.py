@@ -123,7 +123,7 @@ def test_when_so_many_fail_the_causes_do_not_matter() -> None:
         unwritten += outages.judge(TOWER, [(item, verdict, decide(item, verdict, NOW, RULES)) for item in items], NOW)
     ((_, news),) = outages.notices()
     assert news.details["cause"] == MIXED
-    assert news.message.startswith("tower is down: nothing but failures, such as ")
+    assert news.message.startswith("tower is down: errors such as ")
     outages.take_back(unwritten, NOW)
     assert set(outcomes(unwritten)) == {"throttled"}
     assert outcomes(end(outages, [50], KEY)) == ["throttled"]

@@ -127,7 +127,9 @@ class Caller:
             return [self._verdict(value)] * len(items)
         if not isinstance(value, list | tuple) or len(value) != len(items):
             got = len(value) if isinstance(value, list | tuple) else type(value).__name__
-            raise InputError("return", f"a batch handler answers one outcome per item: {len(items)} wanted, got {got}")
+            raise InputError(
+                "return", f"a batch handler must return one outcome per item: expected {len(items)}, got {got}"
+            )
         return [
             self.failed([item], each)[0] if _is_error(each) else self._verdict(each)
             for item, each in zip(items, value, strict=True)
@@ -169,7 +171,7 @@ class Caller:
             with stack:
                 if getattr(connection, "in_transaction", True) is False:
                     raise DulyError(
-                        "the handler ended the transaction of attempt.connection itself; leave that to duly"
+                        "the handler ended the transaction of attempt.connection, which is for duly to commit"
                     )
                 change = decide(attempt.item, verdict, self._now(), task.rules)
                 if self._store.settle([change], connection=connection):
@@ -190,7 +192,7 @@ _ALL_WELL: Verdicts = [_DONE]
 def failure(error: Exception) -> Outcome:
     """The outcome that an exception means."""
     if isinstance(error, Fingerprint):
-        return Failed("a Fingerprint is returned, not raised", ("duly.InputError",))
+        return Failed("a Fingerprint must be returned, not raised", ("duly.InputError",))
     if isinstance(error, Verdict):
         return error
     if isinstance(error, StoreBusy):  # all connections of this process were in use, which is not the item's failure
@@ -209,7 +211,7 @@ def _words(error: BaseException) -> str:
     try:
         return str(error)
     except Exception as again:
-        return f"(its text cannot be had: {type(again).__name__})"
+        return f"(str() of the exception failed: {type(again).__name__})"
 
 
 def _roll_back(attempt: Attempt, error: BaseException) -> None:

@@ -35,7 +35,7 @@ from duly.core.model import (
     Snooze,
     Throttled,
 )
-from duly.engine.calls import SETTLED, Caller, Settled, Verdicts, breakdown
+from duly.engine.calls import Caller, Settled, Verdicts, breakdown
 from duly.tasks.task import Task
 
 PR_SET_PDEATHSIG = 1
@@ -58,14 +58,10 @@ class Report(Struct, tag=True):
 
 
 class WireOutcome(Struct, array_like=True):
-    """An outcome in the form in which it is sent to the parent process."""
+    """An outcome in the form in which it is sent to the parent process: its class and the values of its fields."""
 
     kind: str
-    text: str = ""
-    number: float = 0.0
-    result: bytes | None = None
-    classes: tuple[str, ...] = ()
-    keep: bytes | None = None
+    fields: dict[str, Any] = {}
     then: tuple[NewItem, ...] = ()
 
 
@@ -77,50 +73,25 @@ Reply = Ready | Report | Answer
 
 _replies = msgspec.msgpack.Decoder(Reply)
 _calls = msgspec.msgpack.Decoder(Call)
-_REASONED = {"skip": Skip, "not_found": NotFound, "cancel": Cancel, "give_up": GiveUp}
+_FIELDS: dict[type, tuple[str, ...]] = {
+    Settled: (), Done: ("result",), Failed: ("error", "classes"), Fingerprint: ("value", "result", "keep"),
+    Throttled: ("retry_after", "is_guess"), Snooze: ("delay",), Released: (),
+    Skip: ("reason",), NotFound: ("reason",), Cancel: ("reason",), GiveUp: ("reason",),
+}  # fmt: skip
+_CLASSES: dict[str, Callable[..., Outcome | Settled]] = {kind.__name__: kind for kind in _FIELDS}
 
 
 def to_wire(outcome: Outcome | Settled) -> WireOutcome:
-    match outcome:
-        case Settled():
-            return WireOutcome("settled")
-        case Done(result):
-            return WireOutcome("done", result=result)
-        case Failed(error, classes):
-            return WireOutcome("failed", text=error, classes=classes)
-        case Fingerprint():
-            return WireOutcome(
-                "fingerprint", text=outcome.value, result=outcome.result, keep=outcome.keep, then=outcome.then
-            )
-        case Throttled():
-            return WireOutcome("throttled", text="guess" if outcome.is_guess else "", number=outcome.delay)
-        case Snooze():
-            return WireOutcome("snooze", number=outcome.delay)
-        case Released():
-            return WireOutcome("released")
-        case _:
-            kind = next(kind for kind, reasoned in _REASONED.items() if isinstance(outcome, reasoned))
-            return WireOutcome(kind, text=outcome.reason)  # type: ignore[union-attr]
+    kind = next(kind for kind in type(outcome).__mro__ if kind in _FIELDS)  # it may be a subclass of the user's
+    fields = {name: getattr(outcome, name) for name in _FIELDS[kind]}
+    return WireOutcome(kind.__name__, fields, outcome.then if isinstance(outcome, Fingerprint) else ())
 
 
 def from_wire(verdict: WireOutcome) -> Outcome | Settled:
-    match verdict.kind:
-        case "settled":
-            return SETTLED
-        case "done":
-            return Done(verdict.result)
-        case "failed":
-            return Failed(verdict.text, verdict.classes)
-        case "fingerprint":
-            return Fingerprint(verdict.text, result=verdict.result, keep=verdict.keep, then=verdict.then)
-        case "throttled":
-            return Throttled(verdict.number, is_guess=verdict.text == "guess")
-        case "snooze":
-            return Snooze(verdict.number)
-        case "released":
-            return Released()
-        case kind:
-            return _REASONED[kind](verdict.text)
+    fields = {name: tuple(value) if isinstance(value, list) else value for name, value in verdict.fields.items()}
+    if verdict.then:
+        fields["then"] = verdict.then
+    return _CLASSES[verdict.kind](**fields)
 
 
 def send(pipe: BinaryIO, message: Any) -> None:

@@ -24,9 +24,9 @@ from duly.engine.metering import Meters
 from duly.engine.work import InFlight
 from duly.store.contract import FRESH, START, Store
 
-# After a claim has emptied a line, wait so long before looking for its next head, once for all claims in this time.
+# After a claim has emptied a line, wait this long before looking for its next head, once for all claims meanwhile.
 LATER = timedelta(milliseconds=100)
-# Ask again at least so often while a limit has no room, because a person may raise it.
+# While a limit has no room, try again at least this often, because a person may raise it.
 ASK_AGAIN = timedelta(seconds=60)
 # How long to wait when too many results are still to be written.
 BREATH = timedelta(milliseconds=50)
@@ -48,7 +48,7 @@ _place = attrgetter("queue", "task", "owner", "lane")
 
 
 class Pool(Protocol):
-    """Where claimed items go: it says how many it can take now, of which tasks, and of which lines."""
+    """Where claimed items go: how many it can take now, of which tasks, and of which lines."""
 
     tasks: Sequence[str]
     batch: int
@@ -58,15 +58,12 @@ class Pool(Protocol):
 
     def allowance(self, line: Line) -> int:
         """How many more items of this line it would take."""
-        ...
 
     def free_calls(self) -> int:
         """How many calls could begin now."""
-        ...
 
     def begin(self, items: list[Item], calls: int | None = None, start_by: float = float("inf")) -> None:
-        """Run these items in at most so many calls; what cannot begin by `start_by` (monotonic clock) is given back."""
-        ...
+        """Run these items in at most `calls` calls; give back what cannot begin by `start_by` (monotonic clock)."""
 
 
 class Claimer:
@@ -329,7 +326,7 @@ def _fences(items: Sequence[Item]) -> list[int]:
 
 
 def _got(shares: Sequence[Share], items: Sequence[Item], fresh_since: datetime) -> list[int]:
-    """How many of these items each share got. Where a line has a late and a fresh share, the due time tells which."""
+    """How many of these items each share got. Where a line has a late and a fresh share, the due time decides."""
     split = {(share.line, share.lane) for share in shares if share.is_fresh}
     got = Counter(map(_place, items))
     fresh = Counter(map(_place, [item for item in items if item.due_at >= fresh_since] if split else ()))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from duly.core.clock import JUMP, Clock
+from duly.engine.work import Wake
 
 log = logging.getLogger("duly.engine")
 
@@ -14,7 +14,7 @@ EVERY = timedelta(seconds=60)
 
 
 class ClockCheck:
-    def __init__(self, clock: Clock, wake_all: Callable[[], None]) -> None:
+    def __init__(self, clock: Clock, wake_all: Wake) -> None:
         self._clock = clock
         self._wake_all = wake_all
 

@@ -7,14 +7,13 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Generator, Mapping
+from collections.abc import Coroutine, Generator
 from typing import Any
 
 from duly.core.model import Failed, Item
 from duly.engine.calls import Caller, breakdown
 from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
-from duly.engine.work import Work
-from duly.tasks.task import Task
+from duly.engine.work import Tasks, Work
 
 log = logging.getLogger("duly.engine")
 
@@ -29,14 +28,7 @@ class AsyncPool(HandlerPool):
     not leak from one to the next.
     """
 
-    def __init__(
-        self,
-        tasks: Mapping[str, Task[..., Any]],
-        size: int,
-        most: int,
-        context: PoolContext,
-        caller: Caller,
-    ) -> None:
+    def __init__(self, tasks: Tasks, size: int, most: int, context: PoolContext, caller: Caller) -> None:
         super().__init__(tasks, size, most, context)
         self._caller = caller
         self._slots: list[asyncio.Task[None]] = []

@@ -21,7 +21,7 @@ LOOK_WITHIN = 0.4
 LONGEST_GAP = 0.6
 # After an outage every live worker is back within this time (seconds).
 RECONNECT = 5.0
-# If a lease seems to last for more than so many leases' time, a clock was set back, and that end is not waited for.
+# If a lease seems to last for more than this many leases' time, a clock was set back, and its end does not count.
 MOST_LEFT = 10
 
 

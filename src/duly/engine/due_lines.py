@@ -1,4 +1,4 @@
-"""What one pool knows of the lines: which have something due, and when to ask the others again.
+"""What one pool knows of the lines: which have something due, and when to try the others again.
 
 A line is asked as long as it is ready. If a line gave nothing, another worker was faster, and it is left alone for a
 time that grows; if its meter has no room, until there is room. Such lines wait in a heap and cost nothing meanwhile, so
@@ -163,7 +163,7 @@ class DueLines:
         self._paced = {line: until for line, until in self._paced.items() if until > now}
         self._whole = {line: until for line, until in self._whole.items() if until > now}
 
-    # -- whom to ask
+    # -- what to claim
 
     def shares(
         self, room: int, batch: int, now: datetime, allowance: Allowance, is_metered: bool = False
@@ -188,7 +188,7 @@ class DueLines:
                 yield queue, lines
 
     def refused(self, count: int, asked: int) -> None:
-        """So many of the shares asked were exhausted; if more than half were, the next claim asks for more shares."""
+        """How many of the shares were exhausted; if more than half were, the next claim asks for more shares."""
         self._surplus = min(self._surplus * 4, WINDOW) if count > asked // 2 else 1
 
     def _of_queue(self, lines: Sequence[tuple[Line, int]], calls: int, batch: int, now: datetime) -> Iterator[Share]:

@@ -20,51 +20,40 @@ from duly.tasks.task import Task
 
 
 class Observer(Protocol):
-    """What a worker tells of its work, for metrics, logs and spans."""
+    """What a worker reports of its work, for metrics, logs and spans."""
 
     def observe(self, store: Store) -> Store:
         """The same store, with its claims and settles counted."""
-        ...
 
     def is_tracing(self) -> bool:
         """Whether calls of handlers have spans."""
-        ...
 
     def speaks_of(self, task: Task[..., Any]) -> bool:
-        """Whether each try of this task has its line in the logs."""
-        ...
+        """Whether each try of this task is logged."""
 
     def running(self, task: Task[..., Any], items: list[Item], traced: bool) -> AbstractContextManager[None]:
         """A context around one call of a handler."""
-        ...
 
     def caught(self, item: Item, error: BaseException) -> None:
         """What ended the running try of this item."""
-        ...
 
     def ran(self, durations: list[tuple[str, float]]) -> None:
         """How long handlers of these tasks took, in seconds."""
-        ...
 
     def paced(self, provider: str, calls: Callable[[], int], throttled: Callable[[], float]) -> None:
-        """How to ask how many calls a provider gets at a time, and what share of them it refused lately."""
-        ...
+        """Functions that return how many concurrent calls a provider gets, and what share of them it refused lately."""
 
     def outages(self, held_until: Callable[[Source], datetime | None]) -> None:
-        """How to ask until when what depends on a source had to wait, because it was down: that is not late."""
-        ...
+        """A function that returns until when items had to wait for a source that was down: they are not late."""
 
     def lately(self) -> list[Measured]:
-        """What happened to each task since it was last asked."""
-        ...
+        """What happened to each task since the last call."""
 
     def ended_lately(self) -> Counter[tuple[int, str]]:
-        """How many rows of each job, and of which task, have ended since it was last asked."""
-        ...
+        """How many rows of each job, and of which task, have ended since the last call."""
 
     def summary(self) -> dict[str, Any] | None:
-        """What happened since it was last asked; None when nothing did."""
-        ...
+        """What happened since the last call; None when nothing did."""
 
 
 class Companion(Protocol):
@@ -77,15 +66,12 @@ class Companion(Protocol):
 
     def rest(self) -> None:
         """Take nothing more in, because the worker is about to stop."""
-        ...
 
     def stop(self) -> None:
         """Stop altogether, because what is still running is about to be given to other workers."""
-        ...
 
     def ailing(self) -> str | None:
         """What keeps it from working, in a few words; as long as there is something, this process is not ready."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +80,7 @@ class Equipment:
     clock: Clock
     store: Store
     observer: Observer
-    # The tasks that this worker runs, by name: those that it was asked to run, and duly's own.
+    # The tasks that this worker runs, by name: those that it was started for, and duly's own.
     tasks: Mapping[str, Task[..., Any]]
     # duly's own tasks. They have slots of their own, so that other work cannot block them.
     system: Mapping[str, Task[..., Any]]

@@ -1,7 +1,7 @@
-"""The gate that calls of tasks with a `pace` pass: it lets as many begin, and as far apart, as their provider takes.
+"""The gate that calls of tasks with a `pace` pass: it lets as many begin, and as far apart, as their provider allows.
 
-Each worker finds that out for itself, from how its own calls end. Several workers share a provider like several streams
-share a line: whoever meets trouble takes less, and all feel their way up again.
+Each worker finds that out for itself, from how its own calls end. Several workers share a provider as TCP streams share
+a line: a worker that meets trouble slows down, and all of them speed up again step by step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LOOK_EVERY = 1.0  # seconds between two looks at how busy the machine is
 
 
 class PaceSample(NamedTuple):
-    """How a pace went since it was last asked: how wide it is, how much it claims, and how long calls took."""
+    """How a pace went since the last call: how wide it is, how much it claims, and how long calls took."""
 
     width: int
     batch: int
@@ -63,7 +63,7 @@ class PaceGate:
         return max(self._slice.claim(self._slices, self._load, self._pacing.level(now, self.pace)), self.width())
 
     def turn(self) -> float:
-        """0 when a call may begin now, which it does then; else how many seconds later to ask again."""
+        """0 when a call may begin now, which then counts as begun; else the seconds to wait before the next try."""
         with self._lock:
             now = self._ticks()
             begin = max(self._next, self._pacing.not_before)
@@ -73,7 +73,7 @@ class PaceGate:
             return 0.0
 
     def ended(self, started: float, in_flight: int, verdicts: Verdicts) -> None:
-        """A call that began then, when so many were under way, has ended with these verdicts."""
+        """A call has ended with these verdicts. It began at `started`, when `in_flight` calls were under way."""
         now = self._ticks()
         trouble, retry_after = self._trouble(verdicts)
         call = Call(started=started, ended=now, in_flight=in_flight, trouble=trouble, retry_after=retry_after)
@@ -86,7 +86,7 @@ class PaceGate:
             self._longest = max(self._longest, now - started)
 
     def lately(self) -> PaceSample | None:
-        """How it went since this was last asked; None when no call has ended."""
+        """How it went since the last call of this; None when no call of a handler has ended."""
         with self._lock:
             calls, seconds, longest = self._calls, self._seconds, self._longest
             self._calls, self._seconds, self._longest = 0, 0.0, 0.0

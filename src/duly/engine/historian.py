@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Any
 
 from msgspec.json import encode
 
@@ -17,25 +16,20 @@ from duly.core.settings import Settings
 from duly.core.shown import HISTORY_LONG, HISTORY_SHORT, HistoryKind, Measured
 from duly.engine.equipment import Observer
 from duly.engine.gate import PaceGate, PaceSample
+from duly.engine.work import Tasks
 from duly.store.contract import Store
-from duly.tasks.task import Task
 
 EVERY = timedelta(seconds=HISTORY_SHORT)
 FORGET_EVERY = timedelta(minutes=10)
 BREATH = timedelta(seconds=1)
 PORTION = 5_000  # how many rows are deleted at a time
-SUBJECTS = 500  # how many subjects are told of at a time
+SUBJECTS = 500  # how many subjects are written at a time
 JOBS = 50  # and how many of them may be jobs
 
 
 class Historian:
     def __init__(
-        self,
-        store: Store,
-        observer: Observer,
-        settings: Settings,
-        tasks: Mapping[str, Task[..., Any]],
-        gates: Callable[[], list[PaceGate]],
+        self, store: Store, observer: Observer, settings: Settings, tasks: Tasks, gates: Callable[[], list[PaceGate]]
     ) -> None:
         self._store = store
         self._observer = observer
@@ -90,8 +84,8 @@ class Historian:
     ) -> Iterator[Measured]:
         """How its rows are worked off: as the pace of its task has it, or else as its task runs.
 
-        The owner of a job may read this, so it tells how long one call takes on the average, and not how many there
-        were: most of them may be for others.
+        The owner of a job may read this. So it has the average duration of a call, and not the number of calls: most of
+        them may be for other owners.
         """
         known = self._tasks.get(task)
         if known is not None and known.pace is not None and known.pace.name in paced:

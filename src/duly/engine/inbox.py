@@ -1,4 +1,4 @@
-"""What other threads report to the claimer. It is made before the claimer, for those who report.
+"""What other threads report to the claimer. It is made before the claimer, for the parts that report.
 
 A put makes a new head, the end of a call makes room under a limit, and anything else is a reason to look around.
 """
@@ -6,16 +6,16 @@ A put makes a new head, the end of a call makes room under a limit, and anything
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 
 from duly.core.model import Head, Item, Line
-from duly.engine.work import nothing
+from duly.engine.work import Wake, nothing
 
 
 class Inbox:
     """`wake` is called after each report that concerns the tasks of this worker, or its only line if it has one."""
 
-    def __init__(self, tasks: Collection[str], *, only: Line | None = None, wake: Callable[[], None] = nothing) -> None:
+    def __init__(self, tasks: Collection[str], *, only: Line | None = None, wake: Wake = nothing) -> None:
         self._tasks = tasks
         self._only = only
         self._wake = wake

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from duly.core.model import Failed, Item, Released
 from duly.engine.calls import Verdicts
-from duly.engine.work import InFlight, Lease, Work, nothing
+from duly.engine.work import InFlight, Lease, Wake, Work, nothing
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
@@ -34,7 +34,7 @@ class Keeper:
         *,
         lease: float,
         beat: float,
-        wake: Callable[[], None] = nothing,
+        wake: Wake = nothing,
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store

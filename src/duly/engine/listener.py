@@ -9,6 +9,7 @@ from datetime import datetime
 
 from duly.engine.ends import Ends
 from duly.engine.inbox import Inbox
+from duly.engine.work import Wake
 from duly.store.contract import AWAITED, News, Store
 
 # Seconds between two looks for schedules that notifications cause.
@@ -17,13 +18,7 @@ RECUR_WITHIN = 1.0
 
 class Listener:
     def __init__(
-        self,
-        store: Store,
-        inbox: Inbox,
-        ends: Ends,
-        *,
-        check_running: Callable[[], None],
-        wake_recurrer: Callable[[], None],
+        self, store: Store, inbox: Inbox, ends: Ends, *, check_running: Callable[[], None], wake_recurrer: Wake
     ) -> None:
         self._store = store
         self._inbox = inbox

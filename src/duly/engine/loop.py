@@ -1,8 +1,8 @@
-"""The one loop: calls `tick(now)`, which returns when to come back, until told to stop.
+"""The one loop: calls `tick(now)`, which returns when to come back, until it is stopped.
 
 If the database is away, the tick is called again after a growing pause of at most a second, so that work goes on soon
 after it is back. Any other error is logged and treated in the same way, so no error ends a loop. A trouble that goes on
-is logged now and then. Tests and simulations call ticks themselves.
+is logged every 30 seconds. Tests and simulations call ticks themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ log = logging.getLogger("duly.engine")
 Tick = Callable[[datetime], datetime]
 
 _PAUSES = (0.1, 0.2, 0.5, 1.0)
-TELL_EVERY = 30.0  # seconds between two lines of the log about the same trouble
+LOG_EVERY = 30.0  # seconds between two log lines about the same trouble
 
 
 class WakeUp:
@@ -45,7 +45,7 @@ class Loop:
         self.name = name
         self.trouble: Exception | None = None  # why the last tick failed
         self._failing_since = 0.0
-        self._told_at = -TELL_EVERY
+        self._logged_at = -LOG_EVERY
         self._ticking_since: float | None = None
         self.wake = wake or WakeUp()  # ends the pause before the next tick
         self._stop = threading.Event()
@@ -82,25 +82,25 @@ class Loop:
                 self._ticking_since = None
                 pause = _PAUSES[min(failures, len(_PAUSES) - 1)]
                 failures += 1
-                self._tell(error)
+                self._log(error)
                 self._stop.wait(pause)
                 continue
             self._ticking_since = None
             if failures:
                 log.info("%s goes on after %.1f s", self.name, time.monotonic() - self._failing_since)
-                failures, self.trouble, self._told_at = 0, None, -TELL_EVERY
+                failures, self.trouble, self._logged_at = 0, None, -LOG_EVERY
             if pause > 0:
                 self.wake.wait(pause)
 
-    def _tell(self, error: Exception) -> None:
+    def _log(self, error: Exception) -> None:
         now = time.monotonic()
         if self.trouble is None:
             self._failing_since = now
         is_known = type(error) is type(self.trouble)
         self.trouble = error
-        if is_known and now - self._told_at < TELL_EVERY:
+        if is_known and now - self._logged_at < LOG_EVERY:
             return
-        self._told_at = now
+        self._logged_at = now
         if isinstance(error, StoreUnavailable):
             log.warning("%s waits for the database: %s", self.name, error)
         else:

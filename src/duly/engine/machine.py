@@ -1,4 +1,4 @@
-"""How busy this machine is: the one part of this room that looks at the world, for whoever feeds the controllers."""
+"""How busy this machine is, for the controllers of sizes and paces."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ GROUP = Path("/sys/fs/cgroup")  # of a container, whose memory ends before the m
 
 
 def measure(memory: Path = MEMORY, group: Path = GROUP) -> Load:
-    """What is in use, each from 0 to 1; 0 where the system does not say."""
+    """What is in use, each from 0 to 1; 0 where the system does not report it."""
     waiting = os.getloadavg()[0] / (os.cpu_count() or 1)
     return Load(cpu=min(waiting, 1.0), memory=max(_machine(memory), _container(group)))
 
 
 def _machine(memory: Path) -> float:
     try:
-        said = {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+)", memory.read_text(), re.MULTILINE)}
-        return 1.0 - said["MemAvailable"] / said["MemTotal"]
+        sizes = {name: int(size) for name, size in re.findall(r"^(\w+):\s+(\d+)", memory.read_text(), re.MULTILINE)}
+        return 1.0 - sizes["MemAvailable"] / sizes["MemTotal"]
     except (OSError, KeyError, ZeroDivisionError):
         return 0.0
 

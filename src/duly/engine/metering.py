@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from math import inf
@@ -15,6 +15,7 @@ from duly.core.policy.lateness import Holds
 from duly.core.policy.limits import Limit, slack
 from duly.core.policy.outage import Source
 from duly.core.policy.retry import SPREAD, Windows, windows_of
+from duly.engine.work import Tasks
 from duly.store.contract import FRESH
 from duly.tasks.task import Task
 
@@ -99,7 +100,7 @@ def prefixes_of(tasks: Iterable[Task[..., Any]]) -> tuple[str, ...]:
     return tuple(f"{task.queue}/" for task in tasks if any(limit.by for limit in task.limits))
 
 
-def holds_of(tasks: Mapping[str, Task[..., Any]]) -> Callable[[str], Holds]:
+def holds_of(tasks: Tasks) -> Callable[[str], Holds]:
     """What may hold back the items of a queue by plan: what holds those of all the tasks that have it."""
 
     @cache

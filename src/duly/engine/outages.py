@@ -1,11 +1,11 @@
-"""Holds back what depends on a source that is down, blames nobody for it, and goes on when it is back.
+"""Holds back what depends on a source that is down, without counting its failures, and goes on when it is back.
 
 That a source is down is an alert, which is a row: it outlives this process, all workers learn of it within half a
 minute, and one of them reports it. When the source is back, the row stays until what had to wait is done; then the
 watch deletes it. Probes are counted by a meter, which all workers share.
 
-What failed before anybody could know is taken back as far as this process remembers it. While the source is down, only
-failures that its cause explains are given back; all others are the items' own.
+Failures from before the outage was noticed are taken back, as far as this process remembers them. While the source is
+down, only failures that its cause explains are given back. All others count against their items.
 
 A worker that cannot reach the source must not hold back a fleet that can. So a worker that has just had a success
 ignores the row until it has seen a failure itself. If it has another success, it writes that the source is back. The
@@ -17,7 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,8 +29,7 @@ from duly.core.model import Change, Done, Failed, Fingerprint, Item, Meter, NotF
 from duly.core.policy.outage import AWAY, MIXED, Source, cause_of, explains
 from duly.engine.outage import Correction, Outage
 from duly.engine.streaks import Streak
-from duly.engine.work import nothing
-from duly.tasks.task import Task
+from duly.engine.work import Tasks, Wake, nothing
 
 log = logging.getLogger("duly.engine")
 
@@ -42,7 +41,7 @@ PREFIX = "source:"
 DOUBT = 64
 # How often a source that is still down is logged.
 LOG_EVERY = timedelta(hours=1)
-GIVEN_BACK = "throttled"  # the outcome of tries that are nobody's failure
+GIVEN_BACK = "throttled"  # the outcome of tries that do not count as failures
 FOREVER = datetime.max.replace(tzinfo=UTC)
 
 
@@ -57,13 +56,7 @@ class SourceNotice(Struct, frozen=True):
 class Outages:
     """What this process knows of the sources of its tasks. It is used by several threads."""
 
-    def __init__(
-        self,
-        tasks: Mapping[str, Task[..., Any]] | None = None,
-        *,
-        wake_settler: Callable[[], None] = nothing,
-        wake_watch: Callable[[], None] = nothing,
-    ) -> None:
+    def __init__(self, tasks: Tasks | None = None, *, wake_settler: Wake = nothing, wake_watch: Wake = nothing) -> None:
         self._tasks = {} if tasks is None else tasks
         self._lock = threading.Lock()
         # All of these are kept by the names of sources.
@@ -146,7 +139,7 @@ class Outages:
             self._succeeded(source, now)
 
     def take_back(self, unwritten: list[Change], now: datetime) -> None:
-        """Take back the failures for which nobody is to blame: among these changes, or by changes of their own.
+        """Take back the failures that the source caused: among these changes, or by changes of their own.
 
         What was given up or deactivated by then, and is written, stays so.
         """
@@ -173,8 +166,8 @@ class Outages:
             self._is_back(source, now)
 
     def _is_down(self, source: Source, cause: str, error: str) -> None:
-        words = f"failures, such as {_line(error)}" if cause == MIXED else _line(error)
-        message = f"{source.name} is down: nothing but {words}; asked again every {source.probe:g} s, nobody is blamed"
+        words = f"errors such as {_line(error)}" if cause == MIXED else _line(error)
+        message = f"{source.name} is down: {words}; probed every {source.probe:g} s, failures do not count meanwhile"
         self._notices[source.name] = SourceNotice(message, {**self._about(source.name), "cause": cause})
         self._down[source.name] = outage = Outage(cause, is_ours=True)
         self._take_back(source.name, outage)
@@ -196,7 +189,7 @@ class Outages:
         return outage
 
     def _report_back(self, name: str, at: datetime) -> None:
-        message = f"{name} is back; what had to wait for it is being made up"
+        message = f"{name} is back; items that waited for it are running"
         self._notices[name] = SourceNotice(message, {**self._about(name), "backAt": at.isoformat()}, is_back=True)
         self._back_at[name] = at
         self._wake_watch()
@@ -213,7 +206,7 @@ class Outages:
     # -- for the watch
 
     def is_abandoned(self, details: Mapping[str, Any]) -> bool:
-        """Whether nothing depends any more on a source that is down, so that nobody will find it to be back.
+        """Whether nothing depends any more on a source that is down, so that no worker will find it to be back.
 
         Only a worker that knows all tasks that depended on it can decide this.
         """
@@ -245,7 +238,7 @@ class Outages:
                     self._learn_down(name, details.get("cause", ""), details.get("since"))
                     continue
                 outage = self._let_go(name)
-                if outage is not None and outage.is_ours:  # somebody else has found that it is not
+                if outage is not None and outage.is_ours:  # another worker has found that it is not
                     self._doubt[name] = min(2 * self._doubt.get(name, 1), DOUBT)
                 if "backAt" in details:
                     self._back_at[name] = datetime.fromisoformat(details["backAt"])

@@ -1,4 +1,4 @@
-"""The pools of one worker: which there are, and what is asked of all of them together.
+"""The pools of one worker: which there are, and what is done with all of them together.
 
 Tasks that are claimed alike share a pool: those with the same kind of handler, batch size, limits and pace. Items that
 may have crashed a worker run in processes of their own, in a pool that claims nothing itself.
@@ -6,7 +6,6 @@ may have crashed a worker run in processes of their own, in a pool that claims n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from duly.engine.metering import metering_of
 from duly.engine.pools import PoolContext
 from duly.engine.processes import ProcessSlot
 from duly.engine.threads import ThreadPool, ThreadSlot
-from duly.engine.work import Work
+from duly.engine.work import Tasks, Work
 from duly.tasks.task import Task
 
 # Slots for duly's own tasks, so that other work cannot block them.
@@ -52,9 +51,7 @@ class PoolSet:
         ]
         self._all = [*isolated, *self.claiming]
 
-    def _make(
-        self, tasks: Mapping[str, Task[..., Any]], kind: str, batch: int, is_system: bool, context: PoolContext
-    ) -> AnyPool:
+    def _make(self, tasks: Tasks, kind: str, batch: int, is_system: bool, context: PoolContext) -> AnyPool:
         settings = self._equipment.settings
         most = max(settings.claim_most, batch)
         if kind == "async":
@@ -62,9 +59,7 @@ class PoolSet:
         size = settings.cpu_slots if kind == "cpu" else SYSTEM_SLOTS if is_system else settings.concurrency
         return self._threads(tasks, kind == "cpu", size, most, context)
 
-    def _threads(
-        self, tasks: Mapping[str, Task[..., Any]], apart: bool, size: int, most: int, context: PoolContext
-    ) -> ThreadPool:
+    def _threads(self, tasks: Tasks, apart: bool, size: int, most: int, context: PoolContext) -> ThreadPool:
         command = self._equipment.child_command
         if apart and command is None:
             names = ", ".join(sorted(tasks))
@@ -88,7 +83,7 @@ class PoolSet:
             self._equipment.observer.paced(pace.name, gate.width, gate.throttled)
         return gate
 
-    # -- what is asked of all of them
+    # -- all of them together
 
     def gates(self) -> list[PaceGate]:
         return list(self._gates.values())

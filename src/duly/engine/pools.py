@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from duly.core.model import Failed, Item, Line, Meter, Released
 from duly.core.policy.outage import Source
@@ -22,8 +21,7 @@ from duly.engine.calls import Verdicts
 from duly.engine.gate import PaceGate
 from duly.engine.metering import meters_of, prefixes_of
 from duly.engine.rows import AHEAD, WorkRows
-from duly.engine.work import InFlight, Work
-from duly.tasks.task import Task
+from duly.engine.work import InFlight, Tasks, Wake, Work
 
 GRACE = 0.5  # seconds that a handler has to end after it was stopped
 TURN = 0.002  # seconds that a slot runs work after work before it lets others have their turn
@@ -38,7 +36,7 @@ class PoolContext:
     # Takes the verdicts of a work that has ended, and when; False when there are verdicts for it already.
     finish: Callable[[Work, Verdicts, float | None], bool]
     # Called when the pool has room for more.
-    wake_claimer: Callable[[], None]
+    wake_claimer: Wake
     # Runs works in processes of their own, for items that may have crashed a worker; None: they run here.
     isolate: Callable[[list[Work]], None] | None = None
     # What its calls have to pass, if its tasks have a pace.
@@ -50,7 +48,7 @@ class PoolContext:
 class HandlerPool:
     """What all pools have in common: which works wait and run, how fast they end, and how many more to claim."""
 
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], size: int, most: int, context: PoolContext) -> None:
+    def __init__(self, tasks: Tasks, size: int, most: int, context: PoolContext) -> None:
         self._in_flight = context.in_flight
         self._finish = context.finish
         self._wake_claimer = context.wake_claimer
@@ -133,17 +131,17 @@ class HandlerPool:
     def _end(self, work: Work, verdicts: Verdicts, now: float) -> None:
         """A handler has ended by itself."""
         if self.gate is not None:
-            self._tell(self.gate, work, verdicts)
+            self._count(self.gate, work, verdicts)
         if not self._finish(work, verdicts, now):
             self._in_flight.ended(work)
 
     def _end_early(self, work: Work) -> None:
-        """A handler is stopped; if that is because it took too long, the gate is told."""
+        """A handler is stopped; if it took too long, that counts for the gate."""
         self._in_flight.stopped(work)
         if self.gate is not None and work.deadline <= time.monotonic():
-            self._tell(self.gate, work, [Failed("", ("TimeoutError",))])
+            self._count(self.gate, work, [Failed("", ("TimeoutError",))])
 
-    def _tell(self, gate: PaceGate, work: Work, verdicts: Verdicts) -> None:
+    def _count(self, gate: PaceGate, work: Work, verdicts: Verdicts) -> None:
         gate.ended(work.deadline - work.task.deadline, self._rows.all.running, verdicts)
 
     def _leave(self, work: Work) -> None:
@@ -194,7 +192,7 @@ class HandlerPool:
         return True
 
     def _done(self, work: Work) -> None:
-        """A work has left this pool; the pool that claimed it is told."""
+        """A work has left this pool; the pool that claimed it counts it as over."""
         (work.over or self._over)(work)
 
     def _over(self, work: Work) -> None:

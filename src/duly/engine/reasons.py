@@ -1,6 +1,6 @@
 """Finds out why items wait: gathers what their limits and windows are, and how far the limits are used.
 
-All that is overdue is asked about at once, since there may be a queue for each of ten thousand customers.
+One query is about all that is overdue, since there may be a queue for each of ten thousand customers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Reasons:
         self._full_at = {meter: at for meter, at in self._full_at.items() if now - at <= BUSY}
 
     def look(self, overdue: Sequence[OverdueItems], now: datetime) -> None:
-        """Take note of what holds these back, with one question about all the meters that were not asked for yet."""
+        """Take note of what holds these back, with one query for all meters that are not known yet."""
         for queue in {each.queue for each in overdue} - self._holds.keys():
             self._holds[queue] = self._holds_of(queue)
         limited = [each for each in overdue if each.lane == "main"]

@@ -34,7 +34,7 @@ class Recurrer:
         self._sweep = timedelta(seconds=sweep)
         self._made = made
         self._unread: set[int] = set()  # schedules whose rule or zone was unknown here at the last look
-        self._told: set[int] = set()
+        self._logged: set[int] = set()
         self._look_again_at = EPOCH
 
     def tick(self, now: datetime) -> datetime:
@@ -42,7 +42,7 @@ class Recurrer:
             self._unread.clear()
             self._look_again_at = now + LOOK_AGAIN
         next_at = self.next_at()
-        # If another process plans something earlier, news tells of it, or the next sweep finds it.
+        # If another process plans something earlier, a notification or the next sweep finds it.
         if next_at is None or next_at > now:
             return min(next_at or now + self._sweep, now + self._sweep)
         unread: list[int] = []
@@ -56,10 +56,10 @@ class Recurrer:
 
     def _set_aside(self, unread: list[int]) -> None:
         self._unread.update(unread)
-        if new := [each for each in unread if each not in self._told]:
-            self._told.update(new)
+        if new := [each for each in unread if each not in self._logged]:
+            self._logged.update(new)
             log.error(
-                "%d due schedules are not understood by this version and are left to one that does: %s%s",
+                "%d due schedules have a rule or time zone that is unknown here; another worker may know it: %s%s",
                 len(new), ", ".join(map(str, new[:SHOWN])), ", …" if len(new) > SHOWN else "",
             )  # fmt: skip
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,9 +17,8 @@ from duly.core.decide import UNKNOWN, decide
 from duly.core.model import Change, Item, Lost, Released
 from duly.engine.detector import Detector
 from duly.engine.settler import ruling
-from duly.engine.work import InFlight
+from duly.engine.work import InFlight, Tasks
 from duly.store.contract import Store
-from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 
@@ -34,7 +32,7 @@ class Rescuer:
     def __init__(
         self,
         store: Store,
-        tasks: Mapping[str, Task[..., Any]],
+        tasks: Tasks,
         detector: Detector,
         *,
         sweep: float,

@@ -39,7 +39,7 @@ class SlotUsage:
         return sum(len(row.works) for row in self.rows)
 
     def lookahead(self) -> int:
-        """How many items ended in the last tenth of a second: so many more may wait here."""
+        """How many items ended in the last tenth of a second: as many more may wait here."""
         then, ran = self._seen
         now = time.monotonic()
         if now - then >= AHEAD / 2:
@@ -119,7 +119,7 @@ class WorkRows:
         return None
 
     def leave(self, row: WorkRow, ran: int = 0) -> None:
-        """Give a slot back, after so many items ended in it."""
+        """Give a slot back, after `ran` items ended in it."""
         with self._lock:
             for usage in (row.queue, row.owner, self.all):
                 usage.running -= 1

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -21,9 +20,8 @@ from duly.core.model import Change, GiveUp, Item, Outcome, Status
 from duly.core.policy.outage import Source
 from duly.engine.calls import Settled, Verdicts
 from duly.engine.outages import Outages
-from duly.engine.work import InFlight, Work, nothing
+from duly.engine.work import InFlight, Tasks, Wake, Work, nothing
 from duly.store.contract import Store
-from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 
@@ -41,11 +39,11 @@ class Settler:
     def __init__(
         self,
         store: Store,
-        tasks: Mapping[str, Task[..., Any]],
+        tasks: Tasks,
         in_flight: InFlight,
         outages: Outages | None = None,
         *,
-        wake: Callable[[], None] = nothing,
+        wake: Wake = nothing,
         ran: Callable[[list[tuple[str, float]]], None] = nothing,
         freed: Callable[[list[Item]], None] = nothing,
         settled: Callable[[list[Change]], None] = nothing,
@@ -189,7 +187,7 @@ class Settler:
         self._store.settle([], [fence for fence in self._closed if fence not in unwritten])
 
 
-def ruling(tasks: Mapping[str, Task[..., Any]], item: Item, outcome: Outcome, now: datetime) -> Change:
+def ruling(tasks: Tasks, item: Item, outcome: Outcome, now: datetime) -> Change:
     """What `decide` makes of this outcome, by the rules of the item's task if it is known here."""
     task = tasks.get(item.task)
     try:

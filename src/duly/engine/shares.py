@@ -24,7 +24,7 @@ Age = Literal["late", "fresh"]
 LANES: Mapping[Lane, int] = {"main": 3, "retry": 1}
 # In a line with a backlog, one call in four is for fresh items.
 AGES: Mapping[Age, int] = {"late": 3, "fresh": 1}
-# Up to so many calls are dealt out one by one; more are split by proportion first.
+# Up to this many calls are dealt out one by one; more are split by proportion first.
 EXACT = 32
 
 
@@ -39,7 +39,7 @@ class Turns(Generic[T]):
         self._had: dict[T, int] = {}
 
     def split(self, names: Sequence[T], calls: int) -> dict[T, int]:
-        """Split so many calls over these names; the name whose turn it is comes first."""
+        """Split the calls over these names; the name whose turn it is comes first."""
         if len(names) == 1:
             self._had = {names[0]: self._had.get(names[0], 0)}
             return {names[0]: calls}
@@ -59,7 +59,7 @@ class Turns(Generic[T]):
         return parts
 
     def served(self, name: T, calls: int) -> None:
-        """Count that this name was really given so many calls."""
+        """Count that this name was really given these calls."""
         if name in self._had:
             self._had[name] += calls * self._costs[name]
 
@@ -86,7 +86,7 @@ class LineTurns:
 
 
 def evenly(room: int, count: int) -> list[int]:
-    """The room in so many equal parts; the first ones get one more each if it does not divide."""
+    """The room in `count` equal parts; the first ones get one more each if it does not divide."""
     base, extra = divmod(room, count)
     return [base + (place < extra) for place in range(count)]
 

@@ -6,18 +6,16 @@ import contextvars
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from duly.core.model import Item
 from duly.engine.calls import Caller, Verdicts, breakdown
 from duly.engine.pools import GRACE, TURN, HandlerPool, PoolContext
 from duly.engine.processes import ProcessSlot
 from duly.engine.rows import WorkRow
-from duly.engine.work import Work
+from duly.engine.work import Tasks, Work
 from duly.outbound.interrupt import Interrupter, use_interrupter
-from duly.tasks.task import Task
 
 log = logging.getLogger("duly.engine")
 
@@ -27,7 +25,7 @@ class ThreadPool(HandlerPool):
 
     def __init__(
         self,
-        tasks: Mapping[str, Task[..., Any]],
+        tasks: Tasks,
         size: int,
         most: int,
         context: PoolContext,
@@ -76,7 +74,7 @@ class ThreadPool(HandlerPool):
         return []
 
     def take_stale(self) -> list[Work]:
-        self._tell_of_leaks()
+        self._log_leaks()
         return super().take_stale()
 
     def ailing(self) -> str | None:
@@ -84,7 +82,7 @@ class ThreadPool(HandlerPool):
             return f"threads that run on for handlers that were stopped: {len(self._leaked)}"
         return None
 
-    def _tell_of_leaks(self) -> None:
+    def _log_leaks(self) -> None:
         with self._lock:
             leaked = [work for work, at in self._left.items() if time.monotonic() - at > GRACE]
             for work in leaked:

@@ -1,6 +1,6 @@
 """Writes this worker's sign of life, and raises alerts: to the log, a webhook and the metrics.
 
-The sign of life is a row, so that anybody who can read the database sees when no worker is running any more.
+The sign of life is a row, so that everybody who can read the database sees when no worker runs.
 
 One cause is one alert. After a time in which no worker ran, `no_tick` is open until what fell due in it is done, and
 says how much that is. Other late items raise `late_items`, or `oldest_due` if they are few but old. When `no_tick` has

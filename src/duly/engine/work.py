@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from duly.core.model import Item
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from duly.engine.rows import WorkRow
 
 log = logging.getLogger("duly.engine")
+
+Tasks = Mapping[str, Task[..., Any]]  # by name
+Wake = Callable[[], None]  # wakes the loop of another part
 
 
 def nothing(*_: object) -> None:
@@ -62,9 +65,7 @@ class InFlight:
     `wake_keeper` is called when the first lease is taken, `wake_settler` when a lease is to be closed.
     """
 
-    def __init__(
-        self, *, wake_keeper: Callable[[], None] = nothing, wake_settler: Callable[[], None] = nothing
-    ) -> None:
+    def __init__(self, *, wake_keeper: Wake = nothing, wake_settler: Wake = nothing) -> None:
         self._works: dict[tuple[int, int], Work] = {}
         self._leases: dict[int, Lease] = {}
         self._disowned: set[int] = set()
@@ -86,7 +87,7 @@ class InFlight:
         return work.key in self._works
 
     def take(self, work: Work) -> bool:
-        """Take the work out; False when another caller was faster and says how it ended."""
+        """Take the work out; False when another caller was faster and reports how it ended."""
         return self._works.pop(work.key, None) is not None
 
     def works(self) -> list[Work]:

@@ -1,7 +1,7 @@
 """Simulates days of work in virtual time with the real engine: what will happen, also when things go wrong.
 
 Schedules, claims, limits, windows, decisions and rescues are those of a worker, on an own store and a clock that jumps
-from event to event. Only the outside world is a model. It says how each call ends, by random numbers from a seed, so
+from event to event. Only the outside world is a model. It decides how each call ends, by random numbers from a seed, so
 the same seed gives the same days again. By default handlers are not called at all; an app may instead provide a
 stand-in for its upstream and have its own handler called.
 """

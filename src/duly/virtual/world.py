@@ -112,7 +112,7 @@ class World:
         return self._attempts - self._begun
 
     def advance(self, seconds: float | timedelta = 0.0, **parts: float) -> int:
-        """Move on by so much time, running what falls due at its exact time; returns the number of attempts.
+        """Advance by this much time and run what falls due at its exact time; returns the number of attempts.
 
         `parts` are timedelta's: `world.advance(hours=1, minutes=30)`.
         """
