@@ -9,7 +9,7 @@ import pytest
 from duly.core.clock import EPOCH, DatabaseClock
 from duly.core.model import Done, Item, Line, Share
 from duly.engine.claimer import Claimer
-from duly.engine.inbox import Inbox
+from duly.engine.inbox import ClaimerInbox
 from duly.engine.metering import Meters
 from duly.engine.work import InFlight
 from duly.store import Store
@@ -91,7 +91,7 @@ def test_a_full_pool_is_not_asked_and_wakes_it_itself(store: Store) -> None:
 def test_news_of_a_put_is_enough_to_claim_it_without_a_survey(store: Store) -> None:
     pool = Basket()
     heard: list[bool] = []
-    inbox = Inbox(pool.tasks, wake=lambda: heard.append(True))
+    inbox = ClaimerInbox(pool.tasks, wake=lambda: heard.append(True))
     one = Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, inbox=inbox)
     one.tick(NOW)
     put(store, due_at=after(1))

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.json import decode, encode
 
 from duly.core.settings import Settings
+from duly.core.shown import Alert
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
@@ -24,22 +25,12 @@ SENDING = timedelta(seconds=60)
 NEVER_AGAIN = timedelta(days=100_000)
 
 
-class Alert(Struct, frozen=True):
+class NewAlert(Struct, frozen=True):
     """A reason for an alert, as it was found in this tick."""
 
     name: str
     message: str
     details: dict[str, Any]
-
-
-class OpenAlert(Struct, frozen=True):
-    """An alert that is open, as a row."""
-
-    name: str
-    since: datetime
-    message: str
-    details: dict[str, Any]
-    sent_at: datetime | None
 
 
 class Alerts:
@@ -50,11 +41,11 @@ class Alerts:
         again = settings.alert_again_seconds
         self._again = timedelta(seconds=again) if again else NEVER_AGAIN
 
-    def open(self) -> dict[str, OpenAlert]:
+    def open(self) -> dict[str, Alert]:
         """The open alerts by name."""
-        return {row[0]: _open_alert(*row) for row in self._store.read("alerts", {})}
+        return {row[0]: _alert(*row) for row in self._store.read("alerts", {})}
 
-    def raise_(self, alert: Alert, now: datetime) -> None:
+    def raise_(self, alert: NewAlert, now: datetime) -> None:
         row = {"name": alert.name, "now": now, "message": alert.message, "details": encode(alert.details).decode()}
         if self._store.write("alert", row)[0][0]:
             log.warning(alert.message, extra={"alert": alert.name, **alert.details})
@@ -68,7 +59,7 @@ class Alerts:
         """Send alerts that were not sent yet, and again those that are open for long; returns their names."""
         sent = set()
         given = {"now": now, "before": now - SENDING, "again": now - self._again}
-        for name, since, message, details, sent_at in self._store.write("untold", given):
+        for name, since, message, details, told_at in self._store.write("untold", given):
             body = {"alert": name, "message": message, "since": since.isoformat(), "details": decode(details)}
             try:
                 if self._url:
@@ -76,12 +67,12 @@ class Alerts:
             except Exception as error:  # the next worker to look tries again
                 log.warning("the alert webhook rejected %s: %s", name, error)
                 continue
-            if sent_at is not None:
+            if told_at is not None:
                 log.warning("still: %s", message, extra={"alert": name, **decode(details)})
             self._store.write("told", {"name": name, "now": now})
             sent.add(name)
         return sent
 
 
-def _open_alert(name: str, since: datetime, message: str, details: Any, sent_at: datetime | None) -> OpenAlert:
-    return OpenAlert(name, since, message, decode(details) if isinstance(details, str | bytes) else details, sent_at)
+def _alert(name: str, since: datetime, message: str, details: Any, told_at: datetime | None) -> Alert:
+    return Alert(name, since, message, decode(details) if isinstance(details, str | bytes) else details, told_at)

@@ -41,7 +41,7 @@ from duly.tasks.task import Task
 PR_SET_PDEATHSIG = 1
 
 
-class Call(Struct, array_like=True):
+class CallRequest(Struct, array_like=True):
     task: str
     items: list[Item]
 
@@ -65,14 +65,14 @@ class WireOutcome(Struct, array_like=True):
     then: tuple[NewItem, ...] = ()
 
 
-class Answer(Struct, tag=True):
+class CallResult(Struct, tag=True):
     verdicts: list[WireOutcome]
 
 
-Reply = Ready | Report | Answer
+Reply = Ready | Report | CallResult
 
 _replies = msgspec.msgpack.Decoder(Reply)
-_calls = msgspec.msgpack.Decoder(Call)
+_calls = msgspec.msgpack.Decoder(CallRequest)
 _FIELDS: dict[type, tuple[str, ...]] = {
     Settled: (), Done: ("result",), Failed: ("error", "classes"), Fingerprint: ("value", "result", "keep"),
     Throttled: ("retry_after", "is_guess"), Snooze: ("delay",), Released: (),
@@ -121,7 +121,7 @@ def serve(
     calls_in: BinaryIO,
     replies_out: BinaryIO,
 ) -> None:
-    """Answer calls until the parent is gone. `make_caller` is given the function that sends progress to the parent."""
+    """Run calls until the parent is gone. `make_caller` gets the function that sends progress to the parent."""
     lock = threading.Lock()
 
     def reply(message: Reply) -> None:
@@ -132,7 +132,7 @@ def serve(
         reply(Report(item.id, progress))
 
     caller = make_caller(report)
-    waiting: queue.SimpleQueue[Call] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[CallRequest] = queue.SimpleQueue()
 
     def listen() -> None:
         while (body := receive(calls_in)) is not None:
@@ -144,9 +144,9 @@ def serve(
     while True:
         call = waiting.get()
         try:
-            reply(Answer([to_wire(outcome) for outcome in _run(task_named(call.task), call.items, caller)]))
+            reply(CallResult([to_wire(outcome) for outcome in _run(task_named(call.task), call.items, caller)]))
         except Exception as error:
-            reply(Answer([to_wire(breakdown(error))] * len(call.items)))
+            reply(CallResult([to_wire(breakdown(error))] * len(call.items)))
 
 
 def _run(task: Task[..., Any], items: list[Item], caller: Caller) -> Verdicts:

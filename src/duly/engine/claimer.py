@@ -19,7 +19,7 @@ from duly.core.decide import UNKNOWN, decide
 from duly.core.model import Ask, Expired, Grant, Head, Item, Line, Released, Share
 from duly.core.policy.limits import slack
 from duly.engine.due_lines import BARREN, SOON, DueLines, TurnLog
-from duly.engine.inbox import Inbox
+from duly.engine.inbox import ClaimerInbox
 from duly.engine.metering import Meters
 from duly.engine.work import InFlight
 from duly.store.contract import FRESH, START, Store
@@ -78,14 +78,14 @@ class Claimer:
         poll: float,
         sweep: float,
         clock: Clock | None = None,
-        inbox: Inbox | None = None,
+        inbox: ClaimerInbox | None = None,
         is_swamped: Callable[[], bool] = lambda: False,
         turn_log: TurnLog | None = None,
         only: Line | None = None,
     ) -> None:
         self._store = store
         self._only = only
-        self.inbox = inbox or Inbox({task for pool in pools for task in pool.tasks}, only=only)
+        self.inbox = inbox or ClaimerInbox({task for pool in pools for task in pool.tasks}, only=only)
         self._sweep = timedelta(seconds=sweep)
         self._poll = timedelta(seconds=poll)
         self._lease = timedelta(seconds=lease)

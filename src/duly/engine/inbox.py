@@ -12,7 +12,7 @@ from duly.core.model import Head, Item, Line
 from duly.engine.work import Wake, nothing
 
 
-class Inbox:
+class ClaimerInbox:
     """`wake` is called after each report that concerns the tasks of this worker, or its only line if it has one."""
 
     def __init__(self, tasks: Collection[str], *, only: Line | None = None, wake: Wake = nothing) -> None:

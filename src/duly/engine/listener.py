@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from duly.engine.ends import Ends
-from duly.engine.inbox import Inbox
+from duly.engine.inbox import ClaimerInbox
 from duly.engine.work import Wake
 from duly.store.contract import AWAITED, News, Store
 
@@ -16,9 +16,9 @@ from duly.store.contract import AWAITED, News, Store
 RECUR_WITHIN = 1.0
 
 
-class Listener:
+class NotificationListener:
     def __init__(
-        self, store: Store, inbox: Inbox, ends: Ends, *, check_running: Callable[[], None], wake_recurrer: Wake
+        self, store: Store, inbox: ClaimerInbox, ends: Ends, *, check_running: Callable[[], None], wake_recurrer: Wake
     ) -> None:
         self._store = store
         self._inbox = inbox

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from duly.core.model import Crashed, Failed, Item, Released
 from duly.engine.calls import Verdicts
-from duly.engine.child import Answer, Call, Ready, Report, from_wire, receive_reply, send
+from duly.engine.child import CallRequest, CallResult, Ready, Report, from_wire, receive_reply, send
 from duly.engine.work import Work
 
 
@@ -48,10 +48,10 @@ class ProcessSlot:
         assert self._replies is not None
         by_id = {item.id: item for item in work.items}
         try:
-            send(self._calls, Call(work.task.name, work.items))
+            send(self._calls, CallRequest(work.task.name, work.items))
             while True:
                 match receive_reply(self._replies):
-                    case Answer(verdicts):
+                    case CallResult(verdicts):
                         return [from_wire(verdict) for verdict in verdicts]
                     case Report(item_id, progress):
                         if item_id in by_id:  # otherwise a thread of an earlier handler reports

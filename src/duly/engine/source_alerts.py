@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 
 from msgspec.json import encode
 
-from duly.engine.alerts import Alerts, OpenAlert
+from duly.core.shown import Alert
+from duly.engine.alerts import Alerts
 from duly.engine.outages import PREFIX, Outages
 from duly.store.contract import Store
 from duly.store.lines import family
@@ -26,7 +27,7 @@ class SourceAlerts:
         self._store = store
         self._alerts = alerts
         self._outages = outages
-        self._open: dict[str, OpenAlert] = {}
+        self._open: dict[str, Alert] = {}
         self._needed: set[str] = set()  # those that explain why something still waits
 
     def write(self, now: datetime) -> None:
@@ -40,7 +41,7 @@ class SourceAlerts:
                 log.warning(notice.message, extra={"alert": name, **notice.details})
             self._outages.written(name, notice)
 
-    def read(self, now: datetime, alerts: dict[str, OpenAlert]) -> None:
+    def read(self, now: datetime, alerts: dict[str, Alert]) -> None:
         """Learn from the open alerts which sources are down, and end those on which nothing depends any more."""
         self._open = {name: alert for name, alert in alerts.items() if name.startswith(PREFIX)}
         for alert in self._open.values():
@@ -49,7 +50,7 @@ class SourceAlerts:
                 row = {"name": alert.name, "message": f"nothing depends on {alert.name} any more"}
                 self._store.write("source_back", {**row, "details": encode(details).decode()})
 
-    def learn(self) -> dict[str, OpenAlert]:
+    def learn(self) -> dict[str, Alert]:
         """Read the open alerts, and learn from them which sources are down."""
         alerts = self._alerts.open()
         self._outages.learn({name: {**alert.details, "since": alert.since} for name, alert in alerts.items()})

@@ -19,7 +19,8 @@ from msgspec.json import encode
 from duly.core.clock import EPOCH
 from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
-from duly.engine.alerts import Alert, Alerts, OpenAlert
+from duly.core.shown import Alert
+from duly.engine.alerts import Alerts, NewAlert
 from duly.engine.late_items import LateCount, LateItems, Look
 from duly.engine.outages import Outages
 from duly.engine.reasons import Reasons
@@ -85,7 +86,7 @@ class Watch:
             log.info("Scheduler job completed", extra=dict(summary))
         return now + EVERY
 
-    def learn(self) -> dict[str, OpenAlert]:
+    def learn(self) -> dict[str, Alert]:
         """Read the open alerts, and learn from them which sources are down."""
         return self._sources.learn()
 
@@ -100,10 +101,10 @@ class Watch:
         life = {"name": self._worker, "tasks": names, "started_at": self._started_at, "now": now}
         self._store.write("alive", life)
 
-    def _clear(self, opened: Mapping[str, OpenAlert], found: Set[str], now: datetime) -> None:
+    def _clear(self, opened: Mapping[str, Alert], found: Set[str], now: datetime) -> None:
         """Send what is open, and clear alerts without a reason, also those of workers that died."""
         kept = set()
-        if "no_tick" in opened and opened["no_tick"].sent_at is None and self._settings.alert_webhook_url:
+        if "no_tick" in opened and opened["no_tick"].told_at is None and self._settings.alert_webhook_url:
             kept = {"no_tick"}  # the webhook gets it in any case
         if self._late.is_first_walk:
             kept = set(OURS)
@@ -114,7 +115,7 @@ class Watch:
 
     # -- what is late
 
-    def _find(self, now: datetime, silence: OpenAlert | None) -> Iterator[Alert]:
+    def _find(self, now: datetime, silence: Alert | None) -> Iterator[NewAlert]:
         """The reasons for alerts; `silence` is the open alert about a time without workers."""
         settings = self._settings
         fresh = self._silence(now) if self._started_at is None else None
@@ -124,7 +125,7 @@ class Watch:
         late = self._late.find(Look(now, before, back_at, most))
         rest = late.rest
         if late.missed.oldest is not None:
-            known = fresh or Alert("no_tick", silence.message if silence else "", silence.details if silence else {})
+            known = fresh or NewAlert("no_tick", silence.message if silence else "", silence.details if silence else {})
             alert, is_moving = self._missed(known, late.missed, late.missed.oldest, most, now, is_new=fresh is not None)
             if is_moving:
                 yield alert
@@ -136,14 +137,16 @@ class Watch:
             return
         details = _age(rest, now)
         if rest.items > settings.alert_late_items:
-            yield Alert("late_items", f"Recovery mode detected: {_many(rest, most)} are late", details)
+            yield NewAlert("late_items", f"Recovery mode detected: {_many(rest, most)} are late", details)
         elif 0 < settings.alert_oldest_seconds < (now - rest.oldest).total_seconds():
             minutes = details["oldestEventAge"]
-            yield Alert("oldest_due", f"the oldest due item waits for {minutes:,} minutes", {"oldestEventAge": minutes})
+            yield NewAlert(
+                "oldest_due", f"the oldest due item waits for {minutes:,} minutes", {"oldestEventAge": minutes}
+            )
 
     def _missed(
-        self, known: Alert, missed: LateCount, oldest: datetime, most: int, now: datetime, *, is_new: bool
-    ) -> tuple[Alert, bool]:
+        self, known: NewAlert, missed: LateCount, oldest: datetime, most: int, now: datetime, *, is_new: bool
+    ) -> tuple[NewAlert, bool]:
         """The alert about what fell due while no worker ran, and whether that still makes progress."""
         facts = {**_age(missed, now), "oldestDueAt": oldest.isoformat()}
         changed_at = known.details.get("changedAt", "")
@@ -152,16 +155,16 @@ class Watch:
         text = f"{known.message.partition('; ')[0]}; {_many(missed, most)} are late"
         patience = timedelta(seconds=self._settings.alert_oldest_seconds) or STILL
         is_moving = now - datetime.fromisoformat(changed_at) <= patience
-        return Alert("no_tick", text, {**known.details, **facts, "changedAt": changed_at}), is_moving
+        return NewAlert("no_tick", text, {**known.details, **facts, "changedAt": changed_at}), is_moving
 
-    def _silence(self, now: datetime) -> Alert | None:
+    def _silence(self, now: datetime) -> NewAlert | None:
         """At the start, an alert if no worker had given a sign of life for long. The next tick clears it."""
         seen_at: datetime | None = self._store.read("last_seen", {})[0][0]
         silence = 0.0 if seen_at is None else (now - seen_at).total_seconds()
         if silence <= self._settings.alert_silence_seconds:
             return None
         minutes = silence / 60
-        return Alert(
+        return NewAlert(
             "no_tick",
             f"Scheduler appears to have been down: no worker gave a sign of life for {minutes:,.0f} minutes",
             {"lastRun": seen_at, "minutesSinceLastRun": round(minutes, 1)},

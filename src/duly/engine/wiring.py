@@ -1,13 +1,13 @@
 """All parts of one worker, made in order: each gets what it needs as an argument, and nothing is assigned later.
 
-    store ─notify─▶ Listener ─put─▶ Inbox ─▶ Claimer ─items─▶ PoolSet ─verdicts─▶ Settler ─changes─▶ store
-                       │              ▲         │                │                 │   │
-                       │              │         └─leases─▶ InFlight ◀─works────────┘   │
-                       │              └────────────────────── freed calls ─────────────┤
-                       │                                                               ├─failures─▶ Outages ─▶ Watch
-                       ├─ an item may be cancelled ──▶ Keeper                          └─changes──▶ Ends ─notify─▶ store
-                       ├─ a schedule may have changed ──▶ Recurrer
-                       └─ somebody waits for an end ──▶ Ends
+    store ─notify─▶ listener ─put─▶ inbox ─▶ claimer ─items─▶ pools ─verdicts─▶ settler ─changes─▶ store
+                       │              ▲         │               │                │  │
+                       │              │         └─leases─▶ in flight ◀──works────┘  │
+                       │              └──────────────────── freed calls ────────────┤
+                       │                                                            ├─failures─▶ outages ─▶ watch
+                       ├─ an item may be cancelled ──▶ keeper                       └─changes──▶ ends ─notify─▶ store
+                       ├─ a schedule may have changed ──▶ recurrer
+                       └─ somebody waits for an end ──▶ ends
 
 The arrows form circles: the claimer fills pools, pools report to the settler, and the settler reports to the claimer
 what a limit has room for. So the things in the middle of the circles are made first: the wake-ups of the loops, the
@@ -29,9 +29,9 @@ from duly.engine.detector import LOOK_WITHIN, Detector
 from duly.engine.ends import Ends
 from duly.engine.equipment import Equipment
 from duly.engine.historian import Historian
-from duly.engine.inbox import Inbox
+from duly.engine.inbox import ClaimerInbox
 from duly.engine.keeper import Keeper, Watchdog
-from duly.engine.listener import Listener
+from duly.engine.listener import NotificationListener
 from duly.engine.loop import Loop, WakeUp
 from duly.engine.metering import holds_of
 from duly.engine.outages import Outages
@@ -77,7 +77,7 @@ class Flow:
         self.keeper_store = observer.observe(equipment.store.twin(patience))
 
         # What lies in the middle of the circles.
-        self.inbox = Inbox(equipment.tasks, only=equipment.only, wake=wake.claimer)
+        self.inbox = ClaimerInbox(equipment.tasks, only=equipment.only, wake=wake.claimer)
         self.in_flight = InFlight(wake_keeper=wake.keepers, wake_settler=wake.settler)
         self.ends = Ends(self.store, counts=equipment.only is not None)
         self.outages = Outages(tasks, wake_settler=wake.settler, wake_watch=wake.watch)
@@ -99,7 +99,7 @@ class Flow:
             lease=lease, poll=settings.poll_seconds, sweep=settings.sweep_seconds, clock=equipment.clock,
             inbox=self.inbox, is_swamped=lambda: len(self.settler) > BACKLOG, only=equipment.only,
         )  # fmt: skip
-        self.listener = Listener(
+        self.listener = NotificationListener(
             self.keeper_store, self.inbox, self.ends, check_running=self.keeper.look_soon, wake_recurrer=wake.recurrer
         )
 

@@ -118,7 +118,7 @@ class Upstream:
         return [Failed("simulated failure", ("duly.Simulated",)) if self.fails() else Done() for _ in items]
 
 
-Answer = Callable[[Task[..., Any], Sequence[Item]], Verdicts]
+Responder = Callable[[Task[..., Any], Sequence[Item]], Verdicts]
 
 
 class Hour(Struct, frozen=True):
@@ -261,7 +261,7 @@ class Simulation(World):
     def __init__(self, app: Duly, clock: ManualClock, runner: asyncio.Runner, model: Conditions) -> None:
         self.ledger = Ledger()
         self.upstream = Upstream(model, clock)
-        self.answer: Answer = self.upstream.answer
+        self.answer: Responder = self.upstream.answer
         self._model = model
         self._slow: list[tuple[datetime, int, Work, Verdicts]] = []
         self._lost: list[datetime] = []  # when leases of dead workers run out
