@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 
 import pytest
@@ -315,8 +316,8 @@ def test_what_was_claimed_already_is_not_walked_over_again(store: Store) -> None
 def test_more_lines_than_one_look_sees_hide_nothing(store: Store) -> None:
     store.load(new(queue=f"far/{n:05}", due_at=after(86_400 + n)) for n in range(2_500))
     (last,) = put(store, queue="zzz", due_at=after(-30))
-    pool = Basket(room=100)
-    one = claimer(store, pool)
+    pool, steps = Basket(room=100), itertools.count(0, 0.001)  # each look costs a millisecond, however busy we are
+    one = Claimer(store, [pool], InFlight(), "w1", lease=LEASE, poll=POLL, sweep=SWEEP, ticks=lambda: next(steps))
     one.tick(NOW)
     assert [item.id for item in pool.items] == [last], "what waits longest is seen wherever the walk is"
     (soon,) = put(store, queue="yyy", due_at=after(3))

@@ -82,8 +82,10 @@ class Claimer:
         is_swamped: Callable[[], bool] = lambda: False,
         turn_log: TurnLog | None = None,
         only: Line | None = None,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
+        self._ticks = ticks  # measures what looks cost
         self._only = only
         self.inbox = inbox or ClaimerInbox({task for pool in pools for task in pool.tasks}, only=only)
         self._sweep = timedelta(seconds=sweep)
@@ -168,18 +170,18 @@ class Claimer:
 
     def _look_around(self, now: datetime) -> None:
         self.inbox.look = False
-        begun = time.monotonic()
+        begun = self._ticks()
         try:
             heads = self._survey(now) if not self._is_walking or self._walk_at <= now else []
             self._look_at = min(self._look_at, self._walk_at) if self._is_walking else now + self._poll
             if self._is_walking:
-                begun = time.monotonic()  # the walk takes its pace from what it costs
+                begun = self._ticks()  # the walk takes its pace from what it costs
                 heads += self._glance(now)
         except BaseException:
             self.inbox.look = True
             raise
         # The more a look costs, the less often it is taken.
-        cost = time.monotonic() - begun
+        cost = self._ticks() - begun
         self._later = max(LATER, timedelta(seconds=20 * cost))
         self._rested_at = now + timedelta(seconds=REST * cost) if self._is_walking else EPOCH
         for head in heads:
@@ -190,10 +192,10 @@ class Claimer:
         """Survey the next portion of the lines. They are walked over and over, at a pace that costs little."""
         if self._only is not None:
             return self._store.survey((self._only.queue, *START[1:]), FEW)[0]
-        begun = time.monotonic()
+        begun = self._ticks()
         is_first = self._place == START
         heads, place = self._store.survey(self._place, PORTION)
-        cost = time.monotonic() - begun
+        cost = self._ticks() - begun
         self._walked = cost if is_first else self._walked + cost
         self._is_walking = place is not None or not is_first
         self._place = place or START
@@ -206,9 +208,9 @@ class Claimer:
 
     def _glance(self, now: datetime) -> list[Head]:
         """Look for what has just fallen due and what waits longest, wherever the walk over the lines stands."""
-        begun = time.monotonic()
+        begun = self._ticks()
         heads, next_at = self._store.glance(now, GLANCED)
-        pause = timedelta(seconds=5 * (time.monotonic() - begun))
+        pause = timedelta(seconds=5 * (self._ticks() - begun))
         self._look_at = self._walk_at if next_at is None else min(self._walk_at, max(next_at, now + pause))
         return heads
 
