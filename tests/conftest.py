@@ -20,7 +20,7 @@ import pytest
 
 from duly.store import Store
 from duly.store.migrate import migrate
-from tests.support import fresh_database, opened
+from tests.support import app_migrations, fresh_database, opened
 
 pytest_plugins = ["tests.rabbit"]
 
@@ -36,7 +36,7 @@ declare
 begin
     set local session_replication_role = replica;
     for name in select relname from pg_class
-                 where relkind in ('r', 'p') and relname like 'duly\_%' and relname <> 'duly_migration'
+                 where relkind in ('r', 'p') and relname like 'duly\_%' and relname not like 'duly%migration'
                    and relnamespace = current_schema()::regnamespace loop
         if pg_relation_size(name::regclass) > 500000 then
             execute format('truncate %I continue identity cascade', name);
@@ -65,7 +65,7 @@ def worker_database(postgres_server: str) -> Iterator[str]:
     """The URL of this worker process's own database, migrated once; `postgres_url` empties it for each test."""
     with fresh_database(postgres_server) as url:
         with opened(url) as store:
-            migrate(store)
+            migrate(store, apps=app_migrations())
         yield url
 
 
@@ -87,7 +87,7 @@ def postgres_url(worker_database: str) -> str:
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("migrated") / "duly.db"
     with opened(f"sqlite:///{path}") as store:
-        migrate(store)
+        migrate(store, apps=app_migrations())
     return path
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from duly.core.clock import EPOCH
 from duly.core.decide import Rules, decide
 from duly.core.model import Change, Head, Item, Lane, Line, NewItem, Outcome, Share, Tried
 from duly.core.shown import Row
+from duly.plugin import plugins
 from duly.policy import Backoff
 from duly.store import Store, open_store
 from duly.store.migrate import dialect_of
@@ -25,6 +27,11 @@ from duly.store.migrate import dialect_of
 NOW = datetime(2026, 1, 1, 9, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=20)
 RULES = Rules(retry=Backoff(base=60, tries=3))
+
+
+def app_migrations() -> dict[str, Path]:
+    """The folders with the migrations of all apps that come with duly."""
+    return {name: plugin.migrations for name, plugin in plugins().items() if plugin.migrations is not None}
 
 
 def after(seconds: float) -> datetime:

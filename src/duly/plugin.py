@@ -65,6 +65,8 @@ class Host(Protocol):
 
     def section(self, kind: type[K]) -> K: ...
 
+    def migrate_embedded(self) -> None: ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
@@ -128,8 +130,8 @@ class Plugin(Generic[S, T]):
     metrics: Callable[[T], Iterable[Collector]] = lambda _: ()
     # What `duly doctor` finds: it is given the settings, and how many items wait in each queue.
     checks: Callable[[S, Mapping[str, int]], Iterable[Finding]] = lambda _, __: ()
-    # Names of the SQL views that tell of its rows in its own words.
-    views: tuple[str, ...] = ()
+    # Its tables and views: a folder with the folders `sqlite` and `postgres`, which have files 0001_name.sql, 0002_….
+    migrations: Path | None = None
     # Where it can fetch the files of jobs from: sources with schemes of their own. It is given the settings.
     sources: Callable[[S], Iterable[FileSource]] = lambda _: ()
     # How it is simulated: `duly simulate NAME`, and the Simulate screen.
@@ -160,6 +162,7 @@ class Plugin(Generic[S, T]):
         duly.sources.extend(self.sources(duly.section(self.settings)))
         duly.plugins[self.name] = self
         duly.apps[self.name] = made
+        duly.migrate_embedded()
         return made
 
     def of(self, duly: Host) -> T:

@@ -106,7 +106,6 @@ DOORS: dict[str, Doors] = {
     "job_rows.each": Doors("app.exports.whole", "POST /api/jobs/{job_id}/export", "export_job", "jobs export"),
     "job_rows.result_names": inner("the columns of an export"),
     "job_rows.argument_names": inner("the columns of an export"),
-    "searches.page": Doors("app.verbs.searches.page", "GET /api/jobs/{job_id}/events", APPS, "lookups"),
     "schedules.create": Doors("app.schedules.create", "POST /api/schedules", "schedule", "schedules add"),
     "schedules.create_with": inner("what an app ends with that takes schedules over from another system"),
     "schedules.write": inner("what create and schedules that code declares end with"),

@@ -27,7 +27,7 @@ KNOWN = {
     for name in (setting_name, setting.metadata["alias"])
     if name
 } | {variable for plugin in plugins().values() for variable in plugin.aliases}
-VIEWS = "".join(path.read_text(encoding="utf8") for path in (ROOT / "src/duly/store/migrations").rglob("*.sql"))
+VIEWS = "".join(path.read_text(encoding="utf8") for path in (ROOT / "src/duly/apps").rglob("*.sql"))
 
 
 def named(cell: str) -> list[str]:

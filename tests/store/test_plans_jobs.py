@@ -12,7 +12,7 @@ import pytest
 
 from duly.core.model import Done
 from duly.store.migrate import migrate
-from duly.store.sql import sections, to_psycopg
+from duly.store.sql import sections
 from duly.store.sqlite.values import to_int
 from tests.process.fleet import until
 from tests.store.test_plans import MODES, Explained
@@ -128,34 +128,6 @@ def test_a_page_is_found_along_an_index_on_sqlite(seeded_file: str, what: str) -
     assert any(line.startswith("SEARCH") and f"INDEX {index} " in line for line in told), told
     assert name in MERGED or not any("TEMP B-TREE" in line for line in told)
     assert not any(line.startswith(("SCAN duly_item", "SCAN i", "SCAN r")) for line in told)
-
-
-# Questions of a thousand rows, and by which index those of a job and of an item are found.
-QUESTIONS = """
-insert into duly_search_event
-       (item_id, job_id, attempt, fence, round, variant, retailer, status, milliseconds, created_at)
-select i.id, i.job_id, 1, n.value, 0, 'sku', 'acme', 'found', 7, i.changed_at
-  from (select id, job_id, changed_at from duly_item order by id limit 1000) i cross join {numbers} as n(value)
-"""
-QUESTIONED: dict[str, tuple[dict[str, Any], str]] = {
-    "searches_of_job": ({"job_id": 1, "after": 5_000, "most": MOST}, "duly_search_event_job"),
-    "searches_of_item": ({"item_id": 500}, "duly_search_event_pkey"),
-}
-
-
-@pytest.mark.parametrize("name", QUESTIONED)
-def test_questions_are_found_along_an_index(seeded_server: str, seeded_file: str, name: str) -> None:
-    given, index = QUESTIONED[name]
-    with psycopg.connect(seeded_server) as connection:
-        connection.execute(QUESTIONS.format(numbers="generate_series(1, 20)"))
-        connection.execute("analyze duly_search_event")
-        told = connection.execute(f"explain {to_psycopg(sections('postgres')[name])}", given).fetchall()
-        connection.rollback()
-    assert any(f"using {index}" in line or f"on {index}" in line for (line,) in told), told
-    with opened(seeded_file) as store, store.transaction() as connection:
-        lines = [row[3] for row in connection.execute(f"explain query plan {sections('sqlite')[name]}", given)]
-    assert any(f"INDEX {index} " in line for line in lines), lines
-    assert not any("TEMP B-TREE" in line for line in lines if name == "searches_of_job")
 
 
 def test_settling_an_item_without_a_job_writes_no_index(blank_postgres_url: str) -> None:

@@ -21,19 +21,20 @@ def shipped(
     settings: type[S],
     install: Callable[[Any, S], T],
     checks: Callable[[S, Mapping[str, int]], Iterable[Finding]],
-    views: tuple[str, ...],
     **more: Any,
 ) -> Plugin[S, T]:
     """The plug-in of a package that is laid out as those here are; `more` are further fields of `Plugin`.
 
     It has the name of its package. Its routes are the `router` of the module `routes`, and its commands the `COMMANDS`
-    of the module `commands`; both modules are loaded when they are needed. Its screens are in the folder `static`.
+    of the module `commands`; both modules are loaded when they are needed. Its screens are in the folder `static`,
+    its tables and views in the folder `migrations`.
     """
     name = package.rpartition(".")[2]
-    static = Path(__file__).parent / name / "static"
+    static, migrations = (Path(__file__).parent / name / folder for folder in ("static", "migrations"))
     return Plugin(
-        name=name, doc=doc, settings=settings, install=install, checks=checks, views=views,
+        name=name, doc=doc, settings=settings, install=install, checks=checks,
         static=static if static.is_dir() else None,
+        migrations=migrations if migrations.is_dir() else None,
         router=lambda: import_module(f"{package}.routes").router,
         commands=lambda: import_module(f"{package}.commands").COMMANDS,
         **more,

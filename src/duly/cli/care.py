@@ -15,11 +15,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
+@click.argument("spec", metavar="[MODULE:APP]", required=False)
 @options.database_url
 @options.as_json
-def migrate(as_json: bool) -> None:
-    """Bring the database up to date. Safe while workers run, and when two do it at once."""
+def migrate(spec: str | None, as_json: bool) -> None:
+    """Bring the database up to date. Safe while workers run, and when two do it at once.
+
+    The tables of the plug-ins on MODULE:APP are migrated too; without it, those of the apps in DULY_APPS, or of all
+    apps that `duly up` runs.
+    """
+    from duly.facade.loading import load_app
+    from duly.plugin import chosen
+
     with options.opened(makes=True) as app:
+        known = load_app(spec).plugins.values() if spec else chosen(app.settings.apps)
+        app.plugins.update((plugin.name, plugin) for plugin in known)
         applied = app.migrate(lambda name: None if as_json else click.echo(f"applied {name}"))
     if as_json:
         words.print_json({"applied": applied})

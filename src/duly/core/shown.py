@@ -548,18 +548,3 @@ class ExportRow(Struct, frozen=True):
     args: Any
     input: Any
     result: Any
-
-
-class SearchEvent(Struct, frozen=True):
-    """A question that was put to a provider on behalf of an item, and how it ended."""
-
-    id: int
-    item_id: int
-    job_id: int | None  # the job that the item is a row of
-    attempt: int  # the number of the try that asked
-    round: int  # how many rounds of questions had found nothing before
-    variant: str  # in which words it was asked
-    retailer: str  # whose products were asked for; empty: anybody's
-    status: str  # found, not_found, or the kind of trouble
-    milliseconds: int
-    created_at: datetime

@@ -16,6 +16,7 @@ from duly.core.policy.outage import Source
 from duly.core.settings import Settings
 from duly.core.shown import Measured
 from duly.store.contract import Store
+from duly.store.migrate import Apps
 from duly.tasks.task import Task
 
 
@@ -79,6 +80,8 @@ class Equipment:
     settings: Settings
     clock: Clock
     store: Store
+    # The folders with the migrations of the plug-ins whose tables have to be there.
+    app_migrations: Apps
     observer: Observer
     # The tasks that this worker runs, by name: those that it was started for, and duly's own.
     tasks: Mapping[str, Task[..., Any]]

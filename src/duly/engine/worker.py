@@ -61,7 +61,7 @@ class Worker:
     def _start(self) -> None:
         engine, equipment = self._engine, self._equipment
         self._is_waiting = True
-        migrate.check(equipment.store)
+        migrate.check(equipment.store, equipment.app_migrations)
         self._is_waiting = False
         equipment.clock.now()
         equipment.reconcile()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakSet
 
@@ -373,17 +374,27 @@ class Duly:
 
     # -- the rooms behind
 
+    @property
+    def app_migrations(self) -> dict[str, Path]:
+        """The folders with the migrations of the plug-ins that are on this app."""
+        return {name: plugin.migrations for name, plugin in self.plugins.items() if plugin.migrations is not None}
+
     def migrate(self, tell: Callable[[str], None] = lambda _: None) -> list[str]:
-        """Bring the database up to date; returns the names of what was applied."""
+        """Bring the database up to date, with the tables of the plug-ins; returns the names of what was applied."""
         with self._opening:
             store = self._store or self._open_store()
-            applied = migrate(store, tell=tell)
+            applied = migrate(store, tell=tell, apps=self.app_migrations)
             self._store, self._bare = store, None
         return applied
 
     def check(self) -> None:
         """Raise when the database does not answer or is not migrated."""
-        check(self.store)
+        check(self.store, self.app_migrations)
+
+    def migrate_embedded(self) -> None:
+        """Create the tables of a plug-in that was put on an app whose embedded database is open already."""
+        if self._store is not None and self._store.url.startswith("sqlite"):
+            migrate(self._store, apps=self.app_migrations)
 
     @property
     def store(self) -> Store:
@@ -392,7 +403,7 @@ class Duly:
                 if self._store is None:
                     store = self._open_store()
                     if store.url.startswith("sqlite"):
-                        migrate(store)  # nobody else migrates an embedded database
+                        migrate(store, apps=self.app_migrations)  # nobody else migrates an embedded database
                     self._store, self._bare = store, None
         return self._store
 
@@ -478,6 +489,7 @@ class Duly:
             settings=self.settings,
             clock=self.clock,
             store=self.store,
+            app_migrations=self.app_migrations,
             observer=self.telemetry,
             tasks=tasks,
             system=system,

@@ -224,6 +224,10 @@ class Store(Protocol):
         """
         ...
 
+    def query(self, sql: str, parameters: Mapping[str, Any], connection: Any = None) -> list[tuple[Any, ...]]:
+        """Run a statement of a plug-in on its own tables; parameters are written `:name`."""
+        ...
+
     def transaction(self, is_handlers: bool = False, until: float = float("inf")) -> AbstractContextManager[Any]:
         """A driver connection inside a transaction that commits at the end of the block.
 

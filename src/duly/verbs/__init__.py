@@ -23,7 +23,6 @@ from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.scans import Scans
 from duly.verbs.schedules import Schedules
-from duly.verbs.searches import Searches
 from duly.verbs.service import ServiceState
 from duly.verbs.users import Users
 from duly.verbs.who import LOCAL, SCOPES, Principal, local
@@ -49,7 +48,6 @@ class Verbs:
         self.files = Files(self)
         self.jobs = Jobs(self)
         self.job_rows = JobRows(self)
-        self.searches = Searches(self)
         self.history = History(self)
         self.now = Now(self)
         self.scans = Scans(self)

@@ -55,7 +55,7 @@ def stage(app: Duly, start: datetime | None = None) -> Iterator[tuple[ManualCloc
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-testing-"))
         store = open_store(f"sqlite:///{Path(folder) / 'virtual.db'}?synchronous=off", timeout=PATIENCE)
         stack.callback(store.close)
-        migrate(store)
+        migrate(store, apps=app.app_migrations)
         clock = ManualClock(start)
         app._store, app._clock = store, clock
         stack.callback(_restore, app, *before)

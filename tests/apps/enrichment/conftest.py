@@ -15,9 +15,10 @@ import pytest
 from duly import Duly
 from duly.apps.enrichment import enrichment_on
 from duly.apps.enrichment.lookups import Enrichment
+from duly.apps.enrichment.searches import SearchEvent
 from duly.core.clock import ManualClock
 from duly.core.model import Job
-from duly.core.shown import ExportRow, SearchEvent
+from duly.core.shown import ExportRow
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.intake.conftest import send

@@ -10,12 +10,12 @@ import pytest
 
 from duly import Duly, InputError
 from duly.apps.enrichment import Settings, enrichment_on
+from duly.apps.enrichment.searches import Question, Searches
 from duly.apps.enrichment.settings import checks
 from duly.core.clock import ManualClock
 from duly.core.errors import ConfigError, StoreBusy
 from duly.core.model import Item
 from duly.verbs import LOCAL
-from duly.verbs.searches import Question, Searches
 from tests.apps.enrichment.conftest import KEY, POT, START, Desk, Open, Shop, hang, told
 from tests.bulk.read.test_images import painted
 from tests.outbound.provider import Answer, answer, break_off, drip, hang_up, huge
@@ -208,7 +208,7 @@ def test_the_questions_of_a_try_are_told_once_however_often_it_tells_them(desk: 
     (row,) = desk.world.items(task="enrichment.product")
     (item,) = desk.app.store.fetch([row.id])
     for _ in range(2):
-        desk.app.verbs.searches.note(item, 0, [Question("sku", "", "found", 5), Question("ean", "", "found", 5)])
+        desk.enrichment.searches.note(item, 0, [Question("sku", "", "found", 5), Question("ean", "", "found", 5)])
     assert desk.story(job) == [("sku", "", "found"), ("ean", "", "found")]
 
 

@@ -1,4 +1,4 @@
-"""Batches, slices, kinds of trouble and the rotation of queries."""
+"""Batches, slices and kinds of trouble."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from duly.core.policy.adapt import (
     Batch,
     BatchBounds,
     Load,
-    Rotation,
     Slice,
     SliceBounds,
     Spacing,
-    Turn,
     Written,
     classify,
 )
@@ -196,25 +194,3 @@ def test_retries_are_spaced_by_the_kind_of_trouble() -> None:
     assert next_try("server", 1, "a", stretched=2) == 2 * (next_try("server", 1, "a") or 0)
     assert Spacing(base=1).delay(10**9) <= 4_500, "no count overflows"
     assert all(SPACINGS[trouble].tries == 1 for trouble in PERMANENT)
-
-
-def test_each_look_up_that_found_nothing_turns_to_other_words_then_to_another_retailer() -> None:
-    rotation = Rotation(variants=("ean", "brand title", "title"), retailers=("a", "b"), tries=5)
-    assert [rotation.turn(n) for n in range(6)] == [
-        Turn("ean", ("a", "b")),
-        Turn("brand title", ("a", "b")),
-        Turn("title", ("a", "b")),
-        Turn("ean", ("b", "a")),
-        Turn("brand title", ("b", "a")),
-        None,
-    ]
-    assert rotation.turn(1, ("title",)) == Turn("title", ("b", "a"))
-    assert rotation.turn(0, ()) is None
-    assert Rotation(variants=("title",)).turn(0) == Turn("title", ())
-
-
-def test_retailers_that_find_more_move_up() -> None:
-    rotation = Rotation(variants=("title",), retailers=("a", "b", "c"))
-    for _ in range(30):
-        rotation = rotation.after("a", False).after("c", True)
-    assert rotation.order() == ("c", "b", "a")

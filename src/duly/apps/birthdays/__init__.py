@@ -47,7 +47,7 @@ __all__ = ["Birthdays", "Person", "PersonEvent", "Settings", "birthdays_on", "pl
 
 plugin = shipped(
     __name__, "Birthday messages at nine in the morning of each person's own time.", Settings, install, checks,
-    views=("duly_events",), simulation=Simulated(
+    simulation=Simulated(
         parameters=(Parameter(name="people", label="People", default=10_000, shown=2_000),), fill=simulated
     ),
     screens=(Screen(path="people", title="People", script="people.js"),),

@@ -62,7 +62,7 @@ __all__ = [
 
 plugin = shipped(
     __name__, "A catalog kept in step with its supplier, every product once a day.", Settings, install, checks,
-    views=("duly_products",), simulation=Simulated(
+    simulation=Simulated(
         parameters=(Parameter(name="products", label="Products", default=5_000),), fill=simulated
     ),
     screens=(

@@ -47,7 +47,7 @@ def _install(app: Duly, settings: Settings) -> Enrichment:
 
 
 plugin = shipped(
-    __name__, "Products of a file are looked up at a provider.", Settings, _install, checks, views=(),
+    __name__, "Products of a file are looked up at a provider.", Settings, _install, checks,
     metrics=lambda made: made.metrics.collectors(), is_default=is_provider_named,
     aliases={name.upper(): name for name in NAMES},
     panels=(Panel(title="Look-ups", script="lookups.js", tasks=("enrichment.product", "enrichment.image")),),

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from duly.apps.enrichment import plugin
+from duly.apps.enrichment.searches import SearchEvent
 from duly.cli import options, words
 from duly.cli.sides import chosen, read_as
-from duly.core.shown import SearchEvent
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -22,10 +23,10 @@ class _Here:
     """On the database that the settings name."""
 
     def __init__(self, app: Duly) -> None:
-        self._app = app
+        self._searches = plugin.on(app).searches
 
     def events(self, job_id: int, most: int) -> list[SearchEvent]:
-        return self._app.verbs.searches.page(options.who(), job_id, most=most)
+        return self._searches.page(options.who(), job_id, most=most)
 
 
 class _There:

@@ -10,11 +10,11 @@ from duly import Attempt, Duly, InputError, Pace, Placed
 from duly.apps.enrichment.metrics import Metrics
 from duly.apps.enrichment.provider import Product
 from duly.apps.enrichment.rounds import AnswerTimedOut, Result, Rounds, ServerFailed, retries
+from duly.apps.enrichment.searches import Searches, SearchEvent
 from duly.apps.enrichment.settings import QUEUE, Settings, listed
 from duly.apps.enrichment.words import Wanted, named, queries
 from duly.bulk.mapping import PRODUCT
 from duly.core.model import Verdict
-from duly.core.shown import SearchEvent
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal
 
@@ -26,6 +26,7 @@ class Enrichment:
 
     def __init__(self, app: Duly, product: Task[..., Any], image: Task[..., Any], metrics: Metrics) -> None:
         self.app = app
+        self.searches = Searches(app)
         self.product = product
         self.image = image
         self.metrics = metrics
@@ -36,7 +37,7 @@ class Enrichment:
 
     def events(self, job_id: int, after: int = 0, most: int = 100, who: Principal = LOCAL) -> list[SearchEvent]:
         """What was asked for the rows of a job, in the order in which it was told."""
-        return self.app.verbs.searches.page(who, job_id, after, most)
+        return self.searches.page(who, job_id, after, most)
 
 
 def install(app: Duly, settings: Settings) -> Enrichment:

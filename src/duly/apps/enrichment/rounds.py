@@ -18,15 +18,15 @@ from msgspec.structs import replace
 from duly import Attempt, Backoff, ByError, Duly, GiveUp, NotFound, Snooze, Throttled
 from duly.apps.enrichment.metrics import Metrics
 from duly.apps.enrichment.provider import NoAnswer, Product, ask
+from duly.apps.enrichment.rotation import Rotation, Turn
+from duly.apps.enrichment.searches import Question, Searches, SearchEvent
 from duly.apps.enrichment.settings import Settings, listed
 from duly.bulk.files import FileGone
 from duly.core.errors import DulyError
 from duly.core.model import Verdict
-from duly.core.policy.adapt import SPACINGS, Rotation, Trouble, Turn
+from duly.core.policy.adapt import SPACINGS, Trouble
 from duly.core.policy.adapt.trouble import PERMANENT
 from duly.core.policy.retry import Retry
-from duly.core.shown import SearchEvent
-from duly.verbs.searches import Question
 
 log = logging.getLogger("duly.enrichment")
 
@@ -68,7 +68,7 @@ class Rounds:
     """The rounds of one task."""
 
     def __init__(self, app: Duly, settings: Settings, metrics: Metrics, variants: Sequence[str]) -> None:
-        self._app = app
+        self._searches = Searches(app)
         self._settings = settings
         self._most = app.verbs.context.job_settings.max_attempts_not_found
         self._metrics = metrics
@@ -84,7 +84,7 @@ class Rounds:
             return Snooze(UNCONFIGURED)
         # A row that someone has processed again goes on with the variants that it did not come to.
         rotation = replace(self._rotation, tries=self._most * (attempt.revivals + 1))
-        number, turn, retailers = _standing(rotation, available, self._app.verbs.searches.of(attempt.item))
+        number, turn, retailers = _standing(rotation, available, self._searches.of(attempt.item))
         if turn is None:
             return NotFound("there is nothing left to ask for")
         asked: list[Question] = []
@@ -139,11 +139,11 @@ class Rounds:
     def _note(self, attempt: Attempt, number: int, asked: Sequence[Question]) -> None:
         """Tell of the questions in the transaction that settles the item: all of it happened, or nothing did."""
         if asked:
-            self._app.verbs.searches.note(attempt.item, number, asked, attempt.connection)
+            self._searches.note(attempt.item, number, asked, attempt.connection)
 
     def _note_now(self, attempt: Attempt, number: int, asked: Sequence[Question]) -> None:
         """Tell of the questions at once, because an exception follows, which would undo what the handler wrote."""
-        self._app.verbs.searches.note(attempt.item, number, asked)
+        self._searches.note(attempt.item, number, asked)
 
 
 def _standing(

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 
 from duly.apps.enrichment import plugin
 from duly.apps.enrichment.lookups import Enrichment
-from duly.core.shown import SearchEvent
+from duly.apps.enrichment.searches import SearchEvent
 from duly.web.auth import Reader
 from duly.web.desk import Pages, serving
 from duly.web.schemas import Id, page_of

@@ -43,7 +43,7 @@ __all__ = ["Reminder", "Reminders", "Settings", "Status", "plugin", "reminders_o
 
 
 plugin = shipped(
-    __name__, "Reminders that become phone calls.", Settings, install, checks, views=("duly_reminders",),
+    __name__, "Reminders that become phone calls.", Settings, install, checks,
     screens=(Screen(path="reminders", title="Reminders", script="reminders.js"),),
     aliases={
         "SCHEDULER_BATCH_SIZE": "concurrency", "SCHEDULER_POLL_INTERVAL_SECONDS": "poll_seconds",

@@ -8,7 +8,8 @@ from sqlalchemy.pool import NullPool
 
 from duly.config import load
 from duly.core.settings import Settings
-from duly.store.alembic import dialect_on, upgrade_to
+from duly.plugin import chosen
+from duly.store.alembic import dialect_on, upgrade_apps, upgrade_to
 from duly.store.dialects import of_url
 
 # A table of its own for the version, because the user's own alembic may run in the same database.
@@ -25,6 +26,7 @@ def run() -> None:
         context.configure(connection=connection, version_table=VERSION_TABLE)
         with context.begin_transaction():
             context.run_migrations()
+        upgrade_apps(connection, {each.name: each.migrations for each in chosen(load().apps) if each.migrations})
 
 
 def _database_url() -> str:

@@ -13,7 +13,7 @@ from alembic import op
 from sqlalchemy import Connection
 
 from duly.store.dialects import Dialect, called
-from duly.store.migrate import apply, migrations
+from duly.store.migrate import Apps, apply, migrations, version_on
 
 
 def dialect_on(connection: Connection) -> Dialect:
@@ -33,6 +33,15 @@ def upgrade_to(connection: Connection | None, version: int) -> None:
     dialect.take_turn(connection)
     (migration,) = (each for each in migrations(dialect.name) if each.version == version)
     apply(_Plain(connection), migration)
+
+
+def upgrade_apps(connection: Connection, apps: Apps) -> None:
+    """Apply the migrations of these plug-ins that were not applied before, if the schema itself is up to date."""
+    dialect, plain = dialect_on(connection), _Plain(connection)
+    if version_on(plain) >= migrations(dialect.name)[-1].version:
+        for app, folder in apps.items():
+            for migration in migrations(dialect.name, folder, app):
+                apply(plain, migration)
 
 
 def step(

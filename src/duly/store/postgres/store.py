@@ -11,6 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +25,7 @@ from duly.store.postgres.claims import PostgresClaims
 from duly.store.postgres.connections import Connection
 from duly.store.postgres.herald import head_of
 from duly.store.postgres.schedules import PostgresSchedules
+from duly.store.sql import to_psycopg
 
 log = logging.getLogger("duly.store")
 
@@ -59,6 +61,13 @@ class PostgresStore(PostgresClaims, PostgresSchedules):
         return self._run(name, parameters, connection)
 
     write = read
+
+    def query(
+        self, sql: str, parameters: Mapping[str, Any], connection: Connection | None = None
+    ) -> list[tuple[Any, ...]]:
+        with self._connection() if connection is None else nullcontext(connection) as own:
+            cursor = own.execute(to_psycopg(sql), parameters, binary=True)
+            return cursor.fetchall() if cursor.description else []
 
     def listen(self, tell: Callable[[News], None], stop: threading.Event) -> None:
         while self._listen and not stop.is_set():

@@ -63,6 +63,15 @@ class SqliteStore(SqliteClaims, SqliteSchedules):
         with self._joining(connection) as writer:
             return typed(writer.execute(self._sql[name], _given(parameters)))
 
+    def query(
+        self, sql: str, parameters: Mapping[str, Any], connection: sqlite3.Connection | None = None
+    ) -> list[tuple[Any, ...]]:
+        given = _given(parameters)
+        if connection is not None:
+            return typed(connection.execute(sql, given))
+        with self._reading() if sql.lstrip().lower().startswith("select") else self._writing() as own:
+            return typed(own.execute(sql, given))
+
     def listen_to_ends(self, tell: Callable[[], None], stop: threading.Event) -> None:
         for _ in self._strange_commits(stop, at_least=1.0):
             tell()

@@ -8,7 +8,6 @@ thread or a lock, so any task can use them, and tests run days of them in a mome
     Slice      how many items are claimed for a stretch of time; when a lock on them may be taken for lost
     Pacing       how many calls a provider gets at a time, and how far apart
     Trouble    what kind of failure it was, and when to try again
-    Rotation   which query to try next after nothing was found
 
 Only `machine` looks at the world: it measures the load that a Slice is given.
 """
@@ -18,7 +17,6 @@ from __future__ import annotations
 from duly.core.policy.adapt.average import Average
 from duly.core.policy.adapt.batch import Batch, BatchBounds, Written
 from duly.core.policy.adapt.pace import Call, Pace, Pacing
-from duly.core.policy.adapt.rotation import Rotation, Turn
 from duly.core.policy.adapt.slices import Load, Slice, SliceBounds
 from duly.core.policy.adapt.trouble import SPACINGS, Spacing, Trouble, classify
 
@@ -31,12 +29,10 @@ __all__ = [
     "Load",
     "Pace",
     "Pacing",
-    "Rotation",
     "Slice",
     "SliceBounds",
     "Spacing",
     "Trouble",
-    "Turn",
     "Written",
     "classify",
 ]

@@ -5,9 +5,6 @@
 --   duly_mapping       which columns of files of one shape are which fields, as their owner last said.
 --   duly_scanned       one version of one file that a scan found: the job that it became, or why it was refused. Whoever
 --                      inserts its row takes it, in the transaction that makes its job, so each is taken once.
---   duly_search_event  one question to a provider by a try of an item: in which variant, and how it ended. `round` is how
---                      many rounds of questions had found nothing before. A fence is of one try only, which tells of
---                      each of its questions once.
 --   duly_jobs, duly_job_items   the same for people who ask by hand, in the words of lists of jobs.
 --
 -- What lists of rows are ordered by is null on items that belong to no job, and is never written there: an update of an
@@ -66,24 +63,6 @@ create table duly_mapping (
     changed_at   timestamptz not null,
     primary key (owner, job_type, fingerprint)
 );
-
--- There is no index by id alone: to find those of one job, the planner would walk along it over those of all others.
-create table duly_search_event (
-    id           bigint      generated always as identity,
-    item_id      bigint      not null references duly_item (id) on delete cascade,
-    job_id       bigint,
-    attempt      integer     not null,
-    fence        bigint      not null,
-    round        integer     not null,
-    variant      text        collate "C" not null,
-    retailer     text        collate "C" not null,
-    status       text        collate "C" not null,
-    milliseconds integer     not null,
-    created_at   timestamptz not null,
-    primary key (item_id, fence, variant, retailer)
-);
-
-create unique index duly_search_event_job on duly_search_event (job_id, id) where job_id is not null;
 
 create table duly_scanned (
     source       text        collate "C" not null,

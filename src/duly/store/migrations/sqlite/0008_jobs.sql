@@ -5,9 +5,6 @@
 --   duly_mapping       which columns of files of one shape are which fields, as their owner last said.
 --   duly_scanned       one version of one file that a scan found: the job that it became, or why it was refused. Whoever
 --                      inserts its row takes it, in the transaction that makes its job, so each is taken once.
---   duly_search_event  one question to a provider by a try of an item: in which variant, and how it ended. `round` is how
---                      many rounds of questions had found nothing before. A fence is of one try only, which tells of
---                      each of its questions once.
 --   duly_jobs, duly_job_items   the same for people who ask by hand, in the words of lists of jobs.
 --
 -- What lists of rows are ordered by is null on items that belong to no job.
@@ -65,23 +62,6 @@ create table duly_mapping (
     changed_at   integer not null,
     primary key (owner, job_type, fingerprint)
 );
-
-create table duly_search_event (
-    id           integer primary key autoincrement,
-    item_id      integer not null references duly_item (id) on delete cascade,
-    job_id       integer,
-    attempt      integer not null,
-    fence        integer not null,
-    round        integer not null,
-    variant      text    not null,
-    retailer     text    not null,
-    status       text    not null,
-    milliseconds integer not null,
-    created_at   integer not null
-);
-
-create unique index duly_search_event_pkey on duly_search_event (item_id, fence, variant, retailer);
-create unique index duly_search_event_job on duly_search_event (job_id, id) where job_id is not null;
 
 create table duly_scanned (
     source       text    not null,
