@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 from duly.core.errors import ConfigError
 from duly.core.section import Section
 from duly.core.settings import JobSettings, Settings
-from duly.plugin import Plugin, plugins
+from duly.plugins import Plugin, plugins
 
 # The options of the command line, as JSON: in the environment, so that a worker's child processes see the same.
 COMMAND_LINE = "DULY_COMMAND_LINE"

@@ -1,214 +1,87 @@
-"""A plug-in: an app as one value, which says everything that the rest of duly has to know of it.
+"""What a plug-in imports, together with `duly` itself: docs/apps.md builds one with nothing else.
 
-    plugin = Plugin(name="sms", doc="…", settings=Settings, install=install, router=router, …)
-
-A package announces its plug-in in the entry-point group `duly.apps`, as duly's own apps do. The setting `apps` chooses
-which of them `duly up` and `duly serve` run, and `plugin.on(app)` puts one on an app of your own. Nothing outside a
-plug-in's package knows its name. docs/apps.md builds one from nothing.
+Names that need an extra, such as those for routes (`duly[server]`), are loaded when they are first used, so a plug-in
+imports them inside the function that needs them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
-
-from duly.core.errors import ConfigError, ItemNotFound
 from duly.core.section import Section, setting
-from duly.core.shown import Scope
+from duly.core.shown import NewAlert
+from duly.plugins import Finding, Panel, Parameter, Plugin, Screen, Simulated, chosen, plugins, query
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
-    import click
-    from fastapi import APIRouter
-    from prometheus_client.registry import Collector, CollectorRegistry
-
+    from duly.bulk.sources import Changed, Found, NotThere, SourceError
+    from duly.bulk.sources.address import Address
     from duly.bulk.sources.registry import FileSource
+    from duly.cli import options, words
+    from duly.core.settings import JobSettings
+    from duly.outbound.http import attempt_headers, post_json
+    from duly.virtual.simulation import Simulation
+    from duly.web.auth import Admin, Reader, Writer
+    from duly.web.desk import Pages, serving
+    from duly.web.schemas import Id, Model, Out, Page, Word, example
 
-__all__ = ["Finding", "Panel", "Parameter", "Plugin", "Screen", "Section", "Simulated", "chosen", "plugins", "setting"]
+__all__ = [
+    "Address",
+    "Admin",
+    "Changed",
+    "FileSource",
+    "Finding",
+    "Found",
+    "Id",
+    "JobSettings",
+    "Model",
+    "NewAlert",
+    "NotThere",
+    "Out",
+    "Page",
+    "Pages",
+    "Panel",
+    "Parameter",
+    "Plugin",
+    "Reader",
+    "Screen",
+    "Section",
+    "Simulated",
+    "Simulation",
+    "SourceError",
+    "Word",
+    "Writer",
+    "attempt_headers",
+    "chosen",
+    "example",
+    "options",
+    "plugins",
+    "post_json",
+    "query",
+    "serving",
+    "setting",
+    "words",
+]
 
-GROUP = "duly.apps"
-
-K = TypeVar("K", bound=Section)  # any settings
-S = TypeVar("S", bound=Section)  # the plug-in's own settings
-T = TypeVar("T")  # what it is on an app: the object that its routes, its commands and other code work with
-
-
-class Finding(Struct, frozen=True):
-    """Something that `duly doctor` has to say."""
-
-    level: Literal["ok", "warn", "bad"]  # bad: it keeps work from being done or kept; warn: it may surprise
-    subject: str
-    text: str
-    advice: str = ""
-
-
-class Host(Protocol):
-    """What a plug-in is installed on, as far as it has to be known here: a `Duly` app."""
-
-    @property
-    def plugins(self) -> dict[str, Any]: ...
-
-    @property
-    def apps(self) -> dict[str, Any]: ...
-
-    @property
-    def registry(self) -> CollectorRegistry: ...
-
-    @property
-    def sources(self) -> list[FileSource]: ...
-
-    def section(self, kind: type[K]) -> K: ...
-
-    def migrate_embedded(self) -> None: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Screen:
-    """A screen that a plug-in adds to the dashboard."""
-
-    path: str  # the first part of its address, such as `sms`; addresses below it are its own too
-    title: str  # what the navigation calls it
-    script: str  # an ES module in the plug-in's static files, whose default export is a component
-    scope: Scope = "read"  # who may use it
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """A panel that a plug-in adds to the page of jobs of its tasks."""
-
-    title: str  # its heading
-    script: str  # an ES module in the plug-in's static files, whose default export is a component; it gets `job`
-    tasks: tuple[str, ...]  # the tasks whose jobs have it
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """A whole number that a simulation takes: an option of `duly simulate`, and a field of the Simulate screen."""
-
-    name: str  # `products` is the option --products
-    label: str  # what the field is called
-    default: int  # the option's default
-    most: int = 10_000  # the largest value on the screen, where a simulation may take 25 seconds
-    shown: int = 1_000  # what the field is set to at first
+_LATER = {
+    "duly.bulk.sources": ("Changed", "Found", "NotThere", "SourceError"),
+    "duly.bulk.sources.address": ("Address",),
+    "duly.bulk.sources.registry": ("FileSource",),
+    "duly.cli": ("options", "words"),
+    "duly.core.settings": ("JobSettings",),
+    "duly.outbound.http": ("attempt_headers", "post_json"),
+    "duly.virtual.simulation": ("Simulation",),
+    "duly.web.auth": ("Admin", "Reader", "Writer"),
+    "duly.web.desk": ("Pages", "serving"),
+    "duly.web.schemas": ("Id", "Model", "Out", "Page", "Word", "example"),
+}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Simulated(Generic[T]):
-    """How `duly simulate NAME` and the Simulate screen fill a virtual world for a plug-in."""
-
-    parameters: tuple[Parameter, ...]
-    fill: Callable[..., None]  # called with the installed object, a `Simulation`, and the parameters by their names
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Plugin(Generic[S, T]):
-    """An app that others can install, with everything that it adds.
-
-    The functions import what they need when they are called: a plug-in must be cheap to load, for the command line
-    loads all of them to know their commands, and what they need may not be installed (a web server, a broker's client).
-    """
-
-    # What people write in `apps`.
-    name: str
-    # One sentence about what it is for.
-    doc: str
-    # Its settings: a subclass of `Section`, whose names begin with a prefix of its own.
-    settings: type[S]
-    # Registers its tasks on a `Duly` app, and returns the object that the rest of the plug-in works with.
-    install: Callable[[Any, S], T]
-    # Its HTTP routes: a FastAPI router. `web.desk.serving(plugin)` gives a route the installed object.
-    router: Callable[[], APIRouter] | None = None
-    # Its commands, which become commands of `duly`.
-    commands: Callable[[], Sequence[click.Command]] = tuple
-    # Its metrics: collectors for the registry of the app that it was installed on.
-    metrics: Callable[[T], Iterable[Collector]] = lambda _: ()
-    # What `duly doctor` finds: it is given the settings, and how many items wait in each queue.
-    checks: Callable[[S, Mapping[str, int]], Iterable[Finding]] = lambda _, __: ()
-    # Its tables and views: a folder with the folders `sqlite` and `postgres`, which have files 0001_name.sql, 0002_….
-    migrations: Path | None = None
-    # Where it can fetch the files of jobs from: sources with schemes of their own. It is given the settings.
-    sources: Callable[[S], Iterable[FileSource]] = lambda _: ()
-    # How it is simulated: `duly simulate NAME`, and the Simulate screen.
-    simulation: Simulated[T] | None = None
-    # Its screens on the dashboard, and its panels on the pages of jobs.
-    screens: tuple[Screen, ...] = ()
-    panels: tuple[Panel, ...] = ()
-    # The folder with its static files: the modules of its screens, and what they load.
-    static: Path | None = None
-    # What to install where something that it imports is missing, such as duly[rabbitmq].
-    needs: str = ""
-    # Environment variables without DULY_ that set settings of the core where this app is run by `duly up`, or by
-    # itself: each with the name of its setting.
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    # Whether it is on where the setting `apps` names none.
-    is_default: Callable[[], bool] = lambda: True
-
-    def on(self, duly: Host) -> T:
-        """Install it on this app, with the settings in force."""
-        return self.adopt(duly, self.install(duly, duly.section(self.settings)))
-
-    def adopt(self, duly: Host, made: T) -> T:
-        """Have this app know what was installed on it, for the service and its metrics."""
-        if self.name in duly.plugins:
-            raise ConfigError(f"apps: {self.name} is installed on this app already")
-        for collector in self.metrics(made):
-            duly.registry.register(collector)
-        duly.sources.extend(self.sources(duly.section(self.settings)))
-        duly.plugins[self.name] = self
-        duly.apps[self.name] = made
-        duly.migrate_embedded()
-        return made
-
-    def of(self, duly: Host) -> T:
-        """What it is on this app."""
-        if duly.plugins.get(self.name) is not self:
-            raise ItemNotFound(f"this service does not have {self.name}")
-        made: T = duly.apps[self.name]
-        return made
-
-
-@cache
-def plugins() -> dict[str, Plugin[Any, Any]]:
-    """The plug-ins of all installed packages, by name."""
-    from importlib.metadata import entry_points  # slow to import, and most commands do without
-
-    known: dict[str, Plugin[Any, Any]] = {}
-    for entry in entry_points(group=GROUP):
-        plugin = _loaded(entry)
-        if plugin.name in known and known[plugin.name] is not plugin:
-            raise ConfigError(f"apps: two packages have an app {plugin.name!r}; one is {_said(entry)}")
-        known[plugin.name] = plugin
-    return known
-
-
-def chosen(names: str) -> list[Plugin[Any, Any]]:
-    """The plug-ins that the setting `apps` means: those that it names; if none, those that are on by default."""
-    known = plugins()
-    wanted = [name.strip() for name in names.split(",") if name.strip()]
-    for name in wanted:
-        if name not in known:
-            raise ConfigError(f"apps: there is no app {name!r} here; known: {', '.join(sorted(known)) or 'none'}")
-    if wanted:
-        return [known[name] for name in dict.fromkeys(wanted)]
-    return [plugin for plugin in known.values() if plugin.is_default()]
-
-
-def _loaded(entry: EntryPoint) -> Plugin[Any, Any]:
-    try:
-        plugin = entry.load()
-    except Exception as error:  # whatever is wrong with another's package, it is told by that package's name
-        raise ConfigError(f"apps: {_said(entry)} cannot be loaded: {type(error).__name__}: {error}") from error
-    if not isinstance(plugin, Plugin):
-        raise ConfigError(f"apps: {_said(entry)} is not a duly.plugin.Plugin")
-    return plugin
-
-
-def _said(entry: EntryPoint) -> str:
-    package = f" of the package {entry.dist.name}" if entry.dist is not None else ""
-    return f"{entry.value}{package}"
+def __getattr__(name: str) -> Any:
+    for module, names in _LATER.items():
+        if name in names:
+            import_module(f"{module}.{name}" if module == "duly.cli" else module)
+            found = getattr(import_module(module), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

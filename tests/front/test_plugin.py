@@ -11,11 +11,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from duly import Duly, plugin
+from duly import Duly
 from duly.apps import catalog, reminders
 from duly.config import load, section, sections, sources
 from duly.core.errors import ConfigError, ItemNotFound
 from duly.plugin import Plugin, Section, chosen, plugins, setting
+from duly.plugins import GROUP
 from tests.cli.conftest import call
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "duly"
@@ -39,7 +40,7 @@ def announce(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Have installed packages announce these in place of what they do."""
 
     def announce(*names: str) -> None:
-        points = EntryPoints(EntryPoint(name, f"{__name__}:{name}", plugin.GROUP) for name in names)
+        points = EntryPoints(EntryPoint(name, f"{__name__}:{name}", GROUP) for name in names)
         monkeypatch.setattr("importlib.metadata.entry_points", lambda group: points)
         plugins.cache_clear()
 

@@ -27,7 +27,7 @@ from duly.cli.serve import serve
 from duly.cli.simulate import simulate
 from duly.cli.users import keys, users
 from duly.core.errors import BrokenApp, ConfigError, DulyError, InputError, KeyConflict
-from duly.plugin import Plugin, plugins
+from duly.plugins import Plugin, plugins
 
 
 class Refusal(click.ClickException):

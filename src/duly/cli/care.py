@@ -25,7 +25,7 @@ def migrate(spec: str | None, as_json: bool) -> None:
     apps that `duly up` runs.
     """
     from duly.facade.loading import load_app
-    from duly.plugin import chosen
+    from duly.plugins import chosen
 
     with options.opened(makes=True) as app:
         known = load_app(spec).plugins.values() if spec else chosen(app.settings.apps)
@@ -66,7 +66,7 @@ def _settings() -> list[dict[str, Any]]:
     """The core's settings, then those of each app."""
     from duly.config import aliased, load
     from duly.core.settings import Settings
-    from duly.plugin import chosen, plugins
+    from duly.plugins import chosen, plugins
 
     wanted = chosen(load().apps)
     aliases = {name: variable for plugin in wanted for variable, name in plugin.aliases.items()}

@@ -23,7 +23,7 @@ from duly.core.clock import DatabaseClock
 from duly.core.errors import ConfigError, DulyError, StoreUnavailable
 from duly.core.settings import JobSettings, Settings
 from duly.core.shown import Depth
-from duly.plugin import Finding, Plugin, chosen, plugins
+from duly.plugins import Finding, Plugin, chosen, plugins
 from duly.store import Store, open_store
 from duly.store.migrate import current, latest
 from duly.store.postgres import lacking

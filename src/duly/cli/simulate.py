@@ -10,7 +10,7 @@ import click
 
 from duly.cli import options, words
 from duly.core.errors import InputError
-from duly.plugin import Simulated, plugins
+from duly.plugins import Simulated, plugins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

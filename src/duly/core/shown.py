@@ -168,6 +168,14 @@ class StuckItem(Struct, frozen=True):
     subject: Annotated[str | None, Doc("The key of the schedule that made it.")]
 
 
+class NewAlert(Struct, frozen=True):
+    """A reason for an alert, as it was found now."""
+
+    name: str
+    message: str
+    details: dict[str, Any] = {}
+
+
 class Alert(Struct, frozen=True):
     """Something that is wrong now. `told_at` is when the webhook took it."""
 

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duly import Duly, __version__
 from duly.core.errors import ConfigError
-from duly.plugin import Plugin
+from duly.plugins import Plugin
 from duly.store.contract import WAIT_UNTIL
 from duly.web import dashboard
 from duly.web.auth import Gate, is_loopback

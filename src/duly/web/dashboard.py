@@ -25,7 +25,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from msgspec.structs import replace
 
 from duly import __version__
-from duly.plugin import Plugin
+from duly.plugins import Plugin
 from duly.web.auth import Reader
 from duly.web.desk import At
 from duly.web.problems import Problem

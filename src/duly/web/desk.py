@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from duly import Duly
 from duly.core.errors import UnknownTask
-from duly.plugin import Plugin
+from duly.plugins import Plugin
 from duly.tasks.task import Task
 from duly.verbs import Principal
 from duly.verbs.service import StoredReply

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from duly.core.doc import Doc
 from duly.core.shown import Scope
-from duly.plugin import Plugin, Screen
+from duly.plugins import Plugin, Screen
 
 
 class ScreenEntry(Struct, frozen=True, kw_only=True):

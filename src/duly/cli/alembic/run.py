@@ -8,7 +8,7 @@ from sqlalchemy.pool import NullPool
 
 from duly.config import load
 from duly.core.settings import Settings
-from duly.plugin import chosen
+from duly.plugins import chosen
 from duly.store.alembic import dialect_on, upgrade_apps, upgrade_to
 from duly.store.dialects import of_url
 

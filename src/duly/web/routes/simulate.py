@@ -13,7 +13,7 @@ from typing import Any
 from fastapi import APIRouter
 
 from duly.core.errors import InputError
-from duly.plugin import Simulated, plugins
+from duly.plugins import Simulated, plugins
 from duly.web.auth import Admin
 from duly.web.problems import Problem
 from duly.web.schemas import out

@@ -1,0 +1,6 @@
+-- Parcels that were sent.
+
+create table parcels_parcel (
+    code     text    primary key,
+    is_lost  boolean not null
+);

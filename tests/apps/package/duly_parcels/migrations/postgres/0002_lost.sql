@@ -1,0 +1,2 @@
+create view parcels_lost as
+select code from parcels_parcel where is_lost;
