@@ -95,7 +95,7 @@ def up(env: dict[str, str], folder: Path, port: int) -> Iterator[str]:
 def asked(url: str, body: Any = None) -> Any:
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=10) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         return json.loads(answer.read())
 
 
@@ -159,8 +159,8 @@ def test_its_task_and_its_route_work_where_the_setting_apps_names_it(env: dict[s
             assert "/api/products" not in paths
             screens = {each["path"]: each for each in asked(f"{url}/api/dashboard")["screens"]}
             assert set(screens) == {"/texts", "/reminders"}
-            with urllib.request.urlopen(f"{url}/texts", timeout=10) as page:
+            with urllib.request.urlopen(f"{url}/texts", timeout=60) as page:
                 (static,) = set(re.findall(r'"(/static/[0-9a-f]+)/', page.read().decode()))
-            with urllib.request.urlopen(f"{url}{static}/{screens['/texts']['script']}", timeout=10) as script:
+            with urllib.request.urlopen(f"{url}{static}/{screens['/texts']['script']}", timeout=60) as script:
                 assert script.headers["Content-Type"].startswith("text/javascript")
                 assert b"export default function Texts()" in script.read()

@@ -50,7 +50,7 @@ from tests.conftest import KINDS
 from tests.support import fresh_database
 
 # Longer than any screen waits between two looks.
-expect.set_options(timeout=20_000)
+expect.set_options(timeout=60_000)
 
 PICTURES = Path(__file__).resolve().parents[2] / ".scratch" / "browser"
 VISITS = pytest.StashKey[Visits]()

@@ -23,7 +23,7 @@ from tests.browser.world import PASSWORD, World
 
 # A switch of Chromium's: names are not looked up, so that nothing leaves this machine even where a page wants it to.
 ALONE = "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1"
-PATIENCE = 10_000.0  # milliseconds that something may take to appear
+PATIENCE = 60_000.0  # milliseconds that something may take to appear
 PREFIX = "/duly"
 WIDE: Any = {"width": 1440, "height": 900}
 NARROW: Any = {"width": 390, "height": 844}

@@ -33,7 +33,7 @@ def demo(tmp_path: Path) -> Iterator[Site]:
         yield Site(first.removeprefix("dashboard at ").strip(), cast(World, None))  # it has a world of its own
     finally:
         running.send_signal(signal.SIGINT)
-        running.communicate(timeout=30)
+        running.communicate(timeout=120)
     assert "Traceback" not in (tmp_path / "err").read_text()
 
 
@@ -41,7 +41,7 @@ def test_every_system_is_alive_in_the_demo(demo: Site, visit: Visits) -> None:
     page = visit(demo)
     page.goto("/catalog")
     settled(page)
-    expect(page.get_by_role("link", name="deactivated")).not_to_contain_text("deactivated0", timeout=30_000)
+    expect(page.get_by_role("link", name="deactivated")).not_to_contain_text("deactivated0", timeout=120_000)
     expect(_rows(page, "Products").first).to_be_visible()
     _go(page, "People")
     expect(page.get_by_role("grid", name="People").get_by_role("link", name="Lena Leap")).to_be_visible()

@@ -212,7 +212,7 @@ def test_who_comes_over_loopback_is_the_admin(page: Page, world: World) -> None:
 
 def test_a_worker_works_beside_the_service(page: Page, world: World) -> None:
     with world.working():
-        world.app.put("echo", text="hello").wait(20)
+        world.app.put("echo", text="hello").wait(60)
     page.goto("/api/items?task=echo")
     expect(page.locator("body")).to_contain_text('"state":"done"')
 

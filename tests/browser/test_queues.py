@@ -92,7 +92,7 @@ def test_workers_show_their_heartbeats_and_what_they_run(page: Page, world: Worl
 
 def test_what_was_done_lately_is_a_line(page: Page, world: World) -> None:
     with world.working():
-        world.app.put("echo", text="hello").wait(20)
+        world.app.put("echo", text="hello").wait(60)
     world.app.task_named("echo").after(3_600).put(text="good night")
     page.goto("/queues")
     row = page.get_by_role("grid", name="Queues").get_by_role("row", name=re.compile("echo"))

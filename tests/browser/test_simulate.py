@@ -32,7 +32,7 @@ def test_days_are_simulated_from_the_page(page: Page) -> None:
     page.get_by_label("Calls that fail (%)").fill("10")
     page.get_by_role("button", name="Simulate").click()
     expect(page.get_by_role("region", name="In plain words").get_by_role("listitem").first).to_be_visible(
-        timeout=30_000
+        timeout=120_000
     )
     curves = page.get_by_role("region", name="Curves").get_by_role("figure")
     expect(curves.first).to_be_visible()

@@ -103,7 +103,7 @@ def seen_on_a_terminal(columns: int, folder: Path) -> str:
     try:
         while time.monotonic() < give_up and select.select([ours], [], [], 1) and (part := read(ours)):
             screen += part
-        assert demo.wait(10) == 0
+        assert demo.wait(60) == 0
     finally:
         demo.kill()
         demo.wait()

@@ -178,5 +178,5 @@ def test_up_without_an_app_serves_the_built_in_ones(start: Start, sqlite_url: st
 
 
 def get(port: int, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
         return str(answer.read().decode())

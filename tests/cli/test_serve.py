@@ -34,7 +34,7 @@ def port() -> int:
 @contextmanager
 def stream(port: int) -> Iterator[http.client.HTTPResponse]:
     """The live events of a service, after the first of them."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/api/events")
     answer = connection.getresponse()
     assert answer.status == 200
@@ -79,7 +79,7 @@ def test_a_signal_ends_open_streams_and_the_service_within_seconds(
         began = time.monotonic()
         serve.signal(number)
         assert serve.ends() == 0
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 15
         events.read()  # ends without an error: it was closed, not broken off
     assert serve.says("stopped")
     assert not serve.says("Traceback")
@@ -88,7 +88,7 @@ def test_a_signal_ends_open_streams_and_the_service_within_seconds(
 @contextmanager
 def a_put_that_waits(port: int, postgres_url: str, serve: Process) -> Iterator[http.client.HTTPConnection]:
     """A request that the service cannot finish before the end of the block."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     with psycopg.connect(postgres_url) as locked:
         locked.execute("lock table duly_item in share row exclusive mode")
         body = json.dumps({"task": "remind", "args": {"phone": "+385"}})
@@ -132,7 +132,7 @@ def test_a_second_signal_ends_the_service_at_once(start: Start, app_file: str, p
         began = time.monotonic()
         serve.signal()
         assert serve.ends() == 128 + signal.SIGTERM
-        assert time.monotonic() - began < 3
+        assert time.monotonic() - began < 15
     with pytest.raises((OSError, http.client.HTTPException)):
         connection.getresponse()
 
@@ -194,7 +194,7 @@ def test_it_listens_for_the_world_once_somebody_can_and_lets_in_nobody_else(
     serve.waits_for("service at http://0.0.0.0")
     with Client(f"http://127.0.0.1:{port}", secret) as client:
         assert client.me()["userId"] == "ana"
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/api/me")
     assert connection.getresponse().status == 401
     connection.close()

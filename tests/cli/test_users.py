@@ -166,7 +166,7 @@ def test_a_terminal_is_asked_for_the_password_and_does_not_show_it(sqlite_url: s
         screen = _until(ours, screen, prompt)
         os.write(ours, b"correct horse\n")
     screen = _until(ours, screen, "ana is a user")
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     os.close(ours)
     assert "correct horse" not in screen
     app: Any = package.Duly(sqlite_url)

@@ -40,7 +40,7 @@ def threads() -> set[str]:
 
 def test_a_worker_works_to_the_end_of_its_block_and_no_longer(app: Duly) -> None:
     with app.worker() as worker:
-        assert app.put("greet", name="Ana").wait(timeout=20) == "hello Ana"
+        assert app.put("greet", name="Ana").wait(timeout=60) == "hello Ana"
         assert worker.ailing() is None
     assert "not running: claimer" in str(worker.ailing())
     later = app.put("greet", name="Bob")
@@ -52,9 +52,9 @@ def test_a_worker_works_to_the_end_of_its_block_and_no_longer(app: Duly) -> None
 def test_a_run_in_a_thread_ends_when_its_app_is_closed(app: Duly) -> None:
     running = threading.Thread(target=app.run)
     running.start()
-    assert app.put("greet", name="Ana").wait(timeout=20) == "hello Ana"
+    assert app.put("greet", name="Ana").wait(timeout=60) == "hello Ana"
     app.close()
-    running.join(5)
+    running.join(60)
     assert not running.is_alive()
     assert app.read.signs().alerts == []  # an app that was closed opens its database again when it is used
 
@@ -65,12 +65,12 @@ def test_closing_waits_for_the_handler_that_runs(app: Duly) -> None:
     @app.task
     def linger() -> str:
         began.set()
-        goes_on.wait(20)
+        goes_on.wait(60)
         return "made it"
 
     app.worker().start()
     placed = app.put("linger")
-    assert began.wait(20)
+    assert began.wait(60)
     threading.Timer(0.2, goes_on.set).start()
     app.close()
     assert app.read.item(placed.id).result == "made it"
@@ -86,20 +86,20 @@ def test_a_worker_that_is_closed_while_it_starts_ends(app: Duly, monkeypatch: py
 
     def slowly(store: Store) -> None:
         began.set()
-        goes_on.wait(20)
+        goes_on.wait(60)
         check(store)
 
     monkeypatch.setattr(migrate, "check", slowly)
     before, worker = threads(), app.worker()
     starting, closing = threading.Thread(target=worker.start), threading.Thread(target=app.close)
     starting.start()
-    assert began.wait(20)
+    assert began.wait(60)
     closing.start()
     closing.join(0.3)
     is_waiting = closing.is_alive()
     goes_on.set()
     for each in (starting, closing):
-        each.join(20)
+        each.join(60)
     assert is_waiting, "it did not wait for the start"
     assert "not running: claimer" in str(worker.ailing())
     until(lambda: threads() <= before, 10, threads)
@@ -133,13 +133,13 @@ def test_closing_does_not_hurry_a_worker_that_was_asked_to_stop(app: Duly) -> No
     @app.task
     def linger() -> str:
         began.set()
-        goes_on.wait(20)
+        goes_on.wait(60)
         return "made it"
 
     worker = app.worker()
     worker.start()
     placed = app.put("linger")
-    assert began.wait(20)
+    assert began.wait(60)
     worker.stop()
     closers = [threading.Thread(target=worker.close) for _ in range(2)]
     for each in closers:
@@ -147,7 +147,7 @@ def test_closing_does_not_hurry_a_worker_that_was_asked_to_stop(app: Duly) -> No
     closers[0].join(1)  # longer than a worker in a hurry waits
     goes_on.set()
     for each in closers:
-        each.join(20)
+        each.join(60)
     row = app.read.item(placed.id)
     assert (row.state, row.result) == ("done", "made it")
 
@@ -160,18 +160,18 @@ def test_a_run_that_failed_is_not_waited_for(app: Duly, monkeypatch: pytest.Monk
         with pytest.raises(StoreError):
             worker.run()
         failed.set()
-        goes_on.wait(20)  # a thread of a pool, which lives on
+        goes_on.wait(120)  # a thread of a pool, which lives on
 
     monkeypatch.setattr(migrate, "check", fails)
     worker, failed, goes_on = app.worker(), threading.Event(), threading.Event()
     running = threading.Thread(target=run)
     running.start()
-    assert failed.wait(20)
+    assert failed.wait(60)
     begun = time.monotonic()
     app.close()
     goes_on.set()
-    assert time.monotonic() - begun < 5
-    running.join(5)
+    assert time.monotonic() - begun < 30
+    running.join(60)
 
 
 def test_workers_of_an_app_that_is_closed_drain_at_the_same_time(app: Duly) -> None:
@@ -180,27 +180,27 @@ def test_workers_of_an_app_that_is_closed_drain_at_the_same_time(app: Duly) -> N
     @app.task
     def linger() -> None:
         began.release()
-        goes_on.wait(20)
+        goes_on.wait(60)
 
     workers = [app.worker(tasks=["linger"]), app.worker(tasks=["greet"])]
     for worker in workers:
         worker.start()
     app.put("linger")
-    assert began.acquire(timeout=20)
+    assert began.acquire(timeout=60)
     closing = threading.Thread(target=app.close)
     closing.start()
     until(lambda: all(worker._stop.is_set() for worker in workers), 3)
     goes_on.set()
-    closing.join(20)
+    closing.join(60)
     assert all(worker.is_over for worker in workers)
 
 
 def test_a_lifespan_leaves_the_other_workers_of_its_app_alone(app: Duly) -> None:
     with app.worker() as other:
         with TestClient(FastAPI(lifespan=app.lifespan)):
-            assert app.put("greet", name="Ana").wait(timeout=20) == "hello Ana"
+            assert app.put("greet", name="Ana").wait(timeout=60) == "hello Ana"
         assert other.ailing() is None
-        assert app.put("greet", name="Bob").wait(timeout=20) == "hello Bob"
+        assert app.put("greet", name="Bob").wait(timeout=60) == "hello Bob"
 
 
 def test_an_asgi_app_has_a_worker_for_as_long_as_it_lives(app: Duly) -> None:
@@ -209,7 +209,7 @@ def test_an_asgi_app_has_a_worker_for_as_long_as_it_lives(app: Duly) -> None:
     @web.post("/greetings")
     async def post_greeting(name: str) -> str:
         placed = await app.task_named("greet").aput(name=name)
-        answer: str = await placed.await_(timeout=20)
+        answer: str = await placed.await_(timeout=60)
         return answer
 
     before = threads()

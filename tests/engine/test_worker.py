@@ -379,7 +379,7 @@ def test_an_error_of_the_watch_for_news_is_told_and_does_not_end_it(
     assert "news" in (worker.ailing() or ""), "as long as it does not run"
     worker.start()
     try:
-        assert goes_on.wait(20)
+        assert goes_on.wait(60)
         assert worker.ailing() is None
         assert "news failed" in caplog.text
         assert "the news are bad" in caplog.text

@@ -446,7 +446,7 @@ def test_a_place_that_does_not_answer_is_away_soon(
         app.migrate()
         begun = time.monotonic()
         told = scan(app)
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     assert (told.took, [each.source for each in told.refusals]) == (1, [f"ftp://127.0.0.1:{port}/", "s3://drop/"])
 
 
@@ -461,11 +461,11 @@ def test_places_that_there_is_no_time_for_are_left_to_a_worker(
     )  # fmt: skip
     app.migrate()
     with monkeypatch.context() as patch:
-        patch.setattr(sources.Remote, "look", lambda _: hung.wait(30) and [])
+        patch.setattr(sources.Remote, "look", lambda _: hung.wait(60) and [])
         begun = time.monotonic()
         told = scan(app)
         hung.set()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 20
     assert (told.took, told.unsettled, told.left) == (0, 1, 2)
     assert [(each.source, each.reason) for each in told.passed[:2]] == [
         ("ftp://127.0.0.1:1/", room.LATE), ("ftp://127.0.0.1:2/", room.LATE)

@@ -38,7 +38,7 @@ from tests.support import put_and_claim
 
 KEY = "sk-live-3141592653"
 SECRET = {"Authorization": f"Bearer {KEY}"}
-PATIENCE = 5.0  # seconds in which a limit of a fraction of one must have acted
+PATIENCE = 20.0  # seconds in which a limit of a fraction of one must have acted
 
 Serve = Callable[..., Provider]
 

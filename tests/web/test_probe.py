@@ -31,7 +31,7 @@ def probe(app: Duly) -> Iterator[Probe]:
 
 
 def ask(probe: Probe, path: str, method: str = "GET", body: bytes | None = None) -> tuple[int, dict[str, str], bytes]:
-    connection = http.client.HTTPConnection(probe.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(probe.url.removeprefix("http://"), timeout=60)
     connection.request(method, path, body)
     answer = connection.getresponse()
     found = (answer.status, dict(answer.getheaders()), answer.read())
@@ -78,7 +78,7 @@ def test_head_has_the_headers_and_no_body(probe: Probe) -> None:
 def test_a_bare_client_is_content(probe: Probe, line: str) -> None:
     """As curl asks: with and without a body in the answer, and in the older manner."""
     host, _, port = probe.url.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), timeout=20) as wire:
+    with socket.create_connection((host, int(port)), timeout=60) as wire:
         wire.sendall(f"{line}\r\nHost: {host}\r\nAccept: */*\r\nConnection: close\r\n\r\n".encode())
         answer = b"".join(iter(lambda: wire.recv(65_536), b""))
     assert answer.startswith(b"HTTP/1.1 200 OK")
@@ -99,7 +99,7 @@ def test_elsewhere_is_nothing(probe: Probe) -> None:
 
 
 def test_one_connection_may_ask_many_times(probe: Probe) -> None:
-    connection = http.client.HTTPConnection(probe.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(probe.url.removeprefix("http://"), timeout=60)
     for _ in range(3):
         connection.request("GET", "/healthz")
         assert connection.getresponse().read() == b'{"status": "ok"}\n'

@@ -148,7 +148,7 @@ def test_those_who_waited_for_one_that_failed_ask_themselves(house: House, monke
         asked.append(1)
         if len(asked) == 1:
             begun.set()
-            assert go_on.wait(20)
+            assert go_on.wait(60)
             raise StoreUnavailable("away")
         return plain(read, *given)
 
@@ -164,11 +164,11 @@ def test_those_who_waited_for_one_that_failed_ask_themselves(house: House, monke
     statuses: dict[str, int] = {}
 
     def second() -> None:
-        assert begun.wait(20)
+        assert begun.wait(60)
         statuses["second"] = ask(house.root).status_code
 
     def release() -> None:
-        assert joined.wait(20)
+        assert joined.wait(60)
         go_on.set()
 
     together(lambda: statuses.update(first=ask(house.root).status_code), second, release)
