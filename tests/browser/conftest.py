@@ -1,4 +1,4 @@
-"""The dashboard in Debian's Chromium, on both databases. How to write a test:
+"""The dashboard in Debian's Chromium, on SQLite and, for the screens in ON_BOTH, on PostgreSQL. How to write a test:
 
     def test_an_item_is_cancelled_from_its_page(page: Page, world: World) -> None:
         placed = world.app.task_named("echo").after(3_600).put(text="hello")
@@ -52,6 +52,9 @@ from tests.support import fresh_database
 # Longer than any screen waits between two looks.
 expect.set_options(timeout=60_000)
 
+# The screens of lists, live counts and acts, in which the databases differ most. What all others show is read by the
+# API, whose own tests run on both databases.
+ON_BOTH = {"test_item", "test_items", "test_jobs", "test_now", "test_queues", "test_review"}
 PICTURES = Path(__file__).resolve().parents[2] / ".scratch" / "browser"
 VISITS = pytest.StashKey[Visits]()
 
@@ -62,6 +65,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("browser-postgres" if "postgres" in item.name else "browser"))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    kinds = KINDS if metafunc.module.__name__.rpartition(".")[2] in ON_BOTH else ("sqlite",)
+    for name in ("database_url", "showroom"):
+        if name in metafunc.fixturenames:
+            metafunc.parametrize(name, kinds, indirect=True)
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -120,6 +130,12 @@ def _take_pictures(name: str, visits: Visits) -> None:
 
 
 @pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    url: str = request.getfixturevalue(f"{request.param}_url")
+    return url
+
+
+@pytest.fixture
 def world(database_url: str, tmp_path: Path) -> Iterator[World]:
     with World(database_url, tmp_path) as world:
         yield world
@@ -143,7 +159,7 @@ def mounted(world: World) -> Iterator[Site]:
         yield site
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture
 def showroom(request: pytest.FixtureRequest) -> Site:
     site: Site = request.getfixturevalue(f"{request.param}_showroom")
     return site
