@@ -14,7 +14,7 @@ from prometheus_client import generate_latest
 
 import duly.testing
 from duly import Attempt, Backoff, Duly, Limit, Windows
-from duly.telemetry.logs import JsonLines, set_up_logs
+from duly.telemetry.logs import JsonFormatter, set_up_logs
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_log_line_is_one_json_object_with_its_fields() -> None:
         raise ValueError("why")
     except ValueError:
         record.exc_info = sys.exc_info()
-    line = JsonLines().format(record)
+    line = JsonFormatter().format(record)
     assert "\n" not in line
     fields = json.loads(line)
     assert (fields["level"], fields["message"], fields["itemId"]) == ("warning", "Reminder 7 failed", 7)

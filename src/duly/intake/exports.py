@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from duly.bulk.export import Column, canonical, cells, media_type, mendable, stream, unguarded
 from duly.bulk.mapping.values import text_of
-from duly.bulk.read import Options, open_rows
+from duly.bulk.read import ReadOptions, open_rows
 from duly.core import codec
 from duly.core.shown import ExportRow
 from duly.verbs import Principal, Verbs
@@ -92,7 +92,7 @@ def _streamed(format: str, columns: tuple[Column, ...], records: Iterable[Mappin
 
 def exported_differences(export: BinaryIO, file: BinaryIO, name: str) -> Iterator[Difference]:
     """The same for a job that was exported as CSV, where only that export is at hand."""
-    options = Options(kind="csv", header=True, encoding="utf-8-sig", delimiter=",")
+    options = ReadOptions(kind="csv", header=True, encoding="utf-8-sig", delimiter=",")
     with open_rows(export, "export.csv", options=options) as ours:
         shown = ({header: unguarded(text_of(value)) for header, value in row.values.items()} for row in ours)
         yield from _compared(ours.shape.columns, shown, file, name)

@@ -15,7 +15,7 @@ from typing import Any
 from duly.bulk.files import FileGone
 from duly.bulk.mapping import Duplicates, identity, normalise
 from duly.bulk.mapping import Mapping as Columns
-from duly.bulk.read import Reading, Row, open_rows
+from duly.bulk.read import FileRow, Reading, open_rows
 from duly.core import codec
 from duly.core.errors import InputError, ItemNotFound, StoreError, WrongState
 from duly.core.model import GiveUp, Job, NewRow, Snooze
@@ -138,7 +138,7 @@ class Ingest:
         while self._waiting:
             self._write()
 
-    def _made(self, number: int, row: Row, values: dict[str, Any], problems: str) -> NewRow:
+    def _made(self, number: int, row: FileRow, values: dict[str, Any], problems: str) -> NewRow:
         job, task, now = self._job, self._type.task, self._intake.verbs.context.open_clock().stamp()
         raw = codec.encode(row.values if row.text is None else {**row.values, "text": row.text})
         if row.thumbnail is not None:
@@ -214,7 +214,7 @@ class Ingest:
         return job.total == self._written + count
 
 
-def values_of(row: Row, mapping: Columns, chosen: JobType) -> tuple[dict[str, Any], str]:
+def values_of(row: FileRow, mapping: Columns, chosen: JobType) -> tuple[dict[str, Any], str]:
     """What the task of this type of jobs would be called with, and what speaks against it."""
     if row.fault:
         return {}, row.fault

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from duly.bulk.files import FileStore, Kept, LocalFiles, S3Files, Writer
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
-from duly.bulk.read import FileKind, Options, Row, Shape, open_rows
+from duly.bulk.read import FileKind, FileRow, ReadOptions, Shape, open_rows
 from duly.bulk.s3 import S3Settings
 from duly.bulk.sources.registry import FileSource, registry
 from duly.core.doc import Doc
@@ -53,8 +53,8 @@ class FileOptions(Struct, frozen=True, kw_only=True):
     sheet: str | None = None
     mapping: dict[str, str] | None = None  # the column of each field
 
-    def options(self, kind: FileKind | None = None) -> Options:
-        return Options(
+    def options(self, kind: FileKind | None = None) -> ReadOptions:
+        return ReadOptions(
             kind=kind, header=self.header, encoding=self.encoding, delimiter=self.delimiter, sheet=self.sheet
         )
 
@@ -310,7 +310,7 @@ def type_of(name: str) -> str:
     return PurePath(shown_name(name)).suffix.lower().removeprefix(".")[:20] or "unknown"
 
 
-def _checked(shown: PreviewRow, row: Row, chosen: JobType) -> PreviewRow:
+def _checked(shown: PreviewRow, row: FileRow, chosen: JobType) -> PreviewRow:
     """The row with the errors that its task would report when the file is read."""
     if shown.problems:
         return shown

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from duly.bulk.export import ERROR, NUMBER, unguarded
 from duly.bulk.mapping import Mapping as Columns
-from duly.bulk.read import Row, open_rows
+from duly.bulk.read import FileRow, open_rows
 from duly.core import codec
 from duly.core.doc import Doc
 from duly.core.errors import InputError, WrongState
@@ -75,7 +75,7 @@ def mend_row(
     came = _came(intake, who, job_id, number)
     if place.options.get("kind") != "jsonl" and (unknown := sorted(values.keys() - set(place.columns))):
         raise InputError("values", f"the file of this job has no column {unknown[0]!r:.50}")
-    made = _remade(intake, Row(number, 0, dict(values)), came, place)
+    made = _remade(intake, FileRow(number, 0, dict(values)), came, place)
     if not intake.verbs.jobs.mend(who, job_id, {number: made}, connection):
         raise WrongState(f"row {number} of job {job_id} is not in error any more")
 
@@ -117,7 +117,7 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
             for row in portion:
                 try:
                     number = _checked_number(row)
-                    given = Row(row.number, row.line, _values(row, is_guarded), row.fault)
+                    given = FileRow(row.number, row.line, _values(row, is_guarded), row.fault)
                     made = _remade(intake, given, came.get(number, {}), place)
                 except InputError as error:
                     bad.append(RejectedRow(row.line, error.problem))
@@ -131,19 +131,19 @@ def mend(intake: Intake, who: Principal, job_id: int, file: BinaryIO, name: str)
     return MendReport(rows, mended, refused, tuple(refusals))
 
 
-def _number(row: Row) -> int | None:
+def _number(row: FileRow) -> int | None:
     """The number that a row says it has in its job."""
     given = str(row.values.get(NUMBER, "")).removesuffix(".0")
     return int(given) if given.isdecimal() and len(given) <= 15 else None
 
 
-def _checked_number(row: Row) -> int:
+def _checked_number(row: FileRow) -> int:
     if (number := _number(row)) is None:
         raise InputError(NUMBER, f"{str(row.values.get(NUMBER, ''))!r:.50} is not the number of a row")
     return number
 
 
-def _values(row: Row, is_guarded: bool) -> dict[str, Any]:
+def _values(row: FileRow, is_guarded: bool) -> dict[str, Any]:
     return {
         column: unguarded(value) if is_guarded and isinstance(value, str) else value
         for column, value in row.values.items()
@@ -162,14 +162,14 @@ def _readable(came: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, 
     return {name: value for name, value in came.items() if name in columns}
 
 
-def _remade(intake: Intake, given: Row, came: Mapping[str, Any], place: _Place) -> tuple[bytes, bytes]:
+def _remade(intake: Intake, given: FileRow, came: Mapping[str, Any], place: _Place) -> tuple[bytes, bytes]:
     """The arguments of a row and what came, with the corrected values; InputError when it is still bad.
 
     What is masked stays as it came, and so does what is not given.
     """
     known = _readable(came, place.options)
     values = {**known, **intake.verbs.context.masks.unmasked(given.values, known)}
-    args, problems = values_of(Row(given.number, given.line, values, given.fault), place.mapping, place.chosen)
+    args, problems = values_of(FileRow(given.number, given.line, values, given.fault), place.mapping, place.chosen)
     if problems:
         raise InputError("row", problems)
     return place.chosen.task.checked_args(args), codec.encode(values)

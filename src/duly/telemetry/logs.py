@@ -11,7 +11,7 @@ from typing import Any
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """One JSON object per line; what a call gave as `extra` becomes fields."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -32,7 +32,7 @@ def set_up_logs(level: str, form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
     is_text = form == "text" or (form == "auto" and sys.stderr.isatty())
     handler.setFormatter(
-        logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S") if is_text else JsonLines()
+        logging.Formatter("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S") if is_text else JsonFormatter()
     )
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 

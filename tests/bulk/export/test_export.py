@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from duly.bulk.export import SheetLimits, canonical, cells, media_type, mendable, open_export, stream
 from duly.bulk.export.safe import guarded, unguarded
-from duly.bulk.read import Options, open_rows
+from duly.bulk.read import ReadOptions, open_rows
 from duly.errors import InputError
 from tests.bulk.read.child import ROOT
 
@@ -116,7 +116,7 @@ VALUES = st.one_of(
 @given(st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=5))
 def test_any_values_come_back_from_a_workbook(rows: list[tuple[Any, Any]]) -> None:
     content = exported("xlsx", ["a", "b"], [[*row] for row in rows])
-    with open_rows(io.BytesIO(content), "x.xlsx", options=Options(header=True)) as reading:
+    with open_rows(io.BytesIO(content), "x.xlsx", options=ReadOptions(header=True)) as reading:
         read = {row.line - 2: row for row in reading}
     for number, row in enumerate(rows):
         if any("\0" in str(value) for value in row):

@@ -6,7 +6,7 @@ import io
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from duly.bulk.read import Limits, Options, Reading, Row, open_rows
+from duly.bulk.read import FileRow, Reading, ReadLimits, ReadOptions, open_rows
 
 MAIN = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 REL = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -14,13 +14,13 @@ PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 
 
 def opened(content: bytes | str, name: str = "file.csv", **more: Any) -> Reading:
-    """Begin to read this. What Limits knows is a limit, the rest are options."""
-    limits = {key: more.pop(key) for key in list(more) if key in Limits.__struct_fields__}
+    """Begin to read this. What ReadLimits knows is a limit, the rest are options."""
+    limits = {key: more.pop(key) for key in list(more) if key in ReadLimits.__struct_fields__}
     raw = content.encode() if isinstance(content, str) else content
-    return open_rows(io.BytesIO(raw), name, Limits(**limits), Options(**more))
+    return open_rows(io.BytesIO(raw), name, ReadLimits(**limits), ReadOptions(**more))
 
 
-def rows_of(content: bytes | str, name: str = "file.csv", **more: Any) -> list[Row]:
+def rows_of(content: bytes | str, name: str = "file.csv", **more: Any) -> list[FileRow]:
     with opened(content, name, **more) as reading:
         return list(reading)
 

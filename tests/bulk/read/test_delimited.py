@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duly.bulk.read import Row
+from duly.bulk.read import FileRow
 from duly.errors import InputError
 from tests.bulk.read.support import opened, rows_of, values_of
 
@@ -247,4 +247,4 @@ def test_any_bytes_give_rows_or_a_clear_error(content: bytes) -> None:
     except InputError:
         return
     assert [row.number for row in rows] == list(range(1, len(rows) + 1))
-    assert all(isinstance(row, Row) and "\0" not in str(row.values) for row in rows)
+    assert all(isinstance(row, FileRow) and "\0" not in str(row.values) for row in rows)

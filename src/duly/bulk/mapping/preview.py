@@ -9,7 +9,7 @@ from msgspec import Struct
 from duly.bulk.mapping.columns import Mapping
 from duly.bulk.mapping.fields import Fields
 from duly.bulk.mapping.values import normalise
-from duly.bulk.read.rows import Row
+from duly.bulk.read.rows import FileRow
 from duly.core.doc import Doc
 
 
@@ -23,7 +23,7 @@ class PreviewRow(Struct, frozen=True):
     problems: Annotated[tuple[str, ...], Doc("Why it would be refused.")]
 
 
-def preview(row: Row, mapping: Mapping, fields: Fields | None) -> PreviewRow:
+def preview(row: FileRow, mapping: Mapping, fields: Fields | None) -> PreviewRow:
     """What would become of this row; without `fields`, its columns stay as they are."""
     if row.fault:
         return PreviewRow(row.number, row.line, row.values, {}, (row.fault,))

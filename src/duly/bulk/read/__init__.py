@@ -16,20 +16,20 @@ from typing import BinaryIO
 from duly.bulk.read.delimited import Delimited
 from duly.bulk.read.detect import kind_of
 from duly.bulk.read.json_lines import JsonLines
-from duly.bulk.read.rows import FileKind, Limits, Options, Reading, Row, Shape
+from duly.bulk.read.rows import FileKind, FileRow, Reading, ReadLimits, ReadOptions, Shape
 from duly.bulk.read.xlsx import Workbook
 
-__all__ = ["FileKind", "Limits", "Options", "Reading", "Row", "Shape", "open_rows"]
+__all__ = ["FileKind", "FileRow", "ReadLimits", "ReadOptions", "Reading", "Shape", "open_rows"]
 
 
 def open_rows(
     file: BinaryIO,
     name: str,
-    limits: Limits | None = None,
-    options: Options | None = None,
+    limits: ReadLimits | None = None,
+    options: ReadOptions | None = None,
 ) -> Reading:
     """Detect what this seekable file is and begin to read it; raises InputError if that is not possible."""
-    limits, options = limits or Limits(), options or Options()
+    limits, options = limits or ReadLimits(), options or ReadOptions()
     kind = options.kind or kind_of(file, name)
     match kind:
         case "csv":

@@ -12,7 +12,7 @@ import zlib
 from typing import IO, BinaryIO, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
-from duly.bulk.read.rows import MIB, Limits
+from duly.bulk.read.rows import MIB, ReadLimits
 from duly.core.errors import InputError
 
 DIRECTORY = 4 * MIB  # of bytes; an entry's name and numbers take some 600 bytes of memory once it is read
@@ -31,7 +31,7 @@ def names_in(file: BinaryIO) -> frozenset[str]:
         return frozenset()
 
 
-def open_archive(file: BinaryIO, limits: Limits) -> ZipFile:
+def open_archive(file: BinaryIO, limits: ReadLimits) -> ZipFile:
     """The archive in this file; InputError when it is damaged, or would be too much."""
     try:
         archive = ZipFile(_bounded(file))

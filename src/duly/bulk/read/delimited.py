@@ -9,7 +9,7 @@ from typing import BinaryIO
 from duly.bulk.read.dialect import delimiter_of, quoting_of, sample_of
 from duly.bulk.read.headers import find_top
 from duly.bulk.read.records import START, Position, Records
-from duly.bulk.read.rows import PEEK, BadRow, Limits, Options, Reading, Row, Shape
+from duly.bulk.read.rows import PEEK, BadRow, FileRow, Reading, ReadLimits, ReadOptions, Shape
 from duly.bulk.read.text import lines_of
 from duly.core.errors import InputError
 
@@ -18,7 +18,7 @@ _SEP = re.compile(r"sep=(.)\s*", re.IGNORECASE)  # Excel's own first line
 
 
 class Delimited(Reading):
-    def __init__(self, file: BinaryIO, limits: Limits, options: Options) -> None:
+    def __init__(self, file: BinaryIO, limits: ReadLimits, options: ReadOptions) -> None:
         self._lines = lines_of(file, options.encoding, limits)
         sample = sample_of(self._lines, limits)
         declared = _SEP.fullmatch(sample[0]) if sample else None
@@ -36,7 +36,7 @@ class Delimited(Reading):
         )
         self._records.go_to(places[top.rows])
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[FileRow]:
         records, number = self._records, 0
         names, width = self.shape.columns, len(self.shape.columns)
         while True:
@@ -48,15 +48,15 @@ class Delimited(Reading):
                     cells = _fitted(cells, width)
             except BadRow as bad:
                 number += 1
-                yield Row(number, records.first, {}, bad.reason, bad.text)
+                yield FileRow(number, records.first, {}, bad.reason, bad.text)
             except _Ragged as ragged:
                 number += 1
-                yield Row(number, records.first, ragged.values(names), str(ragged))
+                yield FileRow(number, records.first, ragged.values(names), str(ragged))
             else:
                 if not any(cells):
                     continue
                 number += 1
-                yield Row(number, records.first, dict(zip(names, cells, strict=True)))
+                yield FileRow(number, records.first, dict(zip(names, cells, strict=True)))
 
     def _first_rows(self, has_sep: bool, header: bool | None, columns: int) -> tuple[list[list[str]], list[Position]]:
         """The first rows, without blank ones and what cannot be read, and the places before, between and after them."""

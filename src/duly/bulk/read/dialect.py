@@ -6,15 +6,15 @@ import csv
 import re
 from collections import Counter
 
-from duly.bulk.read.rows import Limits
-from duly.bulk.read.text import Lines
+from duly.bulk.read.rows import ReadLimits
+from duly.bulk.read.text import TextLines
 
 DELIMITERS = (",", ";", "\t", "|")
 _ESCAPED = re.compile(r'\\"(?![,;\t|\r\n]|$)')
 _DOUBLED = re.compile(r'[^,;\t|\r\n]""|""[^,;\t|\r\n]')
 
 
-def sample_of(lines: Lines, limits: Limits) -> list[str]:
+def sample_of(lines: TextLines, limits: ReadLimits) -> list[str]:
     """Whole lines at the start, by which the delimiter is found."""
     found: list[str] = []
     size = 0

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from duly.bulk.read.rows import Limits
+from duly.bulk.read.rows import ReadLimits
 from duly.core.errors import InputError
 
 LONGEST = 200  # characters of a column's name
@@ -32,7 +32,7 @@ class Top(Struct, frozen=True):
         return self.above + self.has_header
 
 
-def find_top(rows: Sequence[Sequence[Any]], wanted: bool | None, limits: Limits) -> Top:
+def find_top(rows: Sequence[Sequence[Any]], wanted: bool | None, limits: ReadLimits) -> Top:
     """The top of the table that begins with these rows. `wanted` is what the sender says about a header."""
     if not rows:
         raise InputError("file", "has no rows")

@@ -17,7 +17,7 @@ from zipfile import ZipFile, ZipInfo
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from duly.bulk.read.archive import BROKEN, objection, open_archive
-from duly.bulk.read.rows import MIB, BadRow, Limits, Reading, Row, Shape
+from duly.bulk.read.rows import MIB, BadRow, FileRow, Reading, ReadLimits, Shape
 from duly.core.errors import InputError
 
 # Bytes of memory that a pixel takes while an image of this format is decoded and made small, at its worst.
@@ -36,7 +36,7 @@ UNREADABLE = (
 
 
 class Images(Reading):
-    def __init__(self, file: BinaryIO, name: str, kind: Literal["image", "images"], limits: Limits) -> None:
+    def __init__(self, file: BinaryIO, name: str, kind: Literal["image", "images"], limits: ReadLimits) -> None:
         self._file = file
         self._name = name
         self._limits = limits
@@ -47,7 +47,7 @@ class Images(Reading):
                 raise InputError("file", f"{name} holds no files")
         self.shape = Shape(kind=kind, columns=COLUMNS)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[FileRow]:
         if self._archive is None:
             yield _row(1, 1, self._name, self._file, self._limits)
             return
@@ -58,7 +58,7 @@ class Images(Reading):
                 with _unpacked(self._archive, entry, self._limits) as file:
                     row = _row(number, line, entry.filename, file, self._limits)
             except BadRow as bad:
-                row = Row(number, line, {"name": _shown(entry.filename)}, bad.reason)
+                row = FileRow(number, line, {"name": _shown(entry.filename)}, bad.reason)
             yield row
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ def _is_wanted(entry: ZipInfo) -> bool:
 
 
 @contextmanager
-def _unpacked(archive: ZipFile, entry: ZipInfo, limits: Limits) -> Iterator[IO[bytes]]:
+def _unpacked(archive: ZipFile, entry: ZipInfo, limits: ReadLimits) -> Iterator[IO[bytes]]:
     problem = objection(entry) or _name_objection(entry.filename)
     if problem:
         raise BadRow(problem)
@@ -97,21 +97,21 @@ def _name_objection(name: str) -> str | None:
     return None
 
 
-def _row(number: int, line: int, name: str, file: IO[bytes], limits: Limits) -> Row:
+def _row(number: int, line: int, name: str, file: IO[bytes], limits: ReadLimits) -> FileRow:
     values: dict[str, Any] = {"name": _shown(name)}
     try:
         values["sha256"], values["bytes"] = _digest(file, limits)
         values["format"], values["width"], values["height"], thumbnail = _looked_at(file, limits)
     except BadRow as bad:
-        return Row(number, line, values, bad.reason)
-    return Row(number, line, values, thumbnail=thumbnail)
+        return FileRow(number, line, values, bad.reason)
+    return FileRow(number, line, values, thumbnail=thumbnail)
 
 
 def _shown(name: str) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name[:500])
 
 
-def _digest(file: IO[bytes], limits: Limits) -> tuple[str, int]:
+def _digest(file: IO[bytes], limits: ReadLimits) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
     file.seek(0)
     while portion := file.read(PORTION):
@@ -123,7 +123,7 @@ def _digest(file: IO[bytes], limits: Limits) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
-def _looked_at(file: IO[bytes], limits: Limits) -> tuple[str, int, int, bytes]:
+def _looked_at(file: IO[bytes], limits: ReadLimits) -> tuple[str, int, int, bytes]:
     """Format, width, height and a thumbnail."""
     try:
         with Image.open(file, formats=tuple(COST)) as image:

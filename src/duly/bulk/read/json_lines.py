@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
-from duly.bulk.read.rows import PEEK, BadRow, Limits, Options, Reading, Row, Shape
+from duly.bulk.read.rows import PEEK, BadRow, FileRow, Reading, ReadLimits, ReadOptions, Shape
 from duly.bulk.read.text import lines_of
 from duly.core.errors import InputError
 
@@ -19,7 +19,7 @@ _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 class JsonLines(Reading):
     """The columns are the keys of the first rows, in the order in which they appear; later rows may have others."""
 
-    def __init__(self, file: BinaryIO, limits: Limits, options: Options) -> None:
+    def __init__(self, file: BinaryIO, limits: ReadLimits, options: ReadOptions) -> None:
         self._lines = lines_of(file, options.encoding, limits)
         self._limits = limits
         names = self._first_keys()
@@ -27,16 +27,16 @@ class JsonLines(Reading):
         self.shape = Shape(kind="jsonl", columns=names, encoding=encoding)
         self._lines.go_to(0, 0)
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[FileRow]:
         for number in count(1):
             try:
                 values = self._next()
             except BadRow as bad:
-                yield Row(number, self._lines.number, {}, bad.reason, bad.text)
+                yield FileRow(number, self._lines.number, {}, bad.reason, bad.text)
                 continue
             if values is None:
                 return
-            yield Row(number, self._lines.number, values)
+            yield FileRow(number, self._lines.number, values)
 
     def _first_keys(self) -> tuple[str, ...]:
         keys: dict[str, None] = {}

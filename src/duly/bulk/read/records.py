@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from duly.bulk.read.rows import BadRow, Limits
-from duly.bulk.read.text import Line, Lines
+from duly.bulk.read.rows import BadRow, ReadLimits
+from duly.bulk.read.text import TextLine, TextLines
 
 
 class Position(NamedTuple):
@@ -30,7 +30,9 @@ START = Position(0, 0, 0)
 class Records:
     """Rows as lists of cells, with where they are. `take` gives the next one, None at the end, or raises BadRow."""
 
-    def __init__(self, lines: Lines, delimiter: str, escape: str | None, skips_blanks: bool, limits: Limits) -> None:
+    def __init__(
+        self, lines: TextLines, delimiter: str, escape: str | None, skips_blanks: bool, limits: ReadLimits
+    ) -> None:
         self._lines = lines
         self._delimiter = delimiter
         self._escape = escape
@@ -39,7 +41,7 @@ class Records:
         self._reader = csv.reader(
             _Feed(self), delimiter=delimiter, escapechar=escape, skipinitialspace=skips_blanks, strict=True
         )
-        self._returned: deque[Line] = deque()
+        self._returned: deque[TextLine] = deque()
         self.go_to(START)
 
     def go_to(self, position: Position) -> None:
@@ -66,7 +68,7 @@ class Records:
             return text.rstrip("\r\n").split(self._delimiter)
         return self._parsed(line)
 
-    def _parsed(self, line: Line) -> list[str]:
+    def _parsed(self, line: TextLine) -> list[str]:
         self._held, self._size = [line], len(line.text)
         self._is_begun = False
         try:
@@ -98,7 +100,7 @@ class Records:
             raise BadRow("a quoted cell is opened and not closed for very long")
         return line.text
 
-    def _next_line(self) -> Line | None:
+    def _next_line(self) -> TextLine | None:
         return self._returned.popleft() if self._returned else self._lines.take()
 
 

@@ -1,4 +1,4 @@
-"""The values of reading: what may come in (Limits, Options) and what goes out (Shape, Row)."""
+"""The values of reading: what may come in (ReadLimits, ReadOptions) and what goes out (Shape, FileRow)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXCERPT = 2_000  # characters of a broken row that are worth keeping
 PEEK = 20  # rows at the start by which the columns are found out
 
 
-class Limits(Struct, frozen=True, kw_only=True):
+class ReadLimits(Struct, frozen=True, kw_only=True):
     """How much of anything is taken. With the defaults, reading any file at all needs less than 256 MB of memory."""
 
     row_bytes: int = MIB  # of one row, over all of its lines and cells
@@ -31,7 +31,7 @@ class Limits(Struct, frozen=True, kw_only=True):
     thumbnail: int = 256  # pixels of its longer side
 
 
-class Options(Struct, frozen=True, kw_only=True):
+class ReadOptions(Struct, frozen=True, kw_only=True):
     """What the sender says about the file; None is found out."""
 
     kind: FileKind | None = None
@@ -53,7 +53,7 @@ class Shape(Struct, frozen=True, kw_only=True):
     sheets: tuple[str, ...] = ()
 
 
-class Row(Struct, frozen=True):
+class FileRow(Struct, frozen=True):
     """One row. A row with a fault still has the values that could be read, so that it can be corrected."""
 
     number: int  # counts the rows below the header, from 1; blank rows are not counted
@@ -69,7 +69,7 @@ class Reading:
 
     shape: Shape
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[FileRow]:
         raise NotImplementedError
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import io
 import re
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from duly.bulk.read.rows import EXCERPT, Limits
+from duly.bulk.read.rows import EXCERPT, ReadLimits
 from duly.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _utf16_without_bom(sample: bytes) -> str | None:
     return None
 
 
-class Line:
+class TextLine:
     """A line with where it ends, and its fault if it cannot be read. It has slots, for there are millions of them."""
 
     __slots__ = ("end", "fault", "number", "text")
@@ -65,10 +65,10 @@ class Line:
         self.fault = fault
 
 
-class Lines:
+class TextLines:
     """The lines of a file, from an offset on. `take` gives the next one, or None at the end."""
 
-    def __init__(self, file: BinaryIO, encoding: str, limits: Limits) -> None:
+    def __init__(self, file: BinaryIO, encoding: str, limits: ReadLimits) -> None:
         self.encoding = encoding
         self._limit = limits.row_bytes
         self._file = file
@@ -94,7 +94,7 @@ class Lines:
             self._stream = self._file
             self._file.seek(self._start + offset)
 
-    def take(self) -> Line | None:
+    def take(self) -> TextLine | None:
         raw = self._stream.readline(self._limit + 1)
         if not raw:
             return None
@@ -106,7 +106,7 @@ class Lines:
         if b"\0" in raw:
             return self._bad(raw, "holds a NUL character")
         try:
-            return Line(self._decoded(raw), self.number, self.offset)
+            return TextLine(self._decoded(raw), self.number, self.offset)
         except UnicodeDecodeError as error:
             return self._bad(raw, f"cannot be read as {self.encoding}: byte {error.start + 1} of the line is wrong")
 
@@ -126,9 +126,9 @@ class Lines:
         except UnicodeDecodeError:  # the first bytes beyond ASCII, and they are not UTF-8
             return _western(raw)
 
-    def _bad(self, raw: bytes, fault: str) -> Line:
+    def _bad(self, raw: bytes, fault: str) -> TextLine:
         excerpt = raw[:8192].decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
-        return Line(excerpt[:EXCERPT], self.number, self.offset, fault)
+        return TextLine(excerpt[:EXCERPT], self.number, self.offset, fault)
 
 
 def _western(raw: bytes) -> str:
@@ -138,7 +138,7 @@ def _western(raw: bytes) -> str:
         return raw.decode("latin-1")
 
 
-def lines_of(file: BinaryIO, encoding: str | None, limits: Limits) -> Lines:
+def lines_of(file: BinaryIO, encoding: str | None, limits: ReadLimits) -> TextLines:
     """The lines of this file, in the encoding that the sender names or else in the one that is found."""
     if encoding is not None:
         try:
@@ -147,9 +147,9 @@ def lines_of(file: BinaryIO, encoding: str | None, limits: Limits) -> Lines:
             raise InputError("encoding", f"{encoding!r:.50} is not known") from None
         if not _READ.fullmatch(named):
             raise InputError("encoding", f"{named} is not supported; leave it out, and UTF-8 and UTF-16 are detected")
-        return Lines(file, {"utf-8-sig": "utf-8"}.get(named, named), limits)
+        return TextLines(file, {"utf-8-sig": "utf-8"}.get(named, named), limits)
     file.seek(0)
-    return Lines(file, encoding_of(file.read(limits.sample_bytes)), limits)
+    return TextLines(file, encoding_of(file.read(limits.sample_bytes)), limits)
 
 
 class _Turned(io.RawIOBase):

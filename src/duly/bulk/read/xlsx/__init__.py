@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from duly.bulk.read.archive import BROKEN, objection, open_archive
 from duly.bulk.read.headers import find_top
-from duly.bulk.read.rows import PEEK, Limits, Options, Reading, Row, Shape
+from duly.bulk.read.rows import PEEK, FileRow, Reading, ReadLimits, ReadOptions, Shape
 from duly.bulk.read.xlsx.markup import Attributes, walk
 from duly.bulk.read.xlsx.sheet import Cells, Notes, read_cells
 from duly.bulk.read.xlsx.styles import read_date_styles
@@ -30,7 +30,7 @@ MOST_SHEETS = 10_000
 
 
 class Workbook(Reading):
-    def __init__(self, file: BinaryIO, limits: Limits, options: Options) -> None:
+    def __init__(self, file: BinaryIO, limits: ReadLimits, options: ReadOptions) -> None:
         self._archive = open_archive(file, limits)
         self._limits = limits
         self._texts = Texts(limits)
@@ -40,7 +40,7 @@ class Workbook(Reading):
             self.close()
             raise
 
-    def _open(self, options: Options) -> None:
+    def _open(self, options: ReadOptions) -> None:
         names = self._archive.NameToInfo
         if any(name.lower().endswith("vbaproject.bin") for name in names):
             raise InputError("file", "holds macros; save it as .xlsx, which has none")
@@ -62,7 +62,7 @@ class Workbook(Reading):
             sheets=tuple(each.name for each in directory.sheets),
         )
 
-    def __iter__(self) -> Iterator[Row]:
+    def __iter__(self) -> Iterator[FileRow]:
         for number, cells in enumerate(self._rows, 1):
             yield _row(number, cells, self.shape.columns)
 
@@ -178,7 +178,7 @@ def _dense(cells: Cells) -> list[Any]:
     return [cells.values.get(column) for column in range(max(cells.values) + 1)]
 
 
-def _row(number: int, cells: Cells, names: tuple[str, ...]) -> Row:
+def _row(number: int, cells: Cells, names: tuple[str, ...]) -> FileRow:
     values: dict[str, Any] = dict.fromkeys(names)
     fault = cells.fault
     for column, value in cells.values.items():
@@ -187,4 +187,4 @@ def _row(number: int, cells: Cells, names: tuple[str, ...]) -> Row:
         else:
             values[f"column {column + 1}"] = value
             fault = fault or f"has {max(cells.values) + 1:,} cells where there are {len(names):,} columns"
-    return Row(number, cells.line, values, fault)
+    return FileRow(number, cells.line, values, fault)

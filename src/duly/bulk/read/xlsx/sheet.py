@@ -14,7 +14,7 @@ from typing import IO, Any
 from msgspec import Struct
 
 from duly.bulk.cells import EXACT, letters
-from duly.bulk.read.rows import BadRow, Limits
+from duly.bulk.read.rows import BadRow, ReadLimits
 from duly.bulk.read.xlsx.markup import Attributes, walk
 from duly.bulk.read.xlsx.styles import moment
 from duly.bulk.read.xlsx.texts import Texts
@@ -40,7 +40,7 @@ class Notes(Struct, frozen=True):
     since_1904: bool
 
 
-def read_cells(part: str, stream: IO[bytes], notes: Notes, limits: Limits) -> Iterator[Cells]:
+def read_cells(part: str, stream: IO[bytes], notes: Notes, limits: ReadLimits) -> Iterator[Cells]:
     """The rows that have any value, from the top. InputError where the part is broken or contrived."""
     sheet = _Sheet(notes, limits)
     for _ in walk(part, stream, sheet.started, sheet.ended, sheet.text):
@@ -49,7 +49,7 @@ def read_cells(part: str, stream: IO[bytes], notes: Notes, limits: Limits) -> It
 
 
 class _Sheet:
-    def __init__(self, notes: Notes, limits: Limits) -> None:
+    def __init__(self, notes: Notes, limits: ReadLimits) -> None:
         self._notes = notes
         self._limits = limits
         self.ready: list[Cells] = []

@@ -7,7 +7,7 @@ import tempfile
 from array import array
 from typing import IO
 
-from duly.bulk.read.rows import Limits
+from duly.bulk.read.rows import ReadLimits
 from duly.bulk.read.xlsx.markup import Attributes, walk
 from duly.core.errors import InputError
 
@@ -17,7 +17,7 @@ BUFFER = 256 * 1024
 class Texts:
     """A list of texts that is filled once, then asked by number."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
         self._room = limits.texts_bytes
         self._kept: list[str] = []
