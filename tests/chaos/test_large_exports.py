@@ -11,7 +11,7 @@ import python_calamine
 
 from debian import ensure_debian
 from duly.bulk.export import SheetLimits, stream
-from duly.bulk.read import Options, open_rows
+from duly.bulk.read import ReadOptions, open_rows
 from tests.bulk.export.test_export import ODD
 
 ROWS = 1_100_000
@@ -27,7 +27,7 @@ def test_a_workbook_of_more_than_a_million_rows_has_two_sheets(tmp_path: Path) -
     read = 0
     with path.open("rb") as file:
         for sheet in ("Rows", "Rows 2"):
-            with open_rows(file, path.name, options=Options(sheet=sheet)) as reading:
+            with open_rows(file, path.name, options=ReadOptions(sheet=sheet)) as reading:
                 for row in reading:
                     assert row.values == {"n": read, "text": f"text {read}"}
                     read += 1
