@@ -31,7 +31,7 @@ def text_problem(name: str) -> str | None:
 
 
 def message_id_of(given: str) -> str | None:
-    """The id as it is kept: a UUID in its usual form, any other id as it is; None for what is none.
+    """The id in its stored form: a UUID in its usual form, any other id unchanged; None if it is not valid.
 
     Ids have no spaces, because keys of messages are an id and a queue with a space between them.
     """

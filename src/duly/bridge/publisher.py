@@ -78,7 +78,7 @@ class _Window:
             self.tell(place, receipt)
 
     def wait(self, seconds: float, is_held: Callable[[], bool]) -> list[Receipt]:
-        """Wait for what became of them; time in which `is_held` does not count."""
+        """Wait for the receipts; time during which `is_held()` is true does not count."""
         step, left = 0.25, seconds
         while left > 0 and not self._done.wait(step):
             left -= 0 if is_held() else step

@@ -23,7 +23,7 @@ MOST_DELIVERIES = 10
 
 
 class Search:
-    """A search for the message whose header of this name has this value, on a channel of its own."""
+    """A search on its own channel for the message with this header value."""
 
     def __init__(self, queue: str, header: str, value: int) -> None:
         self._queue = queue

@@ -46,7 +46,7 @@ class Kept(Struct, frozen=True):
 
 
 class Writer:
-    """A file that is being written. As a context manager it is kept at the end, and not at all after an error."""
+    """A file that is being written. As a context manager it is stored at the end, unless there was an error."""
 
     def __init__(self, key: str, limit: int | None) -> None:
         self._key = checked_key(key)
@@ -96,7 +96,7 @@ class FileStore(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Nothing happens when there is none."""
+        """Delete the file, if it exists."""
         ...
 
     def delete_below(self, folder: str) -> None:

@@ -1,1 +1,1 @@
-"""Values and decisions that every other room builds on; this room knows none of them."""
+"""Values and decisions that every other room builds on; it imports none of them."""

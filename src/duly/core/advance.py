@@ -44,7 +44,7 @@ rule_of = lru_cache(10_000)(parse)
 def advance_all(
     now: datetime, schedules: Sequence[Schedule], live: Mapping[int, list[Item]], unread: list[int] | None = None
 ) -> list[Revision]:
-    """What becomes of each schedule. One whose rule or zone is unknown here stays as it is, and due.
+    """The revision of each schedule. A schedule with a rule or zone that is unknown here stays unchanged, and due.
 
     Another worker may understand it, with a newer version of duly or of the time zone database. Its id is added to
     `unread`, so that the caller can leave it alone for a while.
@@ -235,7 +235,7 @@ def _waiting(live: Sequence[Item]) -> list[Item]:
 
 
 def _is_same_event(before: Schedule, after: Schedule) -> bool:
-    """Whether this is a yearly event of which only the time of day or the zone changes."""
+    """Whether this is a yearly event, and only its time of day or zone changes."""
     was, rule = rule_of(before.rule), rule_of(after.rule)
     return isinstance(was, Yearly) and isinstance(rule, Yearly) and was.on == rule.on
 

@@ -104,7 +104,7 @@ def is_deep(text: bytes) -> bool:
 
 
 def read(text: bytes, decoder: msgspec.json.Decoder[Any]) -> Any:
-    """The arguments that this text stands for; InputError when they no longer fit the handler."""
+    """The arguments from this JSON text; InputError when they no longer match the handler."""
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:

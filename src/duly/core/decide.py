@@ -92,12 +92,12 @@ def decide(item: Item, outcome: Outcome, now: datetime, rules: Rules) -> Change:
 
 
 def status_of(state: State, outcome: str | None) -> Status:
-    """How a row of a job stands when its item is in this state."""
+    """The status of a row of a job whose item is in this state."""
     return _LABELLED.get(outcome, "DONE") if state == "done" else _STATUSES[state]
 
 
 def excuse(item: Item, blamed: Change, due_at: datetime, *, is_written: bool) -> Change:
-    """The change that takes a failure back: the item waits until then, and stands as it did before its try.
+    """The change that takes a failure back: the item waits until `due_at`, as it was before its try.
 
     `item` is as it was in that try, or in an earlier one, if the failures since are taken back too. If the failure is
     written, the item has come into another state by it.
@@ -258,7 +258,7 @@ def _change(
     result: bytes | None = None,
     error: str | None = None,
 ) -> Change:
-    """The change to this state that leaves all else as it is."""
+    """The change to this state that leaves everything else unchanged."""
     return Change(
         id=item.id, task=item.task, was=was, fence=item.fence, state=state, outcome=label, lane=item.lane,
         due_at=item.due_at, attempt=item.attempt, failures=item.failures, crashes=item.crashes, losses=item.losses,

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 class Renewed(Protocol):
     def renew(self) -> None:
-        """Called in a child before anything else runs there: make new locks and connections, and use none of before."""
+        """Called in a child before anything else runs there: make new locks and connections; never use the old ones."""
         ...
 
 

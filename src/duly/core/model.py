@@ -22,7 +22,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
 Lane = Literal["main", "retry"]
-# How a row of a job stands, in the words of its lists.
+# The status of a row of a job.
 Status = Literal["PENDING", "PROCESSING", "DONE", "ERROR", "NOT_FOUND", "SKIPPED"]
 
 STATES: Final[tuple[State, ...]] = ("waiting", "running", "done", "failed", "cancelled")
@@ -41,7 +41,7 @@ class Line(NamedTuple):
 
 
 class Item(Struct, frozen=True, gc=False):
-    """One due row, as the engine sees it: something that a task has to do once, and how that stands."""
+    """One due row, as the engine sees it: something that a task has to do once, and its state."""
 
     id: int  # unique, and higher for items that were put later
     task: str  # the name of the task whose handler runs it
@@ -133,7 +133,7 @@ class NewJob(Struct, frozen=True, gc=False):
 
 
 class Job(Struct, frozen=True, gc=False):
-    """A group of items with a queue of its own, and how many of them stand how: exact at every commit."""
+    """A group of items with a queue of its own, and counters of their statuses, exact at every commit."""
 
     id: int
     task: str
@@ -166,7 +166,7 @@ class Job(Struct, frozen=True, gc=False):
 
     @property
     def is_over(self) -> bool:
-        """Whether all its rows have ended, and no more come."""
+        """Whether all its rows have ended and no more are accepted."""
         return self.is_sealed and self.ended == self.total
 
     @property
@@ -377,7 +377,7 @@ class NotFound(_Reasoned):
 
 
 class Cancel(_Reasoned):
-    """Stop for good, without blame."""
+    """Stop permanently; this is not a failure."""
 
 
 class GiveUp(_Reasoned):
@@ -416,7 +416,7 @@ class Failed(Struct, frozen=True, gc=False):
 
 
 class Crashed(Struct, frozen=True, gc=False):
-    """The process that ran this item alone died under it."""
+    """The process that ran only this item died."""
 
     error: str
 
@@ -434,7 +434,7 @@ class Expired(Struct, frozen=True, gc=False):
 
 
 class Discarded(Struct, frozen=True, gc=False):
-    """A person looked at it in review and wants no more of it."""
+    """A person discarded it in review."""
 
 
 class Released(Struct, frozen=True, gc=False):
@@ -442,7 +442,7 @@ class Released(Struct, frozen=True, gc=False):
 
 
 class Revived(Struct, frozen=True, gc=False):
-    """A person wants it tried again, with all its tries, at `due_at`."""
+    """A person retries it at `due_at`, with all its tries."""
 
     due_at: datetime
 

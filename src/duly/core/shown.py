@@ -508,7 +508,7 @@ class JobRow(Struct, frozen=True):
 
 
 class JobItem(Struct, frozen=True):
-    """A row of a job in a list: the few words by which people know it, never all that came in."""
+    """A row of a job in a list: a short summary, never the whole input."""
 
     id: int
     job_id: int

@@ -39,7 +39,7 @@ def _noted(note: AuditLine) -> Event:
 
 
 def _now(item: Row, is_tried: bool, is_ended_by_hand: bool) -> Iterator[Event]:
-    """How it stands."""
+    """The events of its current state."""
     on = f" on {item.claimed_by}" if item.claimed_by else ""
     if item.state == "running" and item.started_at is not None:
         yield Event(item.started_at, "claimed", f"try {item.attempt} started{on}", item.attempt, item.claimed_by)

@@ -46,7 +46,7 @@ class Exports:
         return _streamed(format, columns, self._records(self._verbs.job_rows.each(who, job_id)))
 
     def rejects(self, who: Principal, job_id: int, format: str) -> Iterator[bytes]:
-        """The rows in error with their columns as they came, the number by which they are known again, and why."""
+        """The rows in error with their columns as they came, the number that identifies each, and the error."""
         columns = mendable(self._inputs(who, job_id))
         failed = (row for row in self._verbs.job_rows.each(who, job_id) if row.status == "ERROR")
         return _streamed(format, columns, self._records(failed))

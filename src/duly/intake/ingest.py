@@ -164,7 +164,7 @@ class Ingest:
         return key
 
     def _write(self) -> None:
-        """Write the next batch. One that fails is made smaller and tried again after a pause, but not for ever."""
+        """Write the next batch. A batch that fails is made smaller and retried after a pause, but not forever."""
         while (count := self._try_to_write()) == 0:
             time.sleep(self._batch.pause)
             if self._has_grown(self._asked):  # it was written, and only the answer was lost

@@ -108,7 +108,7 @@ class _Late(Exception):
 
 
 class _Look(Patient[list[Found]]):
-    """A look at a place, for which someone waits only so long."""
+    """A look at a place with a time limit."""
 
     def _late(self) -> list[Found]:
         raise _Late
@@ -146,7 +146,7 @@ class View:
 
 
 class Scanner:
-    """Looks through the places of one app. It remembers since when files have been as they are."""
+    """Scans the places of one app. It remembers since when each file has been unchanged."""
 
     def __init__(self, intake: Intake, sleep: Callable[[float], None] = time.sleep) -> None:
         self._intake = intake
@@ -249,7 +249,7 @@ class Scanner:
                 self._take(place, found, report)
 
     def _dealt_with_before(self, place: Inbox | Remote, found: Found, fate: EarlierScan, report: ScanReport) -> None:
-        """A file of the inbox is still there only because someone died before moving it on."""
+        """Report a file that an earlier scan handled. In the inbox it is moved on, which that scan did not do."""
         if fate.job_id is None:
             report.refuse(place.address(found), fate.reason or "")
         elif isinstance(place, Inbox):

@@ -1,4 +1,4 @@
-"""Types of jobs: which task takes the rows of which files."""
+"""Job types: which task processes the rows of which files."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class Response(Struct, frozen=True):
 
 
 def attempt_headers(attempt: Attempt) -> dict[str, str]:
-    """Headers by which the other side recognizes a retry: the key, which is the same for every try, and the number."""
+    """Headers that identify a retry: the key, which is the same for every try, and the number of the try."""
     return {"Idempotency-Key": attempt.key, "Duly-Attempt": str(attempt.number)}
 
 

@@ -45,7 +45,7 @@ def verify(secret: str, headers: Mapping[str, str], body: bytes, now: float, tol
 
 
 def key_of(secret: str) -> bytes:
-    """The key that a secret stands for: after `whsec_` it is base64, otherwise the secret itself."""
+    """The key of a secret: base64 after `whsec_`, otherwise the secret itself."""
     if not secret.startswith(PREFIX):
         key = secret.encode()
     else:

@@ -82,7 +82,7 @@ class Store(Protocol):
         ...
 
     def arm(self, new: Sequence[NewItem], merge: Merge) -> list[Armed]:
-        """Put items of one task whose rows keep their keys for ever; all or none.
+        """Put items of one task whose rows keep their keys permanently; all or none.
 
         A higher version of a key starts its row again in whatever state it is, as what `merge` makes of the old
         arguments and the newer item. An equal or lower version changes nothing, unless the row is done: then the row
@@ -146,7 +146,7 @@ class Store(Protocol):
         ...
 
     def seal_job(self, job_id: int, now: datetime, connection: Any = None) -> Job:
-        """No more rows come; a job of which all have ended is over by this."""
+        """Accept no more rows. A job whose rows have all ended is over by this."""
         ...
 
     def enroll(

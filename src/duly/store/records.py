@@ -57,7 +57,7 @@ Turn = Callable[[Any], Any]
 
 
 class Record(Generic[S]):
-    """The fields of a struct that are columns, in the struct's order, each with what it holds.
+    """The fields of a struct that are columns, in the struct's order, each with its type.
 
     `without` are fields of the struct without a column; `also` are properties that have one.
     """

@@ -68,7 +68,7 @@ def conclusion(job: Job, now: T | None, put: Callable[[NewItem], Placed[Any]]) -
 
 
 def counts(job: Job) -> dict[str, Any]:
-    """How many rows of this job stand how."""
+    """The counters of this job."""
     return {
         "id": job.id,
         "total": job.total,

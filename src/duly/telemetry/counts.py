@@ -37,7 +37,7 @@ DURATION = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1_8
 
 
 class TryFailed(Exception):
-    """Stands in log lines for an exception of which only the text is left, such as one of another process."""
+    """Replaces, in log lines, an exception of which only the text is left, such as one of another process."""
 
 
 def _has_words(error: BaseException | None) -> bool:
@@ -192,7 +192,7 @@ class Counts:
         )
 
     def ended_lately(self) -> Counter[tuple[int, str]]:
-        """How many rows of each job, and of which task, have ended since this was last asked."""
+        """How many rows of each job, and of which task, have ended since the last call."""
         return self.jobs.lately()
 
     def ran(self, durations: list[tuple[str, float]]) -> None:

@@ -86,5 +86,5 @@ def gauge(name: str, doc: str, labels: list[str], values: Mapping[Any, float]) -
 
 
 def _names(seen: Iterable[str]) -> dict[str, str]:
-    """The name under which each is shown. The first ones keep their names for good, so that no count ever goes down."""
+    """The name under which each is shown. The first ones keep their names, so that no counter ever decreases."""
     return {name: name if place < NAMES else OTHERS for place, name in enumerate(dict.fromkeys(seen))}

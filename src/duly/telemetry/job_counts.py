@@ -41,7 +41,7 @@ class JobCounts:
             self._lately.update((job_id, change.task) for job_id, change in rows)
 
     def lately(self) -> Counter[tuple[int, str]]:
-        """How many rows of each job, and of which task, have ended since this was last asked."""
+        """How many rows of each job, and of which task, have ended since the last call."""
         lately, self._lately = self._lately, Counter()
         return lately
 

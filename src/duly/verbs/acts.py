@@ -114,7 +114,7 @@ class Acts(VerbGroup):
         return self._read.all(Act, "acts", given)
 
     def cancel(self, who: Principal, act_id: int, connection: Any = None) -> Act:
-        """Stop an act where it stands; what it has done stays done."""
+        """Stop an act; what it has changed stays changed."""
         self.get(who, act_id)
         given = {"id": act_id, "owner": who.reach, "now": self._now()}
         with self._context.joining(connection) as connection:
@@ -125,7 +125,7 @@ class Acts(VerbGroup):
 
 
 def portions(context: VerbContext, act_id: int) -> Iterator[Act]:
-    """Carry out an act portion by portion, from where it stands; yields the act after each portion."""
+    """Carry out an act portion by portion, from its current place; yields the act after each portion."""
     most = step = PORTION
     while (act := _found(context, act_id)).state == "running":
         if "from" not in act.options:  # a rate is counted from the real beginning
@@ -158,7 +158,7 @@ def portions(context: VerbContext, act_id: int) -> Iterator[Act]:
 
 
 def _apply(context: VerbContext, act: Act, ids: Sequence[int], changes: Sequence[Change], place: int) -> None:
-    """Make these changes and write where the act stands: both or none."""
+    """Apply these changes and record the place of the act, in one transaction."""
     with context.store.transaction() as connection:
         refused = context.store.settle(changes, (), connection)
         if queue := act.options.get("queue"):
@@ -212,7 +212,7 @@ class AscendingWalk:
         return [row[0] for row in self._context.store.read(self._section, given)]
 
     def fitting(self, ids: Sequence[int]) -> list[int]:
-        """Those of these ids that are meant, in their order. Acts are about no other acts."""
+        """Those of these ids that match, in their order. Items of acts never match."""
         found = {item_id for item_id, _ in fitting(self._context, self._filter, self._owner, ids, but=TASK)}
         return [item_id for item_id in ids if item_id in found]
 

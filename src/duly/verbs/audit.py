@@ -21,7 +21,7 @@ class Audit(VerbGroup):
     def note_each(
         self, who: Principal, action: str, subjects: Sequence[str], details: Mapping[str, Any], connection: Any = None
     ) -> None:
-        """Write a line for each of these subjects, to all of which the same was done."""
+        """Write the same line for each of these subjects."""
         given = {"now": self._now(), "actor": who.user_id, "action": action}
         given |= {"subjects": codec.text(subjects), "details": codec.text(details)}
         self._store.write("note_each", given, connection)

@@ -212,7 +212,7 @@ class Items(VerbGroup):
             return self.find(who, item_id, connection)
 
     def _edited(self, item: Item, args: Args | None, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The new content of the item: what was given, checked, and what it has for the rest."""
+        """The new content of the item: the given values, checked, and its own for the rest."""
         checked: dict[str, Callable[[Any], Any]] = {
             "at": lambda at: when(at, None, self._now), "queue": lambda queue: checked_name("queue", queue),
             "rank": checked_rank, "tries": checked_tries,

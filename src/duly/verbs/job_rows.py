@@ -169,7 +169,7 @@ class JobRows(VerbGroup):
         most: int,
         struct: type[T],
     ) -> list[T]:
-        """Each status has its own stretch of the index, so a page is the first of what they have, merged."""
+        """Each status has its own part of the index, so a page is the merged start of these parts."""
         asked = {**given, "after_at": after[0], "after_id": after[1], "most": most}
         page: list[T]
         with self._timed(section) as page:

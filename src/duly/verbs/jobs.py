@@ -131,7 +131,7 @@ class Jobs(VerbGroup):
         return job
 
     def _refuse_others(self, new: NewJob, content: str, among: Sequence[str], connection: Any) -> None:
-        """A key stands for one request: the jobs that have it must be what is asked for now."""
+        """A key identifies one request: the jobs that have it must match this request."""
         asked = {"owner": new.owner, "key": new.key, "tasks": codec.text(sorted(set(among)))}
         for job in self._read.all(Job, "jobs_under_key", asked, connection):
             if job.job_type != new.job_type or self._content(job, connection) != content:
@@ -176,14 +176,14 @@ class Jobs(VerbGroup):
     # -- looks
 
     def get(self, who: Principal, job_id: int, connection: Any = None) -> Job:
-        """The job as it is kept, if they reach it: another's and a missing one are the same."""
+        """The job, if the principal may reach it; another's job is reported as missing."""
         job = self._read.one(Job, "job", {"id": job_id, "owner": who.reach}, connection)
         if job is None:
             raise ItemNotFound(f"there is no job {job_id}")
         return job
 
     def show(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
-        """How far it is."""
+        """The job with its progress."""
         return self._shown([self.get(who, job_id, connection)], connection)[0]
 
     def page(
@@ -276,7 +276,7 @@ class Jobs(VerbGroup):
         return job
 
     def remove(self, who: Principal, job_id: int, connection: Any = None) -> None:
-        """Forget it with its rows and its file, as durable work; it is found no more from now on."""
+        """Remove it with its rows and its file, as durable work. It is not found from now on."""
         job = self.get(who, job_id, connection)
         with self._context.joining(connection) as connection:
             if not self._store.write("hide_job", {"id": job_id}, connection):
@@ -398,13 +398,13 @@ class Jobs(VerbGroup):
 
 
 def _refuse_keyed(task: Task[..., Any]) -> None:
-    """A limit per value of an argument goes by queues, and the rows of a job have one of their own."""
+    """A limit per argument value works by queues, and the rows of a job have their own queue."""
     if limit := next((limit for limit in task.limits if limit.by), None):
         raise InputError("task", f"{task.name} has the limit {limit.name} per {limit.by}, which jobs do not support")
 
 
 def row_of(job: Job, number: int, new: NewItem, **more: Any) -> NewRow:
-    """A row of this job, of what would be an item of its own."""
+    """A row of this job, made of a new item."""
     fields = msgspec.structs.asdict(replace(new, queue=job.rows_queue, owner=job.owner))
     return NewRow(**fields, job_id=job.id, row_no=number, **more)
 

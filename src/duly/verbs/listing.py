@@ -75,7 +75,7 @@ class Filter(Struct, frozen=True, kw_only=True):
 
 
 class IndexWalk(Struct, frozen=True):
-    """A way along an index: the section that gives the next ids, what it is given, and from where it starts."""
+    """A walk along an index: the section that returns the next ids, its parameters, and where it starts."""
 
     section: str
     given: dict[str, Any]
@@ -150,7 +150,7 @@ class Listing(VerbGroup):
     def _count_apart(
         self, state: State, filter: Filter, owner: str | None, counts: dict[State, int], capped: dict[State, bool]
     ) -> None:
-        """Count the items of a state that are found without a look at all the others."""
+        """Count the items of a state that has its own index."""
         section = APART.get(state)
         if section is None:
             return

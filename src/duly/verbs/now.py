@@ -158,7 +158,7 @@ def _schedules(active: Any, paused: Any, broken: Any, looked: Any, next_at: date
 
 
 def _how_bad(queue: QueueNow) -> tuple[float, int, int, str]:
-    """The key by which the worst come first."""
+    """A sort key: the worst queues first."""
     age = -1.0 if queue.oldest_due_seconds is None else queue.oldest_due_seconds
     return -age, -queue.failed, -queue.waiting, queue.queue
 

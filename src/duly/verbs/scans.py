@@ -1,4 +1,4 @@
-"""Scans: which versions of which files were taken from the places where they are dropped, each once.
+"""Scans: which versions of which files were taken from the sources, each once.
 
 A version is taken by inserting its row in the transaction that makes its job. So of several scanners one takes it, and
 one that dies has either taken it or left it as it was. Content that a job here has already is not taken again, as long
@@ -101,7 +101,7 @@ class Scans(VerbGroup):
             self._audit.note(who, "sources.scanned", "sources", {"again": is_again}, connection)
 
     def go_on(self, delay: float = 0.0) -> None:
-        """Have a worker look through the sources, as durable work, of which there is one at most in a database."""
+        """Have a worker scan the sources, as durable work. There is at most one such item in a database."""
         self._context.task_named(SCAN).options(key=KEY, delay=delay).put()
 
     def _noted(self, seen: FileVersion) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class Schedules(Timetable):
         since: datetime | None = None,
         connection: Any = None,
     ) -> int:
-        """Any number at once, each row with its key, args and options, and maybe a rule of its own.
+        """Create any number of schedules. Each row has a key, arguments and options, and may have its own rule.
 
         They are due from now on, or from `since` on if that is later. Keys that exist are left as they are; returns how
         many are new. There is no line in the audit log for each: the caller writes one about all of them.

@@ -42,7 +42,7 @@ class ServiceState(VerbGroup):
         return bool(self._store.write("reply_begin", given, connection))
 
     def end_reply(self, owner: str, key: str, status: int, answer: str, connection: Any) -> None:
-        """Keep this answer, in the transaction in which the request is carried out."""
+        """Store this answer, in the transaction of the request."""
         given = {"owner": owner, "key": key, "status": status, "answer": answer}
         self._store.write("reply_end", given, connection)
 

@@ -44,7 +44,7 @@ class Cause(Struct, frozen=True):
 
 
 class StandingCount(Struct, frozen=True):
-    """How many schedules stand how: of one slot, active or not, by an item that was planned since then or before."""
+    """How many schedules of one slot have this standing, active or not, by an item planned since then or before."""
 
     slot: int | None
     standing: Standing
@@ -211,7 +211,7 @@ class Timetable(VerbGroup):
         after: int = 0,
         most: int = 100,
     ) -> list[Schedule]:
-        """A page of a task's schedules, by id: those that stand so, and that have this text in their key.
+        """A page of a task's schedules, by id: those with this standing, and with this text in their key.
 
         None as owner means those of all owners. Capital and small letters of ASCII are the same.
         """
@@ -221,7 +221,7 @@ class Timetable(VerbGroup):
         return self._read.all(Schedule, "schedules_standing", given)
 
     def standings(self, owner: str | None, task: str, since: datetime) -> list[StandingCount]:
-        """How many of a task's schedules stand how, by slot."""
+        """How many of a task's schedules have which standing, by slot."""
         return self._read.all(StandingCount, "standings", {"owner": owner, "task": task, "since": since})
 
     def causes(self, owner: str | None, task: str) -> list[Cause]:

@@ -200,7 +200,7 @@ class Users(VerbGroup):
 
 
 def _digest(secret: str) -> str:
-    """The hash of a secret that is long and random, for which a plain and fast hash is enough."""
+    """The hash of a long random secret; a fast hash is enough for that."""
     return hashlib.sha256(secret.encode("utf8", "replace")).hexdigest()
 
 

@@ -14,7 +14,7 @@ SCOPES: tuple[Scope, ...] = ("read", "write", "admin")
 
 
 class Principal(Struct, frozen=True):
-    """A user who acts, with what they are allowed to do."""
+    """A user or program that acts, with its permissions."""
 
     user_id: str
     role: Role

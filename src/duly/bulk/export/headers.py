@@ -38,7 +38,7 @@ def canonical(inputs: Iterable[str], results: Iterable[str]) -> tuple[Column, ..
 
 
 def mendable(inputs: Iterable[str]) -> tuple[Column, ...]:
-    """The columns of failed rows as they came, the number by which a mended row is known again, and the reason."""
+    """The columns of failed rows as they came, the number that identifies a corrected row, and the reason."""
     taken: set[str] = set()
     return tuple(
         Column(_free(header, "input", taken), path)

@@ -1,4 +1,4 @@
-"""From the columns of somebody's file to the fields that a task wants.
+"""From the columns of a file to the fields that a task needs.
 
 fields      which fields there are, by which names columns may call them, and what their values must be
 columns     which column is which field: a suggestion by names and values, and a fingerprint to remember it by

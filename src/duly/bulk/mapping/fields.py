@@ -1,4 +1,4 @@
-"""The fields that a task wants, as values: an app may hand in its own in place of those of a product."""
+"""The fields that a task needs, as values. An app may define its own."""
 
 from __future__ import annotations
 

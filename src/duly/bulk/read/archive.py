@@ -1,4 +1,4 @@
-"""Zip files of strangers, opened with care: their directory is bounded, and so is what they say they unpack to.
+"""Opens untrusted zip files: the size of the directory is bounded, and so is the declared unpacked size.
 
 An entry cannot give more than its directory says it has (zipfile stops there and finds the checksum wrong), so adding
 up what the directory says is enough against bombs, also against entries that overlap. Only the usual compression is

@@ -92,7 +92,7 @@ class _Ragged(Exception):
         self._cells = cells
 
     def values(self, names: tuple[str, ...]) -> dict[str, str]:
-        """What there is, the surplus under names of its own, as far as that helps to correct it."""
+        """The values by column. Surplus cells get names of their own, as far as that helps to correct the row."""
         shown = self._cells[: len(names) + 20]
         return dict(zip((*names, *(f"column {n + 1}" for n in range(len(names), len(shown)))), shown, strict=True))
 

@@ -15,7 +15,7 @@ _DOUBLED = re.compile(r'[^,;\t|\r\n]""|""[^,;\t|\r\n]')
 
 
 def sample_of(lines: TextLines, limits: ReadLimits) -> list[str]:
-    """Whole lines at the start, by which the delimiter is found."""
+    """Whole lines from the start, to detect the delimiter."""
     found: list[str] = []
     size = 0
     while len(found) < 100 and size < limits.sample_bytes:

@@ -1,4 +1,4 @@
-"""Whether the first row says the names of the columns, and what the columns are called."""
+"""Detects whether the first row is a header, and names the columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DATUM = re.compile(
 
 
 class Top(Struct, frozen=True):
-    """What stands at the top of a table: the names of its columns, and how many rows come before its first one."""
+    """The top of a table: the names of its columns, and how many rows come before the first row."""
 
     columns: tuple[str, ...]
     has_header: bool
@@ -53,7 +53,7 @@ def _titles(rows: Sequence[Sequence[Any]]) -> int:
 
 
 def looks_like_header(first: Sequence[Any], others: Sequence[Sequence[Any]]) -> bool:
-    """A header has words, no data, and none of its words comes again in the same column, but where all of them do."""
+    """Whether the first row is a header: words, no data, and no word repeated in its column, unless all are."""
     others = [other for other in others if list(other) != list(first)]
     for place, cell in enumerate(first):
         if cell is None or cell == "":

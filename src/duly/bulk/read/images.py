@@ -1,4 +1,4 @@
-"""Images, alone or in a zip file: what they are, and a thumbnail of each.
+"""Images, alone or in a zip file: their format and size, and a thumbnail of each.
 
 An image is measured before it is decoded: what decoding will take follows from its pixels and its format, and must be
 below a limit. Names of a zip file are only names here; nothing is ever written where they lead.

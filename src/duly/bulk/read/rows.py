@@ -15,7 +15,7 @@ PEEK = 20  # rows at the start by which the columns are found out
 
 
 class ReadLimits(Struct, frozen=True, kw_only=True):
-    """How much of anything is taken. With the defaults, reading any file at all needs less than 256 MB of memory."""
+    """Limits on what is read. With the defaults, reading any file needs less than 256 MB of memory."""
 
     row_bytes: int = MIB  # of one row, over all of its lines and cells
     row_lines: int = 10_000  # that one row of delimited text may go over, inside quotes

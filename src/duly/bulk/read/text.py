@@ -1,4 +1,4 @@
-"""Lines of text out of bytes of any common encoding, none of them longer than a limit.
+"""Reads lines of text in any common encoding, none of them longer than a limit.
 
 Text in UTF-16, or with the lone carriage returns of old Macs, is turned into UTF-8 lines on the way, so that
 the readers see one kind of bytes. `offset` counts bytes after that turn; going to an offset is a seek where nothing had

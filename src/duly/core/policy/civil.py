@@ -73,7 +73,7 @@ class Civil:
         return None if wanted is None else f"{clock_time(wanted)} does not exist that day; runs {clock_time(wall)}"
 
     def _missing(self, at: datetime, wall: datetime, zone: ZoneInfo) -> datetime | None:
-        """The local time that the clocks skip and for which this occurrence stands, if it does."""
+        """The skipped local time that this occurrence replaces, if it does."""
         fold = 1 if self.skipped == "earlier" else 0
         for days in (0, -1, 1):  # a skipped time may stand on the day before or after
             midnight = wall.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=days)

@@ -110,7 +110,7 @@ def explains(outage: str, cause: str) -> bool:
 
 
 def common_cause(source: Source, failures: Sequence[Failure], doubt: int = 1) -> str | None:
-    """The cause for which nearly everything fails, by the failures since the last success, oldest first; or None.
+    """The cause of nearly all failures since the last success (oldest first); None when there is no such cause.
 
     Fewer failures will do if nobody answers and one of them would be the last of its item: before anybody is blamed for
     good, it must be clear that the source is not to blame. With `doubt`, it takes so many times as many.

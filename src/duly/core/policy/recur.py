@@ -194,7 +194,7 @@ def latest(rule: Rule, after: datetime, until: datetime, zone: ZoneInfo) -> date
 
 
 def parse(text: str) -> Rule:
-    """The rule that a text stands for: what `str(rule)` gave, or a bare cron.
+    """Parse the text of a rule: the result of `str(rule)`, or a bare cron.
 
     >>> parse("weekly fri,mon 8:00") == Weekly("mon,fri", "08:00")
     True

@@ -38,7 +38,7 @@ _OPEN = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
 
 class AnswerTimeout(psycopg.OperationalError):
-    """The server did not answer in time. Nobody knows whether it has done what it was asked."""
+    """The server did not answer in time. It is not known whether it executed the statement."""
 
 
 class Connection(psycopg.Connection[Any]):

@@ -162,7 +162,7 @@ class Sessions:
             pool.give(connection)
 
     def _as_ours(self, error: psycopg.Error, connection: Connection) -> Exception:
-        """The error of duly that this error of the driver stands for."""
+        """The error of duly for this error of the driver."""
         match error:
             case psycopg.IntegrityError():
                 return ConstraintViolated(error.diag.constraint_name or error.diag.column_name or "a constraint")

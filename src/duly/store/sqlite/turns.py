@@ -130,7 +130,7 @@ class WriterLine:
 
 
 class FileLock:
-    """The lock between processes. It waits in the kernel's queue, but not for ever."""
+    """The lock between processes. It waits in the kernel's queue, with a time limit."""
 
     def __init__(self, path: str) -> None:
         # A file object, because it closes the file when nobody refers to it any more.

@@ -132,7 +132,7 @@ def _read_directory(archive: ZipFile) -> _Directory:
 
 
 def _read_relations(archive: ZipFile) -> tuple[dict[str, str], dict[str, str]]:
-    """The parts that the workbook points to: by their ids, and by what they are."""
+    """The parts that the workbook refers to: by id, and by type."""
     targets: dict[str, str] = {}
     kinds: dict[str, str] = {}
 

@@ -1,4 +1,4 @@
-"""Which numbers of a workbook are dates, and what they say.
+"""Which numbers of a workbook are dates, and which dates they are.
 
 A date is a number of days whose style has a format with day, month, year, hour or second in it. The first system
 counts from 1900 and believes that year had a 29 February; the other counts from 1904.
