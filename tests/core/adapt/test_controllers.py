@@ -20,7 +20,7 @@ from duly.core.policy.adapt import (
     Written,
     classify,
 )
-from duly.core.policy.adapt.trouble import PERMANENT, next_try
+from duly.core.policy.adapt.trouble import PERMANENT
 
 BOUNDS = BatchBounds()
 
@@ -174,23 +174,10 @@ def test_a_status_says_what_kind_of_trouble_it_is(status: int, trouble: str) -> 
     assert classify(status) == trouble
 
 
-def test_an_exception_says_what_kind_of_trouble_it_is() -> None:
-    assert classify(503, says_when=True) == "throttled"
-    kinds = [TimeoutError(), ConnectionResetError(), KeyError("x"), ValueError("x"), RuntimeError("x"), None]
-    assert [classify(error=error) for error in kinds] == [
-        "timeout", "network", "not_found", "invalid", "unknown", "unknown",
-    ]  # fmt: skip
-
-
 def test_retries_are_spaced_by_the_kind_of_trouble() -> None:
-    assert all(next_try(trouble, 1) is None for trouble in PERMANENT)
-    waits = [next_try("not_found", failures) for failures in (1, 2, 3)]
-    assert waits[0] is not None
-    assert waits[1] is not None
+    waits = [SPACINGS["not_found"].delay(failures) for failures in (1, 2)]
     assert 900 <= waits[0] <= 1_125
     assert 3_600 <= waits[1] <= 4_500
-    assert waits[2] is None
-    assert next_try("server", 1, "a") != next_try("server", 1, "b"), "not all at the same time"
-    assert next_try("server", 1, "a", stretched=2) == 2 * (next_try("server", 1, "a") or 0)
+    assert SPACINGS["server"].delay(1, "a") != SPACINGS["server"].delay(1, "b"), "not all at the same time"
     assert Spacing(base=1).delay(10**9) <= 4_500, "no count overflows"
     assert all(SPACINGS[trouble].tries == 1 for trouble in PERMANENT)

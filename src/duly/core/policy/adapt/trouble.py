@@ -1,12 +1,12 @@
 """What kind of failure it was, and when to try again.
 
-throttled    429, or 503 that says when: the other side has enough; not the item's fault
-server       5xx: it may be well again soon
+throttled    429: the other side is overloaded; not the item's fault
+server       other 5xx: it may recover soon
 timeout      no answer in time, 408 and 504
-network      no connection, or it broke
-not_found    404 and 410, or an empty answer: asked conservatively again, in other words
-refused      401, 403, 407, 451: somebody has to do something about it first
-invalid      the other 4xx, and values that cannot be: asking again cannot help
+network      no connection, or a broken one
+not_found    404 and 410, or an empty answer: tried again rarely, in other words
+refused      401, 403, 407, 451: a person has to act first
+invalid      other 4xx, and values that are not possible: trying again cannot help
 unknown      everything else
 """
 
@@ -51,25 +51,9 @@ SPACINGS: dict[Trouble, Spacing] = {
 }
 
 
-def classify(status: int | None = None, error: BaseException | None = None, says_when: bool = False) -> Trouble:
-    """What kind of failure this status, or this exception, means. `says_when`: the answer had a Retry-After."""
-    if status is not None:
-        return _by_status(status, says_when)
-    match error:
-        case TimeoutError():
-            return "timeout"
-        case OSError():
-            return "network"
-        case LookupError():
-            return "not_found"
-        case ValueError() | TypeError():
-            return "invalid"
-        case _:
-            return "unknown"
-
-
-def _by_status(status: int, says_when: bool) -> Trouble:
-    if status == 429 or (status == 503 and says_when):
+def classify(status: int) -> Trouble:
+    """What kind of failure this HTTP status means."""
+    if status == 429:
         return "throttled"
     if status in (408, 504):
         return "timeout"
@@ -77,14 +61,8 @@ def _by_status(status: int, says_when: bool) -> Trouble:
         return "not_found"
     if status in (401, 403, 407, 451):
         return "refused"
-    if status in (409, 423, 425):  # somebody else is at it, or it is too early: soon it is not
+    if status in (409, 423, 425):  # another request is under way, or it is too early
         return "unknown"
     if 400 <= status < 500:
         return "invalid"
     return "server" if status >= 500 else "unknown"
-
-
-def next_try(trouble: Trouble, failures: int, seed: str = "", stretched: float = 1.0) -> float | None:
-    """Seconds until the next try after the n-th failure of this kind; None when that was the last one."""
-    spacing = SPACINGS[trouble]
-    return None if failures >= spacing.tries else spacing.delay(failures, seed) * stretched
