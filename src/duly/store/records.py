@@ -14,39 +14,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, g
 
 from msgspec import Struct, structs
 
-from duly.core.model import (
-    Change,
-    Item,
-    Job,
-    Member,
-    NewAuditLine,
-    NewFile,
-    NewItem,
-    NewJob,
-    NewRow,
-    NewSchedule,
-    Schedule,
-    StoredFile,
-    Tried,
-)
-from duly.core.shown import (
-    Act,
-    Alert,
-    AuditLine,
-    Depth,
-    ExportRow,
-    Group,
-    HistoryRow,
-    KeyInfo,
-    MeterRow,
-    Occurrence,
-    PendingItem,
-    ReviewNote,
-    Row,
-    Story,
-    User,
-    WorkerLife,
-)
+from duly.core import model, shown
 
 S = TypeVar("S", bound=Struct)
 
@@ -84,54 +52,56 @@ def _kind(annotation: Any) -> ColumnType:
     return list if annotation == list[datetime] else object
 
 
-ITEM = Record(Item)
-NEW_ITEM = Record(NewItem, without=("is_relative",))
-CHANGE = Record(Change, without=("task", "tried", "member", "then", "job_id", "was_status"), also={"error_group": str})
-NEW_ROW = Record(NewRow, without=("is_relative",))
-JOB = Record(Job)
-TRIED = Record(Tried)
-MEMBER = Record(Member)
-NOTE = Record(NewAuditLine)
-SCHEDULE = Record(Schedule)
-NEW_SCHEDULE = Record(NewSchedule, without=("slots",))
-METER = Record(MeterRow)
+ITEM = Record(model.Item)
+NEW_ITEM = Record(model.NewItem, without=("is_relative",))
+CHANGE = Record(
+    model.Change, without=("task", "tried", "member", "then", "job_id", "was_status"), also={"error_group": str}
+)
+NEW_ROW = Record(model.NewRow, without=("is_relative",))
+JOB = Record(model.Job)
+TRIED = Record(model.Tried)
+MEMBER = Record(model.Member)
+NOTE = Record(model.NewAuditLine)
+SCHEDULE = Record(model.Schedule)
+NEW_SCHEDULE = Record(model.NewSchedule, without=("slots",))
+METER = Record(shown.MeterRow)
 
 # The records that SQL sections name.
 RECORDS: dict[str, Record[Any]] = {
     "item": ITEM,
     "new_item": NEW_ITEM,
     "new_row": NEW_ROW,
-    "new_job": Record(NewJob),
+    "new_job": Record(model.NewJob),
     "job": JOB,
-    "new_file": Record(NewFile),
-    "file": Record(StoredFile),
-    "export_row": Record(ExportRow),
+    "new_file": Record(model.NewFile),
+    "file": Record(model.StoredFile),
+    "export_row": Record(shown.ExportRow),
     "change": CHANGE,
     "tried": TRIED,
     "member": MEMBER,
     "note": NOTE,
     "schedule": SCHEDULE,
     "new_schedule": NEW_SCHEDULE,
-    "row": Record(Row),
-    "occurrence": Record(Occurrence),
-    "audit_line": Record(AuditLine),
-    "review_note": Record(ReviewNote),
-    "alert": Record(Alert),
-    "worker": Record(WorkerLife),
+    "row": Record(shown.Row),
+    "occurrence": Record(shown.Occurrence),
+    "audit_line": Record(shown.AuditLine),
+    "review_note": Record(shown.ReviewNote),
+    "alert": Record(shown.Alert),
+    "worker": Record(shown.WorkerLife),
     "meter": METER,
-    "user": Record(User, without=("has_password",)),
-    "key": Record(KeyInfo),
-    "act": Record(Act),
-    "history_row": Record(HistoryRow),
+    "user": Record(shown.User, without=("has_password",)),
+    "key": Record(shown.KeyInfo),
+    "act": Record(shown.Act),
+    "history_row": Record(shown.HistoryRow),
 }
 # What a column of this name holds; sections that list their columns themselves go by these too.
 KINDS: dict[str, ColumnType] = {}
 _COMPUTED: list[Record[Any]] = [
-    Record(Depth),
-    Record(Group),
-    Record(PendingItem),
-    Record(User),
-    Record(Story, without=("item", "tries", "timeline", "trace_id")),
+    Record(shown.Depth),
+    Record(shown.Group),
+    Record(shown.PendingItem),
+    Record(shown.User),
+    Record(shown.Story, without=("item", "tries", "timeline", "trace_id")),
 ]
 for _record in (*RECORDS.values(), *_COMPUTED):
     KINDS.update(_record.fields)

@@ -15,23 +15,8 @@ import msgspec
 
 from duly.core.clock import EPOCH
 from duly.core.model import NewItem, NewRow
-from duly.store.records import (
-    CHANGE,
-    ITEM,
-    JOB,
-    KINDS,
-    MEMBER,
-    NEW_ITEM,
-    NEW_ROW,
-    NEW_SCHEDULE,
-    NOTE,
-    SCHEDULE,
-    TRIED,
-    ColumnType,
-    lister,
-    reader,
-    writer,
-)
+from duly.store import records
+from duly.store.records import ColumnType, lister, reader, writer
 
 
 def to_int(time: datetime) -> int:
@@ -68,22 +53,22 @@ READ: dict[ColumnType, Callable[[Any], Any]] = {
 }
 WRITTEN: dict[ColumnType, Callable[[Any], Any]] = {datetime: to_int, bytes: bytes.decode}
 
-item_of = reader(ITEM, READ)
-job_of = reader(JOB, READ)
-schedule_of = reader(SCHEDULE, READ)
-change_parameters = writer(CHANGE, WRITTEN)
-tried_parameters = writer(TRIED, WRITTEN)
-member_parameters = writer(MEMBER, WRITTEN)
-note_parameters = writer(NOTE, WRITTEN)
-schedule_parameters = writer(SCHEDULE, WRITTEN)
-new_schedule_parameters = writer(NEW_SCHEDULE, WRITTEN)
-_new_item = writer(NEW_ITEM, WRITTEN)
-_new_item_row = lister(NEW_ITEM, WRITTEN)
-_new_row_values = lister(NEW_ROW, WRITTEN)
-_DUE_AT = list(NEW_ITEM.fields).index("due_at")
-_CHANGED_AT = list(NEW_ROW.fields).index("changed_at")
+item_of = reader(records.ITEM, READ)
+job_of = reader(records.JOB, READ)
+schedule_of = reader(records.SCHEDULE, READ)
+change_parameters = writer(records.CHANGE, WRITTEN)
+tried_parameters = writer(records.TRIED, WRITTEN)
+member_parameters = writer(records.MEMBER, WRITTEN)
+note_parameters = writer(records.NOTE, WRITTEN)
+schedule_parameters = writer(records.SCHEDULE, WRITTEN)
+new_schedule_parameters = writer(records.NEW_SCHEDULE, WRITTEN)
+_new_item = writer(records.NEW_ITEM, WRITTEN)
+_new_item_row = lister(records.NEW_ITEM, WRITTEN)
+_new_row_values = lister(records.NEW_ROW, WRITTEN)
+_DUE_AT = list(records.NEW_ITEM.fields).index("due_at")
+_CHANGED_AT = list(records.NEW_ROW.fields).index("changed_at")
 
-_COLUMNS = {name: READ[kind] for name, kind in KINDS.items() if kind in READ}
+_COLUMNS = {name: READ[kind] for name, kind in records.KINDS.items() if kind in READ}
 
 
 def new_item_parameters(item: NewItem, now: int) -> dict[str, Any]:
