@@ -10,26 +10,10 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from duly.core import codec
+from duly.core import codec, shown
 from duly.core.clock import Clock
 from duly.core.errors import ItemNotFound
 from duly.core.model import State, Tried
-from duly.core.shown import (
-    Alert,
-    AuditLine,
-    Depth,
-    Drift,
-    Ending,
-    Group,
-    LateItem,
-    LimitUse,
-    ReviewNote,
-    Row,
-    Signs,
-    Story,
-    StuckItem,
-    WorkerLife,
-)
 from duly.core.timeline import timeline
 from duly.store.contract import Store
 from duly.store.lines import are_open
@@ -57,9 +41,9 @@ def _reader(struct: type[Struct]) -> Callable[[Iterable[Any]], Any]:
     return reader(Record(struct), SEEN)
 
 
-def _limit(row: tuple[Any, ...]) -> LimitUse:
+def _limit(row: tuple[Any, ...]) -> shown.LimitUse:
     name, most, per, hits = row
-    return LimitUse(name, most, per, len(hits), utc(hits[-1]) if hits else None)
+    return shown.LimitUse(name, most, per, len(hits), utc(hits[-1]) if hits else None)
 
 
 class Read:
@@ -87,47 +71,47 @@ class Read:
         before: int | None = None,
         most: int = 50,
         connection: Any = None,
-    ) -> list[Row]:
+    ) -> list[shown.Row]:
         """A page of items, newest first; `before` is the last id of the page before. No `owner` means all owners."""
         given = {"owner": owner, "task": task, "queue": queue, "key": key, "before": before or LAST_ID}
         given["most"] = max(1, min(most, PAGE_MOST))
         if state == "failed":  # review has its own index, which is fast among millions of other items
-            return self.all(Row, "failed_page", given, connection)
-        return self.all(Row, "page", {**given, "state": state}, connection)
+            return self.all(shown.Row, "failed_page", given, connection)
+        return self.all(shown.Row, "page", {**given, "state": state}, connection)
 
-    def pages(self, **filters: Any) -> Iterator[Row]:
+    def pages(self, **filters: Any) -> Iterator[shown.Row]:
         """All items that match, newest first, a page at a time."""
         before: int | None = None
         while rows := self.page(**filters, before=before, most=PAGE_MOST):
             yield from rows
             before = rows[-1].id
 
-    def endings(self, ids: Sequence[int]) -> list[Ending]:
+    def endings(self, ids: Sequence[int]) -> list[shown.Ending]:
         """How those of these items ended that have ended."""
-        return self.all(Ending, "endings", {"ids": codec.text(ids)})
+        return self.all(shown.Ending, "endings", {"ids": codec.text(ids)})
 
-    def rows(self, ids: Iterable[int], owner: str | None = None, connection: Any = None) -> list[Row]:
+    def rows(self, ids: Iterable[int], owner: str | None = None, connection: Any = None) -> list[shown.Row]:
         """The items with these ids, as far as they exist and belong to this owner; None means any owner."""
-        return self.all(Row, "rows", {"ids": codec.text(list(ids)), "owner": owner}, connection)
+        return self.all(shown.Row, "rows", {"ids": codec.text(list(ids)), "owner": owner}, connection)
 
-    def row(self, item_id: int, owner: str | None = None, connection: Any = None) -> Row | None:
+    def row(self, item_id: int, owner: str | None = None, connection: Any = None) -> shown.Row | None:
         """This item, if it exists and belongs to this owner; None means any owner."""
         return next(iter(self.rows([item_id], owner, connection)), None)
 
-    def item(self, item_id: int) -> Row:
+    def item(self, item_id: int) -> shown.Row:
         return self.story(item_id).item
 
-    def story(self, item_id: int) -> Story:
+    def story(self, item_id: int) -> shown.Story:
         rows = self._store.read("show", {"id": item_id})
         if not rows:
             raise ItemNotFound(f"there is no item {item_id}")
         *values, lease_until = rows[0]
-        row: Row = _reader(Row)(values)
+        row: shown.Row = _reader(shown.Row)(values)
         tries = self.all(Tried, "attempts", {"id": item_id})
-        notes = self.all(AuditLine, "audit", {"subject": f"item:{item_id}", "before": None, "most": NOTES})
+        notes = self.all(shown.AuditLine, "audit", {"subject": f"item:{item_id}", "before": None, "most": NOTES})
         # Nothing if the item is pruned at this moment.
         ((trace, schedule_key),) = self._store.read("origin", {"id": item_id}) or [(None, None)]
-        return Story(
+        return shown.Story(
             row, None if lease_until is None else utc(lease_until), tries, timeline(row, tries, notes),
             trace.split("-")[1] if trace else None, schedule_key,
         )  # fmt: skip
@@ -136,14 +120,14 @@ class Read:
         """How many rows have not ended, by the type of their job; by its task, if it has no type."""
         return {row[0]: int(row[1]) for row in self._store.read("pending_rows", {})}
 
-    def depths(self) -> list[Depth]:
+    def depths(self) -> list[shown.Depth]:
         """How many items there are, by queue, lane and state."""
-        depths = self.all(Depth, "depth", {"now": self._clock.now()})
+        depths = self.all(shown.Depth, "depth", {"now": self._clock.now()})
         open_ones = are_open({depth.queue for depth in depths}, {depth.queue for depth in depths if depth.paused})
         found = (replace(depth, paused=depth.queue not in open_ones) for depth in depths)
         return sorted(found, key=lambda d: (d.queue, d.lane, d.state))
 
-    def queues(self, depths: Sequence[Depth] | None = None) -> list[dict[str, Any]]:
+    def queues(self, depths: Sequence[shown.Depth] | None = None) -> list[dict[str, Any]]:
         """One row per queue, by name: what waits, is due, runs and is in review. Without `depths`, all is counted."""
         now = self._clock.now()
         found: dict[str, dict[str, Any]] = {}
@@ -172,59 +156,59 @@ class Read:
         until: datetime | None = None,
         before: int | None = None,
         most: int = 50,
-    ) -> list[Row]:
+    ) -> list[shown.Row]:
         """A page of a task's items that are planned from `since` to before `until`, newest first.
 
         `is_again`: those that wait to be tried again, or those that do not.
         """
         filters = {"owner": owner, "task": task, "state": state, "is_again": is_again, "since": since, "until": until}
         given = {**filters, "before": before or LAST_ID, "most": max(1, min(most, PAGE_MOST))}
-        return self.all(Row, "owned_planned", given)
+        return self.all(shown.Row, "owned_planned", given)
 
-    def drift(self, owner: str | None, task: str, since: datetime, step: int) -> list[Drift]:
+    def drift(self, owner: str | None, task: str, since: datetime, step: int) -> list[shown.Drift]:
         """How late a task's items were done since then, in steps of this many seconds; only its newest rows count."""
         given = {"owner": owner, "task": task, "since": since, "step": step, "rows": LOOKED_AT}
-        return [Drift(int(at), mean, most, items) for at, mean, most, items in self._store.read("drift", given)]
+        return [shown.Drift(int(at), mean, most, items) for at, mean, most, items in self._store.read("drift", given)]
 
     def ids_between(self, task: str, low: str, high: str) -> list[int]:
         """The ids of a task's items with a version whose keys are from `low` to before `high`, newest first."""
         return [item_id for (item_id,) in self._store.read("versioned", {"task": task, "low": low, "high": high})]
 
-    def groups(self, owner: str | None, most: int = 100, after: tuple[int, str] | None = None) -> list[Group]:
+    def groups(self, owner: str | None, most: int = 100, after: tuple[int, str] | None = None) -> list[shown.Group]:
         """Groups of failures in review, the largest first; `after` is the size and id of the last one before."""
         size, last = after or (None, None)
-        return self.all(Group, "groups", {"owner": owner, "most": most, "size": size, "after": last})
+        return self.all(shown.Group, "groups", {"owner": owner, "most": most, "size": size, "after": last})
 
-    def group(self, group_id: str, owner: str | None) -> Group | None:
-        return self.one(Group, "group", {"error_group": group_id, "owner": owner})
+    def group(self, group_id: str, owner: str | None) -> shown.Group | None:
+        return self.one(shown.Group, "group", {"error_group": group_id, "owner": owner})
 
-    def review_notes(self, group_id: str, owner: str | None, most: int = 100) -> list[ReviewNote]:
-        return self.all(ReviewNote, "review_notes", {"error_group": group_id, "owner": owner, "most": most})
+    def review_notes(self, group_id: str, owner: str | None, most: int = 100) -> list[shown.ReviewNote]:
+        return self.all(shown.ReviewNote, "review_notes", {"error_group": group_id, "owner": owner, "most": most})
 
-    def late(self, grace: float = 300.0, most: int = 100) -> list[LateItem]:
+    def late(self, grace: float = 300.0, most: int = 100) -> list[shown.LateItem]:
         """Done items that started more than this many seconds after their time, latest first."""
-        return self.all(LateItem, "late", {"grace": grace, "most": most})
+        return self.all(shown.LateItem, "late", {"grace": grace, "most": most})
 
-    def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[StuckItem]:
+    def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[shown.StuckItem]:
         """Items that are not done this many seconds after their time, oldest first."""
-        return self.all(StuckItem, "stuck", {"grace": grace, "most": most, "now": self._clock.now()})
+        return self.all(shown.StuckItem, "stuck", {"grace": grace, "most": most, "now": self._clock.now()})
 
-    def alerts(self) -> list[Alert]:
+    def alerts(self) -> list[shown.Alert]:
         """The alerts that are not over."""
-        return self.all(Alert, "alerts", {})
+        return self.all(shown.Alert, "alerts", {})
 
-    def limits(self, after: str = "", most: int = ALL) -> list[LimitUse]:
+    def limits(self, after: str = "", most: int = ALL) -> list[shown.LimitUse]:
         """A page of limits, by name."""
         return [_limit(row) for row in self._store.read("all_meters", {"after": after, "most": most})]
 
-    def limit(self, name: str) -> LimitUse | None:
+    def limit(self, name: str) -> shown.LimitUse | None:
         """The limit of this name; None when nothing has been counted under it and nobody has set it."""
         rows = self._store.read("one_meter", {"name": name})
         return _limit(rows[0]) if rows else None
 
-    def workers(self, after: str = "", most: int = ALL) -> list[WorkerLife]:
+    def workers(self, after: str = "", most: int = ALL) -> list[shown.WorkerLife]:
         """Workers that gave a sign of life within a day and did not sign off, by name."""
-        return self.all(WorkerLife, "workers", {"after": after, "most": most})
+        return self.all(shown.WorkerLife, "workers", {"after": after, "most": most})
 
     def seen_at(self) -> datetime | None:
         """The last sign of life of any worker."""
@@ -236,6 +220,6 @@ class Read:
         seen_at = self.seen_at()
         return None if seen_at is None else max((self._clock.now() - seen_at).total_seconds(), 0.0)
 
-    def signs(self) -> Signs:
+    def signs(self) -> shown.Signs:
         alerts = [row[0] for row in self._store.read("alerts", {})]
-        return Signs(self.seen_at(), alerts, self._store.read("broken", {})[0][0])
+        return shown.Signs(self.seen_at(), alerts, self._store.read("broken", {})[0][0])
