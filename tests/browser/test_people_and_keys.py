@@ -24,7 +24,7 @@ def test_people_sign_in_and_out(guarded: Site, visit: Visits) -> None:
     page.get_by_label("User").fill("ana")
     page.get_by_label("Password").fill("wrong wrong wrong")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("alert")).to_contain_text("not a user with this password")
+    expect(page.get_by_role("alert")).to_contain_text("wrong user or password")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     settled(page)

@@ -179,7 +179,7 @@ def test_an_act_takes_the_filters_of_the_list(remote: Remote, local: Remote, ser
 
 def test_an_ended_item_is_put_again(remote: Remote, local: Remote) -> None:
     number = str(told(remote("put", "remind", "phone=1", "--delay", "1h", "--json"))["id"])
-    assert "only one that has ended" in remote("again", number).stderr
+    assert "only an item that has ended" in remote("again", number).stderr
     remote("cancel", number)
     for side in (remote, local):
         made = told(side("again", number, "--delay", "5m", "--json"))
@@ -293,7 +293,7 @@ def test_without_the_right_key_one_is_told_which_option_helps(served: Duly, guar
     (row,) = told(call("items", "--json", DULY_URL=url, DULY_API_KEY=secret))
     assert row["task"] == "remind"
     forbidden = call("queues", DULY_URL=url, DULY_API_KEY=secret)
-    assert (forbidden.exit_code, forbidden.stderr) == (1, "Error: this needs the scope admin\n")
+    assert (forbidden.exit_code, forbidden.stderr) == (1, "Error: needs the scope admin\n")
     served.verbs.users.revoke_key(LOCAL, key.id)
     assert call("items", DULY_URL=url, DULY_API_KEY=secret).exit_code == 2
 
@@ -309,7 +309,7 @@ def test_a_key_that_may_write_only_is_enough_to_act(served: Duly, guarded: str) 
     assert call("cancel", str(row.id), **writer).stdout == f"item {row.id}: cancelled\n"
     assert call("retry", str(row.id), **writer).stdout == f"item {row.id} will be tried again\n"
     assert told(call("retry", str(row.id), "--json", **writer)) == [{"id": row.id}]
-    assert call("show", str(row.id), **writer).stderr == "Error: this needs the scope read\n"
+    assert call("show", str(row.id), **writer).stderr == "Error: needs the scope read\n"
 
 
 def test_nobody_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

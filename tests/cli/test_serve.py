@@ -178,7 +178,7 @@ def test_nobody_listens_for_the_world_while_nobody_could_sign_in(
     words = (command, app_file, "--http-host", "0.0.0.0", "--http-port", str(port), "--database-url", sqlite_url)
     result = refused(*words)
     assert result.exit_code == 2
-    assert "will not listen on 0.0.0.0 while nobody could sign in" in one_error(result)
+    assert "cannot listen on 0.0.0.0 because no user can sign in" in one_error(result)
     assert "duly users add NAME --admin" in one_error(result)
 
 

@@ -762,7 +762,7 @@ def test_a_refused_sign_in_is_in_the_log_without_the_password(
 ) -> None:
     sign_in(browser, password="wrong horse")
     assert [record.getMessage() for record in caplog.records if record.name == "duly.web"] == [
-        "a sign-in as 'ana' from testclient was refused"
+        "rejected a sign-in as 'ana' from testclient"
     ]
 
 
@@ -770,7 +770,7 @@ def test_tries_that_were_refused_do_not_push_others_out_of_memory(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auth, "REMEMBERED", 20)
-    gate = auth.Gate(house.app.verbs.users, is_local=False)
+    gate = auth.Authenticator(house.app.verbs.users, is_local=False)
     for n in range(10):
         gate.count_sign_in(f"user {n}", "from here")
     for n in range(10, 100):
@@ -823,7 +823,7 @@ def test_keys_are_shown_once_kept_as_hashes_and_can_be_revoked(house: House) -> 
 def test_a_key_does_what_its_scopes_say(house: House) -> None:
     reader, writer = house.key("root", "read"), house.key("root", "write")
     assert reader.get("/api/items").status_code == 200
-    assert reader.post("/api/items", json=NEW).json()["detail"] == "this needs the scope write"
+    assert reader.post("/api/items", json=NEW).json()["detail"] == "needs the scope write"
     assert writer.get("/api/items").status_code == 403
     assert reader.get("/api/users").status_code == 403
     # An admin's key without that scope is a user's: of their own rows only.
@@ -962,7 +962,7 @@ def test_what_nobody_expected_is_told_without_details(house: House, monkeypatch:
 @pytest.mark.parametrize(
     ("error", "status", "title"),
     [
-        (StoreUnavailable("someone:secret@there"), 503, "The database is away"),
+        (StoreUnavailable("someone:secret@there"), 503, "The database cannot be reached"),
         (NotMigrated("someone:secret@there"), 503, "The database is not migrated"),
         (StoreError("someone:secret@there"), 500, "Internal error"),
     ],
@@ -1037,7 +1037,7 @@ def test_a_service_is_ready_when_its_database_is(blank_url: str) -> None:
 def test_why_a_service_is_not_ready_is_told_in_few_words(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     for error, reason in (
         (StoreUnavailable("someone:secret@there"), "the database does not answer"),
-        (StoreError("someone:secret@there"), "the database refuses"),
+        (StoreError("someone:secret@there"), "the database rejects queries"),
     ):
 
         def broken(error: Exception = error) -> None:
@@ -1090,7 +1090,7 @@ class Ears:
     def __init__(self, house: House, name: str, after: int) -> None:
         headers = [(b"authorization", f"Bearer {house.secrets[name]}".encode())]
         self._request = rooms.Request({"type": "http", "method": "GET", "app": house.api, "headers": headers})
-        self._principal = house.api.state.gate.who(self._request)
+        self._principal = house.api.state.authenticator.who(self._request)
         self._listener = Listener(
             house.api.state.feeds.of(house.api.state.desk), None if name == "root" else name, after
         )
@@ -1223,7 +1223,7 @@ def test_unknown_query_parameters_are_refused_by_name(house: House) -> None:
         answer = house.root.get(url)
         assert answer.status_code == 422, url
         assert answer.json()["field"] == name
-        assert "is not a parameter of this; known: " in answer.json()["detail"]
+        assert "is not a parameter of this path; known: " in answer.json()["detail"]
     assert house.root.post("/api/queues/ring/pause?now=1").status_code == 422
     assert house.root.get("/metrics?from=prometheus").status_code == 200
     assert house.root.get("/api/items?state=failed&pageSize=5&userId=all").status_code == 200

@@ -65,7 +65,7 @@ def test_files_are_compressed_for_those_who_take_it(house: House) -> None:
 def test_a_page_of_another_version_gets_no_files_of_this_one(house: House) -> None:
     answer = house.nobody.get("/static/0123456789abcdef/js/main.js")
     assert answer.status_code == 404
-    assert "load the page anew" in answer.json()["detail"]
+    assert "reload the page" in answer.json()["detail"]
 
 
 def test_what_pages_have_to_know_is_for_those_who_may_read(house: House) -> None:

@@ -24,6 +24,6 @@ def test_a_put_that_never_left_is_not_said_to_be_perhaps_done(
             assert client.post("/api/items", json={"task": "ring"}).status_code == 201
             proxy.close()
             answer = client.post("/api/items", json={"task": "ring"})
-        assert (answer.status_code, answer.json()["title"]) == (503, "The database is away")
+        assert (answer.status_code, answer.json()["title"]) == (503, "The database cannot be reached")
         assert "may have been done" not in answer.text
         app.close()

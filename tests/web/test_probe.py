@@ -150,7 +150,7 @@ def test_a_database_that_is_broken_is_not_ready(sqlite_url: str, monkeypatch: py
     monkeypatch.setattr(app, "check", broken)
     with Probe(app, "127.0.0.1", 0) as probe:
         status, _, body = ask(probe, "/readyz")
-        assert (status, json.loads(body)["reason"]) == (503, "the database refuses")
+        assert (status, json.loads(body)["reason"]) == (503, "the database rejects queries")
     app.close()
 
 

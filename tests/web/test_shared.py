@@ -14,7 +14,7 @@ from duly.verbs import LOCAL, local
 from duly.web import feed as feeds
 from duly.web import shared as room
 from duly.web.feed import Listener
-from duly.web.shared import Answer, Kept, SharedReads
+from duly.web.shared import Answer, Cache, SharedReads
 from tests.support import together
 from tests.web.conftest import House, TestClient, api_on
 
@@ -34,7 +34,7 @@ class Seconds:
 @pytest.fixture
 def seconds(house: House) -> Seconds:
     seconds = Seconds()
-    house.api.state.shared = SharedReads(house.api.state.gate, seconds)
+    house.api.state.shared = SharedReads(house.api.state.authenticator, seconds)
     return seconds
 
 
@@ -209,7 +209,7 @@ def test_one_that_was_begun_too_long_ago_is_not_waited_for() -> None:
 
     async def story() -> None:
         seconds = Seconds()
-        kept: Kept[Answer] = Kept(3, 100, seconds)
+        kept: Cache[Answer] = Cache(3, 100, seconds)
         going = asyncio.Event()
 
         async def slow() -> Answer:
@@ -241,7 +241,7 @@ def test_one_that_was_begun_too_long_ago_is_not_waited_for() -> None:
 
 def test_what_is_kept_is_bounded_in_number_size_and_time() -> None:
     seconds = Seconds()
-    kept: Kept[Answer] = Kept(3, 100, seconds)
+    kept: Cache[Answer] = Cache(3, 100, seconds)
 
     def put(key: str, size: int) -> None:
         async def make() -> Answer:
@@ -274,7 +274,7 @@ def test_a_large_answer_passes_and_is_not_kept(house: House, monkeypatch: pytest
 
 def test_one_who_waits_and_leaves_takes_nobody_along() -> None:
     async def story() -> None:
-        kept: Kept[Answer] = Kept(3, 100)
+        kept: Cache[Answer] = Cache(3, 100)
         go_on = asyncio.Event()
 
         async def make() -> Answer:

@@ -1,7 +1,7 @@
 """The HTTP API: its routes, and the limits, headers and checks around every request.
 
-It is safe by default. On a loopback address, requests from this machine act as the local admin without signing in; on
-any other address it does not start before there is a user with a password or a key.
+It is safe by default. On a loopback address, requests from this machine act as the local admin without signing in. On
+any other address the service does not start until a user with a password or a key exists.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from duly.core.errors import ConfigError
 from duly.plugins import Plugin
 from duly.store.contract import WAIT_UNTIL
 from duly.web import dashboard
-from duly.web.auth import Gate, is_loopback
+from duly.web.auth import Authenticator, is_loopback
 from duly.web.desk import Desk
 from duly.web.feed import Feeds
 from duly.web.problems import MEDIA_TYPE, TITLES, Problem, handle_on, problem, unexpected
@@ -35,15 +35,15 @@ from duly.web.shared import SharedReads, ShareReads
 from duly.web.uploads import UPLOADED
 
 BODY_LIMIT = 2 * 1024 * 1024
-TOO_LARGE = "a body may have at most {:,} bytes"
+TOO_LARGE = "the body is too large: at most {:,} bytes are accepted"
 TIME_LIMIT = 30.0  # seconds that a request may take, except for streams
 WAITING = 0.8  # the part of that time that may be spent waiting for a database connection
 STREAM = "/api/events"
-# Where files may come, which take as long as they take, as long as something comes.
+# Paths of uploads. They may take any time, as long as bytes keep arriving.
 UPLOAD = re.compile(r"/api/jobs(?:/preview|/\d+/mend)?")
-# What is sent while it is made, as quickly as it is taken.
+# Paths of downloads. They are sent as fast as the client reads.
 DOWNLOAD = re.compile(r"/api/jobs/\d+/(?:export|rejects)")
-# The path that acts on many rows had before; it answers until 1.0.
+# The earlier path of acts on many rows, accepted until 1.0.
 ACTS, ACTS_BEFORE = "/api/acts", "/api/bulk"
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; "
@@ -58,7 +58,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-# Answers that any route may give, because of limits, headers, signing in or the database.
+# Errors that any route may return.
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {
         "description": title,
@@ -73,8 +73,8 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
     is_local = is_loopback(host)
     if not is_local and not app.verbs.users.is_anybody():
         raise ConfigError(
-            f"http_host: will not listen on {host} while nobody could sign in; "
-            "make a user first: `duly users add NAME --admin`, or listen on 127.0.0.1"
+            f"http_host: cannot listen on {host} because no user can sign in; "
+            "create one with `duly users add NAME --admin`, or listen on 127.0.0.1"
         )
     built = build(is_local, tuple(app.plugins.values()), tuple(app.offered.values()))
     return furnish(built, app, is_local, ailing)
@@ -83,8 +83,8 @@ def create_api(app: Duly, host: str = "127.0.0.1", ailing: Callable[[], str | No
 def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | None] = lambda: None) -> FastAPI:
     """Connect these routes to this app."""
     api.state.desk = Desk(app)
-    api.state.gate = Gate(app.verbs.users, is_local)
-    api.state.shared = SharedReads(api.state.gate)
+    api.state.authenticator = Authenticator(app.verbs.users, is_local)
+    api.state.shared = SharedReads(api.state.authenticator)
     api.state.feeds = Feeds()
     api.state.ailing = ailing
     api.state.streams = 0
@@ -95,9 +95,9 @@ def furnish(api: FastAPI, app: Duly, is_local: bool, ailing: Callable[[], str | 
 def build(
     is_local: bool, plugins: Iterable[Plugin[Any, Any]] = (), offered: Iterable[Plugin[Any, Any]] = ()
 ) -> FastAPI:
-    """The routes of the core and of these plug-ins, with what is around them, not yet connected to an app.
+    """The routes and middleware of the core and of these plug-ins, not yet connected to an app.
 
-    Of the plug-ins that are only offered, there are the pages, which say how to turn them on.
+    Of the plug-ins that are only offered, the pages are served; they say how to turn the plug-in on.
     """
     plugins = tuple(plugins)
     api = FastAPI(
@@ -127,7 +127,7 @@ def build(
 
 
 def _describe(api: FastAPI) -> None:
-    """The OpenAPI document, with shapes that no route declares: of all refusals, and of a body that may be a form."""
+    """The OpenAPI document, with two schemas that no route declares: problems, and the JSON body of an upload."""
     plain = api.openapi
 
     def openapi() -> dict[str, Any]:
@@ -140,14 +140,14 @@ def _describe(api: FastAPI) -> None:
 
 
 def _check_query(request: Request) -> None:
-    """Refuse parameters that a route does not have: a filter with a misspelt name would be answered with everything."""
+    """Reject unknown query parameters: a misspelt filter would otherwise return everything."""
     if not _path_of(request.scope).startswith("/api") or not request.query_params:
         return
     known = set(_parameters(request.scope["route"].dependant))
     for name in request.query_params:
         if name not in known:
-            said = f"is not a parameter of this; known: {', '.join(sorted(known)) or 'none'}"
-            raise Problem(422, f"{name!r:.80}: {said}", name[:80])
+            names = ", ".join(sorted(known)) or "none"
+            raise Problem(422, f"{name!r:.80}: is not a parameter of this path; known: {names}", name[:80])
 
 
 def _parameters(needed: Dependant) -> Iterator[str]:
@@ -181,7 +181,7 @@ class RequestGuard:
         is_file = is_upload or DOWNLOAD.fullmatch(path) is not None
 
         async def bounded() -> Message:
-            """Read a body up to the limit, whether or not the request said its length."""
+            """Read a body up to the limit, whether or not the request has a Content-Length."""
             nonlocal read
             async with asyncio.timeout(TIME_LIMIT if is_upload else None):
                 message = await receive()
@@ -205,13 +205,13 @@ class RequestGuard:
         try:
             answer: ASGIApp = _refusal(Request(scope), self._is_local) or self._app
             async with asyncio.timeout(None if is_file or path == STREAM else TIME_LIMIT):
-                # Stop waiting for a database that is away in time to answer that nothing was done.
+                # Stop waiting for an unreachable database early enough to answer that nothing was done.
                 WAIT_UNTIL.set(float("inf") if is_file else time.monotonic() + WAITING * TIME_LIMIT)
                 await answer(scope, bounded, headed)
             return
         except TimeoutError:
-            said = f"this took longer than {TIME_LIMIT:g} s; it may have been done"
-            answer = problem(503, said, **{"Retry-After": "5"})
+            detail = f"the request took longer than {TIME_LIMIT:g} s; it may have been carried out"
+            answer = problem(503, detail, **{"Retry-After": "5"})
         except Exception as error:
             answer = unexpected(error)
         if not is_begun:
@@ -228,15 +228,15 @@ def _refusal(request: Request, is_local: bool) -> Response | None:
     has_body = length not in (None, "0") or "transfer-encoding" in request.headers
     kind = _kind_of(request)
     if has_body and request.method in ("POST", "PUT", "PATCH") and kind != "application/json" and not is_upload:
-        return problem(415, "bodies are application/json")
-    # Refuse other names of this host: a page of another site could make its own name resolve to this address.
+        return problem(415, "the body must be application/json")
+    # Reject other host names: a page of another site could make its own name resolve to this address.
     if is_local and not is_loopback(_name_of(request.headers.get("host", ""))):
-        return problem(403, "this service answers on its own address only")
+        return problem(403, "this service answers only to its own host name")
     return None
 
 
 def _is_upload(request: Request) -> bool:
-    """Whether this brings a file, which is bounded by the route that takes it."""
+    """Whether this uploads a file. The route bounds its size."""
     is_place = request.method == "POST" and UPLOAD.fullmatch(_path_of(request.scope)) is not None
     return is_place and _kind_of(request) == UPLOADED
 

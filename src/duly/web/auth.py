@@ -1,6 +1,6 @@
-"""Finds out who makes a request, by an API key, a browser's session or as the local admin, and what they may see.
+"""Authentication of requests: by an API key, by a browser session, or as the local admin.
 
-A request from a browser that changes something must come from our own pages, which `Sec-Fetch-Site` or `Origin` shows.
+A request from a browser that changes something must come from our own pages: `Sec-Fetch-Site` or `Origin` is checked.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ COOKIE = "__Host-duly"
 PLAIN_COOKIE = "duly"
 SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
-SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # so many tries per user and address in so many seconds
+SIGN_INS, SIGN_IN_WINDOW = 10, 300.0  # tries per user and per address, in this many seconds
 REMEMBERED = 10_000  # how many users and addresses are remembered
-PRINCIPAL = "duly.principal"  # where a request has its principal that was found before it came to its route
+PRINCIPAL = "duly.principal"  # the key of the scope for a principal that a middleware has found already
 
 
-class Gate:
-    """Finds the principal of each request. There is one for an API, which all routes share."""
+class Authenticator:
+    """Finds the principal of each request. All routes of an API share one."""
 
     def __init__(self, users: Users, is_local: bool) -> None:
         self.users = users
@@ -50,29 +50,29 @@ class Gate:
             kind, _, secret = header.partition(" ")
             found = self.users.by_key(secret.strip()) if kind.lower() == "bearer" else None
             if found is None:
-                raise _unknown("this API key opens nothing")
+                raise _unknown("this API key is unknown, expired or revoked")
             return found
         if token := session_of(request):
             found = self.users.by_session(token)
             if found is not None:
                 check_origin(request)
                 return found
-        # Through a proxy on this host everybody seems to be local, so only requests without one are the local admin's.
+        # Through a proxy on this host every request seems local, so only requests without one are the local admin's.
         if self.is_local and not any(name in request.headers for name in FORWARDED):
             check_origin(request)
             return LOCAL
-        raise _unknown("an API key (Authorization: Bearer …) or a session is needed")
+        raise _unknown("sign in, or send an API key (Authorization: Bearer …)")
 
     def count_sign_in(self, *names: str) -> None:
-        """Refuse a sign-in if there were too many tries for this user or from this address lately."""
+        """Reject a sign-in if there were too many tries for this user or from this address lately."""
         now = time.monotonic()
         with self._lock:
             for name in names:
                 recent = [at for at in self._tries.get(name, ()) if at >= now - SIGN_IN_WINDOW]
                 if len(recent) >= SIGN_INS:
                     wait = int(recent[0] + SIGN_IN_WINDOW - now) + 1
-                    raise Problem(429, "too many tries to sign in; wait a little", headers={"Retry-After": str(wait)})
-            # Refused tries do not count, so that they cannot push others out of what is remembered.
+                    raise Problem(429, "too many sign-in attempts; try again later", headers={"Retry-After": str(wait)})
+            # Rejected tries do not count, so that they cannot push others out of memory.
             for name in names:
                 self._tries.setdefault(name, deque(maxlen=SIGN_INS)).append(now)
                 self._tries.move_to_end(name)
@@ -80,7 +80,7 @@ class Gate:
                 self._tries.popitem(last=False)
 
     def forgive_sign_in(self, *names: str) -> None:
-        """Do not count a try that was right, since people behind one proxy share an address, which is counted too."""
+        """Do not count a successful try: people behind one proxy share an address, which is counted too."""
         with self._lock:
             for name in names:
                 if tries := self._tries.get(name):
@@ -89,15 +89,15 @@ class Gate:
 
 def session_of(request: Request) -> str | None:
     """The token of the browser's session, if it has one."""
-    # On a safe connection only the cookie that no other site could have set counts.
+    # On HTTPS, only the cookie that no other site could have set is accepted.
     return request.cookies.get(COOKIE) or (None if is_secure(request) else request.cookies.get(PLAIN_COOKIE))
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the browser keeps cookies that are only for safe connections."""
+    """Whether the browser accepts cookies that are for HTTPS only."""
     headers = request.headers
-    said = (headers.get("origin", ""), headers.get("x-forwarded-proto", ""), request.scope.get("scheme", ""))
-    return any(each.lower().startswith("https") for each in said)
+    schemes = (headers.get("origin", ""), headers.get("x-forwarded-proto", ""), request.scope.get("scheme", ""))
+    return any(each.lower().startswith("https") for each in schemes)
 
 
 def is_loopback(host: str) -> bool:
@@ -110,14 +110,14 @@ def is_loopback(host: str) -> bool:
 
 
 def credentials(request: Request) -> str:
-    """What a principal is found by, as a hash: requests that only read and have the same one are by the same."""
+    """A hash of everything that a principal is found by. Reads with the same hash have the same principal."""
     is_forwarded = any(name in request.headers for name in FORWARDED)
     given = [request.headers.get("authorization"), session_of(request), is_forwarded]
     return hashlib.sha256(json.dumps(given).encode()).hexdigest()
 
 
 def check_origin(request: Request) -> None:
-    """Refuse requests that a page of another site makes the browser of a signed-in user send."""
+    """Reject cross-site requests, which a page of another site makes the browser of a signed-in user send."""
     if request.method in SAFE:
         return
     site = request.headers.get("sec-fetch-site")
@@ -141,7 +141,7 @@ def _unknown(detail: str) -> Problem:
     return Problem(401, detail, headers={"WWW-Authenticate": "Bearer"})
 
 
-# These describe the credentials in the OpenAPI document. The gate checks them; these refuse nothing.
+# These describe the credentials in the OpenAPI document. The authenticator checks them; these reject nothing.
 _BEARER = HTTPBearer(auto_error=False, scheme_name="key", description="An API key, `duly_…`.")
 _SESSION = APIKeyCookie(auto_error=False, name=COOKIE, scheme_name="session", description="See POST /api/session.")
 
@@ -149,15 +149,15 @@ _SESSION = APIKeyCookie(auto_error=False, name=COOKIE, scheme_name="session", de
 def _principal(
     request: Request, _: Annotated[object, Depends(_BEARER)], __: Annotated[object, Depends(_SESSION)]
 ) -> Principal:
-    gate: Gate = request.app.state.gate
+    authenticator: Authenticator = request.app.state.authenticator
     known: Principal | None = request.scope.get(PRINCIPAL)
-    return gate.who(request) if known is None else known
+    return authenticator.who(request) if known is None else known
 
 
 def _needs(scope: Scope) -> object:
     def check(principal: Annotated[Principal, Depends(_principal)]) -> Principal:
         if not principal.may(scope):
-            raise Problem(403, f"this needs the scope {scope}")
+            raise Problem(403, f"needs the scope {scope}")
         return principal
 
     return Depends(check)
@@ -169,16 +169,20 @@ Admin = Annotated[Principal, _needs("admin")]
 
 UserId = Annotated[
     Annotated[str, AfterValidator(clean)] | None,
-    Query(alias="userId", max_length=100, description="me, all or a user's id; others than me are for admins."),
+    Query(
+        alias="userId",
+        max_length=100,
+        description="`me`, `all` or the id of a user. Only admins may give another than `me`.",
+    ),
 ]
 
 
 def owner_for(principal: Principal, user_id: str | None) -> str | None:
-    """The owner whose rows a request is about; None, which means all owners, is for admins only."""
+    """The owner whose rows a request reads; None means all owners, for admins only."""
     if user_id is None:
         return None if principal.is_admin else principal.user_id
     if user_id == "me" or user_id == principal.user_id:
         return principal.user_id
     if not principal.is_admin:
-        raise Problem(403, "userId: only admins may look at others' rows", "userId")
+        raise Problem(403, "userId: only admins may read rows of other users", "userId")
     return None if user_id == "all" else user_id

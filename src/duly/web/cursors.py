@@ -1,4 +1,4 @@
-"""Cursors of pages: texts that say where a page ends. They are signed, and valid for one owner and one filter only."""
+"""Cursors of pages: signed texts with the place where a page ends, valid for one owner and one filter only."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class Cursors:
         self._secret = secret.encode()
 
     def make(self, place: Any, bound: Any) -> str:
-        """A cursor for the place after which the next page begins, bound to who asked for which list."""
+        """A cursor for the place after which the next page begins, bound to a list and its owner."""
         body = json.dumps(place, ensure_ascii=False).encode()
         return urlsafe_b64encode(self._sign(body, bound) + body).decode().rstrip("=")
 
     def read(self, text: str | None, bound: Any) -> Any:
-        """The place that a cursor stands for; None without a cursor."""
+        """The place in this cursor; None without a cursor."""
         if text is None:
             return None
         try:

@@ -1,8 +1,8 @@
-"""The dashboard: pages that are static files in the package, and what these pages have to know first.
+"""The dashboard: its pages and static files, and what the pages load first.
 
-Every page is the same document, whose scripts show the screen that its address names. What they show comes from the
-API, with the rights of whoever looks; the files themselves are the same for everybody. They are kept under an address
-that changes with their contents, so a browser asks for each only once, and never mixes two versions.
+Every page is the same document; its scripts show the screen of the address. The data comes from the API, with the
+rights of the user; the files are the same for everybody. Their address contains a digest of all files, so a browser
+fetches each only once and never mixes two versions.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ router = APIRouter(tags=["dashboard"])
 
 
 @dataclass(frozen=True)
-class File:
-    """A static file, as it is and compressed."""
+class StaticFile:
+    """A static file, plain and compressed."""
 
     body: bytes
     packed: bytes
@@ -56,7 +56,7 @@ class Statics:
     """All static files: those of the dashboard, and those of plug-ins under `apps/NAME`."""
 
     def __init__(self, folders: Iterable[tuple[str, Path]]) -> None:
-        self.files: dict[str, File] = {}
+        self.files: dict[str, StaticFile] = {}
         digest = hashlib.sha256()
         for prefix, folder in folders:
             for path in sorted(folder.rglob("*")):
@@ -64,13 +64,13 @@ class Statics:
                     name, body = prefix + path.relative_to(folder).as_posix(), path.read_bytes()
                     digest.update(f"{name}\0{zlib.crc32(body)}\0{len(body)}\0".encode())
                     kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
-                    self.files[name] = File(body, gzip.compress(body, 6, mtime=0), kind)
+                    self.files[name] = StaticFile(body, gzip.compress(body, 6, mtime=0), kind)
         self.digest = digest.hexdigest()[:16]
         self.page = Template(self.files.pop(PAGE).body.decode())
         self._imports = {name: _imports(name, file.body) for name, file in self.files.items() if name.endswith(".js")}
 
     def modules(self, *names: str) -> list[str]:
-        """These modules with all that they import, and what that imports, as far as there are files of these names."""
+        """These modules and all modules that they import, directly or not."""
         found: dict[str, None] = {}
         waiting = list(names)
         while waiting:
@@ -84,12 +84,12 @@ class Statics:
 def _imports(name: str, body: bytes) -> list[str]:
     """The names of the modules that this one imports."""
     folder = posixpath.dirname(name)
-    return [posixpath.normpath(posixpath.join(folder, said.decode())) for said in IMPORT.findall(body)]
+    return [posixpath.normpath(posixpath.join(folder, path.decode())) for path in IMPORT.findall(body)]
 
 
 @cache
 def statics_of(folders: tuple[tuple[str, Path], ...]) -> Statics:
-    """The static files in these folders, which are read once per process."""
+    """The static files in these folders, read once per process."""
     return Statics(folders)
 
 
@@ -101,9 +101,9 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
 
     async def file(request: Request) -> Response:
         found = statics.files.get(request.path_params["path"])
-        # A page of another version has to be loaded anew, instead of going on with half of each.
+        # A page of another version has to be reloaded, instead of continuing with files of both.
         if found is None or request.path_params["digest"] != statics.digest:
-            raise Problem(404, "this version of the dashboard has no such file; load the page anew")
+            raise Problem(404, "this version of the dashboard has no such file; reload the page")
         return _answer(request, found, FOREVER)
 
     for screen in (*screens(plugins), SIGN_IN):
@@ -115,10 +115,10 @@ def add_dashboard(api: FastAPI, plugins: Iterable[Plugin[Any, Any]]) -> None:
 
 
 def _page(statics: Statics, script: str) -> Callable[[Request], Awaitable[Response]]:
-    """Answers with the document of a page, whose addresses are under the prefix that this service is mounted at.
+    """An endpoint for the document of a page, with addresses below the prefix that this service is mounted at.
 
-    The document names every module that the page runs, so that the browser fetches all of them while it reads it,
-    instead of each when another one was found to need it.
+    The document preloads every module that the page imports, so that the browser fetches them all at once instead of
+    one level of imports after the other.
     """
     modules = statics.modules(MAIN, script)
 
@@ -127,12 +127,12 @@ def _page(statics: Statics, script: str) -> Callable[[Request], Awaitable[Respon
         static = f"{root}/static/{statics.digest}"
         preloads = "\n".join(f'<link rel="modulepreload" href="{static}/{name}">' for name in modules)
         body = statics.page.substitute(root=root, static=static, preloads=preloads).encode()
-        return _answer(request, File(body, gzip.compress(body, 6), "text/html; charset=utf-8"), "no-cache")
+        return _answer(request, StaticFile(body, gzip.compress(body, 6), "text/html; charset=utf-8"), "no-cache")
 
     return page
 
 
-def _answer(request: Request, file: File, kept: str) -> Response:
+def _answer(request: Request, file: StaticFile, kept: str) -> Response:
     headers = {"Cache-Control": kept, "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("accept-encoding", ""):
         return Response(file.packed, media_type=file.kind, headers={**headers, "Content-Encoding": "gzip"})

@@ -1,4 +1,4 @@
-"""What routes have in common: the app behind them, pages with cursors, masks, and answers that may be repeated."""
+"""What routes have in common: the app, pages with cursors, masks, and idempotent requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Act = Callable[[Any], tuple[int, Any]]
 IdempotencyKey = Annotated[
     str | None,
     Header(alias="Idempotency-Key", min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$",
-           description="Repeating a POST with the same key and body repeats its answer, not its effect."),
+           description="A POST with the same key and body returns the first answer and has no second effect."),
 ]  # fmt: skip
 
 
@@ -43,13 +43,13 @@ class Desk:
 
     @cached_property
     def cursors(self) -> Cursors:
-        """The cursors. They are made when they are first needed, for a service may start before its database."""
+        """The cursors, made when first needed: a service may start before its database."""
         return Cursors(self.app.verbs.service.secret("cursors"))
 
     # -- what comes in
 
     def task(self, name: str) -> Task[..., Any]:
-        """A task of the app by its name; duly's own tasks cannot be put through the service."""
+        """A task of the app by its name. Internal tasks of duly cannot be put through the service."""
         open_to_all = {each: task for each, task in self.app.tasks.items() if not task.is_internal}
         if name not in open_to_all:
             known = ", ".join(sorted(open_to_all)) or "none"
@@ -63,17 +63,17 @@ class Desk:
         return self.app.verbs.context.masks.masked(value, is_revealed)
 
     def unmasked(self, value: Any, known: Any) -> Any:
-        """A value that someone sends back after seeing it masked, with the known values in place of the masks."""
+        """A value that was shown masked and is sent back, with the known values in place of the masks."""
         return self.app.verbs.context.masks.unmasked(value, known)
 
 
-def _told_again(known: StoredReply | None, digest: str) -> Response | None:
+def _repeated(known: StoredReply | None, digest: str) -> Response | None:
     if known is None:
         return None
     if known.request != digest:
-        raise Problem(422, "Idempotency-Key: was used for another request", "Idempotency-Key")
-    told = json.loads(known.answer)
-    reply = problem(known.status, told) if known.status >= 400 else _reply(known.status, told)
+        raise Problem(422, "Idempotency-Key: was already used for another request", "Idempotency-Key")
+    answer = json.loads(known.answer)
+    reply = problem(known.status, answer) if known.status >= 400 else _reply(known.status, answer)
     reply.headers["Idempotency-Replayed"] = "true"
     return reply
 
@@ -84,8 +84,8 @@ def _reply(status: int, answer: Any) -> Response:
 
 def _digest(request: Request, body: BaseModel | None) -> str:
     # Without the password, because this hash is stored, and a fast hash is easy to guess against.
-    said = None if body is None else body.model_dump(exclude={"password"})
-    text = json.dumps([request.method, request.url.path, request.url.query, said], default=str, sort_keys=True)
+    content = None if body is None else body.model_dump(exclude={"password"})
+    text = json.dumps([request.method, request.url.path, request.url.query, content], default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -104,7 +104,7 @@ At = Annotated[Desk, Depends(_desk)]
 
 
 class _Once:
-    """What has an effect is done once per Idempotency-Key, if a request has one."""
+    """Carries out an act once per Idempotency-Key, if the request has one."""
 
     def __init__(self, desk: Desk, request: Request, key: str | None) -> None:
         self._desk = desk
@@ -115,11 +115,11 @@ class _Once:
         self, principal: Principal, body: BaseModel | None, act: Act,
         kept: Callable[[Any], tuple[int, Any]] | None = None,
     ) -> Response:  # fmt: skip
-        """Do this once: a repetition gets the same answer, and nothing is done again.
+        """Carry out `act` once: a repeated request gets the same answer and has no effect.
 
-        `act` returns a status and what to answer. All it writes goes on the connection that it gets, so that the
-        effect, its line in the audit log and the answer commit together. `kept` says what a repetition is told of an
-        answer that must not be written down.
+        `act` returns a status and an answer. It writes on the connection that it is given, so that the effect, the
+        audit line and the stored answer commit together. `kept` returns what is stored in place of an answer that
+        holds a secret.
         """
         store, service = self._desk.app.store, self._desk.app.verbs.service
         if self._key is None:
@@ -128,17 +128,17 @@ class _Once:
             return _reply(status, _jsonable(answer))
         named = (principal.user_id, self._key)
         digest = _digest(self._request, body)
-        if (known := _told_again(service.reply(*named), digest)) is not None:
+        if (known := _repeated(service.reply(*named), digest)) is not None:
             return known
         with store.transaction() as connection:
             if service.begin_reply(*named, digest, connection):
                 status, answer = act(connection)
                 plain = _jsonable(answer)
-                told, text = kept(plain) if kept is not None else (status, plain)
-                service.end_reply(*named, told, json.dumps(text), connection)
+                stored_status, stored = kept(plain) if kept is not None else (status, plain)
+                service.end_reply(*named, stored_status, json.dumps(stored), connection)
                 return _reply(status, plain)
-        if (known := _told_again(service.reply(*named), digest)) is None:
-            raise Problem(409, "a request with this Idempotency-Key is under way", headers={"Retry-After": "1"})
+        if (known := _repeated(service.reply(*named), digest)) is None:
+            raise Problem(409, "a request with this Idempotency-Key is in progress", headers={"Retry-After": "1"})
         return known
 
 
@@ -150,7 +150,7 @@ Once = Annotated[_Once, Depends(_once)]
 
 
 class AskedPage:
-    """The page of a list that a request asks for: how many rows, and after which."""
+    """The page of a list that a request asks for: its size, and its cursor."""
 
     def __init__(self, desk: Desk, size: int, after: str | None) -> None:
         self._desk = desk
@@ -161,11 +161,11 @@ class AskedPage:
         self, bound: Any, find: Callable[[Any, int], Sequence[T]], show: Callable[[T], Any] = lambda row: row,
         place: Callable[[T], Any] = attrgetter("id"),
     ) -> dict[str, Any]:  # fmt: skip
-        """That page of the rows that `find` gives, each as `show` makes it.
+        """That page of the rows that `find` returns, each converted by `show`.
 
-        `find` is called with the place of the last row before, None for the first page, and how many rows it should
-        give: one more than a page has, to know whether there are more. `place` says where a row stands, and `bound`
-        what the list is and whose, for its cursors are good for no other.
+        `find` is called with the place of the last row of the page before (None for the first page) and the number of
+        rows to return: one more than a page has, to know whether there are more. `place` is the place of a row in the
+        list. `bound` identifies the list, its owner and its filter: a cursor is valid for these only.
         """
         cursors = self._desk.cursors
         rows = find(cursors.read(self._after, bound), self.size + 1)
@@ -173,7 +173,7 @@ class AskedPage:
         return {"items": [show(row) for row in rows[: self.size]], "next": following}
 
     def walk(self, bound: Any, find: Callable[[Any, int], tuple[Sequence[T], Any]]) -> tuple[Sequence[T], str | None]:
-        """That page of a list whose `find` also says where the next page begins; its rows, and the next cursor."""
+        """The rows of that page and the next cursor, for a `find` that also returns where the next page begins."""
         cursors = self._desk.cursors
         rows, place = find(cursors.read(self._after, bound), self.size)
         return rows, None if place is None else cursors.make(place, bound)

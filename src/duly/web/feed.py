@@ -1,7 +1,7 @@
-"""What all listeners of the event stream in this process hear: read once per tick, however many listen.
+"""The events for all streams of this process: read once per tick, however many streams are open.
 
-Lines of the audit log are read for all users together, and each listener gets those that it may hear. One that begins
-further back, or has not kept up, reads for itself until it is where the others are.
+Lines of the audit log are read for all users together, and each listener gets those that it may see. A listener that
+starts further back, or has fallen behind, reads on its own until it has caught up.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ from duly.verbs.tail import Tail
 from duly.web.desk import Desk
 from duly.web.routes.queues import line_shown
 
-KEPT = 1_000  # how many lines are remembered for listeners that are slower than others
+KEPT = 1_000  # lines that are kept for listeners that are slower than others
 
 T = TypeVar("T")
 
 
-class Told(NamedTuple):
-    """A line of the audit log as it was told."""
+class FeedLine(NamedTuple):
+    """A line of the audit log, as an event."""
 
-    number: int  # in the order in which lines were told
+    number: int  # in the order of the feed
     id: int
     actor: str
     text: str
 
 
 class Depths(NamedTuple):
-    """The depths of queues, and what is the same as long as nothing but the age of the oldest item changes."""
+    """The depths of queues, with a digest that ignores the age of the oldest item."""
 
     queues: list[dict[str, Any]]
     digest: str
 
 
-class Heard(NamedTuple):
-    """The last lines that were told, and the place to go on from after them."""
+class RecentLines(NamedTuple):
+    """The latest lines of the feed, and the place to continue from after them."""
 
-    lines: tuple[Told, ...]
+    lines: tuple[FeedLine, ...]
     place: int
-    forgotten: int  # the highest id among the lines that are not remembered any more
+    forgotten: int  # the highest id among lines that are no longer kept
 
 
 class OncePerTick(Generic[T]):
-    """Asks once in each tick, whoever wants to know, and tells everybody the same, also that it failed."""
+    """Runs a query once per tick and gives all callers the same answer, or the same failure."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -67,12 +67,12 @@ class OncePerTick(Generic[T]):
                 self._tick, self._answers = tick, []
                 self._answers = [await run_in_threadpool(ask)]
             if not self._answers:
-                raise StoreUnavailable("the database did not answer when others asked the same just now")
+                raise StoreUnavailable("the database did not answer this query just now")
             return self._answers[0]
 
 
 class Feed:
-    """Lines and depths for all listeners. When the last of them has left, the next one begins another feed."""
+    """Lines and depths for all listeners. When the last listener has left, the next one starts a new feed."""
 
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
@@ -81,8 +81,8 @@ class Feed:
         self._tail: Tail | None = None
         self._number = 0
         self._forgotten = 0
-        self._lines: deque[Told] = deque()
-        self._heard: OncePerTick[Heard] = OncePerTick()
+        self._lines: deque[FeedLine] = deque()
+        self._heard: OncePerTick[RecentLines] = OncePerTick()
         self._depths: OncePerTick[Depths] = OncePerTick()
 
     @contextmanager
@@ -94,70 +94,70 @@ class Feed:
             self._listeners -= 1
             self.is_left = not self._listeners
 
-    async def lines(self, tick: int) -> Heard:
+    async def lines(self, tick: int) -> RecentLines:
         return await self._heard(tick, self._follow)
 
     async def depths(self, tick: int) -> Depths:
         return await self._depths(tick, self._measure)
 
-    def _follow(self) -> Heard:
+    def _follow(self) -> RecentLines:
         if self._tail is None:
             self._tail = Tail(self.desk.app.store, None, None)
         for place, line in self._tail.look():
             self._number += 1
-            self._lines.append(Told(self._number, line.id, line.actor, said(self.desk, place, line)))
+            self._lines.append(FeedLine(self._number, line.id, line.actor, _audit_event(self.desk, place, line)))
         while len(self._lines) > KEPT:
             self._forgotten = max(self._forgotten, self._lines.popleft().id)
-        return Heard(tuple(self._lines), self._tail.place, self._forgotten)
+        return RecentLines(tuple(self._lines), self._tail.place, self._forgotten)
 
     def _measure(self) -> Depths:
         return depths_of(self.desk.app.read.queues(self.desk.app.telemetry.depths()))
 
 
 class Listener:
-    """One who listens to the lines of this owner, or of all if it is None."""
+    """A stream that gets the lines of this owner, or of all owners if it is None."""
 
     def __init__(self, feed: Feed, owner: str | None, after: int | None) -> None:
         self.feed = feed
         self.place = after or 0
         self._owner = owner
-        self._heard = 0  # the number of the last line of the feed that it heard
-        self._top = 0  # everything up to this id was heard before it listened to the feed
+        self._last = 0  # the number of the last line of the feed that it got
+        self._top = 0  # it got everything up to this id before it joined the feed
         self._is_behind = after is not None
         self._tail: Tail | None = None  # its own, while it is behind
 
     async def begin(self, tick: int) -> None:
-        """Listen from here on, unless a place to go on from was given."""
+        """Start from now, unless a place to continue from was given."""
         if not self._is_behind:
-            heard = await self.feed.lines(tick)
-            self.place = heard.place
-            self._heard = heard.lines[-1].number if heard.lines else 0
+            recent = await self.feed.lines(tick)
+            self.place = recent.place
+            self._last = recent.lines[-1].number if recent.lines else 0
 
     async def look(self, tick: int) -> list[str]:
         """The events since the last look."""
-        heard = await self.feed.lines(tick)
-        if self._is_behind or (heard.lines and heard.lines[0].number > self._heard + 1):
-            return await self._catch_up(heard)
-        new = [line for line in heard.lines if line.number > self._heard]
-        self._heard = new[-1].number if new else self._heard
-        self.place = max(self.place, heard.place)
+        recent = await self.feed.lines(tick)
+        if self._is_behind or (recent.lines and recent.lines[0].number > self._last + 1):
+            return await self._catch_up(recent)
+        new = [line for line in recent.lines if line.number > self._last]
+        self._last = new[-1].number if new else self._last
+        self.place = max(self.place, recent.place)
         return [line.text for line in new if line.id > self._top and self._owner in (None, line.actor)]
 
-    async def _catch_up(self, heard: Heard) -> list[str]:
-        """What was missed, read for this listener alone. When that is all there is, it listens to the feed again."""
+    async def _catch_up(self, recent: RecentLines) -> list[str]:
+        """The missed lines, read for this listener alone. Once it has caught up, it joins the feed again."""
         self._is_behind = True
         tail = self._tail = self._tail or Tail(self.feed.desk.app.store, self._owner, self.place)
         lines = await run_in_threadpool(tail.look)
         self.place = tail.place
-        if not tail.is_cut and not tail.is_waiting and heard.forgotten <= tail.place:
+        if not tail.is_cut and not tail.is_waiting and recent.forgotten <= tail.place:
             self._is_behind, self._tail, self._top = False, None, tail.place
-            # What the feed told that is newer than this comes with the next look.
-            self._heard = heard.lines[0].number - 1 if heard.lines else 0
-        return [said(self.feed.desk, place, line) for place, line in lines]
+            # Newer lines of the feed come with the next look.
+            self._last = recent.lines[0].number - 1 if recent.lines else 0
+        return [_audit_event(self.feed.desk, place, line) for place, line in lines]
 
 
 class Feeds:
-    """The feed of an API, while somebody listens: who comes first has it made."""
+    """The feed of an API, created for the first listener."""
 
     def __init__(self) -> None:
         self._feed: Feed | None = None
@@ -179,7 +179,7 @@ NO_DEPTHS = depths_of([])
 
 
 def tick_of(every: float) -> int:
-    """The number of this tick: the same for all who look at the same time."""
+    """The number of the current tick, the same for all streams."""
     return int(time.monotonic() / every)
 
 
@@ -188,7 +188,7 @@ def until_next(every: float) -> float:
     return every - time.monotonic() % every
 
 
-def said(desk: Desk, place: int, line: AuditLine) -> str:
+def _audit_event(desk: Desk, place: int, line: AuditLine) -> str:
     return event("audit", line_shown(desk, line), place)
 
 

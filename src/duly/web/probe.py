@@ -1,8 +1,8 @@
 """Serves `/metrics`, `/healthz` and `/readyz` of a worker.
 
-It uses the standard library only, in a daemon thread, so that a worker stays small. `/healthz` says whether this
-process works; if not, restart it. `/readyz` says whether its database answers and is migrated. Both answer in time
-however long the database takes, and neither shows a secret.
+It uses the standard library only, in a daemon thread, so that a worker stays small. `/healthz` reports whether
+this process works; if not, restart it. `/readyz` reports whether its database answers and is migrated. Both answer in
+time however long the database takes, and neither shows a secret.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Answer = tuple[HTTPStatus, str, bytes]
 
 
 class Probe:
-    """The endpoints of one app. `ailing` says what is wrong with the process, or None."""
+    """The endpoints of one app. `ailing` returns what is wrong with the process, or None."""
 
     def __init__(self, app: Duly, host: str, port: int, ailing: Callable[[], str | None] = lambda: None) -> None:
         self._app = app
@@ -82,7 +82,7 @@ class Probe:
             case "/readyz":
                 return _status(self._ailing() or self._unready() or self._app.hindrance())
             case _:
-                known = "there are /metrics, /healthz and /readyz here"
+                known = "this port serves /metrics, /healthz and /readyz"
                 return HTTPStatus.NOT_FOUND, _JSON, _body({"status": "not found", "reason": known})
 
     def _unready(self) -> str | None:
@@ -93,11 +93,11 @@ class Probe:
             return "the database is not migrated" if isinstance(error, NotMigrated) else "the database does not answer"
         except DulyError as error:
             log.warning("not ready: %s", error)
-            return "the database refuses"
+            return "the database rejects queries"
         return None
 
     def _ask_database(self) -> None:
-        if self._is_migrated:  # it stays migrated, so from then on a cheaper question is enough
+        if self._is_migrated:  # it stays migrated, so a cheaper query is enough from then on
             self._app.read.page(most=1)
         else:
             self._app.check()

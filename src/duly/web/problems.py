@@ -1,4 +1,4 @@
-"""Turns errors into problem documents (RFC 9457), with a status for each error of duly."""
+"""Problem documents (RFC 9457) for all errors, with a status for each error class of duly."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
     (WrongState, 409, "Not in this state"),
     (InputError, 422, "Invalid input"),
     (ConfigError, 422, "Invalid input"),
-    (StoreUnavailable, 503, "The database is away"),
+    (StoreUnavailable, 503, "The database cannot be reached"),
     (NotMigrated, 503, "The database is not migrated"),
 )
 TITLES = {
-    400: "Bad request", 401: "Sign in first", 403: "Not allowed", 404: "Not found", 405: "No such method",
-    409: "Conflict", 413: "Too large", 415: "Not JSON",
-    422: "Invalid input", 429: "Too many", 503: "Away",
+    400: "Bad request", 401: "Sign in first", 403: "Not allowed", 404: "Not found", 405: "Method not allowed",
+    409: "Conflict", 413: "Too large", 415: "Unsupported media type",
+    422: "Invalid input", 429: "Too many requests", 503: "Unavailable",
 }  # fmt: skip
-# Of a path that no route has. What is missing behind a route says so itself.
-NOWHERE = "there is nothing at {}; if it belongs to an app, that app is not among the `apps` of this service"
+# For a path without a route.
+NOWHERE = "there is nothing at {}; a path of an app needs that app in the setting `apps`"
 
 
 class Problem(Exception):
-    """A refusal with its status, raised anywhere below a route."""
+    """An error with its status, raised anywhere below a route."""
 
     def __init__(
         self, status: int, detail: str, field: str | None = None, headers: dict[str, str] | None = None
@@ -69,17 +69,17 @@ def problem(status: int, detail: str, title: str = "", field: str | None = None,
     }
     if field is not None:
         body["field"] = field
-    # In ASCII, because the text may quote the request, which need not be valid Unicode.
+    # In ASCII, because the text may quote a request that is not valid Unicode.
     return Response(json.dumps(body), status, headers=headers, media_type=MEDIA_TYPE)
 
 
 def unexpected(error: Exception) -> Response:
     log.error("a request failed", exc_info=error)
-    return problem(500, "this was not expected; it is in the log", "Internal error")
+    return problem(500, "unexpected error; see the log of the service", "Internal error")
 
 
 def handle_on(api: FastAPI) -> None:
-    """Answer every error with a problem document, which shows no more than the caller has to know."""
+    """Answer every error with a problem document that shows no internals."""
 
     @api.exception_handler(Problem)
     def refused(_: Request, error: Problem) -> Response:
@@ -90,9 +90,9 @@ def handle_on(api: FastAPI) -> None:
         for kind, status, title in STATUSES:
             if not isinstance(error, kind):
                 continue
-            if status == 503:  # where the database is, and what it answered, is only logged
+            if status == 503:  # the address of the database and its answer are only logged
                 log.warning("a request failed: %s", error)
-                return problem(503, f"{title.lower()}; try again in a little while", title, **{"Retry-After": "1"})
+                return problem(503, f"{title[0].lower()}{title[1:]}; try again later", title, **{"Retry-After": "1"})
             return problem(status, str(error), title, error.field if isinstance(error, InputError) else None)
         return unexpected(error)
 

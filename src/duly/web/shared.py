@@ -1,9 +1,9 @@
-"""Answers that many dashboards ask for at the same time are made once.
+"""A cache of answers that many dashboards request at the same time.
 
-A GET with `Cache-Control: max-age=N` says that an answer may be up to N seconds old. Such requests of the same user
-with the same rights, for the same path and query, get one answer: those that come while it is made wait for it, and
-those that come soon after it get it again, with its `Age`. Who asks is found out as always, at most a second before.
-Only answers in JSON with status 200 are shared; nothing that fails, is revealed, is streamed or is large.
+A GET with `Cache-Control: max-age=N` accepts an answer that is up to N seconds old. Such requests of the same user with
+the same rights, for the same path and query, share one answer: requests that arrive while it is made wait for it, and
+later ones get it again, with its `Age`. The principal of a request is cached for at most a second.
+Only JSON answers with status 200 are shared; no errors, revealed secrets, streams or large answers.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duly.core.errors import DulyError
 from duly.verbs import Principal
-from duly.web.auth import PRINCIPAL, Gate, credentials
+from duly.web.auth import PRINCIPAL, Authenticator, credentials
 from duly.web.problems import Problem
 
-LONGEST = 30.0  # seconds for which an answer may be given again, whatever is asked for
-KNOWN_FOR = 1.0  # seconds for which it is taken as known who has a key or a session
-MOST, BYTES = 1_000, 32 * 1024 * 1024  # how many answers are kept, and how large they may be together
-LARGEST = 4 * 1024 * 1024  # how large each of them may be
-NEVER = re.compile(r"/api/events|/api/jobs/\d+/(?:export|rejects)")  # what is sent as it is made
-PEOPLE = 10_000  # how many keys and sessions are remembered
+LONGEST = 30.0  # seconds for which an answer may be repeated, whatever the request accepts
+KNOWN_FOR = 1.0  # seconds for which the principal of a key or session is cached
+MOST, BYTES = 1_000, 32 * 1024 * 1024  # answers in the cache, and their size together
+LARGEST = 4 * 1024 * 1024  # the size of each of them
+NEVER = re.compile(r"/api/events|/api/jobs/\d+/(?:export|rejects)")  # streamed answers
+PEOPLE = 10_000  # principals in the cache
 
 
 class Sized(Protocol):
@@ -42,14 +42,14 @@ V = TypeVar("V", bound=Sized)
 
 
 class Known(NamedTuple):
-    """Who has a key or a session."""
+    """The principal of a key or a session."""
 
     principal: Principal
     size: int = 1
 
 
 class Answer(NamedTuple):
-    """An answer that can be given again."""
+    """An answer that can be repeated."""
 
     headers: list[tuple[bytes, bytes]]
     body: bytes
@@ -64,8 +64,8 @@ class Answer(NamedTuple):
         await send({"type": "http.response.body", "body": self.body})
 
 
-class Kept(Generic[V]):
-    """Values that are made once for all who ask at the same time, and kept for who takes one that is not new.
+class Cache(Generic[V]):
+    """Values that are made once for all requests at the same time, and kept for requests that accept an older one.
 
     It is used by one event loop.
     """
@@ -74,9 +74,9 @@ class Kept(Generic[V]):
         self._most = most
         self._size = size
         self._ticks = ticks
-        # What is being made, and since when.
+        # Values that are being made, with the time at which that began.
         self._under_way: dict[Hashable, tuple[asyncio.Future[tuple[V, float] | None], float]] = {}
-        self._kept: OrderedDict[Hashable, tuple[V, float]] = OrderedDict()  # with the time at which it was asked for
+        self._kept: OrderedDict[Hashable, tuple[V, float]] = OrderedDict()  # with the time at which it was requested
         self.size = 0
 
     def __len__(self) -> int:
@@ -85,16 +85,15 @@ class Kept(Generic[V]):
     async def get(
         self, key: Hashable, seconds: float, make: Callable[[], Awaitable[V | None]]
     ) -> tuple[V, float] | None:
-        """The value of this key, and how many seconds ago it was asked for; at most so many, if it was not just made.
-
-        None when whoever made it found nothing that can be shared.
-        """
+        """The value of this key and its age, at most `seconds` unless it was just made; None if it cannot be shared."""
         found = self._kept.get(key)
         if found is None or self._ticks() - found[1] > seconds:
             under_way, begun = self._under_way.get(key, (None, 0.0))
-            if under_way is None or self._ticks() - begun > seconds:  # one that began earlier may not know all
+            if (
+                under_way is None or self._ticks() - begun > seconds
+            ):  # one that began earlier may miss the latest changes
                 found = await self._made(key, make)
-            else:  # shielded, because who waits may be cancelled, and the others go on waiting
+            else:  # shielded: a waiting request may be cancelled while others continue to wait
                 found = await asyncio.shield(under_way)
         return None if found is None else (found[0], self._ticks() - found[1])
 
@@ -114,7 +113,7 @@ class Kept(Generic[V]):
 
     def _keep(self, key: Hashable, found: tuple[V, float]) -> None:
         if (before := self._kept.get(key)) is not None:
-            if before[1] > found[1]:  # one that began later was quicker
+            if before[1] > found[1]:  # one that began later was faster
                 return
             del self._kept[key]
             self.size -= before[0].size
@@ -129,20 +128,20 @@ class Kept(Generic[V]):
 
 
 class SharedReads:
-    """What is shared between the requests to one API."""
+    """The caches of one API: principals and answers."""
 
-    def __init__(self, gate: Gate, ticks: Callable[[], float] = time.monotonic) -> None:
-        self._gate = gate
-        self._people: Kept[Known] = Kept(PEOPLE, PEOPLE, ticks)
-        self.answers: Kept[Answer] = Kept(MOST, BYTES, ticks)
+    def __init__(self, authenticator: Authenticator, ticks: Callable[[], float] = time.monotonic) -> None:
+        self._authenticator = authenticator
+        self._people: Cache[Known] = Cache(PEOPLE, PEOPLE, ticks)
+        self.answers: Cache[Answer] = Cache(MOST, BYTES, ticks)
 
     async def who(self, request: Request) -> Principal | None:
-        """Who makes this request, as known for at most a second; None for who is refused."""
+        """The principal of this request, cached for at most a second; None if it is rejected."""
 
         async def ask() -> Known | None:
             try:
-                return Known(await run_in_threadpool(self._gate.who, request))
-            except (Problem, DulyError):  # the route finds the same, and says so
+                return Known(await run_in_threadpool(self._authenticator.who, request))
+            except (Problem, DulyError):  # the route finds the same, and answers with it
                 return None
 
         found = await self._people.get(credentials(request), KNOWN_FOR, ask)
@@ -150,7 +149,7 @@ class SharedReads:
 
 
 class ShareReads:
-    """Answers requests that may share an answer; all others pass."""
+    """Middleware that shares answers between requests that accept that; all others pass."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -159,7 +158,7 @@ class ShareReads:
         seconds = _age_taken(scope) if scope["type"] == "http" else 0.0
         shared: SharedReads | None = scope["app"].state.shared if seconds else None
         principal = None if shared is None else await shared.who(Request(scope))
-        if shared is None or principal is None:  # who is refused is told so by the route
+        if shared is None or principal is None:  # the route rejects it
             await self._app(scope, receive, send)
             return
         recorder = _Recorder(send)
@@ -171,26 +170,26 @@ class ShareReads:
         found = await shared.answers.get((principal, scope["path"], scope["query_string"]), seconds, make)
         if found is not None:
             await found[0].give(send, found[1])
-        elif not recorder.has_passed:  # the one who was asked first got nothing to share
+        elif not recorder.has_passed:  # the first request got an answer that cannot be shared
             await self._app(scope, receive, send)
 
 
 def _age_taken(scope: Scope) -> float:
-    """How many seconds old an answer to this request may be; 0 for one that must be made anew."""
+    """How many seconds old an answer to this request may be; 0: it must be new."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))
     if scope["method"] != "GET" or not path.startswith("/api/") or NEVER.fullmatch(path):
         return 0.0
-    if "reveal" in QueryParams(scope["query_string"]):  # which is audited each time
+    if "reveal" in QueryParams(scope["query_string"]):  # audited each time
         return 0.0
-    said = Headers(scope=scope).get("cache-control", "").lower().replace(" ", "").split(",")
-    ages = [each.removeprefix("max-age=") for each in said if each.startswith("max-age=")]
-    if len(ages) != 1 or not ages[0].isdecimal() or "no-cache" in said or "no-store" in said:
+    directives = Headers(scope=scope).get("cache-control", "").lower().replace(" ", "").split(",")
+    ages = [each.removeprefix("max-age=") for each in directives if each.startswith("max-age=")]
+    if len(ages) != 1 or not ages[0].isdecimal() or "no-cache" in directives or "no-store" in directives:
         return 0.0
     return min(float(ages[0][:10]), LONGEST)
 
 
 class _Recorder:
-    """Takes an answer down if it may be shared, and else passes it on as it comes."""
+    """Records an answer that may be shared, and passes on any other as it comes."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

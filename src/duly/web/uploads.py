@@ -1,4 +1,4 @@
-"""Files that come as multipart forms, read from the socket portion by portion: never a whole one in memory."""
+"""Multipart forms with a file, read from the socket in portions; a file is never in memory as a whole."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class Sink(Protocol):
 
 
 class Form:
-    """What has come of a form so far: its fields, the name of its file, and the bytes of that which nobody took yet."""
+    """A form that is being read: its fields, the name of its file, and the bytes of it that are not written yet."""
 
     def __init__(self, content_type: str) -> None:
         kind, options = parse_options_header(content_type)
         if kind != UPLOADED.encode() or not options.get(b"boundary"):
-            raise Problem(415, "a form is multipart/form-data, with a boundary")
+            raise Problem(415, "the form must be multipart/form-data with a boundary")
         self.fields: dict[str, str] = {}
         self.filename: str | None = None
         self.pending: list[bytes] = []
@@ -79,7 +79,7 @@ class Form:
         self._name = _text(options.get(b"name", b""), "a field")
         self._is_file = self._name == "file"
         if self._is_file and self.filename is not None:
-            raise Problem(422, "file: there are two of them; send one", "file")
+            raise Problem(422, "file: the form has two of them; send one", "file")
         if self._is_file:
             self.filename = options.get(b"filename", b"file").decode("utf8", "replace")
         elif len(self.fields) >= FIELDS:
@@ -110,7 +110,7 @@ def _text(data: bytes, what: str) -> str:
 
 
 async def receive(request: Request, sink: Sink) -> Form:
-    """Read a form to its end; the bytes of its file go to `sink`, in a thread, as they come."""
+    """Read a form to its end. The bytes of its file are written to `sink` in a thread as they arrive."""
     form = Form(request.headers.get("content-type", ""))
     size = 0
     async for data in request.stream():
@@ -121,7 +121,7 @@ async def receive(request: Request, sink: Sink) -> Form:
             size = 0
     await _drain(form, sink.write)
     if not form.is_whole:
-        raise Problem(400, "the form ends in the middle")
+        raise Problem(400, "the form is incomplete")
     if form.filename is None:
         raise Problem(422, "file: is missing; send the file as the field `file`", "file")
     return form

@@ -17,7 +17,7 @@ from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages, serving, values
 from duly.web.schemas import Id, Moment, out, page_of
-from duly.web.schemas.items import Changed, Reason
+from duly.web.schemas.items import Changed, ReasonIn
 
 router = APIRouter(tags=["apps"])
 
@@ -77,7 +77,7 @@ def edit_reminder(reminder_id: Id, edit: ReminderEdit, desk: At, reminders: Here
 
 @router.post("/api/reminders/{reminder_id}/cancel", response_model=out(Changed))
 def cancel_reminder(
-    reminder_id: Id, desk: At, reminders: Here, principal: Writer, once: Once, reason: Reason | None = None
+    reminder_id: Id, desk: At, reminders: Here, principal: Writer, once: Once, reason: ReasonIn | None = None
 ) -> Response:
     """Call no more; also while it is being called."""
     desk.app.verbs.items.find(principal, reminder_id)

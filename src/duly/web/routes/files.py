@@ -1,4 +1,4 @@
-"""Files of jobs: they come in as streams, are looked at before, come back mended, and go out while they are made."""
+"""Files of jobs: upload, preview, correction of rejects, and export, all streamed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from duly.web.desk import At, Desk, IdempotencyKey, Once, Pages
 from duly.web.problems import Problem
 from duly.web.schemas import Id, out, page_of
 from duly.web.schemas.jobs import (
+    FileOptionsIn,
     JobField,
     JobIn,
     JobMade,
@@ -34,19 +35,18 @@ from duly.web.schemas.jobs import (
     JobTypeInfo,
     MendedRow,
     RowMendIn,
-    SaidIn,
     ScanIn,
 )
 from duly.web.uploads import UPLOADED, Form, Sink, receive
 
 router = APIRouter(tags=["jobs"])
 
-# What a body of JSON may have, which is small: files come as forms.
+# The largest JSON body. Files are sent as forms.
 JSON_MOST = 64 * 1024
 
 _FIELDS: dict[str, Any] = {
     "file": {"type": "string", "format": "binary"},
-    **SaidIn.model_json_schema()["properties"],
+    **FileOptionsIn.model_json_schema()["properties"],
     "mapping": {"type": "string", "description": "The column of each field, as a JSON object."},
 }
 _FORM = {"schema": {"type": "object", "required": ["file"], "properties": _FIELDS}}
@@ -66,11 +66,11 @@ Format = Annotated[Literal["xlsx", "csv"], Query()]
 async def create_job(
     request: Request, desk: At, principal: Writer, job_type: JobType = None, idempotency_key: IdempotencyKey = None
 ) -> Any:
-    """A job of the rows of a file: sent as the field `file` of a form, or named by its address.
+    """Create a job from a file: sent as the field `file` of a form, or given by its address.
 
-    The file is kept as it comes, and read by a worker; this answers as soon as it is kept. The same Idempotency-Key
-    again, with the same file or address and the same type, is the same job.
-    An address may be named by admins, and by the user whose the jobs of scanned files are.
+    The file is stored as it is, and a worker reads it later. A repeated Idempotency-Key with the same file or address
+    and the same type returns the same job.
+    Only admins, and the owner of jobs created from scanned files, may give an address.
     """
     app = desk.app
     key = None if idempotency_key is None else f"upload:{idempotency_key}"  # as nobody's code calls its jobs
@@ -79,42 +79,47 @@ async def create_job(
         asked = _checked(JobIn, {**_given(job_type), **await _json(request)})
         with _key_named():
             job = await run_in_threadpool(
-                app.intake.order, principal, asked.source, job_type=asked.job_type, file_options=_said(asked), **origin
+                app.intake.order,
+                principal,
+                asked.source,
+                job_type=asked.job_type,
+                file_options=_options(asked),
+                **origin,
             )
         return JobMade(job.id)
     writer = await run_in_threadpool(app.intake.receive)
     form = await _received(request, writer, writer)
     try:
-        said = _checked(SaidIn, {**_given(job_type), **_unpacked(form.fields)})
+        given = _checked(FileOptionsIn, {**_given(job_type), **_unpacked(form.fields)})
     except Exception:
         await run_in_threadpool(app.intake.files.delete, kept_by(writer).key)
         raise
     with _key_named():
         job = await run_in_threadpool(
-            app.intake.create, principal, kept_by(writer), form.filename or "", job_type=said.job_type,
-            file_options=_said(said), **origin,
+            app.intake.create, principal, kept_by(writer), form.filename or "", job_type=given.job_type,
+            file_options=_options(given), **origin,
         )  # fmt: skip
     return JobMade(job.id)
 
 
 @router.post("/api/jobs/preview", response_model=out(FilePreview), openapi_extra=_SEEN)
 async def preview_job(request: Request, desk: At, principal: Writer, job_type: JobType = None) -> Any:
-    """What would become of the first rows of a file, and which column would be which field. Nothing is kept."""
+    """Preview a file: how its first rows would be read, and which column is which field. Nothing is stored."""
     async with _spooled(request, desk) as (spool, form):
-        said = _checked(SaidIn, {**_given(job_type), **_unpacked(form.fields)})
+        given = _checked(FileOptionsIn, {**_given(job_type), **_unpacked(form.fields)})
         return await run_in_threadpool(
             desk.app.intake.preview,
             principal,
             spool,
             form.filename or "",
-            job_type=said.job_type,
-            file_options=_said(said),
+            job_type=given.job_type,
+            file_options=_options(given),
         )
 
 
 @router.get("/api/jobs/types", response_model=page_of(JobTypeInfo))
 def list_job_types(desk: At, principal: Reader, pages: Pages) -> Any:
-    """Which types of jobs are known here, by name, and what they make of the columns of a file."""
+    """The types of jobs by name, with the fields that columns of a file are mapped to."""
 
     def find(after: str | None, most: int) -> list[Type]:
         return [each for name, each in sorted(desk.app.job_types.items()) if name > (after or "")][:most]
@@ -124,25 +129,25 @@ def list_job_types(desk: At, principal: Reader, pages: Pages) -> Any:
 
 @router.get("/api/jobs/{job_id}/rows/{row}", response_model=out(RowInError))
 def show_refused_row(job_id: Id, row: Id, desk: At, principal: Reader) -> Any:
-    """One row in error as it came, to be mended."""
+    """One row in error with its original values, for correction."""
     found = refused(desk.app.intake, principal, job_id, row)
     return replace(found, values=desk.masked(found.values))
 
 
 @router.post("/api/jobs/{job_id}/rows/{row}/mend", response_model=out(MendedRow))
-def mend_row_of_job(job_id: Id, row: Id, said: RowMendIn, desk: At, principal: Writer, once: Once) -> Response:
-    """Have one row in error tried with these values in place of those that came."""
+def mend_row_of_job(job_id: Id, row: Id, body: RowMendIn, desk: At, principal: Writer, once: Once) -> Response:
+    """Try one row in error again with corrected values."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        mend_row(desk.app.intake, principal, job_id, row, said.values, connection)
+        mend_row(desk.app.intake, principal, job_id, row, body.values, connection)
         return 200, MendedRow(row)
 
-    return once(principal, said, act)
+    return once(principal, body, act)
 
 
 @router.post("/api/jobs/{job_id}/mend", response_model=out(MendReport), openapi_extra=_SENT)
 async def mend_job(job_id: Id, request: Request, desk: At, principal: Writer) -> Any:
-    """Have the rows of a file of mended rejects tried in place of those in error that have the same numbers."""
+    """Upload corrected rejects: each row is tried again in place of the row in error with the same number."""
     await run_in_threadpool(desk.app.verbs.jobs.get, principal, job_id)
     async with _spooled(request, desk) as (spool, form):
         return await run_in_threadpool(mend, desk.app.intake, principal, job_id, spool, form.filename or "")
@@ -150,27 +155,27 @@ async def mend_job(job_id: Id, request: Request, desk: At, principal: Writer) ->
 
 @router.post("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
 def export_job(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
-    """All rows with what came in and went out, as the grid shows them, made from the database while it is sent."""
+    """All rows with their input and result, as a file that is written while it is sent."""
     return _file(job_id, format, desk.app.exports.whole(principal, job_id, format), "")
 
 
 @router.get("/api/jobs/{job_id}/export", response_class=StreamingResponse, responses=_FILES)
 def download_job(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
-    """The same, for links."""
+    """The same as a GET, for links."""
     return export_job(job_id, desk, principal, format)
 
 
 @router.get("/api/jobs/{job_id}/rejects", response_class=StreamingResponse, responses=_FILES)
 def download_rejects(job_id: Id, desk: At, principal: Reader, format: Format = "xlsx") -> Response:
-    """The rows in error with their columns as they came and why, to be mended and sent again."""
+    """The rows in error with their original columns and the reason, for correction."""
     return _file(job_id, format, desk.app.exports.rejects(principal, job_id, format), "-rejects")
 
 
 @router.post("/api/ingestion/scan", response_model=out(ScanReport))
 def scan_sources(desk: At, principal: Admin, asked: ScanIn | None = None) -> Any:
-    """Look through the inbox and the allowed sources, and make a job of every file that was not taken yet, each once.
+    """Scan the inbox and the allowed sources, and create one job for each new file.
 
-    Repeating it is harmless. What is too much for one look is left to a worker, who goes on.
+    Scanning again is safe. If there is too much for one request, a worker continues.
     """
     return desk.app.intake.scanner.scan(principal, is_again=asked is not None and asked.again)
 
@@ -187,7 +192,7 @@ def _type_info(each: Type) -> JobTypeInfo:
 
 @contextmanager
 def _key_named() -> Iterator[None]:
-    """What is wrong with a key is told of the header that it came in."""
+    """Report an invalid key under the name of the header that it came in."""
     try:
         yield
     except InputError as error:
@@ -201,7 +206,7 @@ def _is_form(request: Request) -> bool:
 
 
 class _Bounded:
-    """A file that takes only so many bytes."""
+    """A file that accepts a limited number of bytes."""
 
     def __init__(self, file: Any, most: int) -> None:
         self._file = file
@@ -217,7 +222,7 @@ class _Bounded:
 
 @asynccontextmanager
 async def _spooled(request: Request, desk: Desk) -> AsyncIterator[tuple[BinaryIO, Form]]:
-    """The file of a form, for as long as it is looked at; nothing of it is kept."""
+    """The file of a form in a temporary file, for the length of the block."""
     if not _is_form(request):
         raise Problem(415, "send the file as the field `file` of a form")
     with tempfile.TemporaryFile() as spool:
@@ -226,9 +231,9 @@ async def _spooled(request: Request, desk: Desk) -> AsyncIterator[tuple[BinaryIO
 
 
 async def _received(request: Request, sink: Sink, held: AbstractContextManager[Any] | None = None) -> Form:
-    """The form of this request, whose file went into the sink; too large a file is told as such.
+    """The form of this request; its file goes into the sink. A file that is too large is answered with 413.
 
-    What is `held` is kept at the end, and given up if anything is wrong with the form.
+    `held` is closed at the end: without an error if the form is complete, and with the error otherwise.
     """
     try:
         form = await receive(request, sink)
@@ -246,12 +251,12 @@ async def _received(request: Request, sink: Sink, held: AbstractContextManager[A
 async def _json(request: Request) -> dict[str, Any]:
     body = await request.body()
     try:
-        said = codec.decode(body) if len(body) <= JSON_MOST else None
+        given = codec.decode(body) if len(body) <= JSON_MOST else None
     except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        raise Problem(422, "body: must be a small JSON object with a source, or a form with a file", "body")
-    return said
+        given = None
+    if not isinstance(given, dict):
+        raise Problem(422, "body: must be a JSON object with a source (at most 64 KiB), or a form with a file", "body")
+    return given
 
 
 def _given(job_type: str | None) -> dict[str, Any]:
@@ -259,7 +264,7 @@ def _given(job_type: str | None) -> dict[str, Any]:
 
 
 def _unpacked(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a form, of which one holds an object."""
+    """The fields of a form; `mapping` is decoded from JSON."""
     if "mapping" not in fields:
         return dict(fields)
     try:
@@ -268,14 +273,14 @@ def _unpacked(fields: Mapping[str, str]) -> dict[str, Any]:
         raise InputError("mapping", "must be a JSON object: the column of each field") from None
 
 
-def _checked(model: type[Any], said: Mapping[str, Any]) -> Any:
+def _checked(model: type[Any], given: Mapping[str, Any]) -> Any:
     try:
-        return model.model_validate(said)
+        return model.model_validate(given)
     except ValidationError as error:
         raise RequestValidationError(error.errors(include_context=False)) from None
 
 
-def _said(asked: SaidIn) -> FileOptions:
+def _options(asked: FileOptionsIn) -> FileOptions:
     return FileOptions(
         header=asked.header, encoding=asked.encoding, delimiter=asked.delimiter, sheet=asked.sheet,
         mapping=asked.mapping,
@@ -287,7 +292,7 @@ def _said(asked: SaidIn) -> FileOptions:
 
 def _file(job_id: int, format: str, portions: Iterator[bytes], suffix: str) -> Response:
     name = f"job-{job_id}{suffix}.{format}"
-    # The first portion is made here, so that what is wrong is told as a problem and not in the middle of a file.
+    # The first portion is made here, so that an error is a problem document and not a broken file.
     first = next(portions)
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(chain((first,), portions), media_type=MEDIA[format], headers=headers)

@@ -30,7 +30,7 @@ from duly.web.schemas.items import (
     ItemIn,
     ItemPage,
     ItemsAct,
-    Reason,
+    ReasonIn,
     RetryIn,
     Search,
 )
@@ -41,7 +41,7 @@ tasks = APIRouter(prefix="/api/tasks", tags=["items"])
 
 @tasks.get("", response_model=page_of(Signature))
 def list_tasks(desk: At, principal: Reader, pages: Pages) -> Any:
-    """The tasks that can be put here, by name, with their parameters."""
+    """The tasks that can be put through this service, by name, with their parameters."""
 
     def find(after: str | None, most: int) -> Sequence[Signature]:
         names = sorted(name for name, task in desk.app.tasks.items() if not task.is_internal and name > (after or ""))
@@ -51,7 +51,7 @@ def list_tasks(desk: At, principal: Reader, pages: Pages) -> Any:
 
 
 def _without_secrets(desk: Desk, found: Signature) -> Signature:
-    """The same, with the defaults of parameters masked as arguments are."""
+    """The same signature with secrets in the defaults of parameters masked."""
     masked = desk.masked({param.name: param.default for param in found.params if param.default})
     params = [replace(param, default=masked.get(param.name, param.default)) for param in found.params]
     return replace(found, params=params)
@@ -59,7 +59,7 @@ def _without_secrets(desk: Desk, found: Signature) -> Signature:
 
 @router.post("", status_code=201, response_model=out(Placed), responses={200: {"model": out(Placed)}})
 def put_item(new: ItemIn, desk: At, principal: Writer, once: Once) -> Response:
-    """Put an item: now, `at` a time, or after a `delay`; once per `key`. 200: the key has this item already."""
+    """Put an item: now, `at` a time, or after a `delay`; once per `key`. 200: a live item has this key already."""
 
     def act(connection: Any) -> tuple[int, Any]:
         task = desk.task(new.task)
@@ -79,16 +79,18 @@ def _states(text: str | None) -> tuple[Any, ...]:
 
 
 async def _filter(
-    state: Annotated[str | None, Query(max_length=100, description="One or more states, by commas.")] = None,
+    state: Annotated[str | None, Query(max_length=100, description="One or more states, separated by commas.")] = None,
     task: WordFilter = None,
     queue: WordFilter = None,
     key: WordFilter = None,
     error_group: Annotated[str | None, Query(alias="errorGroup", pattern=r"^[0-9a-f]{1,64}$")] = None,
     schedule_id: Annotated[int | None, Query(alias="scheduleId", ge=1, le=BIG)] = None,
     job_id: Annotated[int | None, Query(alias="jobId", ge=1, le=BIG)] = None,
-    error: Annotated[Word | None, Query(description="A part of the last error, in whatever case.")] = None,
+    error: Annotated[Word | None, Query(description="A part of the last error, ignoring case.")] = None,
     min_tries: Annotated[int | None, Query(alias="minTries", ge=1, le=1_000_000)] = None,
-    date_field: Annotated[DateField, Query(alias="dateField", description="Which time is meant.")] = "created",
+    date_field: Annotated[
+        DateField, Query(alias="dateField", description="The time that `from` and `to` apply to.")
+    ] = "created",
     since: Annotated[Moment | None, Query(alias="from")] = None,
     until: Annotated[Moment | None, Query(alias="to")] = None,
     where: Annotated[list[Key], Query(description="name=value of an argument, or result.name=value; repeatable.")] = [],  # noqa: B006
@@ -105,34 +107,34 @@ Filtered = Annotated[Filter, Depends(_filter)]
 
 @router.get("", response_model=out(ItemPage))
 def list_items(desk: At, principal: Reader, pages: Pages, filter: Filtered, user_id: UserId = None) -> Any:
-    """Items, newest first; rows of one job by their number, those of one schedule by their time.
+    """Items, newest first; rows of one job by their number, items of one schedule by their time.
 
-    What no index knows (a part of an error, a value, a number of tries, a time) is asked of the rows one by one, at
-    most 20,000 for a page: `search` says so, and `next` goes on from there, even where a page has no rows.
+    Filters without an index (a part of an error, a value, a number of tries, a time) are checked row by row, at most
+    20,000 rows for a page. `search` says how many were read, and `next` continues, even where a page has no rows.
     """
     owner = owner_for(principal, user_id)
-    told: list[ItemsFound] = []
+    pages_found: list[ItemsFound] = []
 
     def find(after: int | str | None, most: int) -> tuple[Sequence[Row], int | str | None]:
         place = datetime.fromisoformat(after) if isinstance(after, str) else after
         found = desk.app.verbs.listing.page(principal, filter, owner=owner, after=place, most=most)
-        told.append(found)
+        pages_found.append(found)
         return found.rows, found.place.isoformat() if isinstance(found.place, datetime) else found.place
 
     rows, following = pages.walk(["items", owner, asdict(filter)], find)
-    (found,) = told
+    (found,) = pages_found
     search = Search(found.scanned, following is None, found.is_indexed)
     return ItemPage([shown(desk, row) for row in rows], following, search)
 
 
 @router.get("/counts", response_model=out(StateCounts))
 def count_items(desk: At, principal: Reader, filter: Filtered, user_id: UserId = None) -> Any:
-    """How many items fit, by state, each counted to ten thousand at most."""
+    """How many items match, by state. Each state is counted up to ten thousand."""
     return desk.app.verbs.listing.counts(principal, filter, owner=owner_for(principal, user_id))
 
 
 @router.post("/act", response_model=out(Changed))
-def act_on_items(said: ItemsAct, desk: At, principal: Writer, once: Once) -> Response:
+def act_on_items(body: ItemsAct, desk: At, principal: Writer, once: Once) -> Response:
     """Cancel, retry or discard a selection of items, in one transaction: all of them, or none.
 
     If one of them is gone or in another state, the answer is 409 (404 if none of those exists) and names each with the
@@ -141,11 +143,11 @@ def act_on_items(said: ItemsAct, desk: At, principal: Writer, once: Once) -> Res
 
     def act(connection: Any) -> tuple[int, Any]:
         changed = desk.app.verbs.items.act(
-            principal, said.action, said.ids, reason=said.reason, skip=said.skip, connection=connection
+            principal, body.action, body.ids, reason=body.reason, skip=body.skip, connection=connection
         )
         return 200, Changed(changed)
 
-    return once(principal, said, act)
+    return once(principal, body, act)
 
 
 @router.get("/{item_id}", response_model=out(ItemStory))
@@ -153,11 +155,11 @@ def show_item(
     item_id: Id,
     desk: At,
     principal: Reader,
-    reveal: Annotated[bool, Query(description="Show masked values; this is audited.")] = False,
+    reveal: Annotated[bool, Query(description="Show masked values. This is written to the audit log.")] = False,
 ) -> Any:
-    """One item: its tries, all that happened to it, what people did to it, and where it comes from."""
+    """One item with its failed tries, its timeline, its audit log and its origin."""
     if reveal and not principal.may("write"):
-        raise Problem(403, "revealing needs the scope write")
+        raise Problem(403, "reveal: needs the scope write", "reveal")
     row, story = desk.app.verbs.items.show(principal, item_id, is_revealed=reveal)
     key = None if story.schedule_key is None else story.schedule_key.removeprefix(f"{row.owner}/")
     return ItemStory(
@@ -178,7 +180,7 @@ def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
     The difference is in the audit log.
     """
     if edit.at is not None and edit.due_at is not None:
-        raise InputError("dueAt", "is an older name of at; give one of them")
+        raise InputError("dueAt", "is an older name of at; give only one of them")
 
     def args(row: Row) -> dict[str, Any]:
         desk.task(row.task)
@@ -192,30 +194,30 @@ def edit_item(item_id: Id, edit: ItemEdit, desk: At, principal: Writer) -> Any:
 
 
 @router.post("/{item_id}/cancel", response_model=out(Changed))
-def cancel_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: Reason | None = None) -> Response:
+def cancel_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: ReasonIn | None = None) -> Response:
     """Cancel an item that waits or runs; a running handler is stopped within a second."""
-    said = reason.reason if reason else ""
-    return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.cancel, reason=said))
+    text = reason.reason if reason else ""
+    return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.cancel, reason=text))
 
 
 @router.post("/{item_id}/retry", response_model=out(Changed))
 def retry_item(item_id: Id, desk: At, principal: Writer, once: Once, when: RetryIn | None = None) -> Response:
-    """Have a failed or cancelled item tried again with all its tries, or a waiting one sooner."""
+    """Retry a failed or cancelled item with all its tries, or run a waiting one sooner."""
     at = when.at if when else None
     return _acted(once, principal, item_id, when, partial(desk.app.verbs.items.retry, at=at))
 
 
 @router.post("/{item_id}/discard", response_model=out(Changed))
-def discard_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: Reason | None = None) -> Response:
+def discard_item(item_id: Id, desk: At, principal: Writer, once: Once, reason: ReasonIn | None = None) -> Response:
     """Take a failed item out of review for good."""
-    said = reason.reason if reason else ""
-    return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.discard, reason=said))
+    text = reason.reason if reason else ""
+    return _acted(once, principal, item_id, reason, partial(desk.app.verbs.items.discard, reason=text))
 
 
 @router.post("/{item_id}/again", status_code=201, response_model=out(Placed), responses={200: {"model": out(Placed)}})
-def put_item_again(item_id: Id, desk: At, principal: Writer, once: Once, said: AgainIn | None = None) -> Response:
-    """Put an item that has ended once more, as a new one. 200: the key that was given has this item already."""
-    given = said or AgainIn()
+def put_item_again(item_id: Id, desk: At, principal: Writer, once: Once, body: AgainIn | None = None) -> Response:
+    """Put an ended item again as a new item. 200: a live item has the given key already."""
+    given = body or AgainIn()
 
     def act(connection: Any) -> tuple[int, Any]:
         items = desk.app.verbs.items
@@ -226,13 +228,13 @@ def put_item_again(item_id: Id, desk: At, principal: Writer, once: Once, said: A
         )  # fmt: skip
         return 201 if placed.fresh else 200, placed
 
-    return once(principal, said, act)
+    return once(principal, body, act)
 
 
 def _acted(
     once: Once, principal: Principal, item_id: int, body: BaseModel | None, verb: Callable[..., list[int]]
 ) -> Response:
-    """Have a verb act on an item, and answer which it changed."""
+    """Apply a verb to an item and return the ids that it changed."""
 
     def act(connection: Any) -> tuple[int, Any]:
         return 200, Changed(verb(principal, item_id, connection=connection))

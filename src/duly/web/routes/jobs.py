@@ -32,7 +32,7 @@ from duly.web.schemas.jobs import (
 router = APIRouter(tags=["jobs"])
 
 Statuses = Annotated[
-    str | None, Query(max_length=200, description=f"Some of {', '.join(STATUSES)}, by commas; default: all.")
+    str | None, Query(max_length=200, description=f"Some of {', '.join(STATUSES)}, separated by commas; default: all.")
 ]
 
 
@@ -53,7 +53,7 @@ def list_jobs(
 
 @router.get("/api/jobs/{job_id}", response_model=out(JobRow))
 def show_job(job_id: Id, desk: At, principal: Reader) -> Any:
-    """How far it is."""
+    """One job with its counts and progress."""
     return desk.app.verbs.jobs.show(principal, job_id)
 
 
@@ -68,7 +68,7 @@ def list_job_items(
     page: Annotated[int | None, Query(ge=1, le=10_000_000, description="By row number; for all rows.")] = None,
     sort: Annotated[Literal["row", "updatedAt"] | None, Query(description="Default: row, where all are asked.")] = None,
 ) -> Any:
-    """Rows of a job: all in the order of the file, or those of some statuses by when they changed last."""
+    """Rows of a job: all in the order of the file, or rows of some statuses by their last change."""
     rows = desk.app.verbs.job_rows
     chosen = _statuses(statuses, status)
 
@@ -77,7 +77,7 @@ def list_job_items(
 
     if (sort or ("updatedAt" if chosen else "row")) == "updatedAt":
         if page is not None:
-            raise InputError("page", "is for all rows in the order of the file; go on with `after` here")
+            raise InputError("page", "works only for all rows in the order of the file; use `after` here")
         return pages.turn(
             ["job items", job_id, chosen],
             lambda after, most: rows.page(principal, job_id, chosen or STATUSES, _place(after), most),
@@ -85,7 +85,7 @@ def list_job_items(
             _stands,
         )
     if chosen:
-        raise InputError("sort", "by row shows all rows; leave the statuses out")
+        raise InputError("sort", "row cannot be combined with statuses; leave one of them out")
     before = None if page is None else (page - 1) * pages.size
     return pages.turn(
         ["job rows", job_id],
@@ -102,7 +102,7 @@ def count_job_items(job_id: Id, desk: At, principal: Reader) -> Any:
 
 
 class _Pending(NamedTuple):
-    """Which rows of all jobs are meant."""
+    """Which rows of all jobs to list."""
 
     job_type: str | None
     job_ids: tuple[int, ...]
@@ -114,19 +114,19 @@ async def _pending(
     desk: At,
     job_type: JobType = None,
     job_id: Annotated[
-        str | None, Query(alias="jobId", max_length=2_000, description="Of these jobs, by commas.")
+        str | None, Query(alias="jobId", max_length=2_000, description="Only rows of these jobs, separated by commas.")
     ] = None,
     since: Annotated[Moment | None, Query(alias="from", description="When they changed last.")] = None,
     until: Annotated[Moment | None, Query(alias="to")] = None,
 ) -> _Pending:
     if not desk.app.verbs.context.job_settings.pending_enabled:
-        raise Problem(404, "the list of pending rows is turned off; the setting pending_enabled turns it on")
-    said = [part.strip() for part in (job_id or "").split(",") if part.strip()]
-    if strange := next((part for part in said if not part.isdecimal() or not 1 <= int(part) <= BIG), None):
-        raise InputError("jobId", f"must be numbers of jobs, by commas, got {strange!r:.50}")
+        raise Problem(404, "the list of pending rows is off; turn it on with the setting pending_enabled")
+    given = [part.strip() for part in (job_id or "").split(",") if part.strip()]
+    if strange := next((part for part in given if not part.isdecimal() or not 1 <= int(part) <= BIG), None):
+        raise InputError("jobId", f"must be ids of jobs, separated by commas, got {strange!r:.50}")
     if since is not None and until is not None and since >= until:
         raise InputError("to", "must be later than from")
-    return _Pending(job_type, tuple(sorted({int(part) for part in said})), since, until)
+    return _Pending(job_type, tuple(sorted({int(part) for part in given})), since, until)
 
 
 Meant = Annotated[_Pending, Depends(_pending)]
@@ -136,11 +136,11 @@ Meant = Annotated[_Pending, Depends(_pending)]
 def list_pending(
     desk: At, principal: Reader, pages: Pages, meant: Meant, statuses: Statuses = None, user_id: UserId = None
 ) -> Any:
-    """Rows of all jobs that wait or are worked on, those that changed longest ago first. It has to be turned on."""
+    """Rows of all jobs that wait or are being processed, oldest change first. See the setting pending_enabled."""
     owner = owner_for(principal, user_id)
     chosen = _statuses(statuses) or ("PENDING", "PROCESSING")
     if "DONE" in chosen:
-        raise InputError("statuses", "what is DONE is not pending; look into its job")
+        raise InputError("statuses", "DONE rows are not pending; list the rows of their job instead")
     rows = desk.app.verbs.job_rows
 
     def find(after: Any, most: int) -> list[PendingItem]:
@@ -154,7 +154,7 @@ def list_pending(
 
 @router.get("/api/pending/counts", response_model=out(RowCounts))
 def count_pending(desk: At, principal: Reader, meant: Meant, user_id: UserId = None) -> Any:
-    """How many rows of all jobs there are, by status. It has to be turned on, like the list."""
+    """How many rows of all jobs there are, by status. See the setting pending_enabled."""
     return desk.app.verbs.job_rows.counts(
         principal, owner_for(principal, user_id), meant.job_type, job_ids=meant.job_ids, since=meant.since,
         until=meant.until,
@@ -163,13 +163,13 @@ def count_pending(desk: At, principal: Reader, meant: Meant, user_id: UserId = N
 
 @router.post("/api/jobs/{job_id}/pause", response_model=out(JobRow))
 def pause_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
-    """Start no more of its rows until it is resumed; what runs goes on."""
+    """Start no more rows of a job until it is resumed. Rows that are running continue."""
     return once(principal, None, _acted(principal, desk.app.verbs.jobs.pause, job_id))
 
 
 @router.post("/api/jobs/{job_id}/resume", response_model=out(JobRow))
 def resume_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
-    """Go on with a paused job."""
+    """Resume a paused job."""
     return once(principal, None, _acted(principal, desk.app.verbs.jobs.resume, job_id))
 
 
@@ -180,27 +180,27 @@ def kick_off_job(
     principal: Writer,
     duration_ms: Annotated[int, Query(alias="durationMs", ge=100, le=20_000)] = 5_000,
 ) -> Any:
-    """Work off rows of it here, inside this request, for so long or until none is left; tells what came of it."""
+    """Process rows of a job inside this request, for this long or until none is left."""
     return desk.app.kickoffs.run(principal, job_id, duration_ms / 1_000)
 
 
 @router.post("/api/jobs/{job_id}/cancel", response_model=out(JobRow))
-def cancel_job(job_id: Id, desk: At, principal: Writer, once: Once, said: CancelIn | None = None) -> Response:
-    """Take and start no more rows, and cancel all that have not ended, as durable work."""
+def cancel_job(job_id: Id, desk: At, principal: Writer, once: Once, body: CancelIn | None = None) -> Response:
+    """Cancel a job: no more rows are read or started, and rows that have not ended are cancelled in the background."""
 
     def act(connection: Any) -> tuple[int, Any]:
-        reason = said.reason if said else ""
+        reason = body.reason if body else ""
         return 200, desk.app.verbs.jobs.cancel(principal, job_id, reason, connection=connection)
 
-    return once(principal, said, act)
+    return once(principal, body, act)
 
 
 @router.post("/api/jobs/{job_id}/reprocess", response_model=out(Reprocessed))
 def reprocess_job(job_id: Id, desk: At, principal: Writer, once: Once, asked: ReprocessIn | None = None) -> Response:
-    """Have rows tried once more: those that are named at once, or all of some statuses as durable work."""
+    """Try rows again: the given rows at once, or all rows of some statuses in the background."""
     chosen = asked or ReprocessIn()
     if (chosen.scope == "items") != (chosen.item_ids is not None):
-        raise InputError("itemIds", "go with the scope items, and the scope items with them")
+        raise InputError("itemIds", "are required with scope items, and not allowed with scope job")
 
     def act(connection: Any) -> tuple[int, Any]:
         count = desk.app.verbs.jobs.reprocess(
@@ -214,15 +214,15 @@ def reprocess_job(job_id: Id, desk: At, principal: Writer, once: Once, asked: Re
 
 @router.delete("/api/jobs/{job_id}", status_code=204)
 def remove_job(job_id: Id, desk: At, principal: Writer) -> None:
-    """Forget it with its rows and its file, as durable work; it is found no more from now on."""
+    """Delete a job with its rows and its file. It is gone at once; the rows are deleted in the background."""
     desk.app.verbs.jobs.remove(principal, job_id)
 
 
 def _statuses(many: str | None, one: Status | None = None) -> tuple[Status, ...]:
-    said = {*filter(None, (many or "").split(",")), *([one] if one else [])}
-    if strange := sorted(said - set(STATUSES)):
-        raise InputError("statuses", f"{strange[0]!r:.50} is none of {', '.join(STATUSES)}")
-    return tuple(status for status in STATUSES if status in said)
+    given = {*filter(None, (many or "").split(",")), *([one] if one else [])}
+    if strange := sorted(given - set(STATUSES)):
+        raise InputError("statuses", f"{strange[0]!r:.50} is not a status; known: {', '.join(STATUSES)}")
+    return tuple(status for status in STATUSES if status in given)
 
 
 def _place(read: Any) -> RowPlace:
@@ -250,7 +250,7 @@ def _pending_line(item: PendingItem) -> PendingLine:
 
 
 def _short(text: str | None) -> str | None:
-    """The database gives one character more than is shown, so that it is seen where something is missing."""
+    """At most 120 characters. The database returns one more, so that a cut text can be marked."""
     return text if text is None or len(text) <= 120 else f"{text[:119]}…"
 
 

@@ -1,4 +1,4 @@
-"""A stream of server-sent events about what happens now; and the probes."""
+"""The stream of server-sent events, and the probes."""
 
 from __future__ import annotations
 
@@ -34,10 +34,14 @@ async def events(
     principal: Reader,
     last_event_id: Annotated[str | None, Header(alias="Last-Event-ID", max_length=40, pattern=r"^[0-9]{1,18}$")] = None,
 ) -> StreamingResponse:
-    """A stream of the depths of queues when they change, and of what people do. Resume with Last-Event-ID."""
+    """A stream of server-sent events: queue depths when they change, and audit lines. Resume with Last-Event-ID."""
     state = request.app.state
     if state.streams >= STREAMS:
-        raise Problem(429, "too many streams are open", headers={"Retry-After": "10"})
+        raise Problem(
+            429,
+            "too many event streams are open",
+            headers={"Retry-After": "10"},
+        )
     after = int(last_event_id) if last_event_id else None
     listener = Listener(state.feeds.of(desk), owner_for(principal, None), after)
     await listener.begin(tick_of(EVERY))
@@ -86,13 +90,13 @@ def metrics(desk: At, principal: Reader) -> PlainTextResponse:
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
     if principal.role != "admin":
-        raise Problem(403, "metrics are for admins")
+        raise Problem(403, "metrics: only for admins")
     return PlainTextResponse(generate_latest(desk.app.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/healthz", response_class=PlainTextResponse)
 def healthz(request: Request) -> Any:
-    """Whether this process works; restart it if not. It does not depend on the database."""
+    """Whether this process works. If not, restart it. The database is not checked."""
     reason = request.app.state.ailing()
     return problem(503, reason, "Not well") if reason else PlainTextResponse("ok")
 
@@ -107,9 +111,9 @@ def readyz(request: Request, desk: At) -> Any:
 def _unready(desk: Desk) -> str | None:
     try:
         desk.app.check()
-    except DulyError as error:  # where the database is, and what it answered, is only logged
+    except DulyError as error:  # the address of the database and its answer are only logged
         log.warning("not ready: %s", error)
         if isinstance(error, NotMigrated):
             return "the database is not migrated"
-        return "the database does not answer" if isinstance(error, StoreUnavailable) else "the database refuses"
+        return "the database does not answer" if isinstance(error, StoreUnavailable) else "the database rejects queries"
     return None

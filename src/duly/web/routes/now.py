@@ -1,4 +1,4 @@
-"""What happened lately, and how it is now."""
+"""Measurements of the last minutes, and the current state."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def history(
     minutes: Annotated[int, Query(ge=1, le=20_160)] = 60,
     task: WordFilter = None,
     measure: WordFilter = None,
-    job: Annotated[int | None, Query(ge=1, le=BIG, description="Of this job, for its owner too.")] = None,
+    job: Annotated[int | None, Query(ge=1, le=BIG, description="Of this job; its owner may ask too.")] = None,
 ) -> Any:
-    """What happened in the last minutes, step by step: of all tasks and paces, of one task, or of one job."""
+    """Measurements of the last minutes in steps: of all tasks and paces, of one task, or of one job."""
     return desk.app.verbs.history.look(principal, minutes=minutes, task=task, measure=measure, job_id=job)
 
 
 @router.get("/api/now", response_model=out(Picture))
 def now(desk: At, principal: Reader) -> Any:
-    """How it is now, whether all is well and why not: for admins all there is, for others what is their own."""
+    """The current state: health with its reasons, and totals. Admins see everything, others their own rows."""
     return desk.app.verbs.now.look(principal)

@@ -19,9 +19,9 @@ router = APIRouter(tags=["review"])
 
 @router.get("/api/review", response_model=page_of(ShownGroup))
 def list_groups(desk: At, principal: Reader, pages: Pages, user_id: UserId = None) -> Any:
-    """Failures in review, grouped by what they have in common, the largest groups first.
+    """Failed items in review, grouped by task and error, the largest groups first.
 
-    A group that grows or shrinks while you turn pages changes its place among them.
+    A group that grows or shrinks between two pages may appear on both or on neither.
     """
     owner = owner_for(principal, user_id)
     groups = desk.app.verbs.review.groups
@@ -40,7 +40,7 @@ def total_review(desk: At, principal: Reader, user_id: UserId = None) -> Any:
 
 @router.get("/api/review/{group_id}", response_model=out(GroupStory))
 def show_group(group_id: GroupId, desk: At, principal: Reader) -> Any:
-    """One group: a sample's error, and what people wrote about it."""
+    """One group with the error of a sample and its notes."""
     group = desk.app.verbs.review.group(principal, group_id)
     sample = desk.app.verbs.items.find(principal, group.sample)
     notes = desk.app.verbs.review.notes(principal, group_id)
@@ -49,7 +49,7 @@ def show_group(group_id: GroupId, desk: At, principal: Reader) -> Any:
 
 @router.post("/api/review/{group_id}/notes", status_code=201, response_model=out(ReviewNote))
 def write_note(group_id: GroupId, note: ReviewNoteIn, desk: At, principal: Writer, once: Once) -> Response:
-    """Write something down about a group of failures."""
+    """Add a note to a group of failures."""
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.review.write_note(principal, group_id, note.text, connection)
@@ -60,7 +60,7 @@ def write_note(group_id: GroupId, note: ReviewNoteIn, desk: At, principal: Write
 
 @router.post("/api/review/{group_id}/canary", response_model=out(Changed))
 def revive_canary(group_id: GroupId, desk: At, principal: Writer, once: Once) -> Response:
-    """Try one of the group again, to see whether the cause is gone."""
+    """Retry one item of the group, to see whether the cause is gone."""
 
     def act(connection: Any) -> tuple[int, Any]:
         return 200, Changed([desk.app.verbs.review.canary(principal, group_id, connection)])
@@ -70,14 +70,14 @@ def revive_canary(group_id: GroupId, desk: At, principal: Writer, once: Once) ->
 
 @router.post("/api/acts/count", response_model=out(Count))
 def count_rows(asked: CountIn, desk: At, principal: Reader, user_id: UserId = None) -> Any:
-    """How many rows an act would mean, before anything is done."""
+    """How many rows an act would change. Nothing is changed."""
     found = desk.app.verbs.acts.count(principal, asked.filter.model_dump(), owner_for(principal, user_id))
     return Count(found.items, found.is_more)
 
 
 @router.post("/api/acts", status_code=201, response_model=out(ShownAct))
 def order_act(new: BulkIn, desk: At, principal: Writer, once: Once, user_id: UserId = None) -> Response:
-    """Cancel, retry (at a rate) or discard all rows that fit a filter, as durable work."""
+    """Cancel, retry (at a rate) or discard all rows that match a filter, in the background."""
     owner, filter = owner_for(principal, user_id), new.filter.model_dump()
     counted = desk.app.verbs.acts.count(principal, filter, owner)
 
@@ -107,7 +107,7 @@ def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
 
 @router.post("/api/acts/{act_id}/cancel", response_model=out(ShownAct))
 def cancel_act(act_id: Id, desk: At, principal: Writer, once: Once) -> Response:
-    """Stop an act where it stands; what it has done stays done."""
+    """Stop an act. Rows that it changed stay changed."""
 
     def act(connection: Any) -> tuple[int, Any]:
         return 200, shown(desk.app.verbs.acts.cancel(principal, act_id, connection))

@@ -31,12 +31,12 @@ from duly.web.schemas.schedules import (
 
 router = APIRouter(tags=["schedules"])
 
-SLOTS = 10_000  # of all rings together, shown at once; say which ring
+SLOTS = 10_000  # of all rings together; give a ring to see the others
 
 
 @router.post("/api/schedules", status_code=201, response_model=out(ShownSchedule))
 def create_schedule(new: ScheduleIn, desk: At, principal: Writer, once: Once) -> Response:
-    """Create a schedule; one per task and key of yours. An existing one is changed to what is said here."""
+    """Create a schedule. If you have one with this task and key already, it is changed to this."""
 
     def act(connection: Any) -> tuple[int, Any]:
         options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
@@ -59,12 +59,12 @@ def list_schedules(
     ring: WordFilter = None,
     slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
     key_contains: Annotated[Word | None, Query(alias="keyContains", description="A part of the key.")] = None,
-    sort: Annotated[Literal["id", "next"], Query(description="next: those that come next first.")] = "id",
+    sort: Annotated[Literal["id", "next"], Query(description="next: by their next time.")] = "id",
     user_id: UserId = None,
 ) -> Any:
-    """The schedules that fit, by id, or those that come next first.
+    """The schedules that match, by id or by their next time.
 
-    What no index knows is asked of the schedules one by one, at most 20,000 for a page: `next` goes on from there,
+    Filters without an index are checked schedule by schedule, at most 20,000 for a page. `next` continues from there,
     even where a page has no rows.
     """
     owner = owner_for(principal, user_id)
@@ -86,7 +86,7 @@ def list_schedules(
 
 @router.post("/api/schedules/preview", response_model=out(RulePreview))
 def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
-    """What a rule means, in words and in its next times."""
+    """Describe a rule in words, with its next times."""
     try:
         rule, zone = parse(asked.rule), zone_named(asked.zone)
     except ValueError as error:
@@ -99,7 +99,7 @@ def preview_rule(asked: PreviewIn, desk: At, principal: Reader) -> Any:
 
 
 @router.post("/api/schedules/act", response_model=out(Changed))
-def act_on_schedules(said: SchedulesAct, desk: At, principal: Writer, once: Once) -> Response:
+def act_on_schedules(body: SchedulesAct, desk: At, principal: Writer, once: Once) -> Response:
     """Pause, resume, run, reactivate or remove a selection of schedules, in one transaction: all of them, or none.
 
     If one of them cannot be changed, the answer is 409 (404 if none of those exists) and names each with the reason.
@@ -108,21 +108,21 @@ def act_on_schedules(said: SchedulesAct, desk: At, principal: Writer, once: Once
 
     def act(connection: Any) -> tuple[int, Any]:
         schedules = desk.app.verbs.schedules
-        return 200, Changed(schedules.act(principal, said.action, said.ids, skip=said.skip, connection=connection))
+        return 200, Changed(schedules.act(principal, body.action, body.ids, skip=body.skip, connection=connection))
 
-    return once(principal, said, act)
+    return once(principal, body, act)
 
 
 @router.post("/api/schedules/reactivate", response_model=out(ReactivatedSchedules))
 def reactivate_schedules(asked: ReactivateSchedulesIn, desk: At, principal: Writer) -> Any:
-    """Reactivate what was deactivated after failures in a row, by task and by cause, some at a time."""
+    """Reactivate schedules that were deactivated after repeated failures, by task and cause, a portion at a time."""
     done, is_more = desk.app.verbs.schedules.reactivate_all(principal, asked.task, cause=asked.cause, run_now=asked.run)
     return ReactivatedSchedules(done, is_more)
 
 
 @router.get("/api/schedules/{schedule_id}", response_model=out(ScheduleStory))
 def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated[int, Query(ge=1, le=100)] = 5) -> Any:
-    """One schedule: its rule, its next times, what it made, and what was done to it."""
+    """One schedule with its next times, its latest items and its audit log."""
     schedules = desk.app.verbs.schedules
     found = schedules.reached(principal, schedule_id)
     times = schedules.preview(found.rule, found.zone, ahead) if found.is_active else []
@@ -137,12 +137,12 @@ def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated
 
 @router.patch("/api/schedules/{schedule_id}", response_model=out(ShownSchedule))
 def change_schedule(schedule_id: Id, edit: ScheduleEdit, desk: At, principal: Writer) -> Any:
-    """Change a schedule; with another rule or zone its next time is planned anew."""
+    """Change a schedule. With another rule or zone its next time is computed again."""
     schedules = desk.app.verbs.schedules
     known = schedules.reached(principal, schedule_id)
     fields = {name: value for name in edit.model_fields_set if (value := getattr(edit, name)) is not None}
     if not fields:
-        raise InputError("body", "says nothing to change")
+        raise InputError("body", "must have at least one field to change")
     if edit.args is not None:
         fields["args"] = desk.unmasked(edit.args, codec.decode(known.args))
     return shown(desk, schedules.change(principal, schedule_id, **fields))
@@ -158,7 +158,7 @@ def remove_schedule(schedule_id: Id, desk: At, principal: Writer) -> None:
 def act_on_schedule(
     schedule_id: Id, act: Literal["pause", "resume", "run", "reactivate"], desk: At, principal: Writer, once: Once
 ) -> Response:
-    """Pause, resume, run now, or reactivate after too many failures in a row."""
+    """Pause, resume or run a schedule, or reactivate it after repeated failures."""
     schedules = desk.app.verbs.schedules
     acts = {
         "pause": schedules.pause, "resume": schedules.resume, "run": schedules.run_now,
@@ -174,18 +174,18 @@ def act_on_schedule(
 
 @router.get("/api/slots", response_model=list_of(SlotLoad))
 def list_slots(desk: At, principal: Admin, ring: WordFilter = None) -> Any:
-    """The load of each slot: its active members, of all owners. There are as many as a ring has slots."""
+    """The number of active members in each slot, of all owners."""
     return desk.app.verbs.schedules.slots(ring)[:SLOTS]
 
 
 @router.get("/api/slots/{ring:path}/rebalance", response_model=list_of(Move))
 def preview_rebalance(ring: Name, desk: At, principal: Admin, most: Annotated[int, Query(ge=1, le=BIG)] = 1_000) -> Any:
-    """Which schedules would have to move so that all slots are even again. It moves nothing."""
+    """The schedules that would have to move to make all slots even. Nothing is moved."""
     return desk.app.verbs.schedules.rebalance(ring)[:most]
 
 
 def _rule(text: str) -> Any:
-    """A rule, or the wish for a seat in the task's ring: `slots 24`."""
+    """A rule, or `slots 24`: a slot in the ring of the task."""
     word, _, number = text.partition(" ")
     if word != "slots" or not number.isdecimal() or len(number) > 6:
         return text

@@ -36,13 +36,13 @@ def list_simulations(principal: Admin) -> Any:
 
 @router.post("/api/simulate", response_model=out(SimulatedDays))
 def simulate(asked: SimulateIn, principal: Admin) -> Any:
-    """The next days of an app in virtual time: how its load would be, also when calls fail or no worker runs.
+    """Simulate the next days of an app in virtual time, also with failing calls or without workers.
 
-    It is the real engine with a model of the outside world; nothing is called and nothing of yours is touched.
+    The real engine runs against a model of the outside world. Nothing is called, and your data is not touched.
     """
     values = _checked(asked)
     if not _turn.acquire(blocking=False):
-        raise Problem(429, "another simulation is under way", headers={"Retry-After": "5"})
+        raise Problem(429, "another simulation is running", headers={"Retry-After": "5"})
     try:
         return _told(asked, _simulated(asked, values))
     finally:
@@ -91,7 +91,7 @@ def _simulated(asked: SimulateIn, values: dict[str, int]) -> dict[str, Any]:
 
 
 def _down_from(asked: SimulateIn) -> datetime:
-    """After a third of the time, so that it is seen how things were before and how they recover."""
+    """After a third of the time, so that the days before and the recovery are visible."""
     return (BEGIN + timedelta(days=asked.days) / 3).replace(minute=0, second=0, microsecond=0)
 
 

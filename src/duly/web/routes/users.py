@@ -1,4 +1,4 @@
-"""Who I am, signing in and out, keys and users."""
+"""The current user, signing in and out, API keys and users."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from duly.web.auth import (
     COOKIE,
     PLAIN_COOKIE,
     Admin,
-    Gate,
+    Authenticator,
     Reader,
     UserId,
     Writer,
@@ -39,27 +39,27 @@ UserPath = Annotated[str, Path(min_length=1, max_length=100), AfterValidator(cle
 
 @router.get("/api/me", response_model=out(Me))
 def who_am_i(principal: Reader) -> Any:
-    """Who you are here, and what you may do."""
+    """The user that makes this request, and what they may do."""
     scopes = [scope for scope in SCOPES if principal.may(scope)]
     return Me(principal.user_id, principal.role, scopes, principal.via)
 
 
 @router.post("/api/session", status_code=204)
-def sign_in(said: SignIn, request: Request, desk: At, response: Response) -> None:
-    """Sign in with a password; the session is a cookie that scripts cannot read.
+def sign_in(body: SignIn, request: Request, desk: At, response: Response) -> None:
+    """Sign in with a password. The session is a cookie that scripts cannot read.
 
-    No Idempotency-Key: whoever signs in again has another session.
+    There is no Idempotency-Key: signing in again creates another session.
     """
     check_origin(request)
-    gate: Gate = request.app.state.gate
+    authenticator: Authenticator = request.app.state.authenticator
     address = request.client.host if request.client else ""
-    names = (f"user {said.user_id}", f"from {address}")
-    gate.count_sign_in(*names)
-    token = desk.app.verbs.users.sign_in(said.user_id, said.password)
+    names = (f"user {body.user_id}", f"from {address}")
+    authenticator.count_sign_in(*names)
+    token = desk.app.verbs.users.sign_in(body.user_id, body.password)
     if token is None:
-        log.warning("a sign-in as %r from %s was refused", said.user_id, address)
-        raise Problem(401, "this is not a user with this password", headers={"WWW-Authenticate": "Bearer"})
-    gate.forgive_sign_in(*names)
+        log.warning("rejected a sign-in as %r from %s", body.user_id, address)
+        raise Problem(401, "wrong user or password", headers={"WWW-Authenticate": "Bearer"})
+    authenticator.forgive_sign_in(*names)
     is_safe = is_secure(request)
     response.set_cookie(
         COOKIE if is_safe else PLAIN_COOKIE, token, max_age=int(SESSION.total_seconds()), path="/", secure=is_safe,
@@ -87,35 +87,38 @@ def list_keys(desk: At, principal: Reader, pages: Pages, user_id: UserId = None)
 
 @router.post("/api/keys", status_code=201, response_model=out(NewKey))
 def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
-    """A new API key. A key may not do more than who makes it, nor longer.
+    """Create an API key. It cannot have more scopes than you have, nor expire later than your own key.
 
-    Its secret is in this answer and nowhere else: a repetition with the same Idempotency-Key makes no second key, and
-    is told which one there is (409).
+    The secret is in this answer only. A repeated request with the same Idempotency-Key creates no second key: it is
+    answered with 409, which names the first.
     """
     if new.user_id is None and principal.via == "local":
-        raise InputError("userId", "say for whom: the local admin needs no key")
+        raise InputError("userId", "is required: the local admin needs no key")
     user_id = new.user_id or principal.user_id
     if user_id != principal.user_id and not principal.is_admin:
-        raise Problem(403, "userId: only admins may make keys for others", "userId")
+        raise Problem(403, "userId: only admins may create keys for other users", "userId")
     if not all(principal.may(scope) for scope in new.scopes):
-        raise Problem(403, "scopes: a key may not do more than you may", "scopes")
+        raise Problem(403, "scopes: a key cannot have scopes that you do not have", "scopes")
     if principal.until is not None and (new.expires_at is None or new.expires_at > principal.until):
-        raise Problem(403, "expiresAt: a key may not outlive the one that makes it", "expiresAt")
+        raise Problem(403, "expiresAt: a key cannot expire later than the key that creates it", "expiresAt")
 
     def act(connection: Any) -> tuple[int, Any]:
         given = (user_id, new.name, tuple(new.scopes), new.expires_at)
         made, secret = desk.app.verbs.users.make_key(principal, *given, connection)
         return 201, NewKey(**values(made), secret=secret)
 
-    def told_again(answer: Any) -> tuple[int, str]:
-        return 409, f"this made key {answer['id']}, whose secret was told once; revoke it and make another"
+    def repeated(answer: Any) -> tuple[int, str]:
+        return (
+            409,
+            f"this created key {answer['id']}; its secret is shown only once: revoke it and create another",
+        )
 
-    return once(principal, new, act, told_again)
+    return once(principal, new, act, repeated)
 
 
 @router.delete("/api/keys/{key_id}", response_model=out(KeyInfo))
 def revoke_key(key_id: Annotated[str, Path(pattern=r"^[0-9a-f]{12}$")], desk: At, principal: Writer) -> Any:
-    """Revoke a key: it is not valid any more."""
+    """Revoke a key. It is invalid at once."""
     return desk.app.verbs.users.revoke_key(principal, key_id)
 
 
@@ -128,7 +131,7 @@ def list_users(desk: At, principal: Admin, pages: Pages) -> Any:
 
 @router.post("/api/users", status_code=201, response_model=out(User))
 def create_user(new: UserIn, desk: At, principal: Admin, once: Once) -> Response:
-    """Create a user; one without a password uses API keys only."""
+    """Create a user. A user without a password can only use API keys."""
 
     def act(connection: Any) -> tuple[int, Any]:
         made = desk.app.verbs.users.create(principal, new.id, new.role, new.password, connection)

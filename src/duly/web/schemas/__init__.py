@@ -1,6 +1,7 @@
-"""The bodies of requests and answers, in camelCase. Strings are bounded, and hold nothing that a database refuses.
+"""The bodies of requests and answers, in camelCase. Strings are bounded, without characters that a database rejects.
 
-This file has the types that all routes share, those of apps too; the files beside it have the bodies of each topic.
+Models of answers are made from structs with `out`. This file has what all routes share, those of apps too; the files
+beside it have the bodies of each topic.
 """
 
 from __future__ import annotations

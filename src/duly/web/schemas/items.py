@@ -1,4 +1,4 @@
-"""Items: put, shown, edited, tried again."""
+"""Items: put, list, show, edit, act on several."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class ItemEdit(Model):
     tries: Tries | None = None
 
 
-class Reason(Model):
+class ReasonIn(Model):
     model_config = example(reason="ordered twice")
 
     reason: Sentence = ""

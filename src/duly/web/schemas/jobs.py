@@ -1,4 +1,4 @@
-"""Jobs: made of files, followed, and their rows."""
+"""Jobs, their files and their rows."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ JobType = Annotated[str | None, Query(alias="jobType", min_length=1, max_length=
 RowId = Annotated[int, Field(ge=1, le=BIG)]
 
 
-class SaidIn(Model):
-    """What the sender knows of a file; what is not said is found out."""
+class FileOptionsIn(Model):
+    """How to read a file; what is not given is detected."""
 
     job_type: Short = Field(default="csv", description="Which task takes the rows: csv, image, or another of the app.")
-    header: bool | None = Field(default=None, description="Whether the first row says the names of the columns.")
+    header: bool | None = Field(default=None, description="Whether the first row has the names of the columns.")
     encoding: Short | None = None
     delimiter: Annotated[str, StringConstraints(min_length=1, max_length=1)] | None = None
-    sheet: Cell | None = Field(default=None, description="Of a workbook; else its first visible one.")
+    sheet: Cell | None = Field(default=None, description="The sheet of a workbook; default: the first visible one.")
     mapping: dict[Cell, Cell] | None = Field(default=None, description="The column of each field.")
 
 
-class JobIn(SaidIn):
+class JobIn(FileOptionsIn):
     model_config = example(source="s3://drop/incoming/products.csv", jobType="csv")
 
     source: Annotated[str, StringConstraints(min_length=1, max_length=2_000), AfterValidator(clean)] = Field(
-        description="Where the file is: s3://…, ftp://…, ftps://… or file:name, as far as the settings allow."
+        description="The address of the file: s3://…, ftp://…, ftps://… or file:name, if the settings allow it."
     )
 
 
@@ -82,7 +82,7 @@ class ReprocessIn(Model):
     statuses: Annotated[list[Literal["ERROR", "NOT_FOUND", "SKIPPED"]], Field(min_length=1, max_length=3)] = Field(
         default=["ERROR", "NOT_FOUND"]
     )
-    reset: bool = Field(default=False, description="Also rows that were tried anew as often as the settings allow.")
+    reset: bool = Field(default=False, description="Also rows that were tried again as often as the settings allow.")
 
 
 class Reprocessed(Struct, frozen=True):
@@ -93,7 +93,7 @@ class RowMendIn(Model):
     model_config = example(values={"count": "12"})
 
     values: Args = Field(
-        min_length=1, description="By column; what is not named, or is still masked, stays as it came."
+        min_length=1, description="By column. Columns that are missing here, or still masked, keep their values."
     )
 
 
@@ -125,4 +125,4 @@ class CancelIn(Model):
 class ScanIn(Model):
     model_config = example(again=False)
 
-    again: bool = Field(default=False, description="Also look at files that were refused before.")
+    again: bool = Field(default=False, description="Also scan files that were rejected before.")

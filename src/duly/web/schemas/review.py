@@ -18,13 +18,13 @@ class ReviewNoteIn(Model):
     text: Annotated[str, StringConstraints(min_length=1, max_length=4_000), AfterValidator(clean)]
 
 
-class Filter(Model):
-    """Which items an act means: the filters of the list of items."""
+class FilterIn(Model):
+    """Which items an act changes: the filters of the list of items."""
 
     model_config = example(state="failed", task="http")
 
     state: Annotated[str, StringConstraints(max_length=100)] | None = Field(
-        default=None, description="One or more states, by commas."
+        default=None, description="One or more states, separated by commas."
     )
     task: Word | None = None
     queue: Word | None = None
@@ -32,9 +32,11 @@ class Filter(Model):
     error_group: Word | None = None
     schedule_id: Annotated[int, Field(ge=1, le=BIG)] | None = None
     job_id: Annotated[int, Field(ge=1, le=BIG)] | None = None
-    error: Word | None = Field(default=None, description="A part of the last error, in whatever case.")
+    error: Word | None = Field(default=None, description="A part of the last error, ignoring case.")
     min_tries: Tries | None = None
-    date_field: DateField | None = Field(default=None, description="Which time is meant; default: created.")
+    date_field: DateField | None = Field(
+        default=None, description="The time that `from` and `to` apply to; default: created."
+    )
     since: Moment | None = Field(default=None, alias="from")
     until: Moment | None = Field(default=None, alias="to")
     where: Annotated[list[Key], Field(max_length=10)] | None = Field(
@@ -48,19 +50,19 @@ class BulkIn(Model):
     )
 
     action: Literal["cancel", "retry", "discard"]
-    filter: Filter
+    filter: FilterIn
     rate: Annotated[float, Field(gt=0, le=10_000)] | None = Field(
-        default=None, description="Items per second; null: as fast as it goes."
+        default=None, description="Items per second; null: all at once."
     )
     reason: Sentence = ""
-    queue: Word | None = Field(default=None, description="Where retried items wait from now on; null: where they did.")
+    queue: Word | None = Field(default=None, description="The queue for retried items; null: their own.")
 
 
 class CountIn(Model):
     model_config = example(action="retry", filter={"state": "failed", "task": "http"})
 
     action: Literal["cancel", "retry", "discard"]
-    filter: Filter
+    filter: FilterIn
 
 
 class Count(Struct, frozen=True):

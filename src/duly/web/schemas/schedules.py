@@ -56,14 +56,14 @@ class ReactivateSchedulesIn(Model):
     cause: str | None = Field(
         None,
         max_length=500,
-        description="The class of the error that their last item ended with; empty: those whose last item is gone.",
+        description="The error class of their last item; empty: their last item is gone.",
     )
-    run: bool = Field(False, description="Whether each makes an item now.")
+    run: bool = Field(False, description="Also make an item of each now.")
 
 
 class ReactivatedSchedules(Struct, frozen=True):
     reactivated: int
-    is_more: Annotated[bool, Doc("There are more; ask again.")]
+    is_more: Annotated[bool, Doc("There are more; send the request again.")]
 
 
 class PreviewIn(Model):

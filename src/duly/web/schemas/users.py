@@ -1,4 +1,4 @@
-"""Users, their keys, and who is signed in."""
+"""Users, their API keys, and the current user."""
 
 from __future__ import annotations
 
@@ -49,4 +49,6 @@ class KeyIn(Model):
     name: Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"\S"), AfterValidator(clean)]
     scopes: list[Literal["read", "write", "admin"]] = Field(default=["read", "write"], min_length=1, max_length=3)
     expires_at: Moment | None = None
-    user_id: Word | None = Field(default=None, description="For whom; others than yourself are for admins.")
+    user_id: Word | None = Field(
+        default=None, description="The user that gets the key. Only admins may give another user."
+    )
