@@ -908,7 +908,7 @@ def test_a_name_that_was_made_to_point_here_is_refused(house: House) -> None:
 
 def test_away_from_loopback_it_wants_someone_who_could_sign_in(database_url: str) -> None:
     app = build(database_url)
-    with pytest.raises(ConfigError, match="nobody could sign in"):
+    with pytest.raises(ConfigError, match="no user can sign in"):
         create_api(app, "0.0.0.0")
     app.verbs.users.create(LOCAL, "ana")
     with pytest.raises(ConfigError, match="duly users add"):

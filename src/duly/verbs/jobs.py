@@ -135,7 +135,7 @@ class Jobs(VerbGroup):
         asked = {"owner": new.owner, "key": new.key, "tasks": codec.text(sorted(set(among)))}
         for job in self._read.all(Job, "jobs_under_key", asked, connection):
             if job.job_type != new.job_type or self._content(job, connection) != content:
-                raise InputError("key", "was used for another request")
+                raise InputError("key", "was already used for another request")
 
     def _content(self, job: Job, connection: Any) -> str | None:
         """What the file of a job is known by: the address that it was ordered from, or what is in it."""

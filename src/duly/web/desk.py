@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from duly import Duly
 from duly.core.errors import UnknownTask
+from duly.core.model import Placed
 from duly.plugins import Plugin
 from duly.tasks.task import Task
 from duly.verbs import Principal
@@ -25,8 +26,6 @@ from duly.web.problems import Problem, problem
 from duly.web.schemas import After, PageSize, out
 
 T = TypeVar("T")
-
-Act = Callable[[Any], tuple[int, Any]]
 
 IdempotencyKey = Annotated[
     str | None,
@@ -103,6 +102,11 @@ def _desk(request: Request) -> Desk:
 At = Annotated[Desk, Depends(_desk)]
 
 
+def placed_status(placed: Placed[Any]) -> int:
+    """201 for a new item; 200 for the live one that has its key already."""
+    return 201 if placed.fresh else 200
+
+
 class _Once:
     """Carries out an act once per Idempotency-Key, if the request has one."""
 
@@ -112,34 +116,37 @@ class _Once:
         self._key = key
 
     def __call__(
-        self, principal: Principal, body: BaseModel | None, act: Act,
-        kept: Callable[[Any], tuple[int, Any]] | None = None,
+        self, principal: Principal, body: BaseModel | None, act: Callable[[Any], Any], *,
+        status: Callable[[Any], int] | None = None, kept: Callable[[Any], tuple[int, Any]] | None = None,
     ) -> Response:  # fmt: skip
         """Carry out `act` once: a repeated request gets the same answer and has no effect.
 
-        `act` returns a status and an answer. It writes on the connection that it is given, so that the effect, the
-        audit line and the stored answer commit together. `kept` returns what is stored in place of an answer that
-        holds a secret.
+        `act` returns the answer. It writes on the connection that it is given, so that the effect, the audit line and
+        the stored answer commit together. `status` gives the status of an answer, where it is not always that of the
+        route. `kept` gives the status and answer to store in place of an answer that holds a secret.
         """
         store, service = self._desk.app.store, self._desk.app.verbs.service
         if self._key is None:
             with store.transaction() as connection:
-                status, answer = act(connection)
-            return _reply(status, _jsonable(answer))
+                answer = act(connection)
+            return _reply(self._status(answer, status), _jsonable(answer))
         named = (principal.user_id, self._key)
         digest = _digest(self._request, body)
         if (known := _repeated(service.reply(*named), digest)) is not None:
             return known
         with store.transaction() as connection:
             if service.begin_reply(*named, digest, connection):
-                status, answer = act(connection)
-                plain = _jsonable(answer)
-                stored_status, stored = kept(plain) if kept is not None else (status, plain)
-                service.end_reply(*named, stored_status, json.dumps(stored), connection)
-                return _reply(status, plain)
+                answer = act(connection)
+                code, plain = self._status(answer, status), _jsonable(answer)
+                stored_code, stored = kept(plain) if kept is not None else (code, plain)
+                service.end_reply(*named, stored_code, json.dumps(stored), connection)
+                return _reply(code, plain)
         if (known := _repeated(service.reply(*named), digest)) is None:
             raise Problem(409, "a request with this Idempotency-Key is in progress", headers={"Retry-After": "1"})
         return known
+
+    def _status(self, answer: Any, status: Callable[[Any], int] | None) -> int:
+        return self._request.scope["route"].status_code or 200 if status is None else status(answer)
 
 
 async def _once(request: Request, idempotency_key: IdempotencyKey = None) -> _Once:

@@ -26,10 +26,10 @@ Here = Annotated[Birthdays, Depends(serving(plugin))]
 def add_person(new: PersonIn, birthdays: Here, principal: Writer, once: Once) -> Response:
     """Greet someone every year at nine in the morning of their own time."""
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         given = (new.id, new.first_name, new.last_name, new.birthday, new.zone, new.leap)
         owner, actor = principal.owner, principal.user_id
-        return 201, birthdays.add(*given, owner=owner, actor=actor, connection=connection)
+        return birthdays.add(*given, owner=owner, actor=actor, connection=connection)
 
     return once(principal, new, act)
 

@@ -61,12 +61,12 @@ def list_products(
 def publish_product(new: ProductIn, desk: At, catalog: Here, principal: Writer, once: Once) -> Response:
     """Sync a product every day; publishing twice is publishing once."""
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         user_id = _whose(principal, new.user_id)
         owner = None if principal.owner is None else user_id
         product = catalog.publish(user_id, new.sku, owner, connection, principal.user_id)
         _check_owner(desk, principal, product.id, new.sku, connection)
-        return 201, product
+        return product
 
     return once(principal, new, act)
 
@@ -78,9 +78,9 @@ def import_products(new: ProductsIn, catalog: Here, principal: Writer, once: Onc
         {**row.model_dump(exclude_unset=True), "user_id": _whose(principal, row.user_id)} for row in new.products
     ]  # fmt: skip
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         is_owned = principal.owner is not None
-        return 201, Imported(catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection))
+        return Imported(catalog.import_many(rows, is_owned=is_owned, who=principal, connection=connection))
 
     return once(principal, new, act)
 
@@ -92,13 +92,13 @@ def reactivate_products(
     """Reactivate the products that one cause deactivated, or all of them: a thousand at a time; `isMore`: ask again."""
     said = asked or ReactivateAllIn()
     owner = owner_for(principal, user_id)
-
-    def act(connection: Any) -> tuple[int, Any]:
-        return 200, catalog.reactivate_all(
+    return once(
+        principal,
+        asked,
+        lambda connection: catalog.reactivate_all(
             said.cause, sync_now=said.sync_now, owner=owner, who=principal, connection=connection
-        )
-
-    return once(principal, asked, act)
+        ),
+    )
 
 
 @router.post("/api/products/{sku:path}/reactivate", response_model=out(Product))
@@ -114,11 +114,10 @@ def reactivate_product(
     """Have a product synced again that was deactivated after failures in a row, with `syncNow` at once."""
     owner = _whose(principal, user_id)
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         _check_owner(desk, principal, catalog.product(owner, sku, connection).id, sku, connection)
         is_now = asked is not None and asked.sync_now
-        product = catalog.reactivate(owner, sku, principal.user_id, sync_now=is_now, connection=connection)
-        return 200, product
+        return catalog.reactivate(owner, sku, principal.user_id, sync_now=is_now, connection=connection)
 
     return once(principal, asked, act)
 

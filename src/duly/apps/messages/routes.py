@@ -85,9 +85,9 @@ def send_message(
     answer.
     """
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         changes = {**_changes(edit), "replay": edit.replay} if edit else {}
-        return 200, Changed([messages.review.resend(item_id, **changes, who=principal, connection=connection)])
+        return Changed([messages.review.resend(item_id, **changes, who=principal, connection=connection)])
 
     return once(principal, edit, act)
 

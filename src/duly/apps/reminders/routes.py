@@ -15,7 +15,7 @@ from duly.core.model import Placed
 from duly.core.shown import Row
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, Once, Pages, serving, values
+from duly.web.desk import At, Desk, Once, Pages, placed_status, serving, values
 from duly.web.schemas import Id, Moment, out, page_of
 from duly.web.schemas.items import Changed, ReasonIn
 
@@ -28,13 +28,12 @@ Here = Annotated[Reminders, Depends(serving(plugin))]
 def schedule_reminder(new: ReminderIn, desk: At, reminders: Here, principal: Writer, once: Once) -> Response:
     """Have a phone called at a time and told something. 200: the key has this reminder already."""
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         key = principal.scoped(new.key) if new.key is not None else None
         made = reminders.new(new.phone, new.message, new.at, name=new.name, key=key, owner=principal.owner)
-        placed = desk.app.verbs.items.put(principal, made, connection)
-        return 201 if placed.fresh else 200, placed
+        return desk.app.verbs.items.put(principal, made, connection)
 
-    return once(principal, new, act)
+    return once(principal, new, act, status=placed_status)
 
 
 @router.get("/api/reminders", response_model=page_of(Reminder))
@@ -83,9 +82,9 @@ def cancel_reminder(
     desk.app.verbs.items.find(principal, reminder_id)
     found = reminders.get(reminder_id)
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         said = reason.reason if reason else ""
-        return 200, Changed(desk.app.verbs.items.cancel(principal, found.id, reason=said, connection=connection))
+        return Changed(desk.app.verbs.items.cancel(principal, found.id, reason=said, connection=connection))
 
     return once(principal, reason, act)
 

@@ -138,9 +138,9 @@ def show_refused_row(job_id: Id, row: Id, desk: At, principal: Reader) -> Any:
 def mend_row_of_job(job_id: Id, row: Id, body: RowMendIn, desk: At, principal: Writer, once: Once) -> Response:
     """Try one row in error again with corrected values."""
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         mend_row(desk.app.intake, principal, job_id, row, body.values, connection)
-        return 200, MendedRow(row)
+        return MendedRow(row)
 
     return once(principal, body, act)
 

@@ -19,7 +19,7 @@ from duly.tasks.signature import Signature, signature
 from duly.verbs import Principal
 from duly.verbs.listing import DateField, Filter
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, Once, Pages, values
+from duly.web.desk import At, Desk, Once, Pages, placed_status, values
 from duly.web.problems import Problem
 from duly.web.routes.queues import line_shown
 from duly.web.schemas import BIG, Id, Key, Moment, Word, WordFilter, out, page_of
@@ -61,17 +61,16 @@ def _without_secrets(desk: Desk, found: Signature) -> Signature:
 def put_item(new: ItemIn, desk: At, principal: Writer, once: Once) -> Response:
     """Put an item: now, `at` a time, or after a `delay`; once per `key`. 200: a live item has this key already."""
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         task = desk.task(new.task)
         options: Options = {
             "at": new.at, "delay": new.delay, "rank": new.rank, "tries": new.tries, "max_lateness": new.max_lateness,
             "key": None if new.key is None else principal.scoped(new.key),
         }  # fmt: skip
         made = task.make_item(dict(new.args), options, desk.app.telemetry.traceparent(), principal.owner)
-        placed = desk.app.verbs.items.put(principal, made, connection)
-        return 201 if placed.fresh else 200, placed
+        return desk.app.verbs.items.put(principal, made, connection)
 
-    return once(principal, new, act)
+    return once(principal, new, act, status=placed_status)
 
 
 def _states(text: str | None) -> tuple[Any, ...]:
@@ -141,11 +140,11 @@ def act_on_items(body: ItemsAct, desk: At, principal: Writer, once: Once) -> Res
     reason. With `skip`, such items are left as they are. Returns the ids that were changed.
     """
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         changed = desk.app.verbs.items.act(
             principal, body.action, body.ids, reason=body.reason, skip=body.skip, connection=connection
         )
-        return 200, Changed(changed)
+        return Changed(changed)
 
     return once(principal, body, act)
 
@@ -219,27 +218,22 @@ def put_item_again(item_id: Id, desk: At, principal: Writer, once: Once, body: A
     """Put an ended item again as a new item. 200: a live item has the given key already."""
     given = body or AgainIn()
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         items = desk.app.verbs.items
         desk.task(items.find(principal, item_id).task)
-        placed = items.again(
+        return items.again(
             principal, item_id, key=given.key, at=given.at, delay=given.delay,
             trace=desk.app.telemetry.traceparent(), connection=connection,
         )  # fmt: skip
-        return 201 if placed.fresh else 200, placed
 
-    return once(principal, body, act)
+    return once(principal, body, act, status=placed_status)
 
 
 def _acted(
     once: Once, principal: Principal, item_id: int, body: BaseModel | None, verb: Callable[..., list[int]]
 ) -> Response:
     """Apply a verb to an item and return the ids that it changed."""
-
-    def act(connection: Any) -> tuple[int, Any]:
-        return 200, Changed(verb(principal, item_id, connection=connection))
-
-    return once(principal, body, act)
+    return once(principal, body, lambda connection: Changed(verb(principal, item_id, connection=connection)))
 
 
 def shown(desk: Desk, row: Row, is_masked: bool = True) -> Row:

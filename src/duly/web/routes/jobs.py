@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
@@ -13,10 +12,9 @@ from duly.core.errors import InputError
 from duly.core.model import Status
 from duly.core.shown import JobItem, JobRow, PendingItem, RowCounts
 from duly.facade.kickoff import Kickoff
-from duly.verbs import Principal
 from duly.verbs.job_rows import START, STATUSES, RowPlace
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import Act, At, Once, Pages
+from duly.web.desk import At, Once, Pages
 from duly.web.problems import Problem
 from duly.web.schemas import BIG, Id, Moment, out, page_of
 from duly.web.schemas.jobs import (
@@ -164,13 +162,15 @@ def count_pending(desk: At, principal: Reader, meant: Meant, user_id: UserId = N
 @router.post("/api/jobs/{job_id}/pause", response_model=out(JobRow))
 def pause_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
     """Start no more rows of a job until it is resumed. Rows that are running continue."""
-    return once(principal, None, _acted(principal, desk.app.verbs.jobs.pause, job_id))
+    return once(principal, None, lambda connection: desk.app.verbs.jobs.pause(principal, job_id, connection=connection))
 
 
 @router.post("/api/jobs/{job_id}/resume", response_model=out(JobRow))
 def resume_job(job_id: Id, desk: At, principal: Writer, once: Once) -> Response:
     """Resume a paused job."""
-    return once(principal, None, _acted(principal, desk.app.verbs.jobs.resume, job_id))
+    return once(
+        principal, None, lambda connection: desk.app.verbs.jobs.resume(principal, job_id, connection=connection)
+    )
 
 
 @router.post("/api/jobs/{job_id}/kickoff", response_model=out(Kickoff))
@@ -188,9 +188,9 @@ def kick_off_job(
 def cancel_job(job_id: Id, desk: At, principal: Writer, once: Once, body: CancelIn | None = None) -> Response:
     """Cancel a job: no more rows are read or started, and rows that have not ended are cancelled in the background."""
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         reason = body.reason if body else ""
-        return 200, desk.app.verbs.jobs.cancel(principal, job_id, reason, connection=connection)
+        return desk.app.verbs.jobs.cancel(principal, job_id, reason, connection=connection)
 
     return once(principal, body, act)
 
@@ -202,12 +202,12 @@ def reprocess_job(job_id: Id, desk: At, principal: Writer, once: Once, asked: Re
     if (chosen.scope == "items") != (chosen.item_ids is not None):
         raise InputError("itemIds", "are required with scope items, and not allowed with scope job")
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         count = desk.app.verbs.jobs.reprocess(
             principal, job_id, ids=chosen.item_ids, statuses=chosen.statuses, is_reset=chosen.reset,
             connection=connection,
         )  # fmt: skip
-        return 200, Reprocessed(count)
+        return Reprocessed(count)
 
     return once(principal, asked, act)
 
@@ -252,10 +252,3 @@ def _pending_line(item: PendingItem) -> PendingLine:
 def _short(text: str | None) -> str | None:
     """At most 120 characters. The database returns one more, so that a cut text can be marked."""
     return text if text is None or len(text) <= 120 else f"{text[:119]}…"
-
-
-def _acted(principal: Principal, verb: Callable[..., Any], job_id: int) -> Act:
-    def act(connection: Any) -> tuple[int, Any]:
-        return 200, verb(principal, job_id, connection=connection)
-
-    return act

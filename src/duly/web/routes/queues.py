@@ -48,12 +48,12 @@ def list_queues(desk: At, principal: Admin, pages: Pages) -> Any:
 def act_on_queue(name: Name, act: Literal["pause", "resume"], desk: At, principal: Admin, once: Once) -> Response:
     """Pause a queue, so that nothing more of it starts, or resume it."""
 
-    def carry_out(connection: Any) -> tuple[int, Any]:
+    def carry_out(connection: Any) -> QueueNote | None:
         queues = desk.app.verbs.queues
         note = (queues.pause if act == "pause" else queues.resume)(principal, name, connection)
-        return (200, QueueNote(note)) if note else (204, None)
+        return QueueNote(note) if note else None
 
-    return once(principal, None, carry_out)
+    return once(principal, None, carry_out, status=lambda note: 200 if note else 204)
 
 
 @router.get("/api/limits", response_model=page_of(LimitUse))

@@ -50,22 +50,17 @@ def show_group(group_id: GroupId, desk: At, principal: Reader) -> Any:
 @router.post("/api/review/{group_id}/notes", status_code=201, response_model=out(ReviewNote))
 def write_note(group_id: GroupId, note: ReviewNoteIn, desk: At, principal: Writer, once: Once) -> Response:
     """Add a note to a group of failures."""
-
-    def act(connection: Any) -> tuple[int, Any]:
-        made = desk.app.verbs.review.write_note(principal, group_id, note.text, connection)
-        return 201, made
-
-    return once(principal, note, act)
+    return once(
+        principal, note, lambda connection: desk.app.verbs.review.write_note(principal, group_id, note.text, connection)
+    )
 
 
 @router.post("/api/review/{group_id}/canary", response_model=out(Changed))
 def revive_canary(group_id: GroupId, desk: At, principal: Writer, once: Once) -> Response:
     """Retry one item of the group, to see whether the cause is gone."""
-
-    def act(connection: Any) -> tuple[int, Any]:
-        return 200, Changed([desk.app.verbs.review.canary(principal, group_id, connection)])
-
-    return once(principal, None, act)
+    return once(
+        principal, None, lambda connection: Changed([desk.app.verbs.review.canary(principal, group_id, connection)])
+    )
 
 
 @router.post("/api/acts/count", response_model=out(Count))
@@ -81,12 +76,12 @@ def order_act(new: BulkIn, desk: At, principal: Writer, once: Once, user_id: Use
     owner, filter = owner_for(principal, user_id), new.filter.model_dump()
     counted = desk.app.verbs.acts.count(principal, filter, owner)
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         made = desk.app.verbs.acts.order(
             principal, new.action, filter, rate=new.rate, reason=new.reason, queue=new.queue, owner=owner,
             counted=counted, connection=connection,
         )  # fmt: skip
-        return 201, shown(made)
+        return shown(made)
 
     return once(principal, new, act)
 
@@ -108,8 +103,4 @@ def show_act(act_id: Id, desk: At, principal: Reader) -> Any:
 @router.post("/api/acts/{act_id}/cancel", response_model=out(ShownAct))
 def cancel_act(act_id: Id, desk: At, principal: Writer, once: Once) -> Response:
     """Stop an act. Rows that it changed stay changed."""
-
-    def act(connection: Any) -> tuple[int, Any]:
-        return 200, shown(desk.app.verbs.acts.cancel(principal, act_id, connection))
-
-    return once(principal, None, act)
+    return once(principal, None, lambda connection: shown(desk.app.verbs.acts.cancel(principal, act_id, connection)))

@@ -38,12 +38,12 @@ SLOTS = 10_000  # of all rings together; give a ring to see the others
 def create_schedule(new: ScheduleIn, desk: At, principal: Writer, once: Once) -> Response:
     """Create a schedule. If you have one with this task and key already, it is changed to this."""
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         options = {name: value for name in OPTIONS if (value := getattr(new, name)) is not None}
         made = desk.app.verbs.schedules.create(
             principal, desk.task(new.task), _rule(new.rule), new.args, key=new.key, connection=connection, **options
         )
-        return 201, shown(desk, made)
+        return shown(desk, made)
 
     return once(principal, new, act)
 
@@ -106,9 +106,9 @@ def act_on_schedules(body: SchedulesAct, desk: At, principal: Writer, once: Once
     With `skip`, such schedules are left as they are. Returns the ids that were changed.
     """
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         schedules = desk.app.verbs.schedules
-        return 200, Changed(schedules.act(principal, body.action, body.ids, skip=body.skip, connection=connection))
+        return Changed(schedules.act(principal, body.action, body.ids, skip=body.skip, connection=connection))
 
     return once(principal, body, act)
 
@@ -165,9 +165,9 @@ def act_on_schedule(
         "reactivate": schedules.reactivate,
     }  # fmt: skip
 
-    def carry_out(connection: Any) -> tuple[int, Any]:
+    def carry_out(connection: Any) -> Any:
         acts[act](principal, schedule_id, connection=connection)
-        return 200, shown(desk, schedules.reached(principal, schedule_id, connection))
+        return shown(desk, schedules.reached(principal, schedule_id, connection))
 
     return once(principal, None, carry_out)
 

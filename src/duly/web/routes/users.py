@@ -102,10 +102,10 @@ def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
     if principal.until is not None and (new.expires_at is None or new.expires_at > principal.until):
         raise Problem(403, "expiresAt: a key cannot expire later than the key that creates it", "expiresAt")
 
-    def act(connection: Any) -> tuple[int, Any]:
+    def act(connection: Any) -> Any:
         given = (user_id, new.name, tuple(new.scopes), new.expires_at)
         made, secret = desk.app.verbs.users.make_key(principal, *given, connection)
-        return 201, NewKey(**values(made), secret=secret)
+        return NewKey(**values(made), secret=secret)
 
     def repeated(answer: Any) -> tuple[int, str]:
         return (
@@ -113,7 +113,7 @@ def make_key(new: KeyIn, desk: At, principal: Writer, once: Once) -> Response:
             f"this created key {answer['id']}; its secret is shown only once: revoke it and create another",
         )
 
-    return once(principal, new, act, repeated)
+    return once(principal, new, act, kept=repeated)
 
 
 @router.delete("/api/keys/{key_id}", response_model=out(KeyInfo))
@@ -132,12 +132,11 @@ def list_users(desk: At, principal: Admin, pages: Pages) -> Any:
 @router.post("/api/users", status_code=201, response_model=out(User))
 def create_user(new: UserIn, desk: At, principal: Admin, once: Once) -> Response:
     """Create a user. A user without a password can only use API keys."""
-
-    def act(connection: Any) -> tuple[int, Any]:
-        made = desk.app.verbs.users.create(principal, new.id, new.role, new.password, connection)
-        return 201, made
-
-    return once(principal, new, act)
+    return once(
+        principal,
+        new,
+        lambda connection: desk.app.verbs.users.create(principal, new.id, new.role, new.password, connection),
+    )
 
 
 @router.get("/api/users/{user}", response_model=out(User))
