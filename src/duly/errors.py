@@ -6,7 +6,7 @@ DulyError
 ├── InputError            what was given cannot be accepted; names the field (also a ValueError)
 │   ├── UnknownTask       no task of that name is registered here
 │   └── KeyConflict       the key is live on an item with other content
-├── ItemNotFound          there is no such item (also a LookupError)
+├── DoesNotExist          there is no such item, job, schedule or user (also a LookupError)
 ├── WrongState            the item is in a state that does not allow this
 ├── NotAllowed            whoever asks may not do this; says who may
 ├── ItemFailed            an item that was waited for failed for good, or was cancelled
@@ -22,10 +22,10 @@ from duly.core.errors import (
     BrokenApp,
     ConfigError,
     ConstraintViolated,
+    DoesNotExist,
     DulyError,
     InputError,
     ItemFailed,
-    ItemNotFound,
     KeyConflict,
     LeaseLost,
     NotAllowed,
@@ -41,10 +41,10 @@ __all__ = [
     "BrokenApp",
     "ConfigError",
     "ConstraintViolated",
+    "DoesNotExist",
     "DulyError",
     "InputError",
     "ItemFailed",
-    "ItemNotFound",
     "KeyConflict",
     "LeaseLost",
     "NotAllowed",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
-from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.errors import ConfigError, DoesNotExist
 from duly.core.section import Section
 from duly.core.shown import NewAlert, Scope
 
@@ -172,7 +172,7 @@ class Plugin(Generic[S, T]):
     def of(self, duly: Host) -> T:
         """What it is on this app."""
         if duly.plugins.get(self.name) is not self:
-            raise ItemNotFound(f"this service does not have {self.name}")
+            raise DoesNotExist(f"this service does not have {self.name}")
         made: T = duly.apps[self.name]
         return made
 

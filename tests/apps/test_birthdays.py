@@ -14,7 +14,7 @@ from duly import Duly, InputError
 from duly.apps.birthdays import Birthdays, Person, PersonEvent, Settings, birthdays_on, greetings
 from duly.apps.birthdays.settings import checks
 from duly.core.clock import ManualClock
-from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.errors import ConfigError, DoesNotExist
 from duly.core.model import NewItem
 from duly.testing import World
 from tests.outbound.provider import Provider, accept_and_hang, answer
@@ -413,7 +413,7 @@ def test_a_removed_person_is_not_greeted_and_what_waits_is_cancelled(house: Open
     assert len(at.messages) == 1
     assert at.app.read.item(waiting.id).state == "cancelled"
     for look in (at.birthdays.get, at.birthdays.events, at.birthdays.remove, at.birthdays.change):
-        with pytest.raises(ItemNotFound, match="there is no person 'ana'"):
+        with pytest.raises(DoesNotExist, match="there is no person 'ana'"):
             look("ana")
 
 

@@ -17,7 +17,7 @@ from duly.apps.catalog.day import Budget, CauseCount, SlotDay, StatusCounts
 from duly.apps.catalog.products import Reactivated
 from duly.apps.catalog.supplier import Offer
 from duly.core.clock import ManualClock
-from duly.core.errors import ConfigError, ItemNotFound, WrongState
+from duly.core.errors import ConfigError, DoesNotExist, WrongState
 from duly.outbound.http import BadAnswer
 from duly.testing import World
 from duly.verbs import local
@@ -764,7 +764,7 @@ def test_a_withdrawn_product_is_asked_for_no_more_and_what_waits_is_cancelled(sh
     assert row.state == "cancelled"
     assert sum(load.members for load in at.catalog.slots()) == 0
     for look in (at.catalog.product, at.catalog.withdraw, at.catalog.reactivate):
-        with pytest.raises(ItemNotFound, match="'u' has no product 'S'"):
+        with pytest.raises(DoesNotExist, match="'u' has no product 'S'"):
             look("u", "S")
 
 

@@ -13,7 +13,7 @@ import pytest
 from duly import InputError
 from duly.apps.reminders import Reminder, plugin
 from duly.config import aliased
-from duly.core.errors import ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, WrongState
 from tests.apps.conftest import KEY, START, Office
 from tests.outbound.provider import Provider, accept_and_hang, answer, drip, echo_headers, hang_up, huge, ok
 from tests.support import query
@@ -417,9 +417,9 @@ def test_an_item_of_another_task_is_not_a_reminder(office: Open) -> None:
     other = at.reminders.app.task(name="other")(lambda: None)
     placed = other.put()
     for verb in (at.reminders.get, at.reminders.cancel, at.reminders.retry):
-        with pytest.raises(ItemNotFound, match=rf"^there is no reminder {placed.id}$"):
+        with pytest.raises(DoesNotExist, match=rf"^there is no reminder {placed.id}$"):
             verb(placed.id)
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         at.reminders.get(10**9)
 
 

@@ -22,7 +22,7 @@ from duly.apps.messages.service import MessageRetry
 from duly.apps.messages.settings import Settings, checks
 from duly.bridge.link import Link
 from duly.bridge.properties import parse
-from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
+from duly.core.errors import ConfigError, DoesNotExist, InputError, WrongState
 from duly.core.shown import Row
 from duly.verbs import LOCAL, local
 from tests.bridge.support import INCOMING, REVIEW, Broker, broker_at, patiently, retry_message, service_at
@@ -376,7 +376,7 @@ def test_a_waiting_message_is_edited_and_hurried(database_url: str, vhost_url: s
         service.app.cancel(late.id)
         with pytest.raises(WrongState):
             service.review.edit(late.id, payload=b"too late")
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         service.review.edit(999_999, payload=b"")
 
 

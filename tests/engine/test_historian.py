@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duly import Backoff, Duly, GiveUp, Pace
-from duly.core.errors import InputError, ItemNotFound, NotAllowed, StoreUnavailable
+from duly.core.errors import DoesNotExist, InputError, NotAllowed, StoreUnavailable
 from duly.core.model import Done, Failed
 from duly.core.policy.adapt import SliceBounds
 from duly.core.settings import Settings
@@ -258,7 +258,7 @@ def test_a_job_is_told_to_its_owner_and_tasks_to_admins(app: Duly) -> None:
     for who in (LOCAL, ANA):
         (series,) = app.verbs.history.look(who, job_id=job.id).series
         assert (series.kind, series.subject, series.measure, series.points[0][1]) == ("job", str(job.id), "rate", 5)
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         app.verbs.history.look(BOB, job_id=job.id)
     with pytest.raises(NotAllowed):
         app.verbs.history.look(ANA)

@@ -9,7 +9,7 @@ import pytest
 
 from duly import Duly, InputError
 from duly.core.decide import Rules, decide
-from duly.core.errors import BrokenApp, ConfigError, ItemNotFound, WrongState
+from duly.core.errors import BrokenApp, ConfigError, DoesNotExist, WrongState
 from duly.core.model import GiveUp
 from duly.facade.loading import load_app
 from duly.facade.spec import find_spec
@@ -60,7 +60,7 @@ def test_an_item_that_is_over_cannot_be_cancelled(app: Duly) -> None:
 
 def test_all_or_none_of_several_are_found(app: Duly) -> None:
     item_id = app.put("ring").id
-    with pytest.raises(ItemNotFound, match="999"):
+    with pytest.raises(DoesNotExist, match="999"):
         app.cancel(item_id, 999)
     assert counts(app.store) == {"waiting": 1}
 

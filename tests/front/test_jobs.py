@@ -12,7 +12,7 @@ import pytest
 
 from duly import Backoff, Duly, GiveUp, InputError, Limit, NotFound
 from duly.core.clock import ManualClock
-from duly.core.errors import ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, WrongState
 from duly.core.model import Failed
 from duly.testing import World
 from duly.verbs import LOCAL, Principal, job_rows
@@ -202,7 +202,7 @@ def test_chosen_rows_are_tried_once_more_at_once(app: Duly, world: World) -> Non
     (theirs,) = app.verbs.job_rows.page(LOCAL, other.id)
     assert app.verbs.jobs.reprocess(LOCAL, job.id, ids=mine[:1]) == 1
     assert job.counts().failed == 1
-    with pytest.raises(ItemNotFound, match="has no row with the id"):
+    with pytest.raises(DoesNotExist, match="has no row with the id"):
         app.verbs.jobs.reprocess(LOCAL, job.id, ids=[theirs.id])
     with pytest.raises(InputError, match="itemIds: "):
         app.verbs.jobs.reprocess(LOCAL, job.id, ids=range(1_001))
@@ -213,7 +213,7 @@ def test_chosen_rows_are_tried_once_more_at_once(app: Duly, world: World) -> Non
 def test_removing_a_job_leaves_nothing_of_it(app: Duly, world: World) -> None:
     job, other = app.job("ring", rows("well", "badly"), then=app.tasks["report"]), app.job("ring", rows("well"))
     job.remove()
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         job.counts()
     assert [each.id for each in app.verbs.jobs.page(LOCAL)] == [other.id]
     world.run()
@@ -234,9 +234,9 @@ def test_a_job_is_its_owners_only(app: Duly) -> None:
     job = app.job("ring", rows("well"), owner="ana")
     jobs, bob = app.verbs.jobs, someone("bob")
     for act in (jobs.show, jobs.pause, jobs.resume, jobs.cancel, jobs.remove, jobs.reprocess):
-        with pytest.raises(ItemNotFound):
+        with pytest.raises(DoesNotExist):
             act(bob, job.id)
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         app.verbs.job_rows.page(bob, job.id)
     assert jobs.page(bob) == []
     assert app.verbs.job_rows.pending(bob) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from duly import NEVER, Backoff, Duly, GiveUp, InputError, NotFound, Snooze
-from duly.core.errors import ConfigError, ItemNotFound, WrongState
+from duly.core.errors import ConfigError, DoesNotExist, WrongState
 from duly.core.model import Job
 from duly.facade import kickoff
 from duly.facade.jobs import RunningJob
@@ -115,7 +115,7 @@ def test_a_paused_job_and_an_unknown_one_are_refused(app: Duly) -> None:
     with pytest.raises(WrongState, match="is paused"):
         job.kickoff()
     stranger = Principal("bob", "user", frozenset(("read", "write")), "key")
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         app.kickoffs.run(stranger, job.id, 1.0)
     wrong: Any
     for wrong in (0, -1, 21):

@@ -14,7 +14,7 @@ import pytest
 from duly import Duly
 from duly.apps import catalog, reminders
 from duly.config import load, section, sections, sources
-from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.errors import ConfigError, DoesNotExist
 from duly.plugin import Plugin, Section, chosen, plugins, setting
 from duly.plugins import GROUP
 from tests.cli.conftest import call
@@ -132,7 +132,7 @@ def test_an_app_is_installed_once_and_found_by_who_knows_its_plugin(announce: An
     assert TEA.on(app) == TEA.of(app) == 9
     with pytest.raises(ConfigError, match="tea is installed on this app already"):
         TEA.on(app)
-    with pytest.raises(ItemNotFound, match="this service does not have reminders"):
+    with pytest.raises(DoesNotExist, match="this service does not have reminders"):
         reminders.plugin.of(app)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from duly import NEVER, Daily, Duly, Every, InputError, Limit, Slots, testing
 from duly.core.clock import ManualClock
-from duly.core.errors import DulyError, ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, DulyError, WrongState
 from duly.testing import World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -149,9 +149,9 @@ def test_every_value_can_be_changed(world: World) -> None:
 
 def test_what_is_not_there_is_told(world: World) -> None:
     for act in (world.app.schedules.pause, world.app.schedules.remove, world.app.schedules.get):
-        with pytest.raises(ItemNotFound, match="schedule 99"):
+        with pytest.raises(DoesNotExist, match="schedule 99"):
             act(99)
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         world.app.schedules.find("tick", "nobody")
     with pytest.raises(DulyError):
         world.app.schedules.create("nope", "daily 09:00", key="a")

@@ -11,7 +11,7 @@ import pytest
 
 from duly import Duly, Limit
 from duly.core import codec
-from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, InputError, WrongState
 from duly.core.shown import Occurrence
 from duly.verbs import LOCAL, Principal
 
@@ -70,7 +70,7 @@ def test_for_a_user_there_is_nobody_but_themselves(app: Duly) -> None:
     (key,) = users.keys(LOCAL, "bob")
     assert {each.user_id for each in users.keys(ana, "bob")} == {"ana"}
     for act in (lambda: users.get(ana, "bob"), lambda: users.key(ana, key.id), lambda: users.revoke_key(ana, key.id)):
-        with pytest.raises(ItemNotFound):
+        with pytest.raises(DoesNotExist):
             act()
 
 
@@ -184,7 +184,7 @@ def test_another_users_item_is_not_found(app: Duly) -> None:
         lambda who: items.cancel(who, item_id),
     ]  # fmt: skip
     for act in acts:
-        with pytest.raises(ItemNotFound):
+        with pytest.raises(DoesNotExist):
             act(someone("ana"))
     for act in acts:
         act(bob)
@@ -213,7 +213,7 @@ def test_another_users_schedule_is_not_found(app: Duly) -> None:
         lambda who: schedules.run_now(who, made.id), lambda who: schedules.remove(who, made.id),
     ]  # fmt: skip
     for act in acts:
-        with pytest.raises(ItemNotFound):
+        with pytest.raises(DoesNotExist):
             act(someone("ana"))
     for act in acts:
         act(bob)

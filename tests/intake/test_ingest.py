@@ -16,7 +16,7 @@ from duly.bulk.s3 import S3Error
 from duly.bulk.sources import Changed, SourceError
 from duly.bulk.sources.ftp import FtpSource
 from duly.bulk.sources.registry import registry
-from duly.core.errors import ItemNotFound, StoreUnavailable, WrongState
+from duly.core.errors import DoesNotExist, StoreUnavailable, WrongState
 from duly.core.model import Job
 from duly.errors import ConfigError, InputError
 from duly.intake import ingest as room
@@ -303,7 +303,7 @@ def test_removing_a_job_removes_its_file(app: Duly, world: World) -> None:
     world.run()
     assert kept(app) == []
     assert query(app.store, "select count(*) from duly_file") == [(0,)]
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         app.verbs.files.of(job)
 
 

@@ -10,7 +10,7 @@ import openpyxl
 import pytest
 
 from duly import Duly
-from duly.core.errors import ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, WrongState
 from duly.errors import InputError
 from duly.intake.mending import mend, mend_row, refused
 from duly.testing import World
@@ -39,7 +39,7 @@ def test_an_export_says_what_the_grid_says(app: Duly, world: World) -> None:
     book = openpyxl.load_workbook(io.BytesIO(b"".join(app.exports.whole(LOCAL, job.id, "xlsx"))))
     cells = [[cell.value for cell in row] for row in book.worksheets[0].iter_rows()]
     assert [row[1] for row in cells] == ["status", "DONE", "ERROR", "ERROR", "NOT_FOUND"]
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         app.exports.whole(someone("bob"), job.id, "csv")
 
 
@@ -156,7 +156,7 @@ def test_what_cannot_be_mended_is_told(app: Duly, world: World) -> None:
         mend(app.intake, LOCAL, job.id, io.BytesIO(TABLE.encode()), "mended.csv")
     with pytest.raises(InputError, match="did not come from a file"):
         mend(app.intake, LOCAL, app.job("keep", []).id, io.BytesIO(TABLE.encode()), "mended.csv")
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         mend(app.intake, someone("bob"), job.id, io.BytesIO(TABLE.encode()), "mended.csv")
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.core.errors import ConfigError, ItemNotFound, WrongState
+from duly.core.errors import ConfigError, DoesNotExist, WrongState
 from duly.verbs import LOCAL, Principal, passwords
 from duly.web.cursors import Cursors
 from duly.web.problems import Problem
@@ -45,11 +45,11 @@ def test_keys_are_checked(app: Duly) -> None:
         app.verbs.users.make_key(LOCAL, "ana", "k", ("all",))
     with pytest.raises(InputError, match="only admins"):
         app.verbs.users.make_key(LOCAL, "ana", "k", ("admin",))
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         app.verbs.users.make_key(LOCAL, "bob", "k")
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         app.verbs.users.key(LOCAL, "0" * 12)
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         app.verbs.users.revoke_key(LOCAL, "0" * 12)
 
 

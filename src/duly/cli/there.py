@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from msgspec import convert
 
-from duly.core.errors import ConfigError, InputError, ItemNotFound, WrongState
+from duly.core.errors import ConfigError, DoesNotExist, InputError, WrongState
 from duly.core.model import Placed
 from duly.core.picture import Picture
 from duly.core.shown import (
@@ -317,7 +317,7 @@ def translated(error: ServiceError) -> Exception:
         case 401:
             return ConfigError(f"{error}; give a key with --api-key or DULY_API_KEY")
         case 404:
-            return ItemNotFound(str(error))
+            return DoesNotExist(str(error))
         case 409:
             return WrongState(str(error))
         case 422 if error.field is not None:

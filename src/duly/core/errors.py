@@ -32,7 +32,7 @@ class KeyConflict(InputError):
         self.item_id = item_id
 
 
-class ItemNotFound(DulyError, LookupError):
+class DoesNotExist(DulyError, LookupError):
     pass
 
 

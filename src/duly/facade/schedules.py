@@ -8,7 +8,7 @@ from functools import wraps
 from hashlib import sha256
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from duly.core.errors import ConfigError, InputError, ItemNotFound
+from duly.core.errors import ConfigError, DoesNotExist, InputError
 from duly.core.model import NewSchedule
 from duly.core.policy.recur import Every
 from duly.tasks.checks import checked_key
@@ -25,7 +25,7 @@ CODE = local("code")
 
 
 def _by_code(
-    verb: Callable[Concatenate[schedules.Schedules, Any, P], R],
+    verb: Callable[Concatenate[schedules.ScheduleVerbs, Any, P], R],
 ) -> Callable[Concatenate[Schedules, P], R]:
     """The same verb, with the code of this process as the one who acts."""
 
@@ -46,15 +46,15 @@ class Schedules(Timetable):
         self._is_reconciled = False
         self._own: dict[tuple[str, str], NewSchedule | None] = {}  # duly's own, by task and key; None: there is none
 
-    create = _by_code(schedules.Schedules.create)
-    change = _by_code(schedules.Schedules.change)
-    pause = _by_code(schedules.Schedules.pause)
-    resume = _by_code(schedules.Schedules.resume)
-    reactivate = _by_code(schedules.Schedules.reactivate)
-    reactivate_all = _by_code(schedules.Schedules.reactivate_all)
-    run_now = _by_code(schedules.Schedules.run_now)
-    remove = _by_code(schedules.Schedules.remove)
-    move = _by_code(schedules.Schedules.move)
+    create = _by_code(schedules.ScheduleVerbs.create)
+    change = _by_code(schedules.ScheduleVerbs.change)
+    pause = _by_code(schedules.ScheduleVerbs.pause)
+    resume = _by_code(schedules.ScheduleVerbs.resume)
+    reactivate = _by_code(schedules.ScheduleVerbs.reactivate)
+    reactivate_all = _by_code(schedules.ScheduleVerbs.reactivate_all)
+    run_now = _by_code(schedules.ScheduleVerbs.run_now)
+    remove = _by_code(schedules.ScheduleVerbs.remove)
+    move = _by_code(schedules.ScheduleVerbs.move)
 
     def create_many(
         self, task: str | Task[..., Any], rule: Any, rows: Iterable[ScheduleRow], connection: Any = None
@@ -103,19 +103,19 @@ class Schedules(Timetable):
             self._write_own(task, key, new)
         for schedule_id, task, key in self.declared():
             if self._is_task(task) and (task, key) not in self._declared:
-                with suppress(ItemNotFound):  # another worker that starts at the same time removed it
+                with suppress(DoesNotExist):  # another worker that starts at the same time removed it
                     self._verbs.remove(CODE, schedule_id)
 
     def _write_own(self, task: str, key: str, new: NewSchedule | None) -> None:
         """Every worker does this when it starts, so nothing is written where nothing changes."""
         try:
             known = self.find(task, key)
-        except ItemNotFound:
+        except DoesNotExist:
             if new is not None:
                 self._verbs.write(CODE, new)
             return
         if new is None:
-            with suppress(ItemNotFound):
+            with suppress(DoesNotExist):
                 self._verbs.remove(CODE, known.id)
         elif known.rule != new.rule:
             self._verbs.change(CODE, known.id, rule=new.rule)

@@ -17,7 +17,7 @@ from duly.bulk.mapping import Duplicates, identity, normalise
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.read import FileRow, Reading, open_rows
 from duly.core import codec
-from duly.core.errors import InputError, ItemNotFound, StoreError, WrongState
+from duly.core.errors import DoesNotExist, InputError, StoreError, WrongState
 from duly.core.model import GiveUp, Job, NewRow, Snooze
 from duly.core.policy.adapt import Batch, BatchBounds, Written
 from duly.core.settings import JobSettings
@@ -53,7 +53,7 @@ def ingest(intake: Intake, job_id: int, tell: Callable[[int], None], failures: i
         rows = Ingest(intake, job, tell).run()
     except _Stopped:
         return {"rows": job.total}
-    except (InputError, FileGone, ItemNotFound) as error:
+    except (InputError, FileGone, DoesNotExist) as error:
         reason = str(error)
         if isinstance(error, FileGone):
             where = intake.settings.files_url

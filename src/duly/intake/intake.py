@@ -21,7 +21,7 @@ from duly.bulk.read import FileKind, FileRow, ReadOptions, Shape, open_rows
 from duly.bulk.s3 import S3Settings
 from duly.bulk.sources.registry import FileSource, registry
 from duly.core.doc import Doc
-from duly.core.errors import ConfigError, InputError, ItemNotFound, NotAllowed, WrongState
+from duly.core.errors import ConfigError, DoesNotExist, InputError, NotAllowed, WrongState
 from duly.core.model import Job, NewFile
 from duly.core.settings import JobSettings
 from duly.intake.scan import Scanner
@@ -39,7 +39,7 @@ THUMBNAILS = "thumbnails"
 LEFT_FOR = 86_400.0
 # Errors after which no job was made for sure. After any other one the commit may have gone through with its answer
 # lost, so the file stays, and `sweep` removes it if no job has it.
-REFUSALS = (InputError, WrongState, ItemNotFound, ConfigError)
+REFUSALS = (InputError, WrongState, DoesNotExist, ConfigError)
 # Bytes of a file that are read at a time.
 PORTION = 1024 * 1024
 

@@ -28,7 +28,7 @@ from duly.bulk.read import open_rows
 from duly.bulk.s3 import S3Error
 from duly.bulk.sources import Found, SourceError, Steady, is_unfinished
 from duly.core.doc import Doc
-from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, InputError, WrongState
 from duly.core.patience import Patient
 from duly.intake.sources import Inbox, Remote, has_places, places
 from duly.intake.types import IMAGES, JobType
@@ -51,7 +51,7 @@ LATE = "there was no time to look here; a worker will go on"
 LISTED = 100
 UNSETTLED = "may still be written"
 # What is wrong with one file or one place, and may be gone the next time.
-PASSING = (SourceError, S3Error, ItemNotFound, OSError)
+PASSING = (SourceError, S3Error, DoesNotExist, OSError)
 
 
 class ScannedFile(Struct, frozen=True):

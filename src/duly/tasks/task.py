@@ -26,7 +26,7 @@ from duly.tasks.puttable import NO_OPTIONS, Options, Puttable, Recurring, Schedu
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Kind = Literal["async", "thread", "cpu"]
+HandlerKind = Literal["async", "thread", "cpu"]
 
 # Types of results that are the same in JSON.
 AS_JSON: tuple[Any, ...] = (Any, None, NoneType, object, str, int, bool, dict, list)
@@ -67,7 +67,7 @@ class Task(Puttable[P, R]):
         self.is_async = inspect.iscoroutinefunction(handler)
         if cpu and self.is_async:
             raise InputError("cpu", f"{name} is async def; a cpu task runs in a process of its own and is plain def")
-        self.kind: Kind = "async" if self.is_async else "cpu" if cpu else "thread"
+        self.kind: HandlerKind = "async" if self.is_async else "cpu" if cpu else "thread"
         self.limits = tuple(limits)
         self.source = source
         self.backlog = backlog

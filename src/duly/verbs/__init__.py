@@ -22,7 +22,7 @@ from duly.verbs.now import Now
 from duly.verbs.queues import Queues
 from duly.verbs.review import Review
 from duly.verbs.scans import Scans
-from duly.verbs.schedules import Schedules
+from duly.verbs.schedules import ScheduleVerbs
 from duly.verbs.service import ServiceState
 from duly.verbs.users import Users
 from duly.verbs.who import LOCAL, SCOPES, Principal, local
@@ -39,7 +39,7 @@ class Verbs:
         self.items = Items(self)
         self.acts = Acts(self)
         self.review = Review(self)
-        self.schedules = Schedules(self)
+        self.schedules = ScheduleVerbs(self)
         self.listing = Listing(self)
         self.service = ServiceState(self)
         self.users = Users(self)

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from duly.core import codec
-from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, InputError, WrongState
 from duly.core.model import Change, Item, Outcome
 from duly.core.shown import Act, ActFilter, Action, ShownAct
 from duly.store.borrow import put_borrowed
@@ -266,7 +266,7 @@ def _noted(filter: Filter) -> dict[str, Any]:
 def _found(context: VerbContext, act_id: int, owner: str | None = None, connection: Any = None) -> Act:
     act = context.read.one(Act, "act", {"id": act_id, "owner": owner}, connection)
     if act is None:
-        raise ItemNotFound(f"there is no act {act_id}")
+        raise DoesNotExist(f"there is no act {act_id}")
     return act
 
 

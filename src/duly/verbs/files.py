@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import asdict, replace
 
 from duly.core import codec
-from duly.core.errors import ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, WrongState
 from duly.core.model import Job, NewFile, StoredFile
 from duly.verbs.context import VerbGroup
 
@@ -19,7 +19,7 @@ class Files(VerbGroup):
     def of(self, job: Job) -> StoredFile:
         file = self._read.one(StoredFile, "file", {"id": job.file_id})
         if file is None:
-            raise ItemNotFound(f"job {job.id} has no file")
+            raise DoesNotExist(f"job {job.id} has no file")
         return file
 
     def unnamed(self, places: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from duly.core import codec
 from duly.core.decide import decide
-from duly.core.errors import ItemNotFound, KeyConflict, WrongState
+from duly.core.errors import DoesNotExist, KeyConflict, WrongState
 from duly.core.model import LIVE, Cancel, Change, Discarded, Item, NewItem, Outcome, Placed, Revived, State
 from duly.core.shown import Action, Row, Story
 from duly.store.borrow import put_borrowed
@@ -104,7 +104,7 @@ class Items(VerbGroup):
         """The item, if it may be reached; an item of someone else is reported as missing."""
         row = self._read.row(item_id, who.reach, connection)
         if row is None:
-            raise ItemNotFound(f"there is no item {item_id}")
+            raise DoesNotExist(f"there is no item {item_id}")
         return row
 
     def show(self, who: Principal, item_id: int, *, is_revealed: bool = False) -> tuple[Row, Story]:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from duly.core import codec
 from duly.core.decide import decide
-from duly.core.errors import ConstraintViolated, InputError, ItemNotFound, KeyConflict, WrongState
+from duly.core.errors import ConstraintViolated, DoesNotExist, InputError, KeyConflict, WrongState
 from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status, StoredFile
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
@@ -179,7 +179,7 @@ class Jobs(VerbGroup):
         """The job, if the principal may reach it; another's job is reported as missing."""
         job = self._read.one(Job, "job", {"id": job_id, "owner": who.reach}, connection)
         if job is None:
-            raise ItemNotFound(f"there is no job {job_id}")
+            raise DoesNotExist(f"there is no job {job_id}")
         return job
 
     def show(self, who: Principal, job_id: int, connection: Any = None) -> JobRow:
@@ -280,7 +280,7 @@ class Jobs(VerbGroup):
         job = self.get(who, job_id, connection)
         with self._context.joining(connection) as connection:
             if not self._store.write("hide_job", {"id": job_id}, connection):
-                raise ItemNotFound(f"there is no job {job_id}")
+                raise DoesNotExist(f"there is no job {job_id}")
             self._remove_hidden(who, job, connection)
         self._context.forget_depths()
 
@@ -345,7 +345,7 @@ class Jobs(VerbGroup):
         asked = {"job_id": job.id, "ids": codec.text(ids)}
         found = dict(self._store.read("job_rows_named", asked, connection))
         if missing := sorted(set(ids) - found.keys()):
-            raise ItemNotFound(f"job {job.id} has no row with the id {missing[0]}")
+            raise DoesNotExist(f"job {job.id} has no row with the id {missing[0]}")
         if unread := sorted(each for each, outcome in found.items() if outcome == UNREADABLE):
             raise WrongState(f"item {unread[0]} could not be read; correct the row and upload it again")
         details = {"job": job.id}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from duly.core import codec, shown
 from duly.core.clock import Clock
-from duly.core.errors import ItemNotFound
+from duly.core.errors import DoesNotExist
 from duly.core.model import State, Tried
 from duly.core.timeline import timeline
 from duly.store.contract import Store
@@ -104,7 +104,7 @@ class Read:
     def story(self, item_id: int) -> shown.Story:
         rows = self._store.read("show", {"id": item_id})
         if not rows:
-            raise ItemNotFound(f"there is no item {item_id}")
+            raise DoesNotExist(f"there is no item {item_id}")
         *values, lease_until = rows[0]
         row: shown.Row = _reader(shown.Row)(values)
         tries = self.all(Tried, "attempts", {"id": item_id})

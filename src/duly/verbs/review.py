@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import asdict
 
 from duly.core import codec
-from duly.core.errors import ItemNotFound
+from duly.core.errors import DoesNotExist
 from duly.core.shown import Act, Group, ReviewNote, ReviewTotals, ShownGroup
 from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
@@ -30,7 +30,7 @@ class Review(VerbGroup):
     def group(self, who: Principal, group_id: str) -> ShownGroup:
         group = self._read.group(group_id, who.reach)
         if group is None:
-            raise ItemNotFound(f"there is no group {group_id}")
+            raise DoesNotExist(f"there is no group {group_id}")
         return self._shown([group], who.reach)[0]
 
     def totals(self, who: Principal, owner: str | None = None) -> ReviewTotals:

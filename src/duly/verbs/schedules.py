@@ -11,7 +11,7 @@ from typing import Any, Literal, Required, Unpack
 from msgspec.structs import replace
 
 from duly.core import advance, codec
-from duly.core.errors import InputError, ItemNotFound, KeyConflict, WrongState
+from duly.core.errors import DoesNotExist, InputError, KeyConflict, WrongState
 from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
@@ -36,7 +36,7 @@ class ScheduleRow(ScheduleOptions, total=False):
     args: Mapping[str, Any]
 
 
-class Schedules(Timetable):
+class ScheduleVerbs(Timetable):
     # -- in
 
     def create(
@@ -223,7 +223,7 @@ class Schedules(Timetable):
         """The schedule, if it may be reached; a schedule of someone else is reported as missing."""
         found = self.get(schedule_id, connection)
         if who.reach not in (None, found.owner):
-            raise ItemNotFound(f"there is no schedule {schedule_id}")
+            raise DoesNotExist(f"there is no schedule {schedule_id}")
         return found
 
     def change(self, who: Principal, /, schedule_id: int, *, connection: Any = None, **fields: Any) -> Schedule:

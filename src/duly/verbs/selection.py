@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
 
-from duly.core.errors import DulyError, InputError, ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, DulyError, InputError, WrongState
 
 SELECTED = 1_000  # rows of one selection
 NAMED = 20  # rows that an error names at most
@@ -22,5 +22,5 @@ def refusal(reasons: Mapping[int, str], known: Container[int]) -> DulyError:
     """The error about these rows, each with the reason why it cannot be changed; `known` are the rows that exist."""
     named = [reasons[row_id] for row_id in sorted(reasons)]
     more = f"; and {len(named) - NAMED} more" if len(named) > NAMED else ""
-    kind = WrongState if any(row_id in known for row_id in reasons) else ItemNotFound
+    kind = WrongState if any(row_id in known for row_id in reasons) else DoesNotExist
     return kind("; ".join(named[:NAMED]) + more)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from duly.core import advance, codec
 from duly.core.clock import EPOCH
-from duly.core.errors import InputError, ItemNotFound
+from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, clock_notes, parse, preview, zone_named
 from duly.core.shown import AuditLine, ClockNote, Occurrence
@@ -78,13 +78,13 @@ class Timetable(VerbGroup):
     def get(self, schedule_id: int, connection: Any = None) -> Schedule:
         found = self.owned_one(schedule_id, None, connection)
         if found is None:
-            raise ItemNotFound(f"there is no schedule {schedule_id}")
+            raise DoesNotExist(f"there is no schedule {schedule_id}")
         return found
 
     def find(self, task: str, key: str, connection: Any = None) -> Schedule:
         found = self._read.one(Schedule, "schedule", {"task": task, "key": key}, connection)
         if found is None:
-            raise ItemNotFound(f"{task} has no schedule {key!r}")
+            raise DoesNotExist(f"{task} has no schedule {key!r}")
         return found
 
     def some(self, ids: Iterable[int], connection: Any = None) -> list[Schedule]:

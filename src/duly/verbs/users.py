@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from duly.core import codec
-from duly.core.errors import InputError, ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, InputError, WrongState
 from duly.core.shown import KeyInfo, Role, User
 from duly.verbs import passwords
 from duly.verbs.context import VerbGroup
@@ -56,7 +56,7 @@ class Users(VerbGroup):
         is_seen = who.reach in (None, user_id)
         user = self._read.one(User, "user", {"id": user_id}, connection)
         if user is None or not is_seen:
-            raise ItemNotFound(f"there is no user {user_id!r:.80}")
+            raise DoesNotExist(f"there is no user {user_id!r:.80}")
         return user
 
     def page(self, who: Principal, after: str = "", most: int = 100) -> list[User]:
@@ -131,7 +131,7 @@ class Users(VerbGroup):
     def key(self, who: Principal, key_id: str, connection: Any = None) -> KeyInfo:
         key = self._read.one(KeyInfo, "key", {"id": key_id, "user_id": who.reach}, connection)
         if key is None:
-            raise ItemNotFound(f"there is no key {key_id!r:.40}")
+            raise DoesNotExist(f"there is no key {key_id!r:.40}")
         return key
 
     def keys(self, who: Principal, user_id: str | None = None, after: str = "", most: int = 100) -> list[KeyInfo]:
@@ -143,7 +143,7 @@ class Users(VerbGroup):
         given = {"id": key_id, "user_id": who.reach, "now": self._now()}
         with self._context.joining(connection) as connection:
             if not self._store.write("key_revoke", given, connection):
-                raise ItemNotFound(f"there is no key {key_id!r:.40}")
+                raise DoesNotExist(f"there is no key {key_id!r:.40}")
             self._audit.note(who, "key.revoked", f"key:{key_id}", {}, connection)
             return self.key(who, key_id, connection)
 

@@ -12,9 +12,9 @@ from starlette.exceptions import HTTPException
 
 from duly.core.errors import (
     ConfigError,
+    DoesNotExist,
     DulyError,
     InputError,
-    ItemNotFound,
     KeyConflict,
     NotAllowed,
     NotMigrated,
@@ -28,7 +28,7 @@ log = logging.getLogger("duly.web")
 MEDIA_TYPE = "application/problem+json"
 
 STATUSES: tuple[tuple[type[Exception], int, str], ...] = (
-    (ItemNotFound, 404, "Not found"),
+    (DoesNotExist, 404, "Not found"),
     (NotAllowed, 403, "Not allowed"),
     (UnknownTask, 422, "Unknown task"),
     (KeyConflict, 409, "Conflict"),

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from duly.client import Client
-from duly.core.errors import ItemNotFound
+from duly.core.errors import DoesNotExist
 from duly.core.model import Job
 from duly.verbs import LOCAL
 from duly.web.server import Service
@@ -64,8 +64,8 @@ def test_an_event_says_whose_products_were_asked_for(open_desk: Open, shop: Shop
 def test_nobody_else_sees_the_events_of_a_job(desk: Desk, shop: Shop) -> None:
     job = desk.send("sku\nP-1\n", who=someone("ana"))
     assert len(desk.enrichment.events(job.id, who=someone("ana"))) == 1
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         desk.enrichment.events(job.id, who=someone("bob"))
     desk.app.verbs.jobs.remove(LOCAL, job.id)
-    with pytest.raises(ItemNotFound):
+    with pytest.raises(DoesNotExist):
         desk.enrichment.events(job.id)

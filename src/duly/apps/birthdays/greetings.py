@@ -14,7 +14,7 @@ from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
 from duly.apps.birthdays.settings import QUEUE, Settings, time_problem
 from duly.core.codec import decode
 from duly.core.doc import Doc
-from duly.core.errors import ConfigError, ItemNotFound
+from duly.core.errors import ConfigError, DoesNotExist
 from duly.core.model import LIVE, Item, NewItem, Schedule
 from duly.core.policy.recur import parse, zone_named
 from duly.outbound.http import attempt_headers, post_json
@@ -207,9 +207,9 @@ class Birthdays:
             schedule = self.app.schedules.find(self.task.name, _key(person_id, owner), connection)
             # An id of one owner may look like a key of another's person.
             if owner is not None and self.app.schedules.owned_one(schedule.id, owner, connection) is None:
-                raise ItemNotFound(person_id)
-        except ItemNotFound:
-            raise ItemNotFound(f"there is no person {person_id!r:.80}") from None
+                raise DoesNotExist(person_id)
+        except DoesNotExist:
+            raise DoesNotExist(f"there is no person {person_id!r:.80}") from None
         return schedule, _person(schedule)
 
     def _new(

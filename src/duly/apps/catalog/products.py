@@ -20,7 +20,7 @@ from duly.apps.catalog.imports import imported
 from duly.apps.catalog.settings import Settings
 from duly.apps.catalog.supplier import BadEntry, Found, Offer, ask
 from duly.core.codec import decode
-from duly.core.errors import ConfigError, InputError, ItemNotFound
+from duly.core.errors import ConfigError, DoesNotExist, InputError
 from duly.core.model import Schedule, cut
 from duly.core.shown import Row
 from duly.outbound.http import Unreachable
@@ -202,8 +202,8 @@ class Catalog:
     def _find(self, user_id: str, sku: str, connection: Any = None) -> Schedule:
         try:
             return self.app.schedules.find(self.task.name, _key(user_id, sku), connection)
-        except ItemNotFound:
-            raise ItemNotFound(f"{user_id!r:.80} has no product {sku!r:.80}") from None
+        except DoesNotExist:
+            raise DoesNotExist(f"{user_id!r:.80} has no product {sku!r:.80}") from None
 
     def _all(self, owner: str | None, filters: dict[str, Any], after: int) -> Iterator[Product]:
         while page := self.app.schedules.standing(owner, self.task.name, **filters, after=after, most=1_000):

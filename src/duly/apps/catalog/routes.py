@@ -12,7 +12,7 @@ from duly.apps.catalog.capacity import Plan
 from duly.apps.catalog.day import Day
 from duly.apps.catalog.products import Reactivated, SyncStatus
 from duly.apps.catalog.schemas import Imported, PlanIn, ProductIn, ProductsIn, ReactivateAllIn, ReactivateIn
-from duly.core.errors import ItemNotFound
+from duly.core.errors import DoesNotExist
 from duly.verbs import Principal
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages, serving
@@ -141,4 +141,4 @@ def _whose(principal: Principal, user_id: str | None) -> str:
 
 def _check_owner(desk: Desk, principal: Principal, schedule_id: int, sku: str, connection: Any = None) -> None:
     if desk.app.schedules.owned_one(schedule_id, owner_for(principal, None), connection) is None:
-        raise ItemNotFound(f"there is no product {sku!r:.80}")
+        raise DoesNotExist(f"there is no product {sku!r:.80}")

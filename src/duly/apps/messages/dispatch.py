@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 
 from duly import Attempt, Duly, GiveUp, Snooze
-from duly.apps.messages.intake import Intake
+from duly.apps.messages.intake import MessageIntake
 from duly.apps.messages.metrics import Metrics
 from duly.apps.messages.rows import Rows, about
 from duly.apps.messages.settings import Settings
@@ -29,7 +29,9 @@ class RetryFailed(DulyError):
 class Dispatch:
     """Publishes what is due and decides what the broker's answer means for the row."""
 
-    def __init__(self, app: Duly, settings: Settings, rows: Rows, metrics: Metrics, wire: Wire, intake: Intake) -> None:
+    def __init__(
+        self, app: Duly, settings: Settings, rows: Rows, metrics: Metrics, wire: Wire, intake: MessageIntake
+    ) -> None:
         self._app = app
         self._settings = settings
         self._rows = rows

@@ -34,7 +34,7 @@ LOOK_AGAIN = 1.0
 _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class Intake:
+class MessageIntake:
     """Makes rows of deliveries. A row for each message, whatever it holds."""
 
     def __init__(self, app: Duly, settings: Settings, rows: Rows, metrics: Metrics, wire: Wire) -> None:

@@ -13,7 +13,7 @@ from duly.apps.messages.rows import TASK, TASK_RANK, Rows
 from duly.apps.messages.settings import Settings
 from duly.bridge.message import Message, changed
 from duly.core import codec
-from duly.core.errors import ItemNotFound, WrongState
+from duly.core.errors import DoesNotExist, WrongState
 from duly.core.shown import Row
 from duly.verbs import LOCAL, Principal
 
@@ -40,7 +40,7 @@ class Review:
         """The item of a message, if they reach it."""
         row = self._items.find(who, item_id, connection)
         if row.task != TASK:
-            raise ItemNotFound(f"there is no message {item_id}")
+            raise DoesNotExist(f"there is no message {item_id}")
         return row
 
     def resend(

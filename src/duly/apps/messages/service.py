@@ -8,7 +8,7 @@ from typing import Any
 
 from duly import Attempt, Backoff, Duly, InputError
 from duly.apps.messages.dispatch import Dispatch
-from duly.apps.messages.intake import Intake
+from duly.apps.messages.intake import MessageIntake
 from duly.apps.messages.metrics import Metrics
 from duly.apps.messages.queries import Queries
 from duly.apps.messages.review import Review
@@ -39,7 +39,7 @@ class MessageRetry:
         self.metrics = Metrics(app.telemetry.depths)
         self.wire = Wire(settings)
         self._rows = Rows(settings)
-        self._intake = Intake(app, settings, self._rows, self.metrics, self.wire)
+        self._intake = MessageIntake(app, settings, self._rows, self.metrics, self.wire)
         self._dispatch = Dispatch(app, settings, self._rows, self.metrics, self.wire, self._intake)
         self.task = self._register()
         self.review = Review(app, settings, self._rows)

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from duly import Attempt, Duly, InputError
 from duly.apps.reminders.settings import QUEUE, Settings
 from duly.core.doc import Doc
-from duly.core.errors import DulyError, ItemNotFound
+from duly.core.errors import DoesNotExist, DulyError
 from duly.core.model import NewItem, State, Tried
 from duly.core.shown import Row
 from duly.outbound.http import BadAnswer, attempt_headers, post_json
@@ -113,7 +113,7 @@ class Reminders:
     def get(self, reminder_id: int) -> Reminder:
         story = self.app.read.story(reminder_id)
         if story.item.task != self.task.name:
-            raise ItemNotFound(f"there is no reminder {reminder_id}")
+            raise DoesNotExist(f"there is no reminder {reminder_id}")
         return self.seen(story.item, story.tries)
 
     def list(
