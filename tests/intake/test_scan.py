@@ -237,7 +237,7 @@ def test_a_process_without_types_of_jobs_leaves_files_to_a_worker_that_has_them(
         assert names(inbox) == ["a.csv", "cat.png"]
         told = scan(half)
         assert (told.took, told.refused, told.left, told.held) == (1, 0, 1, None)
-        assert "is left to a worker that has the type of jobs image" in str(told.passed[0].reason)
+        assert "is left to a worker with the job type image" in str(told.passed[0].reason)
         run(half)
         assert (half.read.item(waiting.id).state, names(inbox / "failed")) == ("waiting", [])
         assert len(kept(dropped)) == 1, "what is left is not kept"
