@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from msgspec import Struct
 from msgspec.json import decode, encode
 
 from duly.core.settings import Settings
-from duly.core.shown import Alert
+from duly.core.shown import Alert, NewAlert
 from duly.store.contract import Store
 
 log = logging.getLogger("duly.engine")
@@ -23,14 +22,6 @@ log = logging.getLogger("duly.engine")
 SENDING = timedelta(seconds=60)
 # Stands for "never again" in the question which alerts to send once more.
 NEVER_AGAIN = timedelta(days=100_000)
-
-
-class NewAlert(Struct, frozen=True):
-    """A reason for an alert, as it was found in this tick."""
-
-    name: str
-    message: str
-    details: dict[str, Any]
 
 
 class Alerts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,7 +14,7 @@ from duly.core.model import Item, Line
 from duly.core.policy.adapt import SliceBounds
 from duly.core.policy.outage import Source
 from duly.core.settings import Settings
-from duly.core.shown import Measured
+from duly.core.shown import Measured, NewAlert
 from duly.store.contract import Store
 from duly.store.migrate import Apps
 from duly.tasks.task import Task
@@ -82,6 +82,8 @@ class Equipment:
     store: Store
     # The folders with the migrations of the plug-ins whose tables have to be there.
     app_migrations: Apps
+    # Find the alerts of plug-ins, by the names of these.
+    alerts: Mapping[str, Callable[[], Iterable[NewAlert]]]
     observer: Observer
     # The tasks that this worker runs, by name: those that it was started for, and duly's own.
     tasks: Mapping[str, Task[..., Any]]

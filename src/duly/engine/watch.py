@@ -19,8 +19,9 @@ from msgspec.json import encode
 from duly.core.clock import EPOCH
 from duly.core.policy.lateness import Holds
 from duly.core.settings import Settings
-from duly.core.shown import Alert
-from duly.engine.alerts import Alerts, NewAlert
+from duly.core.shown import Alert, NewAlert
+from duly.engine.alerts import Alerts
+from duly.engine.app_alerts import AppAlerts
 from duly.engine.late_items import LateCount, LateItems, Look
 from duly.engine.outages import Outages
 from duly.engine.reasons import Reasons
@@ -55,6 +56,7 @@ class Watch:
         summary: Callable[[], Mapping[str, Any] | None] = lambda: None,
         holds: Callable[[str], Holds] = lambda _: Holds(),
         outages: Outages | None = None,
+        app_alerts: AppAlerts | None = None,
     ) -> None:
         self._store = store
         self._worker = worker
@@ -64,6 +66,7 @@ class Watch:
         self._alerts = Alerts(store, settings, post)
         self._sources = SourceAlerts(store, self._alerts, outages or Outages())
         reasons = Reasons(store, holds, settings.alert_oldest_seconds)  # `holds`: what holds a queue by plan
+        self._app_alerts = app_alerts or AppAlerts({})
         self._late = LateItems(store, reasons, self._sources.explain)
         self._started_at: datetime | None = None
         self._tidy_at = EPOCH
@@ -76,8 +79,10 @@ class Watch:
             self._sources.forget_needed()
         alerts = {alert.name: alert for alert in self._find(now, opened.get("no_tick"))}
         self._sign(now)
-        for alert in alerts.values():
+        of_apps, over = self._app_alerts.find(opened)
+        for alert in (*alerts.values(), *of_apps):
             self._alerts.raise_(alert, now)
+        self._alerts.clear(over)
         self._clear(opened, alerts.keys(), now)
         if now >= self._tidy_at:
             self._tidy_at = now + TIDY_EVERY

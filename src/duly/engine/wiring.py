@@ -22,6 +22,7 @@ tick returned, or until its wake-up is called:
 
 from __future__ import annotations
 
+from duly.engine.app_alerts import AppAlerts
 from duly.engine.calls import Caller
 from duly.engine.claimer import Claimer
 from duly.engine.clock_check import ClockCheck
@@ -125,6 +126,7 @@ class Engine:
         self.watch = Watch(
             flow.store, worker, sorted(tasks.keys() - equipment.system.keys()), settings,
             post=post_json, summary=observer.summary, holds=holds_of(tasks), outages=flow.outages,
+            app_alerts=AppAlerts(equipment.alerts),
         )  # fmt: skip
         self.historian = Historian(flow.store, observer, settings, tasks, flow.pools.gates)
         pruner = Pruner(flow.store, settings.keep_seconds, settings.audit_keep_seconds)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 from weakref import WeakSet
@@ -490,6 +490,11 @@ class Duly:
             clock=self.clock,
             store=self.store,
             app_migrations=self.app_migrations,
+            alerts={
+                name: partial(plugin.alerts, self.apps[name])
+                for name, plugin in self.plugins.items()
+                if plugin.alerts is not None
+            },
             observer=self.telemetry,
             tasks=tasks,
             system=system,
