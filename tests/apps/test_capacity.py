@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from duly import InputError
-from duly.apps.catalog.capacity import CatalogSettings, plan, recommend
+from duly.apps.catalog.capacity import CatalogTuning, plan, recommend
 
 
 def test_five_thousand_products_as_the_seed_counts_them() -> None:
@@ -81,9 +81,9 @@ def test_more_products_never_cost_less(
 
 
 def test_the_seeds_scaling_table() -> None:
-    assert recommend(1_000) == recommend(5_000) == CatalogSettings()
-    assert recommend(10_000) == CatalogSettings(retry_limit=100)
-    assert recommend(20_000) == CatalogSettings(retry_windows="30 */2 * * *", retry_limit=150)
+    assert recommend(1_000) == recommend(5_000) == CatalogTuning()
+    assert recommend(10_000) == CatalogTuning(retry_limit=100)
+    assert recommend(20_000) == CatalogTuning(retry_windows="30 */2 * * *", retry_limit=150)
     assert (recommend(10_000).windows_per_day, recommend(20_000).windows_per_day) == (6, 12)
 
 
@@ -134,8 +134,8 @@ def test_bad_input_names_its_field(given: dict[str, Any], field: str) -> None:
 
 
 def test_settings_plan_for_themselves() -> None:
-    assert CatalogSettings().plan(5_000) == plan(5_000)
-    twice = CatalogSettings(hour_buckets=48, stuck_threshold=timedelta(minutes=5)).plan(5_000)
+    assert CatalogTuning().plan(5_000) == plan(5_000)
+    twice = CatalogTuning(hour_buckets=48, stuck_threshold=timedelta(minutes=5)).plan(5_000)
     assert (twice.hour_limit, twice.slot_most) == (60, 105)
 
 
@@ -158,5 +158,5 @@ def test_settings_plan_for_themselves() -> None:
 )
 def test_settings_that_no_catalog_can_have_are_refused_where_they_are_said(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InputError) as refused:
-        CatalogSettings(**given)
+        CatalogTuning(**given)
     assert refused.value.field == field

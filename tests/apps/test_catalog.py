@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.catalog import Catalog, CatalogSettings, Product, catalog_on, supplier
+from duly.apps.catalog import Catalog, CatalogTuning, Product, catalog_on, supplier
 from duly.apps.catalog.day import Budget, CauseCount, SlotDay, StatusCounts
 from duly.apps.catalog.products import Reactivated
 from duly.apps.catalog.supplier import Offer
@@ -169,7 +169,7 @@ def test_ten_products_are_one_call_and_two_calls_go_out_in_any_minute(shop: Open
 
 
 def test_retries_and_slots_share_the_one_limit(shop: Open) -> None:
-    at = shop(settings=CatalogSettings(retry_windows="0 11 * * *"))
+    at = shop(settings=CatalogTuning(retry_windows="0 11 * * *"))
     at.api.passes = 0
     at.fill(10, *(f"S{n}" for n in range(20)))
     at.until("2024-01-15T10:30")
@@ -439,7 +439,7 @@ def test_a_window_takes_fifty_those_with_fewest_failures_first_then_the_oldest(s
 
 
 def test_who_failed_first_goes_first(shop: Open) -> None:
-    at = shop(settings=CatalogSettings(retry_limit=10))
+    at = shop(settings=CatalogTuning(retry_limit=10))
     at.api.passes = 0
     at.fill(12, *(f"B{n}" for n in range(10)))
     at.fill(11, *(f"A{n}" for n in range(10)))
@@ -487,7 +487,7 @@ def test_the_fifth_failure_in_a_row_deactivates_and_a_person_reactivates(shop: O
 
 
 def test_what_was_not_recovered_is_superseded_by_the_next_day_and_its_failures_count_on(shop: Open) -> None:
-    at = shop(settings=CatalogSettings(retry_windows="30 22 * * *"))
+    at = shop(settings=CatalogTuning(retry_windows="30 22 * * *"))
     at.fill(23, "S")
     at.api.missing = {"S"}
     at.until("2024-01-16T22:00")
@@ -606,7 +606,7 @@ def test_what_one_cause_deactivated_is_reactivated_together(shop: Open) -> None:
 
 
 def test_the_day_is_told_slot_by_slot_and_window_by_window(shop: Open) -> None:
-    at = shop(start=utc("2024-01-15T00:00:01"), settings=CatalogSettings(retry_limit=3, batch_size=2))
+    at = shop(start=utc("2024-01-15T00:00:01"), settings=CatalogTuning(retry_limit=3, batch_size=2))
     at.fill(10, *(f"S{n}" for n in range(6)))
     at.fill(11, "T")
     at.api.missing = {f"S{n}" for n in range(1, 6)}
@@ -825,12 +825,12 @@ def test_bad_input_names_its_field(shop: Open, given: dict[str, Any], field: str
 
 def test_the_seeds_parameters_are_settings(shop: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     at = shop()
-    assert at.catalog.settings == CatalogSettings()
+    assert at.catalog.settings == CatalogTuning()
     monkeypatch.setenv("DULY_CATALOG_RETRY_WINDOWS", "30 */2 * * *")
     monkeypatch.setenv("DULY_CATALOG_RETRY_LIMIT", "150")
     monkeypatch.setenv("DULY_CATALOG_STUCK_THRESHOLD_SECONDS", "60")
     changed = shop().catalog
-    assert changed.settings == CatalogSettings(
+    assert changed.settings == CatalogTuning(
         retry_windows="30 */2 * * *", retry_limit=150, stuck_threshold=timedelta(minutes=1)
     )
     assert changed.task.deadline == 60

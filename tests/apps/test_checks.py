@@ -15,36 +15,36 @@ from tests.cli.conftest import call
 
 def test_reminders_that_nobody_will_call() -> None:
     checks = reminders.plugin.checks
-    assert [*checks(reminders.Settings(), {})] == []
-    (finding,) = checks(reminders.Settings(api_key="k"), {"reminders": 2})
+    assert [*checks(reminders.RemindersSettings(), {})] == []
+    (finding,) = checks(reminders.RemindersSettings(api_key="k"), {"reminders": 2})
     assert (finding.level, finding.text) == (
         "warn", "2 wait, and the provider will want VAPI_ASSISTANT_ID, VAPI_PHONE_NUMBER_ID",
     )  # fmt: skip
-    whole = reminders.Settings(api_key="k", assistant_id="a", phone_number_id="p")
+    whole = reminders.RemindersSettings(api_key="k", assistant_id="a", phone_number_id="p")
     assert [*checks(whole, {"reminders": 2})] == []
 
 
 def test_greetings_that_go_nowhere() -> None:
     checks = birthdays.plugin.checks
-    assert [each.level for each in checks(birthdays.Settings(), {"birthdays": 1})] == ["bad"]
-    assert [*checks(birthdays.Settings(), {})] == []
-    assert [*checks(birthdays.Settings(webhook_url="http://hook"), {"birthdays": 1})] == []
+    assert [each.level for each in checks(birthdays.BirthdaysSettings(), {"birthdays": 1})] == ["bad"]
+    assert [*checks(birthdays.BirthdaysSettings(), {})] == []
+    assert [*checks(birthdays.BirthdaysSettings(webhook_url="http://hook"), {"birthdays": 1})] == []
 
 
 def test_windows_that_are_no_times() -> None:
-    assert [*catalog.plugin.checks(catalog.Settings(), {})] == []
-    (finding,) = catalog.plugin.checks(catalog.Settings(retry_windows="sometimes"), {})
+    assert [*catalog.plugin.checks(catalog.CatalogSettings(), {})] == []
+    (finding,) = catalog.plugin.checks(catalog.CatalogSettings(retry_windows="sometimes"), {})
     assert finding.level == "bad"
     assert finding.text.startswith("catalog_retry_windows: ")
 
 
 def test_queues_that_are_one_and_a_broker_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RABBITMQ_URL", raising=False)
-    assert [*messages.plugin.checks(messages.Settings(), {})] == []
-    (finding,) = messages.plugin.checks(messages.Settings(retry_queue="q", manual_review_queue="q"), {})
+    assert [*messages.plugin.checks(messages.MessagesSettings(), {})] == []
+    (finding,) = messages.plugin.checks(messages.MessagesSettings(retry_queue="q", manual_review_queue="q"), {})
     assert (finding.level, finding.advice) == ("bad", "give MANUAL_REVIEW_QUEUE another name")
     monkeypatch.setenv("RABBITMQ_URL", "amqp://me:secret@127.0.0.1:1")
-    (finding,) = messages.plugin.checks(messages.Settings(rabbitmq_url="amqp://me:secret@127.0.0.1:1"), {})
+    (finding,) = messages.plugin.checks(messages.MessagesSettings(rabbitmq_url="amqp://me:secret@127.0.0.1:1"), {})
     assert (finding.level, finding.subject) == ("bad", "messages")
     assert finding.text.startswith("amqp://me:***@127.0.0.1:1: it does not answer")
 
@@ -52,7 +52,7 @@ def test_queues_that_are_one_and_a_broker_that_is_not_there(monkeypatch: pytest.
 def test_a_broker_that_answers_is_well(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RABBITMQ_URL", "amqp://broker")
     monkeypatch.setattr("duly.apps.messages.broker.trouble", lambda url: None)
-    assert [*messages.plugin.checks(messages.Settings(rabbitmq_url="amqp://broker"), {})] == [
+    assert [*messages.plugin.checks(messages.MessagesSettings(rabbitmq_url="amqp://broker"), {})] == [
         Finding("ok", "messages", "amqp://broker answers")
     ]
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Page, expect
 
 from duly import Duly
 from duly.apps import messages
-from duly.apps.messages import Settings
+from duly.apps.messages import MessagesSettings
 from duly.apps.messages.rows import Rows
 from duly.bridge.message import Message
 from duly.core.model import Done
@@ -32,7 +32,7 @@ def waiting(world: World, n: int = 7, queue: str = "orders", hours: float = 20, 
     """A message that waits, as one that came from the broker does."""
     now = world.app.clock.now()
     said = {**message(n, queue), "message_id": str(UUID(int=n)), **({"payload": payload} if payload else {})}
-    row = Rows(world.app.section(Settings)).of(Message(**said), now)
+    row = Rows(world.app.section(MessagesSettings)).of(Message(**said), now)
     return world.app.place(replace(row, due_at=now + timedelta(hours=hours))).id
 
 
@@ -65,7 +65,7 @@ def test_it_is_drawn_and_told_how_late_retries_went_out(page: Page, world: World
 
 def test_a_word_is_the_id_of_a_message_if_one_has_it_and_a_queue_otherwise(page: Page, world: World) -> None:
     said = {**message(7, "orders"), "message_id": "order-7"}
-    row = Rows(world.app.section(Settings)).of(Message(**said), world.app.clock.now())
+    row = Rows(world.app.section(MessagesSettings)).of(Message(**said), world.app.clock.now())
     item = world.app.place(row).id
     for word, name in (("order-7", "messageId"), ("orders", "queue"), (ID, "messageId")):
         page.goto("/messages")

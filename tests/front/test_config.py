@@ -108,7 +108,7 @@ def test_words_for_true_and_false() -> None:
 
 def test_secrets_are_masked_for_people() -> None:
     shown = Settings(database_url="postgresql://me:hunter2@db/x").shown()
-    shown |= reminders.Settings(api_key="sk-1").shown()
+    shown |= reminders.RemindersSettings(api_key="sk-1").shown()
     assert shown["database_url"] == "postgresql://me:***@db/x"
     assert shown["vapi_api_key"] == "***"
     assert "hunter2" not in str(shown)

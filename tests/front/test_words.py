@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -14,28 +15,43 @@ from duly.apps.messages.broker import lacking
 from duly.client import Client
 from duly.config import load, section
 from duly.core.errors import BrokenApp, ConfigError, DulyError
-from duly.core.section import Section
 from duly.facade.loading import load_app
 
 
 @pytest.mark.parametrize(
-    ("kind", "env", "complaint"),
+    ("app", "env", "complaint"),
     [
-        (messages.Settings, {"BASE_DELAY_MS": "-1"}, "^BASE_DELAY_MS: must be at least 0, got -1"),
-        (messages.Settings, {"DULY_MESSAGE_BASE_DELAY_MS": "-1"}, "^DULY_MESSAGE_BASE_DELAY_MS: must be at least"),
-        (catalog.Settings, {"DULY_CATALOG_BATCH_SIZE": "0"}, "^DULY_CATALOG_BATCH_SIZE: must be at least 1"),
-        (reminders.Settings, {"VAPI_BASE_URL": "api.vapi.ai"}, "^VAPI_BASE_URL: must be http://host/… or https://"),
-        (reminders.Settings, {"VAPI_BASE_URL": "https://"}, "^VAPI_BASE_URL: must be http://host/…"),
-        (reminders.Settings, {"VAPI_BASE_URL": "https://a:b@host/"}, "^VAPI_BASE_URL: must not contain a user"),
-        (birthdays.Settings, {"WEBHOOK_URL": "htp://hook"}, "^WEBHOOK_URL: must be http://host/…"),
-        (catalog.Settings, {"DULY_CATALOG_BASE_URL": "http://host:port/"}, "^DULY_CATALOG_BASE_URL: must be http"),
+        (messages, {"BASE_DELAY_MS": "-1"}, "^BASE_DELAY_MS: must be at least 0, got -1"),
+        (
+            messages,
+            {"DULY_MESSAGE_BASE_DELAY_MS": "-1"},
+            "^DULY_MESSAGE_BASE_DELAY_MS: must be at least",
+        ),
+        (catalog, {"DULY_CATALOG_BATCH_SIZE": "0"}, "^DULY_CATALOG_BATCH_SIZE: must be at least 1"),
+        (
+            reminders,
+            {"VAPI_BASE_URL": "api.vapi.ai"},
+            "^VAPI_BASE_URL: must be http://host/… or https://",
+        ),
+        (reminders, {"VAPI_BASE_URL": "https://"}, "^VAPI_BASE_URL: must be http://host/…"),
+        (
+            reminders,
+            {"VAPI_BASE_URL": "https://a:b@host/"},
+            "^VAPI_BASE_URL: must not contain a user",
+        ),
+        (birthdays, {"WEBHOOK_URL": "htp://hook"}, "^WEBHOOK_URL: must be http://host/…"),
+        (
+            catalog,
+            {"DULY_CATALOG_BASE_URL": "http://host:port/"},
+            "^DULY_CATALOG_BASE_URL: must be http",
+        ),
     ],
 )
 def test_a_bad_value_is_refused_by_the_name_that_was_written(
-    kind: type[Section], env: dict[str, str], complaint: str
+    app: ModuleType, env: dict[str, str], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        section(kind, env=env)
+        section(app.plugin.settings, env=env)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 import duly.testing
 from duly import Backoff, Duly, GiveUp, InputError, Source, Throttled
-from duly.apps.catalog import CatalogSettings, catalog_on
+from duly.apps.catalog import CatalogTuning, catalog_on
 from duly.apps.catalog.supplier import Found, Offer
 from duly.virtual.simulation import busiest_minute
 from duly.virtual.world import World
@@ -274,7 +274,7 @@ def test_a_source_must_be_one() -> None:
 
 def test_a_product_whose_own_calls_fail_is_deactivated_while_the_supplier_is_well() -> None:
     app = Duly("sqlite:///unused.db")
-    catalog = catalog_on(app, settings=CatalogSettings(batch_size=1))
+    catalog = catalog_on(app, settings=CatalogTuning(batch_size=1))
 
     def ask(skus: Sequence[str]) -> Found:
         return {sku: TimeoutError("slow") if sku in "ABC" else Offer(sku, Decimal(1), 1, True) for sku in skus}
@@ -321,4 +321,4 @@ def check_week(found: Week, capacity: timedelta) -> None:
 
 def test_a_supplier_that_is_down_for_a_day_deactivates_no_product() -> None:
     """The capacity is 120 products an hour, of which the slots need 10: what a day holds is made up in three hours."""
-    check_week(week(240, CatalogSettings(batch_size=2, calls_per_minute=1)), timedelta(hours=3))
+    check_week(week(240, CatalogTuning(batch_size=2, calls_per_minute=1)), timedelta(hours=3))

@@ -18,7 +18,7 @@ from msgspec import Struct
 from duly import Duly, Limit
 from duly.apps.birthdays import birthdays_on
 from duly.apps.birthdays import simulated as people_born
-from duly.apps.catalog import CatalogSettings, catalog_on
+from duly.apps.catalog import CatalogTuning, catalog_on
 from duly.apps.catalog import simulated as products_listed
 from duly.apps.reminders import reminders_on
 from duly.core.model import Item
@@ -65,7 +65,7 @@ class Days(Struct, frozen=True):
 def live(model: Conditions, caplog: pytest.LogCaptureFixture) -> Days:
     """A catalog, birthdays, reminders and bulk jobs, whose outside world is as the model says."""
     app = Duly("sqlite:///unused.db", alert_again_seconds=600)
-    settings = CatalogSettings(hour_buckets=SLOTS, batch_size=1, calls_per_minute=2)
+    settings = CatalogTuning(hour_buckets=SLOTS, batch_size=1, calls_per_minute=2)
     catalog, birthdays, reminders = catalog_on(app, settings=settings), birthdays_on(app), reminders_on(app)
 
     @app.task(limits=Limit("lookups", 12, per="1m"))

@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from duly import Duly
-from duly.apps.catalog import CatalogSettings, catalog_on, simulated
+from duly.apps.catalog import CatalogTuning, catalog_on, simulated
 from duly.engine.metering import holds_of
 from duly.engine.watch import Watch
 from duly.virtual.simulation import Conditions, Interval, Simulation, SimulationResult
@@ -59,7 +59,7 @@ class Week(Struct, frozen=True):
     caught_up: timedelta  # how long after its return the last product was done that had to wait
 
 
-def week(products: int, settings: CatalogSettings | None = None) -> Week:
+def week(products: int, settings: CatalogTuning | None = None) -> Week:
     """The supplier is away for 24 hours from the second noon on."""
     out = Interval(START + timedelta(hours=36), START + timedelta(hours=60))
     app = Duly("sqlite:///unused.db")

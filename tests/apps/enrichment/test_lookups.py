@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from duly import Duly, InputError
-from duly.apps.enrichment import Settings, enrichment_on
+from duly.apps.enrichment import EnrichmentSettings, enrichment_on
 from duly.apps.enrichment.searches import Question, Searches
 from duly.apps.enrichment.settings import checks
 from duly.core.clock import ManualClock
@@ -286,9 +286,9 @@ def test_without_a_provider_rows_wait_and_the_doctor_tells(open_desk: Open, capl
         job = desk.send(SKU)
     assert desk.row(job).status == "PENDING"
     assert "set enrichment_base_url" in caplog.text
-    (finding,) = checks(Settings(), {f"enrichment/job-{job.id}": 1, "mail": 7})
+    (finding,) = checks(EnrichmentSettings(), {f"enrichment/job-{job.id}": 1, "mail": 7})
     assert (finding.level, finding.text) == ("bad", "1 wait, and there is no provider to ask")
-    assert list(checks(Settings(base_url="http://x"), {"enrichment": 1})) == []
+    assert list(checks(EnrichmentSettings(base_url="http://x"), {"enrichment": 1})) == []
 
 
 @pytest.mark.parametrize(
@@ -302,7 +302,7 @@ def test_without_a_provider_rows_wait_and_the_doctor_tells(open_desk: Open, capl
 )
 def test_settings_that_cannot_be_are_refused(given: dict[str, str], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
-        Settings(**given)
+        EnrichmentSettings(**given)
 
 
 def test_an_app_that_takes_these_files_already_keeps_its_own_task(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from duly.apps.enrichment.provider import LOOKED_AT, NoAnswer, Product, ask
-from duly.apps.enrichment.settings import Settings
+from duly.apps.enrichment.settings import EnrichmentSettings
 from tests.apps.enrichment.conftest import POT, Shop, told
 from tests.outbound.provider import answer
 
@@ -15,7 +15,7 @@ QUESTION = {"by": "title", "query": "pot", "retailer": None}
 
 
 def asked(shop: Shop) -> Product | None:
-    return ask(Settings(base_url=shop.url), "/products", QUESTION)
+    return ask(EnrichmentSettings(base_url=shop.url), "/products", QUESTION)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_a_malformed_product_is_passed_over_and_told_of_only_if_no_other_fits(sh
 
 def test_only_the_first_products_of_a_long_answer_are_looked_at(shop: Shop) -> None:
     shop.has["pot", ""] = told(*[{"title": f"pot {n}"} for n in range(LOOKED_AT + 1)])
-    settings = Settings(base_url=f"{shop.url}/")
+    settings = EnrichmentSettings(base_url=f"{shop.url}/")
     assert ask(settings, "/products", QUESTION, lambda product: product.title == f"pot {LOOKED_AT - 1}") is not None
     assert ask(settings, "/products", QUESTION, lambda product: product.title == f"pot {LOOKED_AT}") is None
     assert "authorization" not in shop.requests[0].headers
@@ -76,5 +76,5 @@ def test_an_empty_answer_is_no_product(shop: Shop) -> None:
 
 def test_nobody_there_is_trouble_with_the_network() -> None:
     with pytest.raises(NoAnswer) as refused:
-        ask(Settings(base_url="http://127.0.0.1:9"), "/products", QUESTION)
+        ask(EnrichmentSettings(base_url="http://127.0.0.1:9"), "/products", QUESTION)
     assert refused.value.trouble == "network"

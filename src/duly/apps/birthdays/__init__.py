@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.birthdays.greetings import Birthdays, Person, PersonEvent, install, simulated
-from duly.apps.birthdays.settings import Settings, checks
+from duly.apps.birthdays.settings import BirthdaysSettings, checks
 from duly.plugin import Parameter, Screen, Simulated
 from duly.tasks.task import Task
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     birthdays: Birthdays
     birthday: Task[..., Any]
 
-__all__ = ["Birthdays", "Person", "PersonEvent", "Settings", "birthdays_on", "plugin", "simulated"]
+__all__ = ["Birthdays", "BirthdaysSettings", "Person", "PersonEvent", "birthdays_on", "plugin", "simulated"]
 
 
 plugin = shipped(
-    __name__, "Birthday messages at nine in the morning of each person's own time.", Settings, install, checks,
+    __name__, "Birthday messages at nine in the morning of each person's own time.", BirthdaysSettings, install, checks,
     simulation=Simulated(
         parameters=(Parameter(name="people", label="People", default=10_000, shown=2_000),), fill=simulated
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct
 
 from duly import Attempt, Backoff, Duly, InputError, Throttled, Yearly
-from duly.apps.birthdays.settings import QUEUE, Settings, time_problem
+from duly.apps.birthdays.settings import QUEUE, BirthdaysSettings, time_problem
 from duly.core.codec import decode
 from duly.core.doc import Doc
 from duly.core.errors import ConfigError, DoesNotExist
@@ -71,7 +71,7 @@ class PersonStory(Person, frozen=True, kw_only=True):
 
 
 class Birthdays:
-    def __init__(self, app: Duly, task: Task[..., Any], settings: Settings) -> None:
+    def __init__(self, app: Duly, task: Task[..., Any], settings: BirthdaysSettings) -> None:
         self.app = app
         self.task = task
         self.settings = settings
@@ -249,7 +249,7 @@ class _New(NamedTuple):
     owner: str | None
 
 
-def install(app: Duly, settings: Settings) -> Birthdays:
+def install(app: Duly, settings: BirthdaysSettings) -> Birthdays:
     """Register the task `birthday` on this app."""
     if problem := time_problem(settings.at):
         raise ConfigError(f"birthdays_at: {problem}")
@@ -276,7 +276,7 @@ def install(app: Duly, settings: Settings) -> Birthdays:
     return Birthdays(app, birthday, settings)
 
 
-def _send(settings: Settings, person_id: str, message: str, attempt: Attempt) -> None:
+def _send(settings: BirthdaysSettings, person_id: str, message: str, attempt: Attempt) -> None:
     if not settings.webhook_url:
         raise ConfigError("birthdays_webhook_url: say where greetings go, such as WEBHOOK_URL=https://example.com/hook")
     post_json(

@@ -13,7 +13,7 @@ QUEUE = "birthdays"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Section):
+class BirthdaysSettings(Section):
     """The settings of the birthdays app: DULY_BIRTHDAYS_… in the environment, or the aliases."""
 
     PREFIX: ClassVar[str] = "birthdays_"
@@ -41,7 +41,7 @@ def time_problem(at: str) -> str | None:
     return None if is_one else f"must be one time of day, or people are greeted as often, got {at!r:.40}"
 
 
-def checks(settings: Settings, waiting: Mapping[str, int]) -> Iterator[Finding]:
+def checks(settings: BirthdaysSettings, waiting: Mapping[str, int]) -> Iterator[Finding]:
     """Find a time of day that is none or several, and greetings that are due although there is no webhook."""
     if problem := time_problem(settings.at):
         yield Finding("bad", "birthdays", f"birthdays_at: {problem}", "write a time such as 09:00")

@@ -36,9 +36,9 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone, shipped
-from duly.apps.catalog.capacity import CatalogSettings, plan, recommend
+from duly.apps.catalog.capacity import CatalogTuning, plan, recommend
 from duly.apps.catalog.products import Catalog, Product, install, simulated
-from duly.apps.catalog.settings import Settings, checks
+from duly.apps.catalog.settings import CatalogSettings, checks
 from duly.plugin import Parameter, Screen, Simulated
 from duly.tasks.task import Task
 
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Catalog",
     "CatalogSettings",
+    "CatalogTuning",
     "Product",
-    "Settings",
     "catalog_on",
     "plan",
     "plugin",
@@ -61,7 +61,7 @@ __all__ = [
 
 
 plugin = shipped(
-    __name__, "A catalog kept in step with its supplier, every product once a day.", Settings, install, checks,
+    __name__, "A catalog kept in step with its supplier, every product once a day.", CatalogSettings, install, checks,
     simulation=Simulated(
         parameters=(Parameter(name="products", label="Products", default=5_000),), fill=simulated
     ),
@@ -72,13 +72,13 @@ plugin = shipped(
 )  # fmt: skip
 
 
-def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: CatalogSettings | None = None) -> Catalog:
+def catalog_on(app: Duly, on_change: Task[..., Any] | None = None, settings: CatalogTuning | None = None) -> Catalog:
     """Register the task `catalog.sync` on this app.
 
     `on_change` is put for each product whose price, quantity or stock changed, in the transaction that says so: a task
     that takes user_id, sku, price, quantity and in_stock.
     """
-    return plugin.adopt(app, install(app, app.section(Settings), on_change, settings))
+    return plugin.adopt(app, install(app, app.section(CatalogSettings), on_change, settings))
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from duly.apps.catalog.settings import Settings
+from duly.apps.catalog.settings import CatalogSettings
 from duly.core.clock import EPOCH
 from duly.core.errors import InputError
 from duly.core.policy.limits import Limit
@@ -214,7 +214,7 @@ def plan(
     return Plan(**{name: getattr(load, name) for name in Plan.__struct_fields__})
 
 
-class CatalogSettings(Struct, frozen=True, kw_only=True):
+class CatalogTuning(Struct, frozen=True, kw_only=True):
     """How a catalog is kept in step; the defaults carry 5,000 products."""
 
     hour_buckets: int = 24
@@ -243,7 +243,7 @@ class CatalogSettings(Struct, frozen=True, kw_only=True):
                 raise InputError(name, str(error).partition(": ")[2] or str(error)) from None
 
     @classmethod
-    def of(cls, settings: Settings) -> CatalogSettings:
+    def of(cls, settings: CatalogSettings) -> CatalogTuning:
         """What DULY_CATALOG_… says."""
         said = {name: getattr(settings, name) for name in cls.__struct_fields__ if name != "stuck_threshold"}
         return cls(**said, stuck_threshold=timedelta(seconds=settings.stuck_threshold_seconds))
@@ -261,15 +261,15 @@ class CatalogSettings(Struct, frozen=True, kw_only=True):
         )  # fmt: skip
 
 
-def recommend(products: int, calls_per_minute: int = 2) -> CatalogSettings:
-    """Settings for so many products: the defaults up to 5,000; then retry windows that take more, and more of them.
+def recommend(products: int, calls_per_minute: int = 2) -> CatalogTuning:
+    """The tuning for this many products: the defaults up to 5,000; then larger and more retry windows.
 
     How many calls a minute there may be is for the API's owner to say. So more products than that can carry are not met
     with a higher rate of our own making, but with an error that names the rate to ask for.
     """
     _check_whole("products", products, 0)
     _check_whole("calls_per_minute", calls_per_minute, 1)
-    per_call = CatalogSettings().batch_size * MINUTES
+    per_call = CatalogTuning().batch_size * MINUTES
     theory = per_call * calls_per_minute
     usable = int(theory * USABLE)
     if products > usable:
@@ -280,7 +280,7 @@ def recommend(products: int, calls_per_minute: int = 2) -> CatalogSettings:
             f"({theory:,} if each call of the day were used), not {products:,}: ask for {needed} calls a minute, then "
             f"recommend({products}, calls_per_minute={needed})",
         )
-    return CatalogSettings(
+    return CatalogTuning(
         retry_windows=EVERY_4_HOURS if products <= 10_000 else EVERY_2_HOURS,
         retry_limit=_retry_limit(products),
         calls_per_minute=calls_per_minute,
@@ -290,7 +290,7 @@ def recommend(products: int, calls_per_minute: int = 2) -> CatalogSettings:
 def _retry_limit(products: int) -> int:
     """50 up to 5,000 products, 100 for 10,000, 150 for 20,000, and on in between and beyond, in whole batches."""
     limit = 50 + max(min(products, 10_000) - 5_000, 0) / 100 + max(products - 10_000, 0) / 200
-    batch = CatalogSettings().batch_size
+    batch = CatalogTuning().batch_size
     return int(-(-limit // batch) * batch)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from duly import Duly
-from duly.apps.catalog.capacity import MINUTES, CatalogSettings
+from duly.apps.catalog.capacity import MINUTES, CatalogTuning
 from duly.core.policy.recur import between, parse, zone_named
 from duly.tasks.task import Task
 from duly.verbs.timetable import StandingCount, TryStarts
@@ -75,7 +75,7 @@ class Day(Struct, frozen=True, kw_only=True):
     causes: tuple[CauseCount, ...]
 
 
-def day_of(app: Duly, task: Task[..., Any], settings: CatalogSettings, owner: str | None) -> Day:
+def day_of(app: Duly, task: Task[..., Any], settings: CatalogTuning, owner: str | None) -> Day:
     """The day of the products of this owner, or of all; it costs a look at each of them."""
     schedules = app.schedules
     now = app.clock.now().astimezone(UTC)
@@ -114,7 +114,7 @@ def _slot(slot: int, slots: int, standings: list[StandingCount]) -> SlotDay:
 
 
 def _windows(
-    settings: CatalogSettings,
+    settings: CatalogTuning,
     now: datetime,
     start: datetime,
     begun: list[TryStarts],
@@ -136,7 +136,7 @@ def _windows(
     return tuple(told)
 
 
-def _budget(app: Duly, settings: CatalogSettings, begun: list[TryStarts]) -> Budget:
+def _budget(app: Duly, settings: CatalogTuning, begun: list[TryStarts]) -> Budget:
     """A person may have changed the limit. What began at the same moment is taken for as few calls as possible."""
     most, per = settings.calls_per_minute, 60.0
     limit = app.read.limit(LIMIT)

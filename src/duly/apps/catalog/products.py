@@ -14,10 +14,10 @@ from msgspec.inspect import DecimalType, StrType, UnionType, type_info
 from msgspec.structs import fields
 
 from duly import Attempt, Duly, Fingerprint, Limit, Skip, Slots, Source, Windows
-from duly.apps.catalog.capacity import CatalogSettings
+from duly.apps.catalog.capacity import CatalogTuning
 from duly.apps.catalog.day import LIMIT, Day, day_of
 from duly.apps.catalog.imports import imported
-from duly.apps.catalog.settings import Settings
+from duly.apps.catalog.settings import CatalogSettings
 from duly.apps.catalog.supplier import BadEntry, Found, Offer, ask
 from duly.core.codec import decode
 from duly.core.errors import ConfigError, DoesNotExist, InputError
@@ -82,7 +82,7 @@ class Reactivated(Struct, frozen=True):
 
 class Catalog:
     def __init__(
-        self, app: Duly, task: Task[..., Any], settings: CatalogSettings, ask: Callable[[Sequence[str]], Found]
+        self, app: Duly, task: Task[..., Any], settings: CatalogTuning, ask: Callable[[Sequence[str]], Found]
     ) -> None:
         self.app = app
         self.task = task
@@ -218,11 +218,11 @@ class Catalog:
 
 
 def install(
-    app: Duly, settings: Settings, on_change: Task[..., Any] | None = None, tuning: CatalogSettings | None = None
+    app: Duly, settings: CatalogSettings, on_change: Task[..., Any] | None = None, tuning: CatalogTuning | None = None
 ) -> Catalog:
     """Register the task `catalog.sync` on this app; see `catalog_on`."""
     try:
-        tuning = tuning or CatalogSettings.of(settings)
+        tuning = tuning or CatalogTuning.of(settings)
     except InputError as error:
         raise ConfigError(f"catalog_{error}") from None
     money = _money_of(on_change) if on_change is not None else Decimal

@@ -11,7 +11,7 @@ from duly.plugin import Finding, Section, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Section):
+class CatalogSettings(Section):
     """The settings of the catalog app: DULY_CATALOG_… in the environment."""
 
     PREFIX: ClassVar[str] = "catalog_"
@@ -30,7 +30,7 @@ class Settings(Section):
     calls_per_minute: int = setting(2, "At most this many calls are made in any minute, over all workers.", least=1)
 
 
-def checks(settings: Settings, _: Mapping[str, int]) -> Iterator[Finding]:
+def checks(settings: CatalogSettings, _: Mapping[str, int]) -> Iterator[Finding]:
     """Find retry windows that are not a valid cron."""
     try:
         Windows(settings.retry_windows, cap=settings.retry_limit)

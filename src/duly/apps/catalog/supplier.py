@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import Meta, Struct
 
 from duly import GiveUp, InputError
-from duly.apps.catalog.settings import Settings
+from duly.apps.catalog.settings import CatalogSettings
 from duly.core.codec import convert
 from duly.outbound.http import BadAnswer, OutboundError, post_json
 
@@ -54,7 +54,7 @@ class BadEntry(BadAnswer):
     """An answer in which one product is missing or malformed: the trouble of that product, not of the supplier."""
 
 
-def ask(settings: Settings, skus: Sequence[str]) -> Found:
+def ask(settings: CatalogSettings, skus: Sequence[str]) -> Found:
     """What the API says about these, by SKU; the same trouble for all of them when it says nothing."""
     secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
     try:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from duly import Duly
 from duly.apps import alone
 from duly.apps.deliver.requests import install
-from duly.apps.deliver.settings import Settings
+from duly.apps.deliver.settings import DeliverSettings
 from duly.plugin import Plugin
 from duly.tasks.task import Task
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     app: Duly
     http: Task[..., Any]
 
-__all__ = ["Settings", "http_on", "plugin"]
+__all__ = ["DeliverSettings", "http_on", "plugin"]
 
-plugin = Plugin(name="deliver", doc="HTTP requests that fall due.", settings=Settings, install=install)
+plugin = Plugin(name="deliver", doc="HTTP requests that fall due.", settings=DeliverSettings, install=install)
 
 
 def http_on(app: Duly) -> Task[..., Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta
 
 from duly import Attempt, Backoff, Duly, GiveUp, InputError
-from duly.apps.deliver.settings import Settings
+from duly.apps.deliver.settings import DeliverSettings
 from duly.core import codec
 from duly.outbound import signature
 from duly.outbound.guard import Guard
@@ -38,7 +38,7 @@ Timeout = Annotated[float, Meta(ge=0.1, le=LONGEST)]
 Statuses = Annotated[tuple[Annotated[int, Meta(ge=300, le=599)], ...], Meta(max_length=100)]
 
 
-def install(app: Duly, settings: Settings) -> Task[..., Any]:
+def install(app: Duly, settings: DeliverSettings) -> Task[..., Any]:
     """Register the task `http` on this app."""
     guard = Guard(settings.outbound_allow.split(","))
 
@@ -102,7 +102,7 @@ def _check_headers(headers: Mapping[str, str]) -> None:
         raise InputError("headers", f"have {size:,} characters in all; {HEADERS_LIMIT:,} is the limit")
 
 
-def _secret(settings: Settings) -> str:
+def _secret(settings: DeliverSettings) -> str:
     if not settings.signing_secret:
         raise InputError("sign", "needs the setting signing_secret: set DULY_SIGNING_SECRET")
     try:
@@ -112,7 +112,7 @@ def _secret(settings: Settings) -> str:
     return settings.signing_secret
 
 
-def _signed(app: Duly, settings: Settings, attempt: Attempt, text: bytes) -> dict[str, str]:
+def _signed(app: Duly, settings: DeliverSettings, attempt: Attempt, text: bytes) -> dict[str, str]:
     return signature.sign(_secret(settings), attempt.key, text, app.clock.now().timestamp())
 
 

@@ -8,7 +8,7 @@ from duly.plugin import Section, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Section):
+class DeliverSettings(Section):
     """The settings of the `http` task: DULY_OUTBOUND_ALLOW and DULY_SIGNING_SECRET in the environment."""
 
     outbound_allow: str = setting(

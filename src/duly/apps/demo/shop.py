@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from duly.apps.messages import Settings
+from duly.apps.messages import MessagesSettings
 from duly.apps.messages.broker import trouble
 from duly.config import section
 from duly.facade.app import Duly
@@ -29,7 +29,7 @@ def queues() -> dict[str, str]:
 
 def reachable() -> str | None:
     """The broker that the settings name, if it is there; None without one, or without a client for it."""
-    url = section(Settings).rabbitmq_url
+    url = section(MessagesSettings).rabbitmq_url
     return url if trouble(url) is None else None
 
 
@@ -37,7 +37,7 @@ class Shop:
     """Takes orders, and sends those that it cannot handle to the retry service."""
 
     def __init__(self, app: Duly, url: str) -> None:
-        self._settings = app.section(Settings)
+        self._settings = app.section(MessagesSettings)
         self._url = url
         self._orders = f"duly-demo-{os.getpid()}.orders"
         self._over = threading.Event()

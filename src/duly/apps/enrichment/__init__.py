@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from duly import Duly
 from duly.apps import alone, shipped
-from duly.apps.enrichment.settings import Settings, checks, is_provider_named
+from duly.apps.enrichment.settings import EnrichmentSettings, checks, is_provider_named
 from duly.plugin import Panel
 
 if TYPE_CHECKING:
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     app: Duly
     enrichment: Enrichment
 
-__all__ = ["Settings", "enrichment_on", "plugin"]
+__all__ = ["EnrichmentSettings", "enrichment_on", "plugin"]
 
 
-# Settings of jobs that the environment may also name without DULY_, in upper case.
+# EnrichmentSettings of jobs that the environment may also name without DULY_, in upper case.
 NAMES = (
     "db_ingest_enabled", "ingest_min_rows", "ingest_max_rows", "ingest_max_batch_bytes", "db_p50_ms", "db_p95_ms",
     "worker_target_slice_ms", "claim_min", "claim_max", "safety_factor", "max_attempts_error", "max_attempts_not_found",
 )  # fmt: skip
 
 
-def _install(app: Duly, settings: Settings) -> Enrichment:
+def _install(app: Duly, settings: EnrichmentSettings) -> Enrichment:
     from duly.apps.enrichment.lookups import install
 
     return install(app, settings)
 
 
 plugin = shipped(
-    __name__, "Products of a file are looked up at a provider.", Settings, _install, checks,
+    __name__, "Products of a file are looked up at a provider.", EnrichmentSettings, _install, checks,
     metrics=lambda made: made.metrics.collectors(), is_default=is_provider_named,
     aliases={name.upper(): name for name in NAMES},
     panels=(Panel(title="Look-ups", script="lookups.js", tasks=("enrichment.product", "enrichment.image")),),

@@ -11,7 +11,7 @@ from duly.apps.enrichment.metrics import Metrics
 from duly.apps.enrichment.provider import Product
 from duly.apps.enrichment.rounds import AnswerTimedOut, Result, Rounds, ServerFailed, retries
 from duly.apps.enrichment.searches import Searches, SearchEvent
-from duly.apps.enrichment.settings import QUEUE, Settings, listed
+from duly.apps.enrichment.settings import QUEUE, EnrichmentSettings, listed
 from duly.apps.enrichment.words import Wanted, named, queries
 from duly.bulk.mapping import PRODUCT
 from duly.core.model import Verdict
@@ -40,7 +40,7 @@ class Enrichment:
         return self.searches.page(who, job_id, after, most)
 
 
-def install(app: Duly, settings: Settings) -> Enrichment:
+def install(app: Duly, settings: EnrichmentSettings) -> Enrichment:
     """Register the two tasks on this app, and have them take jobs of the types `csv` and `image`.
 
     A type that the app has already stays with the task that it has.

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from duly import Throttled
-from duly.apps.enrichment.settings import Settings
+from duly.apps.enrichment.settings import EnrichmentSettings
 from duly.core.policy.adapt import SPACINGS, Trouble, classify
 from duly.outbound.http import BadStatus, OutboundError, TimedOut, request
 
@@ -82,7 +82,10 @@ class NoAnswer(Exception):
 
 
 def ask(
-    settings: Settings, path: str, question: Mapping[str, Any], fits: Callable[[Product], bool] = lambda _: True
+    settings: EnrichmentSettings,
+    path: str,
+    question: Mapping[str, Any],
+    fits: Callable[[Product], bool] = lambda _: True,
 ) -> Product | None:
     """The first product of the answer that fits; None when there is none. Raises NoAnswer."""
     secret = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}

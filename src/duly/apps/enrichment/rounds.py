@@ -20,7 +20,7 @@ from duly.apps.enrichment.metrics import Metrics
 from duly.apps.enrichment.provider import NoAnswer, Product, ask
 from duly.apps.enrichment.rotation import Rotation, Turn
 from duly.apps.enrichment.searches import Question, Searches, SearchEvent
-from duly.apps.enrichment.settings import Settings, listed
+from duly.apps.enrichment.settings import EnrichmentSettings, listed
 from duly.bulk.files import FileGone
 from duly.core.errors import DulyError
 from duly.core.model import Verdict
@@ -67,7 +67,7 @@ FAILURES: dict[Trouble, type[LookUpFailed]] = {
 class Rounds:
     """The rounds of one task."""
 
-    def __init__(self, app: Duly, settings: Settings, metrics: Metrics, variants: Sequence[str]) -> None:
+    def __init__(self, app: Duly, settings: EnrichmentSettings, metrics: Metrics, variants: Sequence[str]) -> None:
         self._searches = Searches(app)
         self._settings = settings
         self._most = app.verbs.context.job_settings.max_attempts_not_found
@@ -166,7 +166,7 @@ def _standing(
     return number + 1, following, list(following.retailers or ANYBODY) if following else []
 
 
-def retries(app: Duly, settings: Settings) -> ByError:
+def retries(app: Duly, settings: EnrichmentSettings) -> ByError:
     """Each kind of trouble has its own spacing; how often is what the seed calls MAX_ATTEMPTS_ERROR."""
     tries = app.verbs.context.job_settings.max_attempts_error
 

@@ -16,7 +16,7 @@ QUEUE = "enrichment"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Section):
+class EnrichmentSettings(Section):
     """The settings of the enrichment app: DULY_ENRICHMENT_… in the environment."""
 
     PREFIX: ClassVar[str] = "enrichment_"
@@ -57,10 +57,10 @@ def listed(text: str) -> tuple[str, ...]:
 
 def is_provider_named() -> bool:
     """Whether the URL of the provider was set."""
-    return bool(section(Settings).base_url)
+    return bool(section(EnrichmentSettings).base_url)
 
 
-def checks(settings: Settings, waiting: Mapping[str, int]) -> Iterator[Finding]:
+def checks(settings: EnrichmentSettings, waiting: Mapping[str, int]) -> Iterator[Finding]:
     """Find rows that wait although there is nobody to ask."""
     rows = sum(count for queue, count in waiting.items() if queue.partition("/")[0] == QUEUE)
     if rows and not settings.base_url:

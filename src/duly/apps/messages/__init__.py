@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.messages.broker import lacking
-from duly.apps.messages.settings import Settings, checks, is_broker_named
+from duly.apps.messages.settings import MessagesSettings, checks, is_broker_named
 from duly.core.errors import ConfigError
 from duly.plugin import Screen
 
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     app: Duly
     messages: MessageRetry
 
-__all__ = ["Settings", "message_retry_on", "plugin"]
+__all__ = ["MessagesSettings", "message_retry_on", "plugin"]
 
 
-def _install(app: Duly, settings: Settings) -> MessageRetry:
+def _install(app: Duly, settings: MessagesSettings) -> MessageRetry:
     try:
         from duly.apps.messages.service import install
     except ModuleNotFoundError as error:
@@ -43,7 +43,7 @@ def _install(app: Duly, settings: Settings) -> MessageRetry:
 
 
 plugin = shipped(
-    __name__, "A retry service between RabbitMQ queues.", Settings, _install, checks,
+    __name__, "A retry service between RabbitMQ queues.", MessagesSettings, _install, checks,
     metrics=lambda service: service.metrics.collectors(), is_default=is_broker_named,
     needs="duly[rabbitmq]",
     screens=(Screen(path="messages", title="Messages", script="messages.js"),),

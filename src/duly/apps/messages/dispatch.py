@@ -10,7 +10,7 @@ from duly import Attempt, Duly, GiveUp, Snooze
 from duly.apps.messages.intake import MessageIntake
 from duly.apps.messages.metrics import Metrics
 from duly.apps.messages.rows import Rows, about
-from duly.apps.messages.settings import Settings
+from duly.apps.messages.settings import MessagesSettings
 from duly.apps.messages.wire import Wire
 from duly.bridge.contract import clean
 from duly.bridge.message import Message
@@ -30,7 +30,7 @@ class Dispatch:
     """Publishes what is due and decides what the broker's answer means for the row."""
 
     def __init__(
-        self, app: Duly, settings: Settings, rows: Rows, metrics: Metrics, wire: Wire, intake: MessageIntake
+        self, app: Duly, settings: MessagesSettings, rows: Rows, metrics: Metrics, wire: Wire, intake: MessageIntake
     ) -> None:
         self._app = app
         self._settings = settings

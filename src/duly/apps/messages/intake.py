@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from duly import Attempt, Duly, Snooze
 from duly.apps.messages.metrics import Metrics
 from duly.apps.messages.rows import TASK_RANK, Rows, about, label
-from duly.apps.messages.settings import Settings
+from duly.apps.messages.settings import MessagesSettings
 from duly.apps.messages.wire import Wire
 from duly.bridge import contract
 from duly.bridge.consumer import Delivery
@@ -37,7 +37,7 @@ _TRACE = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 class MessageIntake:
     """Makes rows of deliveries. A row for each message, whatever it holds."""
 
-    def __init__(self, app: Duly, settings: Settings, rows: Rows, metrics: Metrics, wire: Wire) -> None:
+    def __init__(self, app: Duly, settings: MessagesSettings, rows: Rows, metrics: Metrics, wire: Wire) -> None:
         self._app = app
         self._settings = settings
         self._rows = rows

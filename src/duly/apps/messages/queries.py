@@ -9,7 +9,7 @@ import msgspec
 
 from duly import Duly, InputError
 from duly.apps.messages.rows import TASK, own_queue
-from duly.apps.messages.settings import Settings
+from duly.apps.messages.settings import MessagesSettings
 from duly.bridge.decode import Decoder
 from duly.bridge.message import Message, preview
 from duly.bridge.names import ID_LIMIT, message_id_of
@@ -25,7 +25,7 @@ DRIFT_STEPS, DRIFT_LEAST = 120, 10
 class Queries:
     """Finds messages, and shows them with a look at what they hold."""
 
-    def __init__(self, app: Duly, settings: Settings) -> None:
+    def __init__(self, app: Duly, settings: MessagesSettings) -> None:
         self._app = app
         self._decoder = Decoder(settings.message_descriptors, settings.message_types)
 

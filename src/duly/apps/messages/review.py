@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from duly import Duly, InputError
 from duly.apps.messages.rows import TASK, TASK_RANK, Rows
-from duly.apps.messages.settings import Settings
+from duly.apps.messages.settings import MessagesSettings
 from duly.bridge.message import Message, changed
 from duly.core import codec
 from duly.core.errors import DoesNotExist, WrongState
@@ -31,7 +31,7 @@ class Other(TypedDict, total=False):
 class Review:
     """The acts of a person on one message. They are those on any item, said in the words of messages."""
 
-    def __init__(self, app: Duly, settings: Settings, rows: Rows) -> None:
+    def __init__(self, app: Duly, settings: MessagesSettings, rows: Rows) -> None:
         self._items = app.verbs.items
         self._settings = settings
         self._rows = rows

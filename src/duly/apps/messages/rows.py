@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from duly import Attempt
-from duly.apps.messages.settings import QueueRules, Settings, rules_of
+from duly.apps.messages.settings import MessagesSettings, QueueRules, rules_of
 from duly.bridge.message import Message, key_of
 from duly.core import codec
 from duly.core.model import NewItem
@@ -25,7 +25,7 @@ OTHERS = "others"
 class Rows:
     """Makes items of messages."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MessagesSettings) -> None:
         self.base = settings.message_base_delay_ms / 1000
         self.cap = settings.message_max_delay_ms / 1000
         self._retries = settings.message_max_retries

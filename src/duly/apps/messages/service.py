@@ -13,7 +13,7 @@ from duly.apps.messages.metrics import Metrics
 from duly.apps.messages.queries import Queries
 from duly.apps.messages.review import Review
 from duly.apps.messages.rows import QUEUE, TASK, Rows
-from duly.apps.messages.settings import Settings, problems
+from duly.apps.messages.settings import MessagesSettings, problems
 from duly.apps.messages.wire import Wire
 from duly.bridge.consumer import Delivery
 from duly.bridge.message import Message
@@ -30,7 +30,7 @@ TRIES = 4  # tries to publish a message before it goes to review: its queue may 
 class MessageRetry:
     """The parts of the service. The worker calls `start`, `rest`, `stop` and `ailing`."""
 
-    def __init__(self, app: Duly, settings: Settings) -> None:
+    def __init__(self, app: Duly, settings: MessagesSettings) -> None:
         if settings.retry_queue == settings.manual_review_queue:
             raise ConfigError("manual_review_queue: must not be the retry queue")
         for problem in problems(settings):
@@ -92,7 +92,7 @@ class MessageRetry:
         return True
 
 
-def install(app: Duly, settings: Settings) -> MessageRetry:
+def install(app: Duly, settings: MessagesSettings) -> MessageRetry:
     """Register the task `message_retry` on this app; its workers connect to the broker."""
     service = MessageRetry(app, settings)
     app.companions.append(service)

@@ -15,7 +15,7 @@ from duly.plugin import Finding, Section, setting
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Section):
+class MessagesSettings(Section):
     """The settings of the retry service: by their aliases in the environment, or with DULY_ in front of their names."""
 
     service_name: str = setting(
@@ -60,7 +60,7 @@ class QueueRules(Struct, frozen=True):
     retries: int | None = None
 
 
-def rules_of(settings: Settings) -> dict[str, QueueRules]:
+def rules_of(settings: MessagesSettings) -> dict[str, QueueRules]:
     """What `message_queues` says, by queue."""
     rules: dict[str, QueueRules] = {}
     for each in filter(None, map(str.strip, settings.message_queues.split(","))):
@@ -72,7 +72,7 @@ def rules_of(settings: Settings) -> dict[str, QueueRules]:
     return rules
 
 
-def problems(settings: Settings) -> Iterator[str]:
+def problems(settings: MessagesSettings) -> Iterator[str]:
     """What is wrong with the queues that the settings name."""
     for name in ("retry_queue", "manual_review_queue"):
         if problem := queue_problem(getattr(settings, name)):
@@ -85,10 +85,10 @@ def problems(settings: Settings) -> Iterator[str]:
 
 def is_broker_named() -> bool:
     """Whether the URL of the broker was set."""
-    return "rabbitmq_url" in sources(kind=Settings)
+    return "rabbitmq_url" in sources(kind=MessagesSettings)
 
 
-def checks(settings: Settings, _: Mapping[str, int]) -> Iterator[Finding]:
+def checks(settings: MessagesSettings, _: Mapping[str, int]) -> Iterator[Finding]:
     """Find queues that cannot be, or are the same, and a broker that was set and does not answer."""
     for text in problems(settings):
         yield Finding("bad", "messages", text, "write what the broker can have")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from duly.apps.messages.settings import Settings
+from duly.apps.messages.settings import MessagesSettings
 from duly.bridge.consumer import Consumer, Delivery, Queue
 from duly.bridge.publisher import Outgoing, Publisher, Receipt
 
@@ -16,7 +16,7 @@ DELIVERY_LIMIT = 100
 class Wire:
     """Both connections, from the start of a worker to its end."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: MessagesSettings) -> None:
         self._settings = settings
         self._publisher: Publisher | None = None
         self._consumer: Consumer | None = None
@@ -72,7 +72,7 @@ class Wire:
         return self._publisher.publish(messages)
 
 
-def queues(settings: Settings) -> list[Queue]:
+def queues(settings: MessagesSettings) -> list[Queue]:
     """The queue to consume and the one for people, as they are declared where they do not exist."""
     incoming = {
         "x-queue-type": "quorum",

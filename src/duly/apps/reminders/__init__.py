@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 from duly import Duly
 from duly.apps import alone, shipped
 from duly.apps.reminders.calls import Reminder, Reminders, Status, install
-from duly.apps.reminders.settings import Settings, checks
+from duly.apps.reminders.settings import RemindersSettings, checks
 from duly.plugin import Screen
 from duly.tasks.task import Task
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     reminders: Reminders
     remind: Task[..., Any]
 
-__all__ = ["Reminder", "Reminders", "Settings", "Status", "plugin", "reminders_on"]
+__all__ = ["Reminder", "Reminders", "RemindersSettings", "Status", "plugin", "reminders_on"]
 
 
 plugin = shipped(
-    __name__, "Reminders that become phone calls.", Settings, install, checks,
+    __name__, "Reminders that become phone calls.", RemindersSettings, install, checks,
     screens=(Screen(path="reminders", title="Reminders", script="reminders.js"),),
     aliases={
         "SCHEDULER_BATCH_SIZE": "concurrency", "SCHEDULER_POLL_INTERVAL_SECONDS": "poll_seconds",

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypedDict, Unpack, get_args
 from msgspec import Meta, Struct
 
 from duly import Attempt, Duly, InputError
-from duly.apps.reminders.settings import QUEUE, Settings
+from duly.apps.reminders.settings import QUEUE, RemindersSettings
 from duly.core.doc import Doc
 from duly.core.errors import DoesNotExist, DulyError
 from duly.core.model import NewItem, State, Tried
@@ -232,7 +232,7 @@ def latest_key(row: Row) -> str | None:
     return f"{row.id}-{number}-{row.fence:08x}" if number and row.fence else None
 
 
-def install(app: Duly, settings: Settings) -> Reminders:
+def install(app: Duly, settings: RemindersSettings) -> Reminders:
     """Register the task `remind` on this app."""
 
     @app.task(queue=QUEUE, label="reminder")

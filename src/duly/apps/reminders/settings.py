@@ -12,7 +12,7 @@ QUEUE = "reminders"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Section):
+class RemindersSettings(Section):
     """The settings of the reminders app: DULY_VAPI_… in the environment, or the aliases."""
 
     PREFIX: ClassVar[str] = "vapi_"
@@ -29,7 +29,7 @@ class Settings(Section):
     timeout_seconds: float = setting(30.0, "How many seconds the provider has to answer.", least=0.01)
 
 
-def checks(settings: Settings, waiting: Mapping[str, int]) -> Iterator[Finding]:
+def checks(settings: RemindersSettings, waiting: Mapping[str, int]) -> Iterator[Finding]:
     """Find reminders that wait although settings for the provider are missing."""
     missing = [name for name in ("api_key", "assistant_id", "phone_number_id") if not getattr(settings, name)]
     if missing and waiting.get(QUEUE):
