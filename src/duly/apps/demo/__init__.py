@@ -1,7 +1,7 @@
-"""`duly up --demo`: five systems on a scratch database, with those whom they call in this very process.
+"""`duly up --demo`: the five apps on a scratch database, with a stand-in for the servers that they call.
 
-Everything else is the real thing: the worker, the apps for reminders, a catalog, birthdays and files of products, their
-HTTP calls, the service with its dashboard; and the retry service, where a RabbitMQ is within reach.
+Everything else is real: the worker, the apps, their HTTP calls, and the service with its dashboard. The retry service
+runs if a RabbitMQ can be reached.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from duly.apps import messages
 from duly.apps.birthdays import birthdays_on
 from duly.apps.catalog import catalog_on
-from duly.apps.demo import shop
-from duly.apps.demo.party import Party, minute_to_come
+from duly.apps.demo import messages as orders
+from duly.apps.demo.birthdays import BirthdayDemo, soon
+from duly.apps.demo.catalog import CatalogDemo
+from duly.apps.demo.files import FileDemo
 from duly.apps.demo.provider import Provider
-from duly.apps.demo.scene import Scene
-from duly.apps.demo.shelf import Shelf
-from duly.apps.demo.stall import Stall
+from duly.apps.demo.reminders import ReminderDemo
 from duly.apps.demo.view import view
 from duly.apps.enrichment import enrichment_on
 from duly.cli.run import ending
@@ -32,12 +32,12 @@ REMINDERS = "duly.apps.reminders:app"
 
 
 def run_demo(seconds: float | None) -> None:
-    """Play until Ctrl-C, or for so many seconds."""
+    """Run until Ctrl-C, or for this many seconds."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-demo-")))
         logging.basicConfig(filename=folder / "demo.log", level=logging.INFO, force=True)
         provider = stack.enter_context(Provider())
-        broker = shop.reachable()
+        broker = orders.reachable()
         stack.enter_context(
             imposed(
                 database_url=f"sqlite:///{folder / 'demo.db'}",
@@ -54,31 +54,31 @@ def run_demo(seconds: float | None) -> None:
                 catalog_calls_per_minute=30,
                 catalog_max_consecutive_failures=2,
                 birthdays_webhook_url=f"{provider.url}/greetings",
-                birthdays_at=minute_to_come(),
-                **({"message_base_delay_ms": 1_500, **shop.queues()} if broker else {}),
+                birthdays_at=soon(),
+                **({"message_base_delay_ms": 1_500, **orders.queues()} if broker else {}),
             )
         )
         app = load_app(REMINDERS)
         stack.callback(app.close)
         enrichment_on(app)
-        plays = [
-            Scene(app, provider).play, Stall(app).play, Shelf(catalog_on(app)).play,
-            Party(birthdays_on(app), provider).play,
-        ]  # fmt: skip
+        demos = (
+            ReminderDemo(app, provider), FileDemo(app), CatalogDemo(catalog_on(app)),
+            BirthdayDemo(birthdays_on(app), provider),
+        )  # fmt: skip
         if broker:
             messages.message_retry_on(app)
-            stack.enter_context(shop.Shop(app, broker))
+            stack.enter_context(orders.MessageDemo(app, broker))
         else:
             app.offered[messages.plugin.name] = messages.plugin
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
         service = stack.enter_context(serving(app, worker.ailing))
 
-        def play() -> None:
-            for each in plays:
-                each()
+        def step() -> None:
+            for each in demos:
+                each.step()
 
-        play()
+        step()
         stack.enter_context(ending(worker, seconds))
-        stack.enter_context(view(app, worker, play, service.url if service else None))
+        stack.enter_context(view(app, worker, step, service.url if service else None))
         worker.run()

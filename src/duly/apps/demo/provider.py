@@ -1,6 +1,6 @@
-"""All whom the demo calls, on this machine only: `POST /call` (no phone rings), /greetings, /products, /catalog/batch.
+"""The server that the demo calls, on this machine only: `POST /call`, /greetings, /products and /catalog/batch.
 
-Every call and greeting is accepted, except for those that it was told to be difficult about.
+It accepts every call and message, except those that it was set up to refuse with `expect`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from uuid import uuid4
 
-from duly.apps.demo.market import Market
-from duly.apps.demo.shelf import offers
+from duly.apps.demo.catalog import offers
+from duly.apps.demo.products import ProductLookUps
 
 REFUSALS = {
     400: "not a phone number",
@@ -26,7 +26,7 @@ class Provider:
     def __init__(self) -> None:
         self._plans: dict[str, list[int]] = {}
         self._calls: dict[str, str] = {}
-        self.market = Market()
+        self.look_ups = ProductLookUps()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.provider = self
         self._thread = threading.Thread(target=self._server.serve_forever, name="duly-provider", daemon=True)
@@ -44,11 +44,11 @@ class Provider:
         self._server.server_close()
 
     def expect(self, number: str, refusals: list[int]) -> None:
-        """Answer the next calls to this number, or greetings of this person, so, before one is accepted."""
+        """Answer the next calls to this number, or messages to this person, with these statuses; then accept them."""
         self._plans[number] = list(refusals)
 
     def call(self, number: str, key: str) -> tuple[int, dict[str, Any]]:
-        """What to answer. The same key is the same call, however often it is asked for."""
+        """The response. Requests with the same key are the same call."""
         if refusals := self._plans.get(number):
             status = refusals.pop(0)
             return status, {"statusCode": status, "message": REFUSALS[status]}
@@ -73,11 +73,11 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/greetings":
             status, answer = provider.call(request["userId"], self.headers["Idempotency-Key"])
         elif self.path == "/products":
-            status, answer = provider.market.answer(request)
+            status, answer = provider.look_ups.answer(request)
         elif self.path == "/catalog/batch":
             status, answer = 200, {"products": offers(request["skus"], datetime.now(UTC))}
         else:
-            status, answer = 404, {"statusCode": 404, "message": "there is no such thing here"}
+            status, answer = 404, {"statusCode": 404, "message": "not found"}
         body = json.dumps(answer).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
@@ -88,4 +88,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """The demo tells what happens."""
+        """Nothing is logged: the demo shows what happens."""

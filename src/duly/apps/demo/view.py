@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from duly.apps.demo.chronicle import Chronicle, Happening
+from duly.apps.demo.events import DemoEvent, EventLog
 from duly.cli import words
 from duly.core.errors import DulyError
 from duly.core.shown import JobRow, Row
@@ -38,8 +38,8 @@ MARKS = {
 
 
 @contextmanager
-def view(app: Duly, worker: Worker, play: Callable[[], None], probe_url: str | None) -> Iterator[None]:
-    """Show what happens until the end of the block, and have it played on meanwhile."""
+def view(app: Duly, worker: Worker, step: Callable[[], None], probe_url: str | None) -> Iterator[None]:
+    """Show what happens until the end of the block, and call `step` meanwhile."""
     over = threading.Event()
     shown = Screen(app, probe_url) if sys.stdout.isatty() else Lines(app, probe_url)
 
@@ -47,7 +47,7 @@ def view(app: Duly, worker: Worker, play: Callable[[], None], probe_url: str | N
         try:
             with shown:
                 while not over.is_set():
-                    play()
+                    step()
                     shown.update()
                     over.wait(LOOK_EVERY)
                 shown.update()
@@ -69,35 +69,35 @@ class Lines:
 
     def __init__(self, app: Duly, probe_url: str | None) -> None:
         self.app = app
-        self.chronicle = Chronicle(app.read)
+        self.log = EventLog(app.read)
         self.probe_url = probe_url
-        self._said = ""
+        self._last = ""
 
     def __enter__(self) -> Lines:
-        _say(f"duly demo on {self.app.settings.database_url}")
+        _print(f"duly demo on {self.app.settings.database_url}")
         if self.probe_url:
-            _say(f"metrics at {self.probe_url}/metrics")
+            _print(f"metrics at {self.probe_url}/metrics")
         if not self.app.companions:
-            _say("no RabbitMQ within reach: name one in RABBITMQ_URL to see messages retried too")
+            _print("no RabbitMQ within reach: name one in RABBITMQ_URL to see messages retried too")
         return self
 
     def __exit__(self, *_: object) -> None: ...
 
     def update(self) -> None:
-        for event in self.chronicle.look():
+        for event in self.log.look():
             detail = f" ({event.text})" if event.text else ""
-            _say(f"{event.time.astimezone():%H:%M:%S} {event.kind:<9} {event.row.id:>4} {_title(event.row)}{detail}")
-        if (job := self.newest_job()) is not None and (said := _progress(job)) != self._said:
-            self._said = said
-            _say(f"{job.last_heartbeat.astimezone():%H:%M:%S} {said}")
+            _print(f"{event.time.astimezone():%H:%M:%S} {event.kind:<9} {event.row.id:>4} {_title(event.row)}{detail}")
+        if (job := self.newest_job()) is not None and (text := _progress(job)) != self._last:
+            self._last = text
+            _print(f"{job.last_heartbeat.astimezone():%H:%M:%S} {text}")
 
     def newest_job(self) -> JobRow | None:
         return next(iter(self.app.verbs.jobs.page(LOCAL, most=1)), None)
 
     def conclude(self) -> None:
-        counts = self.chronicle.counts()
+        counts = self.log.counts()
         live = counts["waiting"] + counts["running"]
-        _say(f"{counts['done']} fired, {counts['failed']} in review, {live} left")
+        _print(f"{counts['done']} fired, {counts['failed']} in review, {live} left")
 
 
 class Screen(Lines):
@@ -105,7 +105,7 @@ class Screen(Lines):
 
     def __init__(self, app: Duly, probe_url: str | None) -> None:
         super().__init__(app, probe_url)
-        self._events: deque[Happening] = deque(maxlen=100)
+        self._events: deque[DemoEvent] = deque(maxlen=100)
         self._console = words.console()
         self._live = Live(console=self._console, screen=True, auto_refresh=False)
 
@@ -117,14 +117,14 @@ class Screen(Lines):
         self._live.stop()
 
     def update(self) -> None:
-        self._events.extendleft(self.chronicle.look())
+        self._events.extendleft(self.log.look())
         self._live.update(self.picture(self.app.clock.now()), refresh=True)
 
     def picture(self, now: datetime) -> RenderableType:
         width, height = self._console.size
         is_wide = width >= words.ROOMY
         rows = height - 8  # address, header, counts, titles, footer and the air between
-        upcoming, events = self.chronicle.upcoming(), list(self._events)
+        upcoming, events = self.log.upcoming(), list(self._events)
         footer = self._footer()
         if is_wide:
             both = Table.grid(padding=(0, 4, 0, 0), expand=True)
@@ -141,7 +141,7 @@ class Screen(Lines):
 
     def _header(self) -> tuple[Text, Text]:
         where = Text(f"dashboard at {self.probe_url}" if self.probe_url else "", style="bold cyan", no_wrap=True)
-        counts = self.chronicle.counts()
+        counts = self.log.counts()
         header = Text("duly ", style="bold")
         for state in ("waiting", "running", "done", "failed"):
             name = "in review" if state == "failed" else state
@@ -174,7 +174,7 @@ def _upcoming(rows: list[Row], now: datetime, width: int) -> RenderableType:
     return table
 
 
-def _happened(events: list[Happening], width: int, is_wide: bool) -> RenderableType:
+def _happened(events: list[DemoEvent], width: int, is_wide: bool) -> RenderableType:
     table = words.table("time", "", "what happened", "", rows=(), last=True)
     names = 30 if is_wide else max(width // 3 - 1, 12)
     for event in events:
@@ -208,6 +208,6 @@ def _progress(job: JobRow) -> str:
     return f"job {job.id}: {ended} of {job.total_items} products looked up{missing}"
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""Finds out what happened by comparing each look at the items with the one before."""
+"""Finds out what happened to items by comparing them with the last look."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from duly.core.model import Tried
 from duly.core.shown import Row
 from duly.verbs.read import Read
 
-Kind = Literal["fired", "failed", "in review", "busy", "cancelled"]
+EventKind = Literal["fired", "failed", "in review", "busy", "cancelled"]
 
 _ANSWER = re.compile(r"answered (?P<status>\d+): .*\"message\": \"(?P<message>[^\"]*)\"")
 
 LOOK = 500  # items per look; older ones have come to their end
-# Tasks of which nothing is told one by one: a job tells how far rows of files are, and the dashboard shows the rest.
-UNTOLD = ("duly.", "enrichment.", "catalog.", "birthday")
+# Tasks whose items are not shown one by one.
+HIDDEN = ("duly.", "enrichment.", "catalog.", "birthday")
 
 
-class Happening(Struct, frozen=True):
+class DemoEvent(Struct, frozen=True):
     time: datetime
-    kind: Kind
+    kind: EventKind
     row: Row
     text: str
 
 
-class Chronicle:
+class EventLog:
     def __init__(self, read: Read) -> None:
         self._read = read
         self._rows: dict[int, Row] = {}
-        self._told: Counter[int] = Counter()  # tries told of, per item
+        self._shown: Counter[int] = Counter()  # the number of attempts that were shown, by item
 
-    def look(self) -> list[Happening]:
+    def look(self) -> list[DemoEvent]:
         """What happened since the last look, in order."""
-        events: list[Happening] = []
+        events: list[DemoEvent] = []
         for row in reversed(self._read.page(most=LOOK)):
-            if row.task.startswith(UNTOLD):
+            if row.task.startswith(HIDDEN):
                 continue
             before = self._rows.get(row.id)
             self._rows[row.id] = row
@@ -54,31 +54,31 @@ class Chronicle:
     def upcoming(self) -> list[Row]:
         return sorted((row for row in self._rows.values() if row.state == "waiting"), key=lambda row: row.due_at)
 
-    def _news(self, row: Row) -> list[Happening]:
+    def _news(self, row: Row) -> list[DemoEvent]:
         news = [self._failure(row, tried, is_last) for tried, is_last in self._new_tries(row)]
         if row.state == "done" and row.finished_at:
-            news.append(Happening(row.finished_at, "fired", row, _how(row)))
+            news.append(DemoEvent(row.finished_at, "fired", row, _how(row)))
         elif row.state == "waiting" and row.outcome == "throttled" and row.started_at:
             wait = span((row.due_at - row.started_at).total_seconds())
-            news.append(Happening(row.started_at, "busy", row, f"asked to come again in {wait}"))
+            news.append(DemoEvent(row.started_at, "busy", row, f"asked to come again in {wait}"))
         elif row.state == "cancelled" and row.finished_at:
-            news.append(Happening(row.finished_at, "cancelled", row, row.last_error or ""))
+            news.append(DemoEvent(row.finished_at, "cancelled", row, row.last_error or ""))
         return news
 
     def _new_tries(self, row: Row) -> list[tuple[Tried, bool]]:
         if not row.failures + row.crashes + row.losses:
             return []
         tries = self._read.story(row.id).tries
-        told, self._told[row.id] = self._told[row.id], len(tries)
-        return [(tried, place == len(tries) - 1) for place, tried in enumerate(tries)][told:]
+        shown, self._shown[row.id] = self._shown[row.id], len(tries)
+        return [(tried, place == len(tries) - 1) for place, tried in enumerate(tries)][shown:]
 
-    def _failure(self, row: Row, tried: Tried, is_last: bool) -> Happening:
+    def _failure(self, row: Row, tried: Tried, is_last: bool) -> DemoEvent:
         error = _reason(tried.error)
         if is_last and row.state == "failed":
-            return Happening(tried.ended_at, "in review", row, error)
+            return DemoEvent(tried.ended_at, "in review", row, error)
         wait = span((row.due_at - tried.ended_at).total_seconds())
         again = f"retry in {wait}" if is_last and row.state == "waiting" else "retried"
-        return Happening(tried.ended_at, "failed", row, f"{again}: {error}")
+        return DemoEvent(tried.ended_at, "failed", row, f"{again}: {error}")
 
 
 def _how(row: Row) -> str:
@@ -89,7 +89,7 @@ def _how(row: Row) -> str:
 
 
 def _reason(error: str | None) -> str:
-    """The heart of an error: the provider's status and its own words, where it has them."""
+    """The status and message of the provider, if the error has them; else the first line of the error."""
     line = cut(error, 500)
     match = _ANSWER.search(line)
     return f"{match['status']} {match['message']}" if match else line

@@ -1,4 +1,4 @@
-"""What the demo plays: a few overdue reminders, and some for the next half minute; then the same again."""
+"""Reminders: a few that are overdue, and some for the next half minute; then the same again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from duly.facade.app import Duly
 
 LENGTH = timedelta(seconds=30)
 
-# Who, what, when (seconds from now), and what the provider answers before it accepts the call.
-CAST: tuple[tuple[str, str, float, list[int]], ...] = (
+# Name, message, due time (seconds from now), and the statuses that the provider answers before it accepts the call.
+REMINDERS: tuple[tuple[str, str, float, list[int]], ...] = (
     ("Ana", "Take the blue pill", -7_500, []),
     ("Boris", "Feed the cat", -3_700, []),
     ("Clara", "Call the bank back", -90, [503]),
@@ -31,8 +31,8 @@ CAST: tuple[tuple[str, str, float, list[int]], ...] = (
 )
 
 
-class Scene:
-    """Puts the cast's reminders, all of them again whenever the last of them were due."""
+class ReminderDemo:
+    """Puts all reminders, and puts them again when the last of them was due."""
 
     def __init__(self, app: Duly, provider: Provider) -> None:
         self._app = app
@@ -40,13 +40,13 @@ class Scene:
         self._numbers = count(1)
         self._again_at: datetime | None = None
 
-    def play(self) -> None:
+    def step(self) -> None:
         now = self._app.clock.now()
         if self._again_at is not None and now < self._again_at:
             return
         is_first = self._again_at is None
         self._again_at = now + LENGTH
-        for name, message, after, refusals in CAST:
+        for name, message, after, refusals in REMINDERS:
             if is_first or after > 0:  # nothing is overdue while a worker runs
                 number = f"+3859100{next(self._numbers):05d}"
                 self._provider.expect(number, refusals)

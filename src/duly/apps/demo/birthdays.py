@@ -1,4 +1,4 @@
-"""People for the demo: some have their birthday today, and two are greeted at once."""
+"""People with birthdays: some of them today, and two whose message is sent at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from duly.apps.birthdays import Birthdays
 from duly.apps.demo.provider import Provider
 from duly.verbs import LOCAL
 
-# Who, in how many days they have their birthday, and where they live.
-GUESTS = (
+# Id, first and last name, days until the birthday, and time zone.
+PEOPLE = (
     ("maja", "Maja", "Horvat", 0, "UTC"),
     ("oliver", "Oliver", "Smith", 0, "Europe/London"),
     ("carmen", "Carmen", "Silva", 0, "America/Sao_Paulo"),
@@ -18,32 +18,32 @@ GUESTS = (
     ("priya", "Priya", "Rao", 40, "Asia/Kolkata"),
     ("noah", "Noah", "Brown", 120, "Australia/Sydney"),
 )
-LEAPER = ("lena", "Lena", "Leap", "2000-02-29", "Europe/Zagreb")
+BORN_29_FEBRUARY = ("lena", "Lena", "Leap", "2000-02-29", "Europe/Zagreb")
 AT_ONCE = ("maja", "oliver")
-AWAY = "oliver"  # whose greeting does not get through at first
+FAILS_ONCE = "oliver"  # the first message to this person fails
 
 
-def minute_to_come() -> str:
-    """When people are greeted: so soon that it can be waited for, in UTC."""
+def soon() -> str:
+    """The time of day of the messages: in two minutes, in UTC."""
     return f"{datetime.now(UTC) + timedelta(minutes=2):%H:%M}"
 
 
-class Party:
+class BirthdayDemo:
     def __init__(self, birthdays: Birthdays, provider: Provider) -> None:
         self._birthdays = birthdays
         self._provider = provider
-        self._is_on = False
+        self._is_done = False
 
-    def play(self) -> None:
-        """Invite everybody, once."""
-        if self._is_on:
+    def step(self) -> None:
+        """Add all people, once."""
+        if self._is_done:
             return
-        self._is_on = True
+        self._is_done = True
         today = self._birthdays.app.clock.now().astimezone(UTC).date()
-        for guest, first, last, days, zone in GUESTS:
-            self._birthdays.add(guest, first, last, f"{today + timedelta(days=days):%m-%d}", zone)
-        self._birthdays.add(*LEAPER)
-        self._provider.expect(AWAY, [503])
+        for person, first, last, days, zone in PEOPLE:
+            self._birthdays.add(person, first, last, f"{today + timedelta(days=days):%m-%d}", zone)
+        self._birthdays.add(*BORN_29_FEBRUARY)
+        self._provider.expect(FAILS_ONCE, [503])
         schedules = self._birthdays.app.schedules
-        found = [schedules.find(self._birthdays.task.name, guest).id for guest in AT_ONCE]
+        found = [schedules.find(self._birthdays.task.name, person).id for person in AT_ONCE]
         self._birthdays.app.verbs.schedules.run_now(LOCAL, *found)

@@ -1,6 +1,6 @@
-"""A file of products for the demo, and what the provider knows of them: most by their number, some by name, some not.
+"""A file of products, and the provider that finds most of them by number, some by name, and some not at all.
 
-It takes its time, so that the file is seen being worked off.
+Its answers are slow, so that the progress of the job can be watched.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def _made() -> list[dict[str, str]]:
 PRODUCTS = _made()
 
 
-def sheet() -> bytes:
-    """The file."""
+def products_csv() -> bytes:
+    """The file, as CSV."""
     out = io.StringIO()
     writer = csv.DictWriter(out, list(PRODUCTS[0]))
     writer.writeheader()
@@ -40,20 +40,20 @@ def sheet() -> bytes:
     return out.getvalue().encode()
 
 
-class Market:
-    """Every tenth product is known by its name only, every sixteenth by nobody; some questions come at a bad time."""
+class ProductLookUps:
+    """Every tenth product is found by its name only, every sixteenth is not found. Some requests fail once."""
 
     def __init__(self, takes: float = TAKES) -> None:
         self._takes = takes
-        self._bad_times = {"AC-105": 429, "AC-125": 429, "AC-112": 503}
+        self._failures = {"AC-105": 429, "AC-125": 429, "AC-112": 503}
         self._lock = threading.Lock()
 
     def answer(self, question: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """What to answer to a look-up."""
+        """The response to a look-up."""
         time.sleep(self._takes)
         query = question["query"]
         with self._lock:
-            if status := self._bad_times.pop(query, None):
+            if status := self._failures.pop(query, None):
                 return status, {"message": "not now"}
         found = [_product(number) for number, row in enumerate(PRODUCTS, 1) if _is_known(number, row, query)]
         return 200 if found else 404, {"products": found}

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from duly import Backoff, Duly, GiveUp, Throttled, testing
-from duly.apps.demo.chronicle import Chronicle
-from duly.apps.demo.market import PRODUCTS, Market
+from duly.apps.demo.events import EventLog
+from duly.apps.demo.files import FileDemo
+from duly.apps.demo.products import PRODUCTS, ProductLookUps
 from duly.apps.demo.provider import Provider
-from duly.apps.demo.scene import CAST, LENGTH, Scene
-from duly.apps.demo.stall import Stall
+from duly.apps.demo.reminders import LENGTH, REMINDERS, ReminderDemo
 from duly.bulk.mapping import PRODUCT
 from duly.outbound.http import BadStatus, post_json
 from duly.verbs import LOCAL
@@ -26,7 +26,7 @@ def app(tmp_path: Path) -> Duly:
     return Duly(f"sqlite:///{tmp_path / 'unused.db'}", files_url=str(tmp_path / "files"))
 
 
-def told(chronicle: Chronicle) -> list[tuple[str, str]]:
+def told(chronicle: EventLog) -> list[tuple[str, str]]:
     return [(event.kind, event.text) for event in chronicle.look()]
 
 
@@ -39,7 +39,7 @@ def test_each_thing_is_told_once_when_it_happened(app: Duly) -> None:
             raise answer
 
     with testing.virtual(app) as world:
-        chronicle = Chronicle(app.read)
+        chronicle = EventLog(app.read)
         remind.put()
         assert told(chronicle) == []
         assert [row.state for row in chronicle.upcoming()] == ["waiting"]
@@ -60,7 +60,7 @@ def test_what_happened_between_two_looks_is_told_in_order(app: Duly) -> None:
         raise OSError("no line")
 
     with testing.virtual(app) as world:
-        chronicle = Chronicle(app.read)
+        chronicle = EventLog(app.read)
         remind.put()
         world.advance(minutes=1)
         assert told(chronicle) == [
@@ -77,7 +77,7 @@ def test_lateness_review_and_cancelling_are_told(app: Duly) -> None:
             raise GiveUp("not a phone number")
 
     with testing.virtual(app) as world:
-        chronicle = Chronicle(app.read)
+        chronicle = EventLog(app.read)
         remind.put()
         world.clock.move(timedelta(hours=3))
         world.run()
@@ -113,17 +113,17 @@ def test_the_scene_is_played_again_when_it_is_over_and_only_then(app: Duly) -> N
     @app.task
     def remind(phone: str, name: str, message: str) -> None: ...
 
-    later = [each for each in CAST if each[2] > 0]
+    later = [each for each in REMINDERS if each[2] > 0]
     with testing.virtual(app) as world, Provider() as provider:
-        scene = Scene(app, provider)
+        scene = ReminderDemo(app, provider)
         for _ in range(2):
-            scene.play()
-            assert len(world.items(most=100)) == len(CAST)
+            scene.step()
+            assert len(world.items(most=100)) == len(REMINDERS)
         world.advance(LENGTH)
-        scene.play()
+        scene.step()
         assert len(world.items(state="waiting", most=100)) == len(later)
         numbers = {row.args["phone"] for row in world.items(most=100)}
-        assert len(numbers) == len(CAST) + len(later), "every reminder has a number of its own"
+        assert len(numbers) == len(REMINDERS) + len(later), "every reminder has a number of its own"
 
 
 def test_the_file_of_products_is_sent_again_when_it_was_worked_off_and_only_then(app: Duly) -> None:
@@ -132,21 +132,21 @@ def test_the_file_of_products_is_sent_again_when_it_was_worked_off_and_only_then
 
     app.job_type("csv", look_up, PRODUCT)
     with testing.virtual(app) as world:
-        stall, jobs = Stall(app), app.verbs.jobs
-        stall.play()
+        stall, jobs = FileDemo(app), app.verbs.jobs
+        stall.step()
         world.advance(LENGTH)
         assert len(jobs.page(LOCAL)) == 1
-        stall.play()
-        stall.play()
+        stall.step()
+        stall.step()
         assert [job.total_items for job in jobs.page(LOCAL)] == [0, len(PRODUCTS)]
-        assert Chronicle(app.read).look() == [], "rows are not told one by one"
+        assert EventLog(app.read).look() == [], "rows are not told one by one"
         world.clock.move(LENGTH)
-        stall.play()
+        stall.step()
         assert len(jobs.page(LOCAL)) == 2, "the second is not worked off yet"
 
 
 def test_the_market_knows_most_products_by_number_some_by_name_and_some_not() -> None:
-    market = Market(takes=0)
+    market = ProductLookUps(takes=0)
 
     def found(query: str) -> list[str]:
         return [product["sku"] for product in market.answer({"by": "sku", "query": query})[1].get("products", [])]
@@ -160,6 +160,6 @@ def test_the_market_knows_most_products_by_number_some_by_name_and_some_not() ->
 
 def test_the_provider_looks_products_up_too() -> None:
     with Provider() as provider:
-        provider.market = Market(takes=0)
+        provider.look_ups = ProductLookUps(takes=0)
         found = post_json(f"{provider.url}/products", {"by": "sku", "query": "AC-101"}, timeout=10).json()
         assert [product["title"] for product in found["products"]] == ["Tea pot, red"]

@@ -1,4 +1,4 @@
-"""A shop at the broker whose orders fail now and then: what the retry service is for. Played when a broker is there."""
+"""A consumer of orders that fail sometimes, with the retry service behind it. It runs if a broker can be reached."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from duly.facade.app import Duly
 log = logging.getLogger("duly.demo")
 
 NEW_EVERY = 3.0  # seconds between two orders
-# How often each of these fails before it is handled; the last one always does.
+# How often each order fails before it succeeds; the last one always fails.
 ORDERS = (("Tea for two", 1), ("A red bicycle", 0), ("Socks, size 43", 2), ("A book about queues", 99))
 
 
 def queues() -> dict[str, str]:
-    """Queues that are nobody else's, as settings."""
+    """Names of queues that nobody else uses, as settings."""
     name = f"duly-demo-{os.getpid()}"
     return {"retry_queue": f"{name}.retry", "manual_review_queue": f"{name}.review"}
 
 
 def reachable() -> str | None:
-    """The broker that the settings name, if it is there; None without one, or without a client for it."""
+    """The URL of the broker in the settings; None if it cannot be reached, or its client is not installed."""
     url = section(MessagesSettings).rabbitmq_url
     return url if trouble(url) is None else None
 
 
-class Shop:
-    """Takes orders, and sends those that it cannot handle to the retry service."""
+class MessageDemo:
+    """Consumes orders, and sends those that fail to the retry service."""
 
     def __init__(self, app: Duly, url: str) -> None:
         self._settings = app.section(MessagesSettings)
@@ -43,7 +43,7 @@ class Shop:
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="duly-shop", daemon=True)
 
-    def __enter__(self) -> Shop:
+    def __enter__(self) -> MessageDemo:
         self._thread.start()
         return self
 

@@ -1,4 +1,4 @@
-"""A catalog for the demo: the slots of this day that are over are synced first, and then a few products at a time."""
+"""Products of a catalog: those of past hours are synced at first, and then a few every ten seconds."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from duly.verbs import LOCAL
 PRODUCTS = 240  # ten in each slot
 FEW = 3
 EVERY = timedelta(seconds=10)
-# Products that the supplier does not have any more.
+# Products that the supplier has no longer.
 GONE = frozenset(f"AC-{number}" for number in (1_002, 1_007, 1_031, 1_104))
 
 
-class Shelf:
+class CatalogDemo:
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._again_at: datetime | None = None
 
-    def play(self) -> None:
-        """Publish all products, as if their syncs had been missed until now; later sync a few, as people do."""
+    def step(self) -> None:
+        """Publish all products, and sync those whose hour has passed; later sync a few at a time."""
         now = self._catalog.app.clock.now()
         if self._again_at is None:
             self._catalog.publish_many({"user_id": "acme", "sku": f"AC-{1_000 + number}"} for number in range(PRODUCTS))
@@ -43,7 +43,7 @@ class Shelf:
 
 
 def offers(skus: list[str], now: datetime) -> list[dict[str, object]]:
-    """What the supplier knows of these; what it has of each changes from minute to minute."""
+    """The supplier's answer for these products. Quantities change from minute to minute."""
     minute = int(now.timestamp()) // 60
     return [
         {"sku": sku, "price": 5 + hash_of(sku) % 90 + 0.9, "quantity": (hash_of(sku) + minute) % 40, "in_stock": True}
