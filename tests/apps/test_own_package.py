@@ -11,11 +11,12 @@ import tomllib
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
 
-from tests.apps.conftest import eventually
+from tests.apps.conftest import eventually as soon
 from tests.apps.test_package import asked, is_up, up
 from tests.cli.test_processes import free_port
 from tests.docs.pages import ROOT
@@ -50,7 +51,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [uv, "pip", "install", "--offline", "--no-deps", "--no-cache", "--quiet", "--python", sys.executable,
          "--target", folder / "site", wheel],
-        check=True, timeout=60,
+        check=True, timeout=120,
     )  # fmt: skip
     return folder / "site"
 
@@ -73,7 +74,7 @@ def duly(env: dict[str, str], tmp_path: Path) -> Run:
     def run(*words: str, **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "duly.cli", *words],
-            cwd=tmp_path, env={**env, **more}, capture_output=True, text=True, check=False, timeout=60,
+            cwd=tmp_path, env={**env, **more}, capture_output=True, text=True, check=False, timeout=120,
         )  # fmt: skip
 
     return run
@@ -93,9 +94,9 @@ def test_everything_that_it_brings_is_used_and_uninstalling_it_does_no_harm(
     with Provider(ok) as hook:
         given = {**env, "DULY_ALERT_WEBHOOK_URL": hook.url}
         with up(given, tmp_path, free_port()) as url:
-            eventually(lambda: is_up(url))
+            _eventually(lambda: is_up(url))
             job = asked(f"{url}/api/jobs", {"source": "depot://north/new.csv", "jobType": "parcels"})["jobId"]
-            eventually(lambda: asked(f"{url}/api/jobs/{job}")["queueState"] == "DONE")
+            _eventually(lambda: asked(f"{url}/api/jobs/{job}")["queueState"] == "DONE")
             assert asked(f"{url}/api/jobs/{job}")["doneItems"] == 3
             assert asked(f"{url}/api/parcels/lost") == {"codes": ["A2", "A3"]}
             assert "/parcels" in {each["path"] for each in asked(f"{url}/api/dashboard")["screens"]}
@@ -107,15 +108,15 @@ def test_everything_that_it_brings_is_used_and_uninstalling_it_does_no_harm(
             assert told["summary"]["tries"] == 5
         # The next worker looks for alerts as soon as it starts.
         with up(given, tmp_path, free_port()) as url:
-            (alert,) = eventually(lambda: is_up(url) and _alerts(url))
+            (alert,) = _eventually(lambda: is_up(url) and _alerts(url))
             assert (alert["name"], alert["message"]) == ("parcels.lost", "2 parcels are lost")
-            posted = eventually(lambda: [each.body for each in hook.requests])
+            posted = _eventually(lambda: [each.body for each in hook.requests])
             assert posted[0]["alert"] == "parcels.lost"
             assert posted[0]["details"] == {"codes": ["A2", "A3"]}
         for code in ("A2", "A3"):
             assert duly("parcel-found", code).stdout == f"{code} is found\n"
         with up(given, tmp_path, free_port()) as url:
-            eventually(lambda: is_up(url) and not _alerts(url))
+            _eventually(lambda: is_up(url) and not _alerts(url))
 
     # Without the package, everything else goes on; its rows and the record of its migrations stay.
     gone = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "DULY_APPS": "reminders", "DULY_SOURCES_ALLOWED": ""}
@@ -140,7 +141,7 @@ def test_a_worker_does_not_start_before_its_tables_are_there(duly: Run, blank_po
 def test_alembic_migrates_its_tables_too(env: dict[str, str], blank_url: str) -> None:
     for _ in range(2):
         subprocess.run(
-            [sys.executable, "-m", "alembic", "upgrade", "head"], cwd=ROOT, env=env, check=True, timeout=60,
+            [sys.executable, "-m", "alembic", "upgrade", "head"], cwd=ROOT, env=env, check=True, timeout=120,
             capture_output=True,
         )  # fmt: skip
     with opened(blank_url) as store:
@@ -152,6 +153,11 @@ def test_alembic_migrates_its_tables_too(env: dict[str, str], blank_url: str) ->
 def test_it_is_simulated_from_the_command_line(duly: Run) -> None:
     told = duly("simulate", "parcels", "--days", "1", "--parcels-sent", "7", "--lost", "2", "--json")
     assert json.loads(told.stdout)["attempts"] == 7, told.stderr
+
+
+def _eventually(look: Callable[[], Any]) -> Any:
+    """With time enough for programs that start on a busy machine."""
+    return soon(look, 120)
 
 
 def _alerts(url: str) -> list[dict[str, str]]:

@@ -42,7 +42,7 @@ class Parcels:
 
 def install(app: Duly, settings: ParcelsSettings) -> Parcels:
     @app.task(name="parcels.send", queue="parcels")
-    def send(code: str, attempt: Attempt, lost: str = "") -> str:
+    def send(attempt: Attempt, code: str, lost: str = "") -> str:
         """Send a parcel. Its row is written in the transaction that settles the item."""
         row = {"code": code, "lost": bool(lost)}
         query(app, "insert into parcels_parcel (code, is_lost) values (:code, :lost)", row, attempt.connection)
