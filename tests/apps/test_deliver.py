@@ -16,6 +16,7 @@ from duly.apps.deliver.requests import ANSWER_LIMIT, EXCERPT, RETRIED
 from duly.core.clock import ManualClock
 from duly.core.shown import Row
 from duly.outbound.signature import verify
+from duly.tasks.puttable import NO_OPTIONS, Options
 from duly.testing import World
 from tests.apps.conftest import START
 from tests.outbound.provider import Desk, Provider, accept_and_hang, answer, echo_headers, hang_up, huge
@@ -36,8 +37,8 @@ class Post:
         self.task = http_on(app)
         self.world = World(app, clock, runner)
 
-    def send(self, provider: Provider, path: str = "/hook", **args: Any) -> int:
-        return self.task.put(url=f"{provider.url}{path}", **args).id
+    def send(self, provider: Provider, path: str = "/hook", options: Options = NO_OPTIONS, **args: Any) -> int:
+        return self.task.options(**options).put(url=f"{provider.url}{path}", **args).id
 
     def row(self, item_id: int) -> Row:
         return self.app.read.item(item_id)
@@ -70,7 +71,7 @@ Open = Callable[..., Post]
 
 def test_a_request_is_sent_when_it_is_due_and_its_answer_is_kept(post: Open, call_desk: CallDesk) -> None:
     at, desk = post(), call_desk(answer(200, b'{"ok": true}'))
-    item = at.send(desk, "/hook?x=1", body={"order": 7, "to": ["š"]}, headers={"X-Own": "1"}, delay=60)
+    item = at.send(desk, "/hook?x=1", body={"order": 7, "to": ["š"]}, headers={"X-Own": "1"}, options={"delay": 60})
     at.world.advance(59.999)
     assert desk.requests == []
     at.world.advance(0.001)
@@ -180,7 +181,7 @@ def test_after_five_tries_it_is_in_review(post: Open, call_desk: CallDesk) -> No
 
 def test_a_put_may_say_how_many_tries(post: Open, call_desk: CallDesk) -> None:
     at = post()
-    assert at.after_a_run(at.send(call_desk(answer(500)), tries=1)).state == "failed"
+    assert at.after_a_run(at.send(call_desk(answer(500)), options={"tries": 1})).state == "failed"
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -188,7 +189,7 @@ def test_a_server_that_says_when_to_come_back_is_heeded_and_not_blamed(
     post: Open, call_desk: CallDesk, status: int
 ) -> None:
     at, desk = post(), call_desk(answer(status, Retry_After="7"))
-    item = at.send(desk, tries=1)
+    item = at.send(desk, options={"tries": 1})
     row = at.after_a_run(item)
     assert (row.state, row.outcome, row.failures, row.attempt) == ("waiting", "throttled", 0, 0)
     assert row.due_at == START + timedelta(seconds=7)

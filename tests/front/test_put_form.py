@@ -70,7 +70,7 @@ def test_arguments_go_by_position_or_by_name(app: Duly) -> None:
     [
         (("+1", "hi", True), {}, "args: remind takes at most 2 arguments by position, got 3"),
         (("+1",), {"phone": "+2"}, "phone: is given twice, by position and by name"),
-        (("+1",), {"key": "a"}, "key: is not an argument of this task"),
+        (("+1",), {"key": "a"}, "key: is not an argument of this task; accepted: phone, message, loud"),
         ((), {}, "phone: is required"),
     ],
 )
