@@ -1,4 +1,4 @@
-"""Birthday messages at nine in the morning of each person's own time, which survive a day of downtime.
+"""Birthday messages at nine in the morning in each person's time zone, also after days of downtime.
 
     from duly.apps.birthdays import birthdays
     birthdays.add("user-456", "Ana", "Horvat", birthday="1990-03-15", zone="Europe/Zagreb")
@@ -13,15 +13,15 @@ then an item:
                   ▼    │  in 1, 2, 4 … 60 minutes
                  FAILED                      after two days of that it stays there, in review
 
-This is "Failure Recovery", better in five ways:
+It differs from its original specification (docs/requirements.md) in five ways:
 
 - Next year's event is not made after this year's has succeeded, which forgets a person when a process dies in between:
   the schedule moves on in the transaction that makes the item, and exists whatever becomes of it.
 - FAILED events are really tried again, and those of a process that died while PROCESSING run elsewhere in seconds.
-- Recovery is no run at start-up: whatever is due is due, after five minutes and after five days.
+- There is no recovery run at start-up: due items are claimed, after five minutes or after five days.
 - A person's zone and the 29th of February are rules, not a timestamp that was computed a year ahead with the daylight
   saving rules of that day.
-- Due is what the database's clock says.
+- The clock of the database decides what is due.
 
 The year of birth is not kept: nothing needs it.
 """
@@ -46,7 +46,7 @@ __all__ = ["Birthdays", "BirthdaysSettings", "Person", "PersonEvent", "birthdays
 
 
 plugin = shipped(
-    __name__, "Birthday messages at nine in the morning of each person's own time.", BirthdaysSettings, install, checks,
+    __name__, "Birthday messages at nine in the morning in each person's time zone.", BirthdaysSettings, install, checks,
     simulation=Simulated(
         parameters=(Parameter(name="people", label="People", default=10_000, shown=2_000),), fill=simulated
     ),

@@ -317,7 +317,7 @@ def _rule_words(rule: Any) -> tuple[str, Leap]:
 
 
 def _status(state: str, outcome: str | None, live: Item | None) -> Status:
-    """The seed's word for where an event stands; one that was too late to be sent is cancelled."""
+    """The status of an event; one that was too late to be sent is CANCELLED."""
     match state:
         case "waiting":
             return "FAILED" if live is not None and live.failures else "PENDING"

@@ -18,16 +18,16 @@ was published, for good; at its hour it becomes an item:
 
 Both share one limit, 2 calls in any minute over all workers, and a call asks for 10 products.
 
-This is the "Boeing Sync Scheduler", better in four ways:
+It differs from its original specification (docs/requirements.md) in four ways:
 
 - A product gets its slot where it is counted, so that concurrent publishing stays even.
 - What still waits of yesterday is superseded by today's sync, not doubled, and its failures count on.
 - One dispatcher is not trusted to be the only one, and nobody resets stuck rows once an hour: what a dead worker had is
   taken over in seconds, and the half hour is a deadline for calls that hang.
-- 429 is nobody's failure. Nor is a supplier that is down: it is asked once a minute until it is back, and no product is
-  deactivated by it.
+- A 429 response does not count as a failure. Nor does a supplier that is down: it is probed once a minute until it is
+  back, and no product is deactivated.
 
-Its walk-through counts five failures by 22:30, where its own order, fewest failures first, gives four.
+The example of the specification counts five failures by 22:30; its own order, fewest failures first, gives four.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Products that another system has kept in step until now, with what it knows of them: the seed's backfill."""
+"""Imports products from another system, with their slots, hashes and last successes."""
 
 from __future__ import annotations
 

@@ -343,7 +343,7 @@ def _synced_at(schedule: Schedule, item: Row | None, kept: dict[str, Any]) -> da
 
 
 def _status(schedule: Schedule, item: Row | None) -> SyncStatus:
-    """The seed's word for where a product stands, from its last item; if that is gone, from what its schedule knows."""
+    """The sync status of a product, from its last item; if that was pruned, from its schedule."""
     match item.state if item else None:
         case "running":
             return "syncing"

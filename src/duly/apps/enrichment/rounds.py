@@ -167,7 +167,7 @@ def _standing(
 
 
 def retries(app: Duly, settings: EnrichmentSettings) -> ByError:
-    """Each kind of trouble has its own spacing; how often is what the seed calls MAX_ATTEMPTS_ERROR."""
+    """Each kind of trouble has its own delays; the number of attempts is `max_attempts_error`."""
     tries = app.verbs.context.job_settings.max_attempts_error
 
     def spaced(trouble: Trouble, tries: int = tries, base: float | None = None) -> Backoff:

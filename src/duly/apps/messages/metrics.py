@@ -1,4 +1,4 @@
-"""The retry service's metrics, by the seed's names."""
+"""The metrics of the retry service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reminders that become phone calls: a page over the core.
+"""Reminders that become phone calls.
 
     from duly.apps.reminders import reminders
     reminders.schedule("+385 1 234", "Dentist at 9", at="2026-12-01T09:00+01:00")
@@ -12,7 +12,7 @@
                     ▼    │
                   pending_retry                   after 60, 120, 240, … seconds; also when the provider is busy
 
-This is the scheduler of "Advanced Scheduler Patterns", better in four ways:
+It differs from its original specification (docs/requirements.md) in four ways:
 
 - One execution key for all tries of a reminder goes out as `Idempotency-Key` and in the call's metadata. A key per
   attempt defeats deduplication exactly when a call timed out but went through. The attempt's own key
@@ -20,7 +20,7 @@ This is the scheduler of "Advanced Scheduler Patterns", better in four ways:
 - A worker wakes when a reminder is due. It neither polls ahead by the interval, which calls early, nor waits for the
   next poll, which calls late; SCHEDULER_POLL_INTERVAL_SECONDS is only the safety net.
 - A claim is a lease: the reminders of a server that died are called by another within seconds, not left `processing`.
-- Due is what the database's clock says, so no server needs the right time.
+- The clock of the database decides what is due, so the clocks of servers need not be right.
 """
 
 from __future__ import annotations

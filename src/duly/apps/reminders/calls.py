@@ -214,7 +214,7 @@ def moment(field: str, given: datetime | str | None) -> datetime | None:
 
 
 def status_of(row: Row) -> Status:
-    """The seed's word for where a reminder stands."""
+    """The status of a reminder."""
     match row.state:
         case "waiting":
             return "pending_retry" if row.lane == "retry" or row.outcome == "throttled" else "scheduled"
