@@ -151,11 +151,17 @@ def fuzz(api: FastAPI, known: dict[str, list[Any]], mode: GenerationMode, header
         ask()
 
 
+# In one worker process, which works the requests out once.
+together = pytest.mark.xdist_group("fuzz")
+
+
+@together
 @pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE], ids=str)
 def test_whatever_the_local_admin_sends(app: Duly, known: dict[str, list[Any]], mode: GenerationMode) -> None:
     fuzz(api_on(app), known, mode, {})
 
 
+@together
 def test_whatever_a_user_sends(app: Duly, known: dict[str, list[Any]]) -> None:
     headers = {"Authorization": f"Bearer {known['secret'][0]}"}
     fuzz(api_on(app, ANYWHERE), known, GenerationMode.POSITIVE, headers)
