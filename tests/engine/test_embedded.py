@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -15,7 +16,6 @@ from fastapi.testclient import TestClient
 from duly import Duly
 from duly.core.errors import StoreError
 from duly.store import migrate
-from duly.store.contract import Store
 from tests.process.fleet import until
 
 QUICK = {"lease_seconds": 2, "beat_seconds": 0.2, "sweep_seconds": 0.2, "drain_seconds": 5}
@@ -84,10 +84,10 @@ def test_a_worker_that_never_started_is_closed_for_nothing(app: Duly) -> None:
 def test_a_worker_that_is_closed_while_it_starts_ends(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     began, goes_on, check = threading.Event(), threading.Event(), migrate.check
 
-    def slowly(store: Store) -> None:
+    def slowly(*given: Any) -> None:
         began.set()
         goes_on.wait(60)
-        check(store)
+        check(*given)
 
     monkeypatch.setattr(migrate, "check", slowly)
     before, worker = threads(), app.worker()
@@ -108,9 +108,9 @@ def test_a_worker_that_is_closed_while_it_starts_ends(app: Duly, monkeypatch: py
 def test_a_worker_that_is_asked_to_stop_while_it_starts_ends(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
     worker, check = app.worker(), migrate.check
 
-    def asked(store: Store) -> None:
+    def asked(*given: Any) -> None:
         worker.stop()
-        check(store)
+        check(*given)
 
     monkeypatch.setattr(migrate, "check", asked)
     worker.start()
@@ -153,7 +153,7 @@ def test_closing_does_not_hurry_a_worker_that_was_asked_to_stop(app: Duly) -> No
 
 
 def test_a_run_that_failed_is_not_waited_for(app: Duly, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(_: Store) -> None:
+    def fails(*_: Any) -> None:
         raise StoreError("it is broken")
 
     def run() -> None:
