@@ -134,7 +134,8 @@ def test_migrate_tells_what_it_applied_and_then_that_there_is_nothing_to_do(blan
 def test_migrate_tells_it_in_json(blank_url: str) -> None:
     applied = parsed(call("migrate", "--json", "--database-url", blank_url))["applied"]
     with opened(blank_url) as store:
-        assert len(applied) == latest(store)
+        assert len([name for name in applied if "/" not in name]) == latest(store)
+        assert "reminders/0001_views" in applied
     assert parsed(call("migrate", "--json", "--database-url", blank_url)) == {"applied": []}
 
 
