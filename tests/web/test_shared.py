@@ -71,7 +71,7 @@ def test_an_answer_has_its_age_and_is_not_given_for_longer_than_is_asked_for(hou
 @pytest.mark.parametrize(
     "said", ["", "max-age=0", "no-cache, max-age=5", "max-age=x", "max-age=1, max-age=2", "no-store"]
 )
-def test_who_does_not_take_an_old_answer_gets_a_new_one(house: House, said: str) -> None:
+def test_who_does_not_take_an_old_answer_gets_a_new_one(house: House, seconds: Seconds, said: str) -> None:
     before = ask(house.root, "/api/audit").json()
     house.app.verbs.queues.pause(LOCAL, "echo")
     assert ask(house.root, "/api/audit").json() == before
