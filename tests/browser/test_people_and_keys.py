@@ -126,7 +126,7 @@ def test_a_key_is_made_told_once_used_and_revoked(guarded: Site, visit: Visits) 
     assert page.evaluate("() => navigator.clipboard.readText()") == secret
     barriers(page)
     with Client(guarded.url, secret) as client:
-        assert client.me()["scopes"] == ["read"]
+        assert client.me().scopes == ["read"]
     told_once.get_by_role("button", name="I have copied it").click()
     expect(page.get_by_text(secret)).to_have_count(0)
 

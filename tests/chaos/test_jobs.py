@@ -86,7 +86,7 @@ def test_a_file_survives_kills_of_servers_and_workers(database_url: str, tmp_pat
         killer = Killer(ours, service, seed=11)
         killer.start()
         job = insist(lambda: client.create_job(io.BytesIO(table), "rows.csv", idempotency_key="april", job_type="csv"))
-        until(lambda: insist(lambda: client.job(job))["queueState"] == "DONE", 300, ours.logs)
+        until(lambda: insist(lambda: client.job(job)).queue_state == "DONE", 300, ours.logs)
         exports = [exported(client, job, "csv")]
         while killer.is_alive():
             exports.append(exported(client, job, "csv"))

@@ -139,7 +139,7 @@ def test_products_of_another_system_are_imported_and_planned_for(run: Run, app: 
 
 
 def test_a_person_is_added_changed_and_removed(run: Run, app: Duly) -> None:
-    assert said(run("people")) == "there is nobody to greet\n"
+    assert said(run("people")) == "there are no people\n"
     line = said(run("people", "add", "ana", "Ana", "Horvat", "1990-03-15", "Europe/Zagreb"))
     assert line.startswith("ana Ana Horvat, 03-15 in Europe/Zagreb: next ")
     assert "Asia/Tokyo" in said(run("people", "change", "ana", "--zone", "Asia/Tokyo"))

@@ -238,7 +238,7 @@ def test_items_are_listed_newest_first_with_the_way_to_older_ones(duly: Duly, ap
     lines = text.splitlines()
     assert [int(line.split()[0]) for line in lines[1:3]] == [ids[2], ids[1]]
     assert "in 5 min" in lines[1]
-    assert lines[-1] == f"older ones: --before {ids[1]}"
+    assert lines[-1] == f"older items: --before {ids[1]}"
     assert [row["id"] for row in parsed(duly("items", "--json", "--before", str(ids[1])))] == [ids[0]]
 
 
@@ -251,7 +251,7 @@ def test_items_can_be_chosen(duly: Duly, app: App) -> None:
     for words in (["--task", "remind"], ["--queue", "remind"]):
         assert len(parsed(duly("items", "--json", *words))) == 2
     assert parsed(duly("items", "--json", "--task", "other")) == []
-    assert printed(duly("items", "--task", "other")) == "no items fit\n"
+    assert printed(duly("items", "--task", "other")) == "no items match\n"
 
 
 def test_a_wide_terminal_shows_the_error_too(duly: Duly, app: App) -> None:
@@ -381,7 +381,7 @@ def test_a_queue_is_paused_and_resumed(duly: Duly, app: App) -> None:
     assert parsed(duly("queues", "--json"))[0]["paused"]
     assert printed(duly("queues")).splitlines()[1].rstrip().endswith("paused")
     assert heads(app.store) == []
-    assert "remind is open" in printed(duly("queues", "resume", "remind"))
+    assert "remind is resumed" in printed(duly("queues", "resume", "remind"))
     assert len(heads(app.store)) == 1
 
 

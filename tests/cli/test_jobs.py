@@ -81,7 +81,7 @@ def test_a_file_is_worked_off_while_one_waits(run: Run, worker: None, tmp_path: 
     ended = run("jobs", "create", "products.csv", "--wait")
     assert ended.exit_code == 0, ended.output
     assert "DONE, 4 rows, 2 done, 2 failed" in ended.stdout
-    assert "1 rows say what an earlier one says" in ended.stdout
+    assert "1 rows are duplicates of earlier ones" in ended.stdout
     (job,) = told(run("jobs", "--json"))
     number = str(job["id"])
     assert told(run("jobs", "show", number, "--json")) == job
@@ -98,7 +98,7 @@ def test_a_file_is_worked_off_while_one_waits(run: Run, worker: None, tmp_path: 
     assert (tmp_path / "rejects.xlsx").read_bytes().startswith(b"PK")
     assert not list(tmp_path.glob(".*.part"))
     assert run("jobs", "export", number, "out.txt").exit_code == 2
-    assert "2 rows are tried once more" in run("jobs", "reprocess", number).stdout
+    assert "2 rows will be retried" in run("jobs", "reprocess", number).stdout
     assert "is being removed" in run("jobs", "remove", number).stdout
     assert run("jobs", "show", number).exit_code == 1
 
@@ -119,7 +119,7 @@ def test_a_job_is_paused_resumed_and_cancelled(run: Run) -> None:
     assert "QUEUED" in run("jobs", "resume", number).stdout
     assert run("jobs", "cancel", number, "--reason", "no").exit_code == 0
     assert run("jobs", "cancel", number).exit_code == 1
-    assert run("jobs", "pending").stdout == "there are no such rows\n"
+    assert run("jobs", "pending").stdout == "no rows match\n"
     assert "from" in run("jobs", "pending", "--from", "yesterday").stderr
     assert number in run("jobs").stdout
     assert run("jobs", "--type", "image").stdout == "there are no jobs\n"
@@ -143,17 +143,18 @@ def test_a_kickoff_works_rows_off_without_a_worker(run: Run, app: Duly) -> None:
     told_so = run("jobs", "kickoff", str(job.id), "--seconds", "20")
     assert told_so.exit_code == 0, told_so.output
     assert "2 rows in" in told_so.stdout
-    assert "1 DONE, 1 ERROR; 0 to be tried again" in told_so.stdout
+    assert "1 DONE, 1 ERROR; 0 will be retried" in told_so.stdout
     assert told(run("jobs", "kickoff", str(job.id), "--json"))["processed"] == 0
 
 
 def test_a_preview_tells_what_would_be_refused(run: Run) -> None:
     seen = run("jobs", "preview", "products.csv")
     assert "title is the column 'Name'" in seen.stdout
-    assert "1 of the first 4 rows would be refused" in seen.stdout
+    assert "1 of the first 4 rows would be rejected" in seen.stdout
     assert told(run("jobs", "preview", "products.csv", "--json"))["kind"] == "csv"
     assert (
-        "map: 'nonsense' is not like FIELD=COLUMN" in run("jobs", "preview", "products.csv", "--map", "nonsense").stderr
+        "map: must be FIELD=COLUMN, got 'nonsense'"
+        in run("jobs", "preview", "products.csv", "--map", "nonsense").stderr
     )
 
 
@@ -169,7 +170,7 @@ def test_a_job_is_compared_with_a_file(run: Run, worker: None, tmp_path: Path) -
         job = told(run("jobs", "create", name, "--wait", "--json"))
         number = str(job["id"])
         run("jobs", "export", number, "out.csv")
-        assert run("jobs", "diff", number, "out.csv").stdout == "they say the same\n"
+        assert run("jobs", "diff", number, "out.csv").stdout == "they are equal\n"
         run("jobs", "export", number, "out.xlsx")
         assert run("jobs", "diff", number, "out.xlsx").exit_code == 0
         text = (tmp_path / "out.csv").read_text(encoding="utf-8-sig")
@@ -185,8 +186,8 @@ def test_a_difference_says_where_it_is(run: Run, worker: None, tmp_path: Path) -
     text = (tmp_path / "out.csv").read_text(encoding="utf-8-sig")
     (tmp_path / "old.csv").write_text(text.replace("CUP", "mug", 1) + "5,DONE,cup,Acme,1,CUP,1,\n")
     assert run("jobs", "diff", str(job["id"]), "old.csv").stdout.splitlines() == [
-        "row 1, found: 'CUP' here, 'mug' there",
-        "row 5: '' here, 'is there' there",
+        "row 1, found: 'CUP' in the job, 'mug' in the file",
+        "row 5: '' in the job, 'is there' in the file",
     ]
 
 

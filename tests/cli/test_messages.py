@@ -81,7 +81,7 @@ def test_messages_are_listed_and_found(run: Run) -> None:
         (row,) = told(run("messages", "list", *found, "--json"))
         assert (row["message_id"], row["retry_count"], row["reason"]) == (ID, 0, "boom \x1b[2J")
     assert re.search(r"orders +waiting +0/3", said(run("messages", "list")))
-    assert said(run("messages", "list", "--state", "failed")) == "no messages fit\n"
+    assert said(run("messages", "list", "--state", "failed")) == "no messages match\n"
 
 
 def test_a_message_tells_its_story(run: Run, service: MessageRetry) -> None:

@@ -74,7 +74,7 @@ def test_an_item_is_edited(run: Run, app: Duly) -> None:
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
-    [((), "edit: say what"), (("--rank", "500"), "rank"), (("n=x",), "n: "), (("--at", "soon"), "at: ")],
+    [((), "edit: nothing to change"), (("--rank", "500"), "rank"), (("n=x",), "n: "), (("--at", "soon"), "at: ")],
 )
 def test_what_an_item_cannot_be_is_refused(run: Run, app: Duly, words: tuple[str, ...], complaint: str) -> None:
     item_id = app.task_named("remind").after(60).put(phone="1").id
@@ -104,7 +104,7 @@ def test_a_group_is_looked_at_noted_and_tried(run: Run, app: Duly) -> None:
         True,
     )
     assert "the line is dead" in said(run("review", "show", group["id"]))
-    assert f"item {group['sample']} will be tried again" in said(run("review", "canary", group["id"]))
+    assert f"item {group['sample']} will be retried" in said(run("review", "canary", group["id"]))
     assert app.read.item(group["sample"]).state == "waiting"
     made = told(run("review", "retry", group["id"], "--rate", "2", "--json"))
     assert (made["action"], made["total"], made["state"]) == ("retry", 2, "running")
@@ -157,7 +157,7 @@ def test_users_come_and_go(run: Run, app: Duly) -> None:
 
 
 def test_the_audit_log_is_read(run: Run, app: Duly) -> None:
-    assert said(run("audit")) == "nothing was done yet\n"
+    assert said(run("audit")) == "the audit log is empty\n"
     app.pause("ring")
     app.set_limit("boeing", "4")
     (line,) = told(run("audit", "--subject", "limit:boeing", "--json"))

@@ -193,7 +193,7 @@ def test_it_listens_for_the_world_once_somebody_can_and_lets_in_nobody_else(
     serve = start("serve", app_file, *words)
     serve.waits_for("service at http://0.0.0.0")
     with Client(f"http://127.0.0.1:{port}", secret) as client:
-        assert client.me()["userId"] == "ana"
+        assert client.me().user_id == "ana"
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request("GET", "/api/me")
     assert connection.getresponse().status == 401

@@ -82,7 +82,7 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_removed(duly: Duly, wo
     assert all(note["actor"].startswith("cli") for note in told["audit"])
     assert "run_now" in lines(duly("schedules", "show", number))
     lines(duly("schedules", "remove", number))
-    assert lines(duly("schedules")) == "there are no such schedules\n"
+    assert lines(duly("schedules")) == "no schedules match\n"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_schedule_is_added_shown_changed_paused_run_and_removed(duly: Duly, wo
         (("add", "nope", "daily 09:00", "--key", "a"), "nope"),
         (("add", "sync", "daily 09:00", "sku=A", "--key", " "), "key"),
         (("add", "sync", "daily 09:00", "sku=A", "--key", "a", "--max-lateness", "soon"), "max_lateness"),
-        (("change", "7"), "say what"),
+        (("change", "7"), "nothing to change"),
         (("change", "7", "--rule", "daily 09:00"), "no schedule 7"),
         (("pause", "7"), "no schedule 7"),
         (("preview", "every so often"), "every"),

@@ -74,7 +74,7 @@ def test_the_secret_of_a_key_is_alone_on_standard_output_and_never_shown_again(d
     made = duly("keys", "add", "ana", *words)
     assert made.exit_code == 0
     (secret,) = made.stdout.splitlines()
-    assert "nobody can show it again" in made.stderr
+    assert "it cannot be shown again" in made.stderr
     principal = app.verbs.users.by_key(secret)
     assert principal is not None
     assert (principal.user_id, set(principal.scopes)) == ("ana", {"read", "admin"})

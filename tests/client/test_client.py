@@ -12,9 +12,10 @@ from typing import Any, cast
 
 import pytest
 
-from duly import client as module
 from duly.client import Client, Placed, ServiceError
-from duly.core.errors import ConfigError
+from duly.client import connection as module
+from duly.core.errors import ConfigError, DoesNotExist, InputError, KeyConflict, NotAllowed, UnknownTask, WrongState
+from duly.core.results import SlotLoad
 
 Answer = Callable[["Request"], bytes | None]
 PLACED = {"id": 7, "executionKey": "k", "fresh": True}
@@ -158,7 +159,7 @@ def test_a_request_that_finds_its_own_earlier_one_under_way_waits_for_it(server:
     server.answers = [drops, under_way, says(201, PLACED)]
     assert client.put("a").id == 7
     server.answers = [problem(409, "item 7 is done")]
-    with pytest.raises(ServiceError, match="item 7 is done"):
+    with pytest.raises(WrongState, match="item 7 is done"):
         client.cancel(7)
 
 
@@ -172,10 +173,40 @@ def test_a_service_that_stays_away_is_told_of_with_its_own_words(server: Server,
 
 def test_a_problem_document_becomes_an_error_with_its_field_and_is_not_repeated(server: Server, client: Client) -> None:
     server.answers = [problem(422, "n: must be a number", "n")]
-    with pytest.raises(ServiceError) as caught:
+    with pytest.raises(InputError) as caught:
         client.put("a", {"n": "x"})
-    assert (str(caught.value), caught.value.status, caught.value.field) == ("n: must be a number", 422, "n")
+    assert (str(caught.value), caught.value.field, caught.value.problem) == (
+        "n: must be a number",
+        "n",
+        "must be a number",
+    )
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "title", "detail", "field", "error"),
+    [
+        (401, "Sign in first", "no key", None, ConfigError("no key; give a key with --api-key or DULY_API_KEY")),
+        (403, "Not allowed", "this needs the scope read", None, NotAllowed("this needs the scope read")),
+        (404, "Not found", "there is no item 7", None, DoesNotExist("there is no item 7")),
+        (409, "Conflict", "key: 'a' is taken", "key", KeyConflict("'a' is taken", 0)),
+        (409, "Not in this state", "item 7 is done", None, WrongState("item 7 is done")),
+        (413, "Too large", "file: has more than 10 bytes", "file", InputError("file", "has more than 10 bytes")),
+        (422, "Invalid input", "args.n: is wrong", "args.n", InputError("n", "is wrong")),
+        (422, "Unknown task", "task: there is none", "task", UnknownTask("task", "there is none")),
+        (422, "Invalid input", "is not set up", None, ConfigError("is not set up")),
+        (500, "Internal error", "it is in the log", None, ServiceError("it is in the log")),
+    ],
+)  # fmt: skip
+def test_an_error_of_the_service_is_the_error_of_a_database(
+    server: Server, client: Client, status: int, title: str, detail: str, field: str | None, error: Exception
+) -> None:
+    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, "field": field}
+    server.answers = [says(status, body, kind="application/problem+json")]
+    with pytest.raises(type(error)) as caught:
+        client.job(7)
+    assert type(caught.value) is type(error)
+    assert str(caught.value) in (str(error), detail)
 
 
 def test_an_answer_of_something_else_is_told_by_its_status(server: Server, client: Client) -> None:
@@ -192,29 +223,32 @@ def test_an_answer_that_is_not_json_is_an_error_of_the_service(server: Server, c
 
 
 def test_a_list_is_walked_page_by_page_and_no_further_than_needed(server: Server, client: Client) -> None:
-    rows = [{"queue": str(number)} for number in range(5)]
+    rows = [{"ring": str(number), "slot": number, "members": 0} for number in range(5)]
     server.answers = [
         says(200, {"items": rows[:2], "next": "c1"}),
         says(200, {"items": rows[2:4], "next": "c2"}),
         says(200, {"items": rows[4:], "next": None}),
     ]
-    walk = client.pages("/api/items", {"error_group": "ab", "task": None, "page_size": 2})
-    assert next(walk) == rows[0]
+    walk = client.http.pages(SlotLoad, "/api/items", error_group="ab", task=None)
+    assert next(walk) == SlotLoad("0", 0, 0)
     assert len(server.requests) == 1
-    assert list(walk) == rows[1:]
+    assert [each.slot for each in walk] == [1, 2, 3, 4]
     assert [request.target for request in server.requests] == [
-        "/api/items?errorGroup=ab&pageSize=2",
-        "/api/items?errorGroup=ab&pageSize=2&after=c1",
-        "/api/items?errorGroup=ab&pageSize=2&after=c2",
+        "/api/items?errorGroup=ab&pageSize=500",
+        "/api/items?errorGroup=ab&pageSize=500&after=c1",
+        "/api/items?errorGroup=ab&pageSize=500&after=c2",
     ]
+    server.answers = [says(200, {"items": rows[:3], "next": "c1"})]
+    assert len(list(client.http.pages(SlotLoad, "/api/items", 3))) == 3
+    assert server.requests[-1].target == "/api/items?pageSize=3"
 
 
 def test_a_path_before_the_service_is_kept(server: Server) -> None:
     server.answers = [says(204)]
     with Client(f"{server.url}/duly/") as client:
-        client.remove_schedule(3)
+        client.remove_job(3)
     (request,) = server.requests
-    assert (request.method, request.target) == ("DELETE", "/duly/api/schedules/3")
+    assert (request.method, request.target) == ("DELETE", "/duly/api/jobs/3")
     assert "authorization" not in request.headers
     assert "idempotency-key" not in request.headers
 
@@ -234,8 +268,8 @@ def test_nobody_there_is_told_after_some_tries(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_download_is_begun_anew_when_an_idle_connection_was_closed(server: Server, client: Client) -> None:
-    server.answers = [says(200, {}), drops, says(200, "table")]
-    client.me()
+    server.answers = [says(204), drops, says(200, "table")]
+    client.resume("a")
     out = io.BytesIO()
     client.export_job(1, out)
     assert (out.getvalue(), len(server.requests)) == (b'"table"', 3)
@@ -249,8 +283,8 @@ def test_a_download_is_not_begun_anew_once_something_of_it_is_written(
     with pytest.raises(ServiceError, match="cannot reach"):
         client.export_job(1, io.BytesIO())
     text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nrow\r\n"
-    server.answers = [says(200, {}), lambda _: text, drops]
-    client.me()
+    server.answers = [says(204), lambda _: text, drops]
+    client.resume("a")
     out = io.BytesIO()
     threading.Timer(0.2, server.hang_up).start()
     with pytest.raises(ServiceError, match="cannot reach"):
@@ -285,7 +319,7 @@ def test_a_file_that_is_refused_before_its_end_is_told_of_as_such(
         thread = threading.Thread(target=refuse, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        with Client(url, timeout=5) as client, pytest.raises(ServiceError, match=told):
+        with Client(url, timeout=5) as client, pytest.raises((ServiceError, InputError), match=told):
             client.create_job(io.BytesIO(bytes(50_000_000)), "large.csv")
         thread.join(5)
     assert connections == asked

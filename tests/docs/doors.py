@@ -44,17 +44,17 @@ def inner(reason: str) -> Doors:
     return Doors(*(No(reason) for _ in Doors._fields))
 
 
-APPS = No("the client names no app; its `request` and `pages` reach the path")
-ACT = "POST /api/schedules/{schedule_id}/{act}"
+APPS = No("the client names no app; its `http` reaches the path")
+ACT = "POST /api/schedules/act"
 
 DOORS: dict[str, Doors] = {
     "items.put": Doors("task.put", "POST /api/items", "put", "put"),
     "items.find": inner("what show and edit begin with"),
-    "items.show": Doors("app.read.story", "GET /api/items/{item_id}", "item", "show"),
+    "items.show": Doors("app.read.story", "GET /api/items/{item_id}", "story", "show"),
     "items.edit": Doors("app.edit", "PATCH /api/items/{item_id}", "edit", "edit"),
-    "items.cancel": Doors("app.cancel", "POST /api/items/{item_id}/cancel", "cancel", "cancel"),
-    "items.retry": Doors("app.retry", "POST /api/items/{item_id}/retry", "retry", "retry"),
-    "items.discard": Doors("app.discard", "POST /api/items/{item_id}/discard", "discard", "discard"),
+    "items.cancel": Doors("app.cancel", "POST /api/items/act", "cancel", "cancel"),
+    "items.retry": Doors("app.retry", "POST /api/items/act", "retry", "retry"),
+    "items.discard": Doors("app.discard", "POST /api/items/act", "discard", "discard"),
     "items.again": Doors("app.again", "POST /api/items/{item_id}/again", "again", "again"),
     "items.act": Doors("app.verbs.items.act", "POST /api/items/act", "act_on", No("its commands take many ids")),
     "listing.page": Doors("app.verbs.listing.page", "GET /api/items", "items", "items"),
@@ -65,6 +65,7 @@ DOORS: dict[str, Doors] = {
     "review.groups": Doors("app.verbs.review.groups", "GET /api/review", "groups", "review"),
     "review.totals": Doors("app.verbs.review.totals", "GET /api/review/totals", "review_totals", "review"),
     "review.group": Doors("app.verbs.review.group", "GET /api/review/{group_id}", "group", "review show"),
+    "review.story": Doors("app.verbs.review.story", "GET /api/review/{group_id}", "group", "review show"),
     "review.notes": Doors("app.verbs.review.notes", "GET /api/review/{group_id}", "group", "review show"),
     "review.write_note": Doors(
         "app.verbs.review.write_note", "POST /api/review/{group_id}/notes", "write_note", "review note"
@@ -111,25 +112,23 @@ DOORS: dict[str, Doors] = {
     "schedules.write": inner("what create and schedules that code declares end with"),
     "schedules.page": Doors("app.schedules.page", "GET /api/schedules", "schedules", "schedules"),
     "schedules.reached": Doors(
-        "app.schedules.get", "GET /api/schedules/{schedule_id}", "find_schedule", "schedules show"
+        "app.schedules.get", "GET /api/schedules/{schedule_id}", "schedule_story", "schedules show"
     ),
     "schedules.change": Doors(
         "app.schedules.change", "PATCH /api/schedules/{schedule_id}", "change_schedule", "schedules change"
     ),
-    "schedules.pause": Doors("app.schedules.pause", ACT, "act_on_schedule", "schedules pause"),
-    "schedules.resume": Doors("app.schedules.resume", ACT, "act_on_schedule", "schedules resume"),
-    "schedules.run_now": Doors("app.schedules.run_now", ACT, "act_on_schedule", "schedules run-now"),
-    "schedules.reactivate": Doors("app.schedules.reactivate", ACT, "act_on_schedule", "schedules reactivate"),
+    "schedules.pause": Doors("app.schedules.pause", ACT, "act_on_schedules", "schedules pause"),
+    "schedules.resume": Doors("app.schedules.resume", ACT, "act_on_schedules", "schedules resume"),
+    "schedules.run_now": Doors("app.schedules.run_now", ACT, "act_on_schedules", "schedules run-now"),
+    "schedules.reactivate": Doors("app.schedules.reactivate", ACT, "act_on_schedules", "schedules reactivate"),
     "schedules.act": Doors(
         "app.verbs.schedules.act", "POST /api/schedules/act", "act_on_schedules", No("its commands take many ids")
     ),
     "schedules.reactivate_all": Doors(
-        "app.schedules.reactivate_all", "POST /api/schedules/reactivate", "reactivate_schedules",
+        "app.schedules.reactivate_all", "POST /api/schedules/reactivate", "reactivate_all",
         "schedules reactivate-all",
     ),
-    "schedules.remove": Doors(
-        "app.schedules.remove", "DELETE /api/schedules/{schedule_id}", "remove_schedule", "schedules remove"
-    ),
+    "schedules.remove": Doors("app.schedules.remove", ACT, "act_on_schedules", "schedules remove"),
     "schedules.preview": Doors("app.schedules.preview", "POST /api/schedules/preview", "preview", "schedules preview"),
     "schedules.slots": Doors("app.schedules.slots", "GET /api/slots", "slots", "slots"),
     "schedules.move": Doors(
@@ -162,7 +161,7 @@ DOORS: dict[str, Doors] = {
     "reminders.cancel": Doors(
         "reminders.cancel", "POST /api/reminders/{reminder_id}/cancel", APPS, "reminders cancel"
     ),
-    "reminders.retry": Doors("reminders.retry", "POST /api/items/{item_id}/retry", "retry", "reminders retry"),
+    "reminders.retry": Doors("reminders.retry", "POST /api/items/act", "retry", "reminders retry"),
     "catalog.publish": Doors("catalog.publish", "POST /api/products", APPS, "products publish"),
     "catalog.import_many": Doors("catalog.import_many", "POST /api/products/import", APPS, "products import"),
     "catalog.products": Doors("catalog.products", "GET /api/products", APPS, "products"),

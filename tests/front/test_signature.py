@@ -12,7 +12,8 @@ import pytest
 
 from duly import Attempt, Backoff, ByError, Duly, Limit, Windows
 from duly.core.policy.retry import NEVER, Retry
-from duly.tasks.signature import Param, retry_in_words, signature
+from duly.core.results import Param
+from duly.tasks.signature import retry_in_words, signature
 
 app = Duly("sqlite:///never-opened.db")
 

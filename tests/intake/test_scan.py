@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from duly import Duly, GiveUp
+from duly.core.results import ScanReport
 from duly.errors import ConfigError, InputError
 from duly.intake import scan as room
 from duly.intake import sources
 from duly.intake.ingest import ingest
-from duly.intake.scan import Scanner, ScanReport
+from duly.intake.scan import Scanner
 from duly.testing import World
 from duly.verbs import LOCAL
 from tests.bulk.read.test_images import painted

@@ -19,6 +19,7 @@ from uuid import uuid4
 
 from duly import Duly
 from duly.client import Client, ServiceError
+from duly.errors import DulyError
 from tests.process.fleet import ROOT, until
 from tests.support import query
 
@@ -122,7 +123,7 @@ class Load:
         while True:
             try:
                 if number % 10 == 0:
-                    client.request("POST", f"/api/schedules/{self._schedule}/run", idempotency_key=key)
+                    client.http.request("POST", f"/api/schedules/{self._schedule}/run", idempotency_key=key)
                     self.runs.append(number)
                     return
                 placed = client.put("mark", {"n": number}, delay=86_400, idempotency_key=key)
@@ -131,6 +132,9 @@ class Load:
                     self.refused.append(f"{error.status}: {error}")
                     return
                 self.repeated += 1
+            except DulyError as error:
+                self.refused.append(f"{type(error).__name__}: {error}")
+                return
             else:
                 self.accepted[number] = placed.id
                 return

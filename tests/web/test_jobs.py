@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from duly.client import Client, ServiceError
+from duly.client import Client
+from duly.core.errors import DoesNotExist, DulyError, InputError, WrongState
 from duly.verbs import job_rows
 from duly.web import api, uploads
 from duly.web.server import Service
@@ -392,9 +393,9 @@ def test_a_file_that_is_too_large_is_told_of_through_the_client(house: House) ->
     object.__setattr__(settings, "upload_max_bytes", 10)
     try:
         with Service(house.app, "127.0.0.1", 0) as service, Client(service.url) as client:
-            with pytest.raises(ServiceError, match="more than 10 bytes") as caught:
+            with pytest.raises(InputError, match="more than 10 bytes") as caught:
                 client.create_job(io.BytesIO(bytes(50_000_000)), "large.csv")
-            assert caught.value.status == 413
+            assert caught.value.field == "file"
     finally:
         object.__setattr__(settings, "upload_max_bytes", 4 * 1024**3)
 
@@ -404,28 +405,28 @@ def test_a_large_file_is_streamed_through_the_client_and_back(house: House, monk
     monkeypatch.setattr(uploads, "PORTION", 10_000)
     with Service(house.app, "127.0.0.1", 0) as service, Client(service.url) as client:
         job = client.create_job(io.BytesIO(numbered(5_000).encode()), 'a "strange"\n.csv', job_type="csv")
-        assert client.preview_job(io.BytesIO(TABLE.encode()), "a.csv", header=True)["hasHeader"]
+        assert client.preview_job(io.BytesIO(TABLE.encode()), "a.csv", header=True).has_header
         house.world.run()
-        assert client.job(job)["doneItems"] == 5_000
+        assert client.job(job).done_items == 5_000
         out = io.BytesIO()
         client.export_job(job, out, "csv")
         assert out.getvalue().count(b"\r\n") == 5_001
         rejects = io.BytesIO()
-        client.job_rejects(job, rejects, "csv")
+        client.export_rejects(job, rejects, "csv")
         assert rejects.getvalue().count(b"\r\n") == 1
-        assert "csv" in {each["name"] for each in client.job_types()}
-        for act in (lambda: client.refused_row(job, 1), lambda: client.mend_row(job, 1, text="x")):
-            with pytest.raises(ServiceError, match="is not in error"):
+        assert "csv" in {each.name for each in client.job_types()}
+        for act in (lambda: client.refused_row(job, 1), lambda: client.mend_row(job, 1, {"text": "x"})):
+            with pytest.raises(WrongState, match="is not in error"):
                 act()
-        with pytest.raises(ServiceError, match="there is no job 999999"):
+        with pytest.raises(DoesNotExist, match="there is no job 999999"):
             client.export_job(999_999, out)
-        with pytest.raises(ServiceError, match="source"):
+        with pytest.raises(DulyError, match="source"):
             client.fetch_job("file:a.csv")
-        assert next(client.jobs())["id"] == job
-        assert next(client.job_items(job, page_size=1))["row"] == 1
+        assert next(client.jobs()).id == job
+        assert next(client.job_items(job, most=1)).row_no == 1
         assert list(client.pending()) == []
-        assert client.pause_job(job)["queueState"] == client.resume_job(job)["queueState"] == "DONE"
+        assert client.pause_job(job).queue_state == client.resume_job(job).queue_state == "DONE"
         assert client.reprocess_job(job, statuses=["ERROR"]) == 0
-        with pytest.raises(ServiceError, match="is over"):
+        with pytest.raises(WrongState, match="is over"):
             client.cancel_job(job)
         client.remove_job(job)

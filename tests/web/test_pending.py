@@ -139,11 +139,11 @@ def test_a_job_says_its_files_name_its_speed_and_when_it_will_be_over(
 def test_the_client_asks_for_the_same(house: House) -> None:
     made = job(house, "a", "b")
     with Service(house.app, "127.0.0.1", 0) as service, Client(service.url) as client:
-        assert client.job_counts(made)["counts"]["PENDING"] == 2
-        assert client.pending_counts(job_id=made, since=START - timedelta(days=365))["counts"]["PENDING"] == 2
-        assert [row["progress"] for row in client.pending(job_id=str(made), until=START + timedelta(days=1))] == [0, 0]
-        assert client.item_counts(job_id=made)["counts"]["waiting"] == 2
+        assert client.job_counts(made).counts["PENDING"] == 2
+        assert client.pending_counts(job_ids=[made], since=START - timedelta(days=365)).counts["PENDING"] == 2
+        assert [row.progress for row in client.pending(job_ids=[made], until=START + timedelta(days=1))] == [0, 0]
+        assert client.item_counts(job_id=made).counts["waiting"] == 2
         first = next(client.items(job_id=made, where=["text=a"], date_field="due", since=START - timedelta(days=1))).id
         assert client.act_on("cancel", [first], "enough") == [first]
         assert client.again(first, delay=5).fresh
-        assert "echo" in {task["name"] for task in client.tasks()}
+        assert "echo" in {task.name for task in client.tasks()}

@@ -79,14 +79,14 @@ def examine_service(client: Client) -> Iterator[Finding]:
     """All findings about a service and the work behind it, as far as the key may see."""
     with client:
         try:
-            yield ok("service", f"{client.place} answers: {client.request('GET', '/healthz')}")
-            yield ok("database", f"it has one that answers: {client.request('GET', '/readyz')}")
+            yield ok("service", f"{client.http.place} answers: {client.http.request('GET', '/healthz')}")
+            yield ok("database", f"it has one that answers: {client.http.request('GET', '/readyz')}")
             me = client.me()
         except DulyError as error:
             yield bad("service", _line(error), "is it up, --url or DULY_URL right, and DULY_API_KEY a key that counts?")
             return
-        yield ok("key", f"it knows you as {me['userId']}, who may {', '.join(me['scopes'])}")
-        if "admin" not in me["scopes"]:
+        yield ok("key", f"it knows you as {me.user_id}, who may {', '.join(me.scopes)}")
+        if "admin" not in me.scopes:
             advice = "ask with a key that has the scope admin for workers, alerts and queues"
             yield warn("work", "only admins see whether all is well", advice)
             return
@@ -97,8 +97,10 @@ def examine_service(client: Client) -> Iterator[Finding]:
             else bad("workers", "none gives a sign of life", "start one: `duly worker`")
         )
         for alert in client.alerts():
-            yield warn(alert["name"], f"{alert['message']}, since {alert['since']}", "`duly queues` shows where")
-        if paused := sorted(each["queue"] for each in client.queues() if each["paused"]):
+            yield warn(
+                alert.name, f"{alert.message}, since {alert.since:%Y-%m-%d %H:%M:%S %z}", "`duly queues` shows where"
+            )
+        if paused := sorted(each.queue for each in client.queues() if each.paused):
             yield warn("queues", f"paused: {', '.join(paused)}", f"`duly queues resume {paused[0]}` opens it")
 
 

@@ -1,60 +1,46 @@
 """`duly items`, `show`, `again`, `retry`, `cancel`, `discard`, `edit`: look at items and look after them.
 
-No app is needed for that, but to check other arguments.
+An app is needed only to check changed arguments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Unpack
 
 import click
 
 from duly.cli import options, words
-from duly.cli.sides import side
-from duly.core.errors import InputError
-from duly.core.model import STATES
+from duly.cli.sides import side, time_of
+from duly.core.errors import InputError, NotAllowed
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
+    from duly.cli.sides import Side
+    from duly.core.filters import ItemEdit, ItemFilter
     from duly.core.shown import Row, Story
-
-DATES = ("created", "due", "started", "finished")
 
 ids = click.argument("ids", nargs=-1, required=True, type=int, metavar="ID...")
 
 
 @click.command()
-@click.option("--state", "states", type=click.Choice(STATES), multiple=True, help="failed: in review. Repeatable.")
-@click.option("--task")
-@click.option("--queue")
-@click.option("--key")
-@click.option("--error", metavar="TEXT", help="A part of the last error, in whatever case.")
-@click.option("--error-group", metavar="ID", help="A group of `duly review`.")
-@click.option("--schedule", "schedule_id", type=options.ID, metavar="ID", help="What this schedule made.")
-@click.option("--job", "job_id", type=options.ID, metavar="ID", help="Rows of this job.")
-@click.option("--owner", metavar="USER", help="Of this user.")
-@click.option("--min-tries", type=click.IntRange(1), metavar="N", help="Tried so often or more.")
-@click.option("--date", "date_field", type=click.Choice(DATES), default="created", help="Which time is meant.")
-@click.option("--from", "since", metavar="TIME", help="Not before, such as 2026-12-01T09:00+01:00.")
-@click.option("--to", "until", metavar="TIME", help="Before this time.")
-@click.option("--where", multiple=True, metavar="NAME=VALUE", help="Of an argument, or result.NAME=VALUE. Repeatable.")
+@options.item_filter
+@click.option("--owner", "user_id", metavar="USER", help="Items of this user.")
 @click.option("--limit", type=click.IntRange(1, 1_000), default=20, show_default=True)
-@click.option("--before", "below", type=options.ID, metavar="ID", help="Only older than this one: the next page.")
+@click.option("--before", "below", type=options.ID, metavar="ID", help="Only items older than this one: the next page.")
 @options.told
-def items(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
+def items(limit: int, as_json: bool, in_utc: bool, **filter: Unpack[ItemFilter]) -> None:
     """List items, newest first."""
-    with side() as there:
-        rows, scanned = there.items(limit, **filters)
-        now = there.now()
-    if not words.is_all_told(rows, as_json, "no items fit"):
-        _print_rows(rows, now, in_utc)
-        if len(rows) == limit:
-            click.echo(f"\nolder ones: --before {rows[-1].id}")
-    if scanned is not None and not as_json:
-        click.echo(f"no index knows this: {scanned:,} items were looked at", err=True)
+    with side() as api:
+        found, now = api.find_items(limit, **filter), time_of(api)
+    if not words.is_all_told(found.rows, as_json, "no items match"):
+        _print_rows(found.rows, now, in_utc)
+        if len(found.rows) == limit:
+            click.echo(f"\nolder items: --before {found.rows[-1].id}")
+    if not found.is_indexed and not as_json:
+        click.echo(f"no index for this filter: {found.scanned:,} items were scanned", err=True)
 
 
 @click.command(short_help="Put an item that has ended once more.")
@@ -65,9 +51,9 @@ def items(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
 @options.told
 def again(item_id: int, key: str | None, at: str | None, delay: str | None, as_json: bool, in_utc: bool) -> None:
     """Put an item that has ended once more, as a new one: same task, arguments, queue, rank and tries."""
-    with side() as there:
-        placed = there.again(item_id, key=key, at=at, delay=options.span(delay))
-        row, now = there.item(placed.id), there.now()
+    with side() as api:
+        placed = api.again(item_id, key=key, at=at, delay=options.span(delay))
+        row, now = visible(api, placed.id), time_of(api)
     if as_json:
         words.print_json(placed)
     elif row is None or not placed.fresh:
@@ -76,7 +62,15 @@ def again(item_id: int, key: str | None, at: str | None, delay: str | None, as_j
         click.echo(f"item {row.id} of {row.task}: due {words.full(row.due_at, now, in_utc)}")
 
 
-def _print_rows(rows: list[Row], now: datetime, in_utc: bool) -> None:
+def visible(api: Side, item_id: int) -> Row | None:
+    """The item; None if the key may write but not read."""
+    try:
+        return api.item(item_id)
+    except NotAllowed:
+        return None
+
+
+def _print_rows(rows: Sequence[Row], now: datetime, in_utc: bool) -> None:
     console = words.console()
     is_roomy = console.width >= words.ROOMY
     columns: list[str | tuple[str, str]] = [("id", "right"), "task", "state", ("try", "right"), "due", ""]
@@ -97,7 +91,7 @@ def _print_rows(rows: list[Row], now: datetime, in_utc: bool) -> None:
 
 
 def _note(row: Row) -> str:
-    """What else to show of an item: its error, an unusual outcome, its key."""
+    """The last column of an item: its error, an unusual outcome, or its key."""
     if row.state in ("failed", "waiting") and row.failures + row.crashes + row.losses:
         return row.last_error or ""
     if row.state in ("done", "cancelled") and row.outcome not in ("done", "cancelled"):
@@ -105,20 +99,20 @@ def _note(row: Row) -> str:
     return f"key {row.key}" if row.key else ""
 
 
-@click.command(short_help="Tell the story of one item.")
+@click.command(short_help="Show one item and its history.")
 @click.argument("item_id", type=int, metavar="ID")
 @options.told
 def show(item_id: int, as_json: bool, in_utc: bool) -> None:
-    """Tell the story of one item: what it is, what was tried, how it stands."""
-    with side() as there:
-        story, now = there.story(item_id), there.now()
+    """Show one item: its fields, its tries and its state."""
+    with side() as api:
+        story, now = api.story(item_id), time_of(api)
     if as_json:
         words.print_json(story)
     else:
-        _tell(words.console(), story, now, in_utc)
+        _print_story(words.console(), story, now, in_utc)
 
 
-def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
+def _print_story(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -159,19 +153,19 @@ def _tell(console: Console, story: Story, now: datetime, in_utc: bool) -> None:
         console.print(Text(f"\nlast error\n{item.last_error}"), overflow="fold", soft_wrap=False)
 
 
-@click.command(short_help="Have items tried again, or sooner.")
+@click.command(short_help="Retry items, or start them sooner.")
 @ids
 @options.at
 @options.delay
 @options.told
 def retry(ids: tuple[int, ...], at: str | None, delay: str | None, as_json: bool, in_utc: bool) -> None:
-    """Have failed or cancelled items tried again with all their tries, and waiting ones sooner."""
-    with side() as there:
-        there.retry(*ids, at=at, delay=options.span(delay))
-        rows, now = {item_id: there.item(item_id) for item_id in ids}, there.now()
+    """Retry failed or cancelled items with all their tries, and start waiting ones sooner. All of them or none."""
+    with side() as api:
+        api.retry(*ids, at=at, delay=options.span(delay))
+        rows, now = {item_id: visible(api, item_id) for item_id in ids}, time_of(api)
 
     def due(row: Row | None) -> str:
-        return f" of {row.task}: due {words.full(row.due_at, now, in_utc)}" if row else " will be tried again"
+        return f" of {row.task}: due {words.full(row.due_at, now, in_utc)}" if row else " will be retried"
 
     _print_rows_of(rows, as_json, due)
 
@@ -185,9 +179,9 @@ def _ending(act: Literal["cancel", "discard"], done: str, short_help: str, doc: 
     @options.side
     @options.as_json
     def end(ids: tuple[int, ...], reason: str, as_json: bool) -> None:
-        with side() as there:
-            (there.cancel if act == "cancel" else there.discard)(*ids, reason=reason)
-            rows = {item_id: there.item(item_id) for item_id in ids}
+        with side() as api:
+            (api.cancel if act == "cancel" else api.discard)(*ids, reason=reason)
+            rows = {item_id: visible(api, item_id) for item_id in ids}
         _print_rows_of(rows, as_json, lambda row: f" of {row.task}: {row.state}" if row else f": {done}")
 
     return end
@@ -197,25 +191,25 @@ cancel = _ending(
     "cancel",
     "cancelled",
     "Cancel waiting and running items.",
-    "Cancel waiting and running items; a running handler is stopped within a second.",
+    "Cancel waiting and running items: all of them or none. A running handler is stopped within a second.",
     "Kept with the item.",
 )
 discard = _ending(
     "discard",
     "discarded",
     "Take failed items out of review for good.",
-    "Take failed items out of review for good.",
+    "Take failed items out of review for good: all of them or none.",
     "Kept in the audit log.",
 )
 
 
-def _print_rows_of(rows: dict[int, Row | None], as_json: bool, tell: Callable[[Row | None], str]) -> None:
-    """Tell what became of each of these items; None where the key may act but not look."""
+def _print_rows_of(rows: dict[int, Row | None], as_json: bool, line: Callable[[Row | None], str]) -> None:
+    """Print the new state of each of these items; None where the key may write but not read."""
     if as_json:
         words.print_json([row or {"id": item_id} for item_id, row in rows.items()])
         return
     for item_id, row in rows.items():
-        click.echo(f"item {item_id}{tell(row)}")
+        click.echo(f"item {item_id}{line(row)}")
 
 
 @click.command(short_help="Change an item that waits or is in review.")
@@ -228,23 +222,32 @@ def _print_rows_of(rows: dict[int, Row | None], as_json: bool, tell: Callable[[R
 @options.app
 @options.told
 def edit(
-    item_id: int, pairs: tuple[str, ...], text: str | None, spec: str | None, as_json: bool, in_utc: bool, **said: Any
+    item_id: int,
+    pairs: tuple[str, ...],
+    text: str | None,
+    spec: str | None,
+    as_json: bool,
+    in_utc: bool,
+    **fields: Unpack[ItemEdit],
 ) -> None:
     """Change an item that waits or is in review: arguments, time, queue, rank or tries.
 
-    Arguments that are not named stay as they are. To change arguments on a database, --app must say what has the task.
+    Arguments that are not named stay as they are. To change arguments on a database, --app must name the app that has
+    the task.
     """
     from duly.cli.put import fitting, json_object, named_pairs
 
-    fields = {name: value for name, value in said.items() if value is not None}
-    if not fields and not pairs and text is None:
-        raise InputError("edit", "say what: NAME=VALUE, --args, --at, --queue, --rank or --tries")
-    with side(spec, with_tasks=bool(pairs) or text is not None) as there:
-        if pairs or text is not None:
-            known = there.story(item_id).item.args if text is None else json_object(text)
-            row: Row = fitting(lambda **read: there.edit(item_id, args={**known, **read}, **fields), named_pairs(pairs))
-        else:
-            row = there.edit(item_id, **fields)
-        now = there.now()
+    is_args = bool(pairs) or text is not None
+    if not is_args and all(value is None for value in fields.values()):
+        raise InputError("edit", "nothing to change; give NAME=VALUE, --args, --at, --queue, --rank or --tries")
+    with side(spec, with_tasks=is_args) as api:
+
+        def change(**read: Any) -> Row:
+            if is_args:
+                fields["args"] = {**known, **read}
+            return api.edit(item_id, **fields)
+
+        known = json_object(text) if text is not None or not is_args else api.item(item_id).args
+        row, now = fitting(change, named_pairs(pairs)), time_of(api)
     due = words.full(row.due_at, now, in_utc)
     words.print_one(row, as_json, f"item {row.id} of {row.task}: due {due}, queue {row.queue}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options, words
-from duly.cli.sides import side
+from duly.cli.sides import side, time_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 SHOWN = 10  # how many queues, workers and limits are shown of each; --json has more
 
 
-@click.command(short_help="How it is now, and whether all is well.")
+@click.command(short_help="Whether all is well, and what waits and runs.")
 @options.told
 def now(as_json: bool, in_utc: bool) -> None:
-    """Whether all is well and why not; what waits, runs and is late; the worst queues, workers and fullest limits."""
-    with side() as there:
-        picture, at = there.picture(), there.now()
+    """Show whether all is well and why not: what waits, runs or is late, the worst queues, the workers and limits."""
+    with side() as api:
+        picture, at = api.now(), time_of(api)
     if as_json:
         words.print_json(picture)
         return
@@ -90,8 +90,8 @@ def _tables(picture: Picture, at: datetime) -> Iterator[Table]:
 @options.as_json
 def history(minutes: int, task: str | None, job: int | None, measure: str | None, as_json: bool) -> None:
     """What happened to tasks, paces or a job: how often, and how long it took. With --json, step by step."""
-    with side() as there:
-        chart = there.history(minutes=minutes, task=task, measure=measure, job_id=job)
+    with side() as api:
+        chart = api.history(minutes=minutes, task=task, measure=measure, job=job)
     if as_json:
         words.print_json(chart)
         return

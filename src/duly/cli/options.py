@@ -14,6 +14,7 @@ import click
 
 from duly.config import imposed
 from duly.core.errors import ConfigError, InputError
+from duly.core.model import STATES
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -26,6 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 PATIENCE = 10.0
 
 ID = click.IntRange(0, 2**63 - 1)
+DATES = ("created", "due", "started", "finished")
 
 
 def _impose(ctx: click.Context, option: click.Parameter, value: Any) -> None:
@@ -93,6 +95,49 @@ def listing(short_help: str) -> Callable[[Callable[..., None]], click.Group]:
         return click.group(short_help=short_help, invoke_without_command=True)(unless_named)
 
     return made
+
+
+def _time(_: click.Context, option: click.Parameter, value: str | None) -> datetime | None:
+    return moment(value, option.opts[0].removeprefix("--"))
+
+
+def moment_option(flag: str, name: str, help: str) -> Callable[[F], F]:
+    """An option with a time, which the command gets as a datetime."""
+    return click.option(flag, name, callback=_time, metavar="TIME", help=help)
+
+
+def span_option(flag: str, **more: Any) -> Callable[[F], F]:
+    """An option with a length of time, such as 90s or 1h30m, which the command gets parsed."""
+
+    def parse(_: click.Context, option: click.Parameter, value: str | None) -> float | timedelta | None:
+        return span(value, str(option.name))
+
+    return click.option(flag, callback=parse, metavar="TIME", **more)
+
+
+def item_filter(command: F) -> F:
+    """The options that say which items a list or an act on many items means."""
+    for add in (
+        click.option(
+            "--where", multiple=True, metavar="NAME=VALUE", help="Argument, or result.NAME=VALUE. Repeatable."
+        ),
+        moment_option("--to", "until", help="Before this time."),
+        moment_option("--from", "since", help="At or after this time, such as 2026-12-01T09:00+01:00."),
+        click.option("--date", "date_field", type=click.Choice(DATES), help="Which time --from and --to mean."),
+        click.option("--min-tries", type=click.IntRange(1), metavar="N", help="Tried at least N times."),
+        click.option("--job", "job_id", type=ID, metavar="ID", help="Rows of this job."),
+        click.option("--schedule", "schedule_id", type=ID, metavar="ID", help="Items of this schedule."),
+        click.option("--error-group", "--group", metavar="ID", help="Items of this group of `duly review`."),
+        click.option("--error", metavar="TEXT", help="A part of the last error, in upper or lower case."),
+        click.option("--key"),
+        click.option("--queue"),
+        click.option("--task"),
+        click.option(
+            "--state", "states", type=click.Choice(STATES), multiple=True, help="failed: in review. Repeatable."
+        ),
+    ):
+        command = add(command)
+    return command
 
 
 def most(ceiling: int = 1_000, default: int = 20) -> Callable[[F], F]:

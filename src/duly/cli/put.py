@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
 import click
 
 from duly.cli import options, words
-from duly.cli.sides import side
+from duly.cli.items import visible
+from duly.cli.sides import side, time_of
 from duly.core.errors import InputError
 
-if TYPE_CHECKING:
-    from duly.core.model import Placed
-    from duly.tasks.puttable import Options
+T = TypeVar("T")
 
 
 @click.command(short_help="Put an item: now or later.")
@@ -43,14 +42,16 @@ def put(
 
     A VALUE is read as JSON where that fits the task's argument, else as text: n=3, ok=true, 'rows=[1,2]', name=Ann.
     """
-    given: Options = {"at": at, "delay": options.span(delay), "key": key, "rank": rank, "tries": tries}
-    args = json_object(text)
-    with side(spec, with_tasks=True) as there:
-        placed: Placed[Any] = fitting(lambda **read: there.put(task, {**args, **read}, **given), named_pairs(pairs))
+    args, after = json_object(text), options.span(delay)
+    with side(spec, with_tasks=True) as api:
+        placed = fitting(
+            lambda **read: api.put(task, {**args, **read}, at=at, delay=after, key=key, rank=rank, tries=tries),
+            named_pairs(pairs),
+        )
         if as_json:
             words.print_json(placed)
             return
-        row, now = there.item(placed.id), there.now()
+        row, now = visible(api, placed.id), time_of(api)
     if row is None:
         click.echo(f"item {placed.id} of {task}" + (" is put" if placed.fresh else " has this key already"))
     elif placed.fresh:
@@ -59,7 +60,7 @@ def put(
         click.echo(f"item {row.id} of {row.task} has this key already: {row.state}")
 
 
-def fitting(act: Callable[..., Any], pairs: dict[str, str]) -> Any:
+def fitting(act: Callable[..., T], pairs: dict[str, str]) -> T:
     """Call `act` with values from a shell: each as JSON if it can be read so and fits the argument, else as text."""
     read = {name: _value(text) for name, text in pairs.items()}
     refused: dict[str, InputError] = {}
@@ -67,8 +68,8 @@ def fitting(act: Callable[..., Any], pairs: dict[str, str]) -> Any:
         try:
             return act(**read)
         except InputError as error:
-            name = error.field  # an error inside a value does not mean that it is text
-            if name in refused:  # not as text either: what was wrong with the value tells more
+            name = error.field  # an error inside a value has a longer name
+            if name in refused:  # neither as JSON nor as text: the first error is more precise
                 raise refused[name] from None
             if name not in read or read[name] == pairs[name]:
                 raise

@@ -12,19 +12,19 @@ from duly.cli.sides import side
 @options.side
 @options.as_json
 def queues(as_json: bool) -> None:
-    """Show each queue: what waits, what is due, what runs, what is in review. Or pause and resume one."""
-    with side() as there:
-        found = there.queues()
-    if words.is_all_told(found, as_json, "no queue has anything waiting, running or in review"):
+    """Show how many items of each queue wait, are due, run or are in review. Or pause and resume a queue."""
+    with side() as api:
+        found = api.queues()
+    if words.is_all_told(found, as_json, "no queue has items that wait, run or are in review"):
         return
     rows = [
         [
-            queue["queue"],
-            *(str(queue[name]) for name in ("waiting", "retrying", "due")),
-            words.span(queue["oldest_due_seconds"]) if queue["due"] else "",
-            str(queue["running"]),
-            str(queue["failed"]),
-            "paused" if queue["paused"] else "",
+            queue.queue,
+            *map(str, (queue.waiting, queue.retrying, queue.due)),
+            "" if queue.oldest_due_seconds is None else words.span(queue.oldest_due_seconds),
+            str(queue.running),
+            str(queue.failed),
+            "paused" if queue.paused else "",
         ]
         for queue in found
     ]
@@ -36,10 +36,10 @@ def queues(as_json: bool) -> None:
 @click.argument("name")
 @options.side
 def pause(name: str) -> None:
-    """Start nothing more of this queue until it is resumed; what runs goes on."""
-    with side() as there:
-        note = there.act_on_queue("pause", name)
-    click.echo(f"{name} is paused: `duly queues resume {name}` opens it again")
+    """Start no more items of this queue until it is resumed. Running items go on."""
+    with side() as api:
+        note = api.pause(name)
+    click.echo(f"{name} is paused: `duly queues resume {name}` resumes it")
     if note:
         click.echo(note)
 
@@ -48,7 +48,7 @@ def pause(name: str) -> None:
 @click.argument("name")
 @options.side
 def resume(name: str) -> None:
-    """Open a paused queue again."""
-    with side() as there:
-        there.act_on_queue("resume", name)
-    click.echo(f"{name} is open")
+    """Resume a paused queue."""
+    with side() as api:
+        api.resume(name)
+    click.echo(f"{name} is resumed")

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from duly.cli import options, words
-from duly.cli.sides import side
+from duly.cli.sides import side, time_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from duly.core.shown import Alert
+    from duly.core.shown import Alert, ShownAuditLine
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,8 +29,8 @@ def report(command: F) -> F:
 @report
 def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     """Done items that were started later than the grace period after their time, latest first."""
-    with side() as there:
-        found, now = there.late(_seconds(grace, "grace"), most), there.now()
+    with side() as api:
+        found, now = api.late(_seconds(grace, "grace"), most), time_of(api)
     if words.is_all_told(found, as_json, "nothing was late"):
         return
     table = [
@@ -48,8 +48,8 @@ def late(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
 @report
 def stuck(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
     """Items that are not done long after their time: due, running, waiting for a retry, or given up; oldest first."""
-    with side() as there:
-        found, now = there.stuck(_seconds(grace, "grace"), most), there.now()
+    with side() as api:
+        found, now = api.stuck(_seconds(grace, "grace"), most), time_of(api)
     if words.is_all_told(found, as_json, "nothing is stuck"):
         return
     table: list[list[RenderableType]] = [
@@ -67,8 +67,8 @@ def stuck(grace: str, most: int, as_json: bool, in_utc: bool) -> None:
 @options.as_json
 def alerts(as_json: bool) -> None:
     """Alerts that stand: raised by any worker, and gone when what they tell of is over."""
-    with side() as there:
-        found, now = there.alerts(), there.now()
+    with side() as api:
+        found, now = api.alerts(), time_of(api)
 
     def line(each: Alert) -> str:
         return f"{each.name}: {each.message}, since {words.full(each.since, now)}"
@@ -84,17 +84,14 @@ def audit(subject: str | None, most: int, as_json: bool, in_utc: bool) -> None:
     """The audit log: who did what to what, newest first."""
     from duly.core import codec
 
-    with side() as there:
-        found, now = there.audit(subject, most), there.now()
-    lines = [{name: getattr(each, name) for name in each.__struct_fields__} for each in found]
-    if as_json:
-        words.print_json([{**line, "details": codec.decode(line["details"])} for line in lines])
-        return
-    for each in found:
-        when = words.short(each.at, now, in_utc)
-        click.echo(f"{when} {each.actor} {each.action} {each.subject} {words.cut(each.details.decode(), 200)}")
-    if not found:
-        click.echo("nothing was done yet")
+    with side() as api:
+        found, now = list(api.audit(subject, most=most)), time_of(api)
+
+    def line(each: ShownAuditLine) -> str:
+        details = words.cut(codec.encode(each.details).decode(), 200)
+        return f"{words.short(each.at, now, in_utc)} {each.actor} {each.action} {each.subject} {details}"
+
+    words.print_lines(found, as_json, "the audit log is empty", line)
 
 
 @click.command(short_help="Whether any worker is alive: a dead-man's switch.")
@@ -115,12 +112,12 @@ def alive(max_age: str, webhook: str | None, every: str | None, as_json: bool) -
     from duly.client import ServiceError
     from duly.core.errors import StoreUnavailable
 
-    with side() as there:
+    with side() as api:
         was_told, heard_at = False, time.monotonic()
         while True:
             problem = None
             try:
-                age = there.silence()
+                age = api.silence()
                 heard_at = time.monotonic()
                 text = "no worker has ever run" if age is None else f"the last sign of life is {words.span(age)} old"
             except (ServiceError, StoreUnavailable) as error:

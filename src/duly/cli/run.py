@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options
-from duly.cli.serve import BUILT_IN, Signals, serving, set_up_logs
+from duly.cli.serve import Signals, serving, set_up_logs
+from duly.cli.sides import BUILT_IN
 
 if TYPE_CHECKING:
     from duly import Duly

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from duly.cli import options, words
-from duly.cli.sides import side
+from duly.cli.sides import side, time_of
 from duly.core.errors import InputError
+
+if TYPE_CHECKING:
+    from duly.core.filters import ScheduleChange, ScheduleFields
+    from duly.core.results import ScheduleAction, ScheduleState
 
 STATES = ("active", "paused", "broken")
 
@@ -21,27 +25,31 @@ STATES = ("active", "paused", "broken")
 @click.option("--after", type=options.ID, default=0, metavar="ID", help="Go on after this id.")
 @options.most(default=50)
 @options.told
-def schedules(as_json: bool, in_utc: bool, **filters: Any) -> None:
-    """List schedules: what makes items again and again, and when it does next."""
-    with side() as there:
-        found, now = there.schedules(**filters), there.now()
-    if words.is_all_told(found, as_json, "there are no such schedules"):
+def schedules(
+    as_json: bool, in_utc: bool, task: str | None, state: ScheduleState | None, ring: str | None, slot: int | None,
+    after: int, most: int,
+) -> None:  # fmt: skip
+    """List schedules with their rules and next times."""
+    with side() as api:
+        found = list(api.schedules(task=task, state=state, ring=ring, slot=slot, after=after, most=most))
+        now = time_of(api)
+    if words.is_all_told(found, as_json, "no schedules match"):
         return
     rows = [
         [
-            str(each["id"]),
-            each["task"],
-            words.cut(each["key"], 30),
-            words.cut(each["describe"], 48),
-            words.short(each["next_at"], now, in_utc) if each["next_at"] else _status(each["state"]),
-            str(each["failures"] or ""),
+            str(each.id),
+            each.task,
+            words.cut(each.key, 30),
+            words.cut(each.describe, 48),
+            words.short(each.next_at, now, in_utc) if each.next_at else _status(each.state),
+            str(each.failures or ""),
         ]
         for each in found
     ]
     titles = (("id", "right"), "task", "key", "when", "next", ("failures", "right"))
     words.console().print(words.table(*titles, rows=rows))
-    if len(found) == filters["most"]:
-        click.echo(f"more: --after {found[-1]['id']}")
+    if len(found) == most:
+        click.echo(f"more: --after {found[-1].id}")
 
 
 @schedules.command(name="add")
@@ -52,14 +60,14 @@ def schedules(as_json: bool, in_utc: bool, **filters: Any) -> None:
 @click.option("--args", "text", metavar="JSON", help="The arguments as one JSON object.")
 @click.option("--zone", default="UTC", show_default=True, help="An IANA zone, such as Europe/Zagreb.")
 @click.option("--catch-up", type=click.Choice(["all", "latest", "skip"]), help="What becomes of missed occurrences.")
-@click.option("--max-lateness", metavar="TIME", help="Not worth starting later than this, such as 1h.")
+@options.span_option("--max-lateness", help="Do not start later than this after the planned time, such as 1h.")
 @click.option("--overlap", type=click.Choice(["allow", "skip", "supersede"]), help="If the one before is not over.")
 @options.app
 @options.side
 @options.as_json
 def add_schedule(
     task: str, rule: str, pairs: tuple[str, ...], key: str, text: str | None, spec: str | None, as_json: bool,
-    max_lateness: str | None, **said: Any,
+    **chosen: Unpack[ScheduleFields],
 ) -> None:  # fmt: skip
     """Create a schedule, or change the one under this key.
 
@@ -68,17 +76,12 @@ def add_schedule(
     """
     from duly.cli.put import fitting, json_object, named_pairs
 
-    chosen = {name: value for name, value in said.items() if value is not None}
-    if max_lateness is not None:
-        chosen["max_lateness"] = options.span(max_lateness, "max_lateness")
     args = json_object(text)
-    with side(spec, with_tasks=True) as there:
-        made: dict[str, Any] = fitting(
-            lambda **read: there.schedule(task, rule, key, {**args, **read}, **chosen), named_pairs(pairs)
-        )
-        now = there.now()
-    when = words.full(made["next_at"], now) if made["next_at"] else "never"
-    words.print_one(made, as_json, f"schedule {made['id']}: {made['describe']}; next {when}")
+    with side(spec, with_tasks=True) as api:
+        made = fitting(lambda **read: api.schedule(task, rule, key, {**args, **read}, **chosen), named_pairs(pairs))
+        now = time_of(api)
+    when = words.full(made.next_at, now) if made.next_at else "never"
+    words.print_one(made, as_json, f"schedule {made.id}: {made.describe}; next {when}")
 
 
 @schedules.command(name="show")
@@ -86,25 +89,26 @@ def add_schedule(
 @click.option("--next", "n", type=click.IntRange(1, 100), default=5, show_default=True, help="How many times ahead.")
 @options.told
 def show_schedule(schedule_id: int, n: int, as_json: bool, in_utc: bool) -> None:
-    """All about one: its rule in words, its next times, what it made, and what was done to it."""
-    with side() as there:
-        told, now = there.schedule_story(schedule_id, n), there.now()
+    """Show one schedule: its rule in words, its next times, its last items and its last lines of the audit log."""
+    with side() as api:
+        found, now = api.schedule_story(schedule_id, n), time_of(api)
     if as_json:
-        words.print_json(told)
+        words.print_json(found)
         return
     for name in ("id", "task", "key", "state", "describe", "rule", "zone", "catch_up", "overlap", "args"):
-        click.echo(f"{name:10} {told[name]}")
-    problem = f": {words.cut(told['last_error'], 60)}" if told["failures"] else ""
-    click.echo(f"failures   {told['failures']} in a row{problem}")
-    for time in told["next"]:
+        click.echo(f"{name:10} {getattr(found, name)}")
+    problem = f": {words.cut(found.last_error, 60)}" if found.failures else ""
+    click.echo(f"failures   {found.failures} in a row{problem}")
+    for time in found.next:
         click.echo(f"next       {words.full(time, now, in_utc)}")
-    for each in told["notes"]:
-        click.echo(f"clocks     {words.full(each['at'], now, in_utc)}: {each['note']}")
-    for each in told["items"]:
-        planned = words.short(each["planned_at"], now, in_utc)
-        click.echo(f"item       {each['id']} {planned} {each['state']} {each['outcome'] or ''}")
-    for note in told["audit"]:
-        click.echo(f"audit      {words.short(note['at'], now, in_utc)} {note['actor']} {note['action']}")
+    for note in found.notes:
+        click.echo(f"clocks     {words.full(note.at, now, in_utc)}: {note.note}")
+    for item in found.items:
+        click.echo(
+            f"item       {item.id} {words.short(item.planned_at, now, in_utc)} {item.state} {item.outcome or ''}"
+        )
+    for line in found.audit:
+        click.echo(f"audit      {words.short(line.at, now, in_utc)} {line.actor} {line.action}")
 
 
 @schedules.command(name="preview")
@@ -142,38 +146,37 @@ def preview_rule(rule: str, zone: str, n: int, as_json: bool) -> None:
 @click.option("--rule")
 @click.option("--zone")
 @click.option("--catch-up", type=click.Choice(["all", "latest", "skip"]))
-@click.option("--max-lateness", metavar="TIME")
+@options.span_option("--max-lateness")
 @click.option("--overlap", type=click.Choice(["allow", "skip", "supersede"]))
 @click.option("--rank", type=int)
 @options.side
-def change_schedule(schedule_id: int, max_lateness: str | None, **said: Any) -> None:
-    """Change it; another rule or zone plans anew."""
-    fields = {name: value for name, value in said.items() if value is not None}
-    if max_lateness is not None:
-        fields["max_lateness"] = options.span(max_lateness, "max_lateness")
-    if not fields:
-        raise InputError("change", "say what: --rule, --zone, --catch-up, --max-lateness, --overlap or --rank")
-    with side() as there:
-        click.echo(f"schedule {schedule_id}: {there.change_schedule(schedule_id, **fields)}")
+def change_schedule(schedule_id: int, **fields: Unpack[ScheduleChange]) -> None:
+    """Change a schedule. With another rule or zone its next time is planned anew."""
+    if all(value is None for value in fields.values()):
+        raise InputError(
+            "change", "nothing to change; give --rule, --zone, --catch-up, --max-lateness, --overlap or --rank"
+        )
+    with side() as api:
+        click.echo(f"schedule {schedule_id}: {api.change_schedule(schedule_id, **fields).describe}")
 
 
-def _act(name: str, doc: str, done: str) -> None:
-    """A command for one act on schedules."""
+def _act(name: str, action: ScheduleAction, doc: str, done: str) -> None:
+    """A command for one action on schedules."""
 
-    @schedules.command(name=name.replace("_", "-"), help=doc)
+    @schedules.command(name=name, help=f"{doc} All of them or none.")
     @click.argument("ids", type=options.ID, nargs=-1, required=True, metavar="ID...")
     @options.side
     def command(ids: tuple[int, ...]) -> None:
-        with side() as there:
-            there.act_on_schedules(name, *ids)
+        with side() as api:
+            api.act_on_schedules(action, *ids)
         click.echo(f"{done}: {', '.join(map(str, ids))}")
 
 
-_act("pause", "Make no more items until it is resumed.", "paused")
-_act("resume", "Go on from now; what was missed meanwhile stays missed.", "resumed")
-_act("run_now", "One occurrence more, now; the plan stays as it is.", "running")
-_act("remove", "Remove it, with what still waits of it.", "removed")
-_act("reactivate", "Try again what was deactivated after failures in a row.", "reactivated")
+_act("pause", "pause", "Create no more items until the schedules are resumed.", "paused")
+_act("resume", "resume", "Continue paused schedules from now on. Missed occurrences are not made up for.", "resumed")
+_act("run-now", "run", "Create one more item now. The next planned time does not change.", "running")
+_act("remove", "remove", "Remove schedules and cancel their waiting items.", "removed")
+_act("reactivate", "reactivate", "Reactivate schedules that were deactivated after failures in a row.", "reactivated")
 
 
 @schedules.command(name="reactivate-all")
@@ -183,8 +186,8 @@ _act("reactivate", "Try again what was deactivated after failures in a row.", "r
 @options.side
 def reactivate_all(task: str | None, cause: str | None, run: bool) -> None:
     """Try again all that were deactivated after failures in a row, such as by an outage."""
-    with side() as there:
-        count = there.reactivate_all(task=task, cause=cause, run=run)
+    with side() as api:
+        count = api.reactivate_all(task=task, cause=cause, run=run)
     click.echo(f"{count} reactivated")
 
 
@@ -222,8 +225,8 @@ def slots(ring: str | None, rebalance: bool, yes: bool, as_json: bool) -> None:
 @options.as_json
 def limits(as_json: bool) -> None:
     """Show what limits have counted, and what a person set in place of the code's values."""
-    with side() as there:
-        found, now = there.limits(), there.now()
+    with side() as api:
+        found, now = api.limits(), time_of(api)
     if words.is_all_told(found, as_json, "no limit has been used or set yet"):
         return
     table = [
@@ -244,8 +247,8 @@ def limits(as_json: bool) -> None:
 @options.side
 def set_limit(name: str, limit: str) -> None:
     """Allow 2/1m (calls in any minute) or 4 (at the same time) from now on, over the whole fleet."""
-    with side() as there:
-        there.set_limit(name, limit)
+    with side() as api:
+        api.set_limit(name, limit)
     click.echo(f"{name}: {limit}")
 
 
@@ -254,8 +257,8 @@ def set_limit(name: str, limit: str) -> None:
 @options.side
 def clear_limit(name: str) -> None:
     """What the code says counts again."""
-    with side() as there:
-        there.set_limit(name, None)
+    with side() as api:
+        api.set_limit(name, None)
     click.echo(f"{name}: as in the code")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options
+from duly.cli.sides import BUILT_IN
 from duly.core.errors import ConfigError, DulyError
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("duly.cli")
 
-BUILT_IN = "duly.apps.builtin:app"
 EXTRA = frozenset(("fastapi", "pydantic", "starlette", "uvicorn"))
 
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from duly.cli import options, words
-from duly.cli.sides import side
+from duly.cli.sides import side, time_of
 from duly.core.errors import InputError
 from duly.verbs.who import SCOPES
 
 if TYPE_CHECKING:
-    from duly.core.shown import KeyInfo, Role
+    from duly.core.shown import KeyInfo, Role, Scope
 
 name = click.argument("name")
 password_stdin = click.option("--password-stdin", is_flag=True, help="Read the password from standard input.")
@@ -24,8 +24,8 @@ password_stdin = click.option("--password-stdin", is_flag=True, help="Read the p
 @options.told
 def users(as_json: bool, in_utc: bool) -> None:
     """List the people and programs that may use the service."""
-    with side() as there:
-        found, now = list(there.users()), there.now()
+    with side() as api:
+        found, now = list(api.users()), time_of(api)
     if words.is_all_told(found, as_json, "there are no users: `duly users add NAME --admin` makes the first"):
         return
     rows = [
@@ -50,8 +50,8 @@ def users(as_json: bool, in_utc: bool) -> None:
 def add_user(name: str, admin: bool, password_stdin: bool, as_json: bool) -> None:
     """Let someone in. On a terminal a password is asked for; without one they come in by keys only."""
     password = _password(password_stdin, is_required=False)
-    with side(makes=True) as there:
-        user = there.create_user(name, "admin" if admin else "user", password)
+    with side(makes=True) as api:
+        user = api.create_user(name, "admin" if admin else "user", password)
     if as_json:
         words.print_json(user)
         return
@@ -65,8 +65,8 @@ def _shutting(name: str, doc: str, is_out: bool, done: str) -> None:
     @click.argument("user", metavar="NAME")
     @options.side
     def shut(user: str) -> None:
-        with side() as there:
-            there.change_user(user, disabled=is_out)
+        with side() as api:
+            api.change_user(user, disabled=is_out)
         click.echo(done.format(user=user))
 
 
@@ -85,9 +85,9 @@ _shutting("enable", "Let someone in again.", False, "{user} may come in")
 @options.side
 def set_password(name: str, password_stdin: bool) -> None:
     """Give someone another password; their sessions end."""
-    with side() as there:
-        there.user(name)  # before anybody types anything
-        there.change_user(name, password=_password(password_stdin, is_required=True))
+    with side() as api:
+        api.user(name)  # before anybody types anything
+        api.change_user(name, password=_password(password_stdin, is_required=True))
     click.echo(f"{name} has a new password")
 
 
@@ -97,8 +97,8 @@ def set_password(name: str, password_stdin: bool) -> None:
 @options.side
 def set_role(name: str, role: Role) -> None:
     """Make someone a user or an admin."""
-    with side() as there:
-        there.change_user(name, role=role)
+    with side() as api:
+        api.change_user(name, role=role)
     click.echo(f"{name} is {_a(role)}")
 
 
@@ -128,8 +128,10 @@ def _password(from_stdin: bool, is_required: bool) -> str | None:
 @options.as_json
 def keys(user: str | None, as_json: bool) -> None:
     """List API keys, without their secrets: nobody can show those again."""
-    with side() as there:
-        found, now = list(there.keys(user)), there.now()
+    with side() as api:
+        if user is not None:
+            api.user(user)  # so that an unknown user is reported
+        found, now = list(api.keys(user)), time_of(api)
     if words.is_all_told(found, as_json, "there are no such keys"):
         return
 
@@ -164,22 +166,22 @@ def keys(user: str | None, as_json: bool) -> None:
 @click.option("--expires", metavar="TIME", help="After how long it opens nothing, such as 90d.")
 @options.side
 @options.as_json
-def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, as_json: bool) -> None:
+def add_key(user: str, name: str, scopes: tuple[Scope, ...], expires: str | None, as_json: bool) -> None:
     """Make a key. Its secret is printed this once, alone on standard output."""
     length = options.span(expires, "expires")
-    with side() as there:
+    with side() as api:
         ends = None
         if length is not None:
             length = length if isinstance(length, timedelta) else timedelta(seconds=length)
             if length <= timedelta():
                 raise InputError("expires", f"must be later than now, got {expires!r}")
-            ends = there.now() + length
-        made, secret = there.make_key(user, name, scopes, ends)
+            ends = time_of(api) + length
+        made = api.make_key(name, user_id=user, scopes=scopes, expires_at=ends)
     if as_json:
-        words.print_json({**{field: getattr(made, field) for field in made.__struct_fields__}, "secret": secret})
+        words.print_json(made)
         return
-    click.echo(f"key {made.id} of {user}; nobody can show it again:", err=True)
-    click.echo(secret)
+    click.echo(f"key {made.id} of {user}; it cannot be shown again:", err=True)
+    click.echo(made.secret)
 
 
 @keys.command(name="revoke")
@@ -187,6 +189,6 @@ def add_key(user: str, name: str, scopes: tuple[str, ...], expires: str | None, 
 @options.side
 def revoke_key(key_id: str) -> None:
     """Make a key open nothing any more."""
-    with side() as there:
-        key = there.revoke_key(key_id)
+    with side() as api:
+        key = api.revoke_key(key_id)
     click.echo(f"key {key.id} of {key.user_id} is revoked")

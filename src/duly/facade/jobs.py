@@ -14,7 +14,7 @@ from duly.verbs import LOCAL, Principal
 from duly.verbs.jobs import Jobs
 
 if TYPE_CHECKING:
-    from duly.facade.kickoff import Kickoff
+    from duly.core.results import Kickoff
 
 # Seconds after which someone who waits looks in any case.
 LONGEST = 1.0

@@ -6,15 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
 
-from msgspec import Struct
-
-from duly.core.doc import Doc
 from duly.core.errors import InputError, WrongState
 from duly.core.model import Job, Line
+from duly.core.results import Kickoff
 from duly.core.settings import Settings
-from duly.core.shown import JobRow
 from duly.engine.equipment import Equipment
 from duly.engine.worker import Worker
 from duly.facade.endings import Endings
@@ -24,16 +20,6 @@ from duly.verbs.who import Principal
 # The longest slice, and seconds that handlers have to end after it: together they fit into a request.
 LONGEST = 20.0
 TO_END = 5.0
-
-
-class Kickoff(Struct, frozen=True):
-    """What a kickoff did."""
-
-    job: JobRow
-    seconds: Annotated[float, Doc("How long it took.")]
-    processed: Annotated[int, Doc("Rows that ended.")]
-    ended: Annotated[dict[str, int], Doc("These rows by their status.")]
-    tried_again: Annotated[int, Doc("Rows that failed and will be tried again.")]
 
 
 class Kickoffs:

@@ -8,7 +8,7 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Annotated, Any, BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
@@ -16,13 +16,13 @@ from msgspec.structs import replace
 
 from duly.bulk.files import FileStore, Kept, LocalFiles, S3Files, Writer
 from duly.bulk.mapping import Mapping as Columns
-from duly.bulk.mapping import PreviewRow, fingerprint, preview, suggest
+from duly.bulk.mapping import fingerprint, preview, suggest
 from duly.bulk.read import FileKind, FileRow, ReadOptions, Shape, open_rows
 from duly.bulk.s3 import S3Settings
 from duly.bulk.sources.registry import FileSource, registry
-from duly.core.doc import Doc
 from duly.core.errors import ConfigError, DoesNotExist, InputError, NotAllowed, WrongState
 from duly.core.model import Job, NewFile
+from duly.core.results import FilePreview, PreviewRow
 from duly.core.settings import JobSettings
 from duly.intake.scan import Scanner
 from duly.intake.sources import checked, opened, shown_name
@@ -57,18 +57,6 @@ class FileOptions(Struct, frozen=True, kw_only=True):
         return ReadOptions(
             kind=kind, header=self.header, encoding=self.encoding, delimiter=self.delimiter, sheet=self.sheet
         )
-
-
-class FilePreview(Struct, frozen=True, kw_only=True):
-    """What would become of a file: what it is, which column would be which field, and its first rows."""
-
-    kind: Annotated[FileKind, Doc("csv, jsonl, xlsx, image, or images for a zip file of them.")]
-    columns: tuple[str, ...]
-    has_header: bool
-    mapping: Annotated[dict[str, str], Doc("The column of each field.")]
-    unused: Annotated[tuple[str, ...], Doc("Columns that no field takes.")]
-    rows: tuple[PreviewRow, ...]
-    refused: int  # of these rows
 
 
 class Intake:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Annotated, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from msgspec import Struct
 
@@ -12,8 +12,8 @@ from duly.bulk.export import ERROR, NUMBER, unguarded
 from duly.bulk.mapping import Mapping as Columns
 from duly.bulk.read import FileRow, open_rows
 from duly.core import codec
-from duly.core.doc import Doc
 from duly.core.errors import InputError, WrongState
+from duly.core.results import MendReport, RejectedRow, RowInError
 from duly.intake.ingest import values_of
 from duly.intake.intake import Intake
 from duly.intake.types import JobType
@@ -21,28 +21,6 @@ from duly.verbs import Principal
 
 PORTION = 500
 LISTED = 100  # rejected rows that are listed one by one
-
-
-class RejectedRow(Struct, frozen=True):
-    line: int
-    reason: str
-
-
-class MendReport(Struct, frozen=True):
-    """The result of uploading a file of corrected rows."""
-
-    rows: int
-    mended: Annotated[int, Doc("Rows that are tried now.")]
-    refused: Annotated[int, Doc("Rows that are still bad, or are not in error in this job.")]
-    refusals: Annotated[tuple[RejectedRow, ...], Doc("The first of these, with the reason.")]
-
-
-class RowInError(Struct, frozen=True):
-    """A row in error as it came, and the columns that its file has."""
-
-    row: int
-    columns: tuple[str, ...]
-    values: Annotated[dict[str, Any], Doc("What could be read of it, by its columns; secrets are masked.")]
 
 
 class _Place(Struct, frozen=True):

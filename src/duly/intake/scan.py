@@ -19,17 +19,15 @@ import math
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
-
-from msgspec import Struct
+from typing import TYPE_CHECKING
 
 from duly.bulk.files import Kept
 from duly.bulk.read import open_rows
 from duly.bulk.s3 import S3Error
 from duly.bulk.sources import Found, SourceError, Steady, is_unfinished
-from duly.core.doc import Doc
 from duly.core.errors import DoesNotExist, InputError, WrongState
 from duly.core.patience import Patient
+from duly.core.results import ScanReport
 from duly.intake.sources import Inbox, Remote, has_places, places
 from duly.intake.types import IMAGES, JobType
 from duly.verbs import Principal
@@ -47,56 +45,9 @@ SECONDS = 10.0
 # must leave as many of them for taking files as a portion has.
 WHOLE = 20.0
 LATE = "there was no time to look here; a worker will go on"
-# Files that a report lists one by one, of each kind.
-LISTED = 100
 UNSETTLED = "may still be written"
 # What is wrong with one file or one place, and may be gone the next time.
 PASSING = (SourceError, S3Error, DoesNotExist, OSError)
-
-
-class ScannedFile(Struct, frozen=True):
-    """What became of one file."""
-
-    source: Annotated[str, Doc("The address of the file, or the place that could not be read.")]
-    job_id: int | None = None
-    reason: str | None = None
-
-
-class ScanReport(Struct, kw_only=True):
-    """What one look through all places found. Of each kind of files the first ones are listed one by one."""
-
-    found: Annotated[int, Doc("Files that exist.")] = 0
-    took: Annotated[int, Doc("Files that became jobs.")] = 0
-    passed_over: Annotated[int, Doc("Files taken before or by others, or that may still be written.")] = 0
-    refused: Annotated[int, Doc("Files that no type of jobs takes, and places that cannot be read.")] = 0
-    left: Annotated[int, Doc("Files and places that there was no time for; a worker continues with them.")] = 0
-    unsettled: Annotated[int, Doc("Files passed over because they may still be written.")] = 0
-    held: Annotated[str | None, Doc("Why no more files are taken for now.")] = None
-    taken: Annotated[list[ScannedFile], Doc("The first of them.")] = []
-    passed: Annotated[
-        list[ScannedFile], Doc("The first of them, without those of earlier scans; and those left for a reason.")
-    ] = []
-    refusals: Annotated[list[ScannedFile], Doc("The first of them.")] = []
-
-    @property
-    def is_complete(self) -> bool:
-        return not self.left and not self.unsettled
-
-    def take(self, source: str, job_id: int) -> None:
-        self.took += 1
-        _list(self.taken, ScannedFile(source, job_id))
-
-    def pass_over(self, source: str, reason: str, job_id: int | None = None) -> None:
-        self.passed_over += 1
-        _list(self.passed, ScannedFile(source, job_id, reason))
-
-    def leave(self, source: str, reason: str) -> None:
-        self.left += 1
-        _list(self.passed, ScannedFile(source, None, reason))
-
-    def refuse(self, source: str, reason: str) -> None:
-        self.refused += 1
-        _list(self.refusals, ScannedFile(source, None, reason))
 
 
 class _Elsewhere(Exception):
@@ -326,8 +277,3 @@ class Scanner:
         except BaseException:
             intake.files.delete(kept.key)
             raise
-
-
-def _list(many: list[ScannedFile], one: ScannedFile) -> None:
-    if len(many) < LISTED:
-        many.append(one)

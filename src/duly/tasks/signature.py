@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Struct, inspect
+from msgspec import inspect
 
 from duly.core import codec
-from duly.core.doc import Doc
 from duly.core.policy.retry import Backoff, ByError, Retry, Windows
 from duly.core.policy.rule_text import spoken
+from duly.core.results import Param, ParamType, Signature
 from duly.tasks.task import Task
 
-Type = Literal["string", "integer", "number", "boolean", "datetime", "json"]
-
-_TYPES: tuple[tuple[type[inspect.Type], Type], ...] = (
+_TYPES: tuple[tuple[type[inspect.Type], ParamType], ...] = (
     (inspect.StrType, "string"),
     (inspect.BoolType, "boolean"),
     (inspect.IntType, "integer"),
@@ -23,28 +21,6 @@ _TYPES: tuple[tuple[type[inspect.Type], Type], ...] = (
     (inspect.DecimalType, "number"),
     (inspect.DateTimeType, "datetime"),
 )
-
-
-class Param(Struct, frozen=True):
-    """An argument of a task."""
-
-    name: str
-    type: Annotated[Type, Doc("The type of its values; json: any other value, written as JSON.")]
-    required: bool
-    default: Any  # as JSON shows it; None also where there is none
-    is_nullable: bool  # None may be said
-
-
-class Signature(Struct, frozen=True):
-    """A task as people see it who want to put it."""
-
-    name: str
-    queue: str
-    doc: str
-    params: list[Param]
-    takes_more: bool  # arguments with other names are taken too
-    retry: str  # in plain words
-    limits: list[str]
 
 
 def signature(task: Task[..., Any]) -> Signature:
@@ -70,7 +46,7 @@ def _param(field: msgspec.structs.FieldInfo) -> Param:
     )  # fmt: skip
 
 
-def _type(kind: inspect.Type) -> Type:
+def _type(kind: inspect.Type) -> ParamType:
     return next((name for each, name in _TYPES if isinstance(kind, each)), "json")
 
 

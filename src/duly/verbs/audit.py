@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from duly.core import codec
-from duly.core.shown import AuditLine
+from duly.core.shown import AuditLine, ShownAuditLine
 from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
@@ -29,3 +31,8 @@ class Audit(VerbGroup):
     def page(self, subject: str | None = None, before: int | None = None, most: int = 100) -> list[AuditLine]:
         """What was done to this subject, or to all, newest first; `before` is the last id of the page before."""
         return self._read.all(AuditLine, "audit", {"subject": subject, "before": before, "most": most})
+
+
+def line_shown(line: AuditLine) -> ShownAuditLine:
+    """The line with its details decoded."""
+    return ShownAuditLine(**{**asdict(line), "details": codec.shown(line.details)})

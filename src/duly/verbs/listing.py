@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -19,6 +19,7 @@ from msgspec.structs import asdict, replace
 from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.model import STATES, State
+from duly.core.results import DateField
 from duly.core.shown import ItemsFound, Row, StateCounts
 from duly.verbs.context import VerbContext, VerbGroup
 from duly.verbs.masks import Masks
@@ -32,7 +33,6 @@ SECONDS = 2.0  # for one page, at most; a portion that was begun is finished
 COUNTED = 10_000  # of each state
 VALUES = 10  # values that one filter may ask for
 
-DateField = Literal["created", "due", "started", "finished"]
 ListPlace = int | datetime
 LAST_TIME = datetime(9_999, 1, 1, tzinfo=UTC)
 DEEP = 20  # names in one path

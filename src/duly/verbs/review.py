@@ -10,7 +10,7 @@ from msgspec.structs import asdict
 
 from duly.core import codec
 from duly.core.errors import DoesNotExist
-from duly.core.shown import Act, Group, ReviewNote, ReviewTotals, ShownGroup
+from duly.core.shown import Act, Group, GroupStory, ReviewNote, ReviewTotals, ShownGroup
 from duly.verbs.context import VerbGroup
 from duly.verbs.who import Principal
 
@@ -32,6 +32,12 @@ class Review(VerbGroup):
         if group is None:
             raise DoesNotExist(f"there is no group {group_id}")
         return self._shown([group], who.reach)[0]
+
+    def story(self, who: Principal, group_id: str) -> GroupStory:
+        """The group with the last error of its sample, and what people wrote about it."""
+        group = self.group(who, group_id)
+        error = self._peers.items.find(who, group.sample).last_error
+        return GroupStory(**asdict(group), error=error, notes=self.notes(who, group_id))
 
     def totals(self, who: Principal, owner: str | None = None) -> ReviewTotals:
         """How many items are in review and in how many groups, counted up to a hundred thousand.

@@ -14,14 +14,13 @@ from duly.core import advance, codec
 from duly.core.errors import DoesNotExist, InputError, KeyConflict, WrongState
 from duly.core.model import CatchUp, Item, NewSchedule, Overlap, Revision, Schedule
 from duly.core.policy.recur import Rule, Slot, Slots, parse, zone_named
+from duly.core.results import ScheduleAction
 from duly.tasks.checks import checked_key, checked_lateness, checked_rank
 from duly.tasks.puttable import ScheduleOptions
 from duly.tasks.task import Task
 from duly.verbs.selection import refusal, selected
 from duly.verbs.timetable import PORTION, Move, Timetable, checked_rule, checked_zone, slot_of
 from duly.verbs.who import Principal
-
-ScheduleAction = Literal["pause", "resume", "run", "reactivate", "remove"]
 
 OPTIONS: tuple[Literal["zone", "catch_up", "max_lateness", "overlap", "rank"], ...] = (
     "zone", "catch_up", "max_lateness", "overlap", "rank",

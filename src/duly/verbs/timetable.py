@@ -9,13 +9,16 @@ from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from duly.core import advance, codec
 from duly.core.clock import EPOCH
 from duly.core.errors import DoesNotExist, InputError
 from duly.core.model import Schedule
 from duly.core.policy.recur import Rule, Slot, clock_notes, parse, preview, zone_named
-from duly.core.shown import AuditLine, ClockNote, Occurrence
+from duly.core.results import ScheduleState, SlotLoad
+from duly.core.shown import AuditLine, ClockNote, Occurrence, ScheduleStory, ShownSchedule
+from duly.verbs.audit import line_shown
 from duly.verbs.context import VerbGroup
 from duly.verbs.read import utc
 
@@ -23,17 +26,10 @@ PORTION = 1_000
 DAY = timedelta(days=1)
 SCANNED = 20_000  # schedules that are looked at for one page, at most
 
-Status = Literal["active", "paused", "broken"]
 # How a schedule stands by the last item that it made: that waits or runs, is done, or has failed and waits for a retry
 # or in review. A schedule without an item stands by what it remembers.
 Standing = Literal["waiting", "running", "done", "failing"]
 CAUSES = 100
-
-
-class SlotLoad(Struct, frozen=True):
-    ring: str
-    slot: int
-    members: int
 
 
 class Cause(Struct, frozen=True):
@@ -97,7 +93,7 @@ class Timetable(VerbGroup):
         owner: str | None = None,
         task: str | None = None,
         key: str | None = None,
-        state: Status | None = None,
+        state: ScheduleState | None = None,
         ring: str | None = None,
         slot: int | None = None,
         after: int = 0,
@@ -175,7 +171,7 @@ class Timetable(VerbGroup):
         return [row for row, _ in found], place
 
     def _met(
-        self, place: list[Any], owner: str | None, state: Status | None
+        self, place: list[Any], owner: str | None, state: ScheduleState | None
     ) -> tuple[list[tuple[int, list[Any]]], list[Any] | None]:
         """The next ids after a place, each with its own place, and where to go on; None at the end."""
         if place[0] == "next":
@@ -198,6 +194,24 @@ class Timetable(VerbGroup):
             return advance.rule_of(schedule.rule).describe(zone_named(schedule.zone))
         except ValueError:
             return f"{schedule.rule} ({schedule.zone})"
+
+    def shown(self, schedule: Schedule) -> ShownSchedule:
+        """The schedule as people see it: JSON decoded, its state, and its rule in words."""
+        state: ScheduleState = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"
+        args, keep = codec.shown(schedule.args), None if schedule.keep is None else codec.shown(schedule.keep)
+        values = {**asdict(schedule), "args": args, "keep": keep}
+        return ShownSchedule(**values, state=state, describe=self.describe(schedule))
+
+    def story(self, schedule: Schedule, ahead: int = 5) -> ScheduleStory:
+        """The schedule with its next times, what it made lately and what was done to it lately."""
+        times = self.preview(schedule.rule, schedule.zone, ahead) if schedule.is_active else []
+        return ScheduleStory(
+            **asdict(self.shown(schedule)),
+            next=times,
+            notes=self.clock_notes(schedule.rule, schedule.zone, times) if times else [],
+            items=self.occurrences(schedule.id, 10),
+            audit=[line_shown(line) for line in self.audit(schedule.id, most=20)],
+        )
 
     def standing(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ def served(desk: Desk) -> Iterator[str]:
 def test_events_are_paged_in_their_order(desk: Desk, job: Job, served: str) -> None:
     known = [event.id for event in desk.events(job)]
     with Client(served) as client:
-        found = list(client.pages(f"/api/jobs/{job.id}/events", {"page_size": 2}))
+        found = list(client.http.pages(dict[str, Any], f"/api/jobs/{job.id}/events"))
     assert [event["id"] for event in found] == known
     assert found[0].keys() == {
         "id", "itemId", "jobId", "attempt", "round", "variant", "retailer", "status", "milliseconds", "createdAt",

@@ -65,10 +65,10 @@ def test_every_row_is_found_once_whatever_the_provider_and_the_workers_do(databa
             job_id = client.create_job(io.BytesIO(content.encode()), "products.csv", job_type="csv")
             ours.start(2, spec="duly.apps.enrichment:app")
             for ended in (15, 60):
-                until(lambda ended=ended: client.job(job_id)["processedItems"] >= ended, 90, ours.logs)
+                until(lambda ended=ended: client.job(job_id).processed_items >= ended, 90, ours.logs)
                 ours.kill_one(choose)
                 ours.start(1, spec="duly.apps.enrichment:app")
-            until(lambda: client.job(job_id)["queueState"] == "DONE", 120, ours.logs)
+            until(lambda: client.job(job_id).queue_state == "DONE", 120, ours.logs)
             ours.stop()
             told_of = client.job(job_id)
             out = io.BytesIO()
@@ -77,7 +77,7 @@ def test_every_row_is_found_once_whatever_the_provider_and_the_workers_do(databa
         found = [(row["status"], row["title (result)"], row["price"], row["matched_by"]) for row in rows]
         assert found == [expected(number) for number in range(ROWS)]
         counts = Counter(status for status, *_ in found)
-        assert (told_of["doneItems"], told_of["notFoundItems"], told_of["failedItems"]) == (
+        assert (told_of.done_items, told_of.not_found_items, told_of.failed_items) == (
             counts["DONE"], counts["NOT_FOUND"], 0,
         )  # fmt: skip
         events = enrichment.events(job_id, most=10_000)

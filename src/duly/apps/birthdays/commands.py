@@ -1,17 +1,20 @@
-"""`duly people`: who is greeted when, on a database or through a service."""
+"""`duly people`: the people who are greeted on their birthdays, on a database or through a service."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from urllib.parse import quote
 
 import click
+from msgspec.structs import asdict
 
 from duly.apps.birthdays import Person, PersonEvent, birthdays_on
+from duly.apps.birthdays.greetings import Leap
 from duly.cli import options, words
-from duly.cli.sides import chosen, read_as
+from duly.cli.sides import chosen
 from duly.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,66 +23,83 @@ if TYPE_CHECKING:
 
 someone = click.argument("person_id", metavar="ID")
 leap = click.option(
-    "--leap", type=click.Choice(["feb28", "mar1", "skip"]), help="When who was born on 29 February is greeted."
+    "--leap", type=click.Choice(["feb28", "mar1", "skip"]), help="When people born on 29 February are greeted."
 )
 
 
-class _Here:
-    """On the database that the settings name: people of the code's own, not those of users."""
+class PersonStory(Person, frozen=True, kw_only=True):
+    """A person with the next event and the past ones."""
+
+    events: list[PersonEvent]
+
+
+class PersonChange(TypedDict, total=False):
+    """What can be changed of a person; None: as it is."""
+
+    first_name: str | None
+    last_name: str | None
+    birthday: str | None
+    zone: str | None
+    leap: Leap | None
+
+
+class LocalPeople:
+    """People on a database: those that code added, not those of users."""
 
     def __init__(self, app: Duly) -> None:
         self._birthdays = birthdays_on(app)
+        self._actor = options.who().user_id
 
-    def page(self, most: int) -> list[Person]:
-        return list(self._birthdays.list(most))
+    def page(self, most: int) -> Iterator[Person]:
+        return iter(self._birthdays.list(most))
 
-    def add(self, said: dict[str, Any]) -> Person:
-        return self._birthdays.add(said.pop("id"), **said, actor=options.who().user_id)
+    def add(
+        self, person_id: str, first_name: str, last_name: str, birthday: str, zone: str, leap: Leap = "feb28"
+    ) -> Person:
+        return self._birthdays.add(person_id, first_name, last_name, birthday, zone, leap, actor=self._actor)
 
-    def show(self, person_id: str) -> tuple[Person, list[PersonEvent]]:
-        return self._birthdays.get(person_id), list(self._birthdays.events(person_id))
+    def get(self, person_id: str) -> PersonStory:
+        return PersonStory(**asdict(self._birthdays.get(person_id)), events=list(self._birthdays.events(person_id)))
 
-    def change(self, person_id: str, said: dict[str, Any]) -> Person:
-        return self._birthdays.change(person_id, actor=options.who().user_id, **said)
+    def change(self, person_id: str, **fields: Unpack[PersonChange]) -> Person:
+        given: dict[str, Any] = {name: value for name, value in fields.items() if value is not None}
+        return self._birthdays.change(person_id, actor=self._actor, **given)
 
     def remove(self, person_id: str) -> None:
-        self._birthdays.remove(person_id, actor=options.who().user_id)
+        self._birthdays.remove(person_id, actor=self._actor)
 
 
-class _There:
-    """Through a service: the people of the one whose key it is."""
+class PeopleClient:
+    """People through a service: those of the user whose key is used."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._http = client.http
 
-    def page(self, most: int) -> list[Person]:
-        return [read_as(Person, each) for each in islice(self._client.pages("/api/people"), most)]
+    def page(self, most: int) -> Iterator[Person]:
+        return self._http.pages(Person, "/api/people", most)
 
-    def add(self, said: dict[str, Any]) -> Person:
-        return read_as(Person, self._client.request("POST", "/api/people", _camel(said)))
+    def add(
+        self, person_id: str, first_name: str, last_name: str, birthday: str, zone: str, leap: Leap = "feb28"
+    ) -> Person:
+        names = {"id": person_id, "first_name": first_name, "last_name": last_name}
+        return self._http.post(Person, "/api/people", **names, birthday=birthday, zone=zone, leap=leap)
 
-    def show(self, person_id: str) -> tuple[Person, list[PersonEvent]]:
-        told = self._client.request("GET", _path(person_id))
-        return read_as(Person, told), [read_as(PersonEvent, each) for each in told["events"]]
+    def get(self, person_id: str) -> PersonStory:
+        return self._http.get(PersonStory, _path(person_id))
 
-    def change(self, person_id: str, said: dict[str, Any]) -> Person:
-        return read_as(Person, self._client.request("PATCH", _path(person_id), _camel(said)))
+    def change(self, person_id: str, **fields: Unpack[PersonChange]) -> Person:
+        return self._http.patch(Person, _path(person_id), **fields)
 
     def remove(self, person_id: str) -> None:
-        self._client.request("DELETE", _path(person_id))
+        self._http.request("DELETE", _path(person_id))
 
 
 def _path(person_id: str) -> str:
     return f"/api/people/{quote(person_id, safe='')}"
 
 
-def _camel(said: dict[str, Any]) -> dict[str, Any]:
-    names = {"first_name": "firstName", "last_name": "lastName"}
-    return {names.get(name, name): value for name, value in said.items()}
-
-
-def _side() -> Any:
-    return chosen(_Here, _There)
+def _side() -> AbstractContextManager[LocalPeople | PeopleClient]:
+    return chosen(LocalPeople, PeopleClient)
 
 
 @options.listing(short_help="People who are greeted on their birthdays.")
@@ -87,9 +107,9 @@ def _side() -> Any:
 @options.told
 def people(most: int, as_json: bool, in_utc: bool) -> None:
     """List people in the order in which they were added."""
-    with _side() as place:
-        found: list[Person] = place.page(most)
-    words.print_lines(found, as_json, "there is nobody to greet", lambda each: _line(each, in_utc))
+    with _side() as api:
+        found = list(api.page(most))
+    words.print_lines(found, as_json, "there are no people", lambda each: _line(each, in_utc))
 
 
 @people.command(name="add")
@@ -101,11 +121,12 @@ def people(most: int, as_json: bool, in_utc: bool) -> None:
 @leap
 @options.side
 @options.in_utc
-def add_person(person_id: str, in_utc: bool, **said: Any) -> None:
+def add_person(
+    person_id: str, first_name: str, last_name: str, birthday: str, zone: str, leap: Leap | None, in_utc: bool
+) -> None:
     """Greet someone every year: BIRTHDAY is YYYY-MM-DD or MM-DD, ZONE such as Europe/Zagreb."""
-    given = {name: value for name, value in said.items() if value is not None}
-    with _side() as place:
-        made = place.add({"id": person_id, **given})
+    with _side() as api:
+        made = api.add(person_id, first_name, last_name, birthday, zone, leap or "feb28")
     click.echo(_line(made, in_utc))
 
 
@@ -113,14 +134,14 @@ def add_person(person_id: str, in_utc: bool, **said: Any) -> None:
 @someone
 @options.told
 def show_person(person_id: str, as_json: bool, in_utc: bool) -> None:
-    """Someone, with the event to come and those that were."""
-    with _side() as place:
-        person, events = place.show(person_id)
+    """Show a person with the next event and the past ones."""
+    with _side() as api:
+        person = api.get(person_id)
     if as_json:
-        words.print_json({**{name: getattr(person, name) for name in person.__struct_fields__}, "events": events})
+        words.print_json(person)
         return
     click.echo(_line(person, in_utc))
-    for each in events:
+    for each in person.events:
         when = words.full(each.target, datetime.now(UTC), in_utc)
         click.echo(f"{when} {each.status} {each.last_error or ''}".rstrip())
 
@@ -134,13 +155,12 @@ def show_person(person_id: str, as_json: bool, in_utc: bool) -> None:
 @leap
 @options.side
 @options.in_utc
-def change_person(person_id: str, in_utc: bool, **said: Any) -> None:
-    """Another name, birthday or zone; the event to come moves along."""
-    given = {name: value for name, value in said.items() if value is not None}
-    if not given:
-        raise InputError("change", "say what: --first-name, --last-name, --birthday, --zone or --leap")
-    with _side() as place:
-        changed = place.change(person_id, given)
+def change_person(person_id: str, in_utc: bool, **fields: Unpack[PersonChange]) -> None:
+    """Change a name, birthday or zone. The next event is planned anew."""
+    if all(value is None for value in fields.values()):
+        raise InputError("change", "nothing to change; give --first-name, --last-name, --birthday, --zone or --leap")
+    with _side() as api:
+        changed = api.change(person_id, **fields)
     click.echo(_line(changed, in_utc))
 
 
@@ -148,9 +168,9 @@ def change_person(person_id: str, in_utc: bool, **said: Any) -> None:
 @someone
 @options.side
 def remove_person(person_id: str) -> None:
-    """No more greetings; one that waits is cancelled."""
-    with _side() as place:
-        place.remove(person_id)
+    """Remove a person. A waiting greeting is cancelled."""
+    with _side() as api:
+        api.remove(person_id)
     click.echo(f"{person_id} is removed")
 
 

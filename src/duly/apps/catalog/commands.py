@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,10 +14,11 @@ import click
 
 from duly.apps.catalog import Product, catalog_on
 from duly.apps.catalog.day import Day
-from duly.apps.catalog.products import STANDINGS, Reactivated
+from duly.apps.catalog.products import STANDINGS, Reactivated, SyncStatus
 from duly.cli import options, words
-from duly.cli.sides import camel, chosen, read_as, snake
+from duly.cli.sides import chosen
 from duly.core.errors import DulyError, InputError
+from duly.core.wire import read, written
 
 if TYPE_CHECKING:
     from duly import Duly
@@ -61,8 +63,8 @@ def plan(as_json: bool, **said: Any) -> None:
 def _live() -> int:
     """How many active products there are; 0 where there is no catalog, or no database that could have one."""
     try:
-        with _side() as place:
-            day: Day = place.day()
+        with _side() as api:
+            day = api.day()
     except DulyError:
         return 0
     return sum(slot.planned for slot in day.slots)
@@ -78,93 +80,112 @@ def _print_plan(made: Plan) -> None:
             click.echo(f"{'' if place else name.replace('_', ' '):28} {line}")
 
 
-class _Here:
-    """On the database that the settings name. A product is somebody's, so they have to be named."""
+class LocalProducts:
+    """Products on a database, where the user of a product has to be named."""
 
     def __init__(self, app: Duly) -> None:
         self._catalog = catalog_on(app)
+        self._who = options.who()
 
-    def page(self, user: str | None, most: int, filters: dict[str, Any]) -> Iterable[Product]:
-        return self._catalog.products(user_id=user, most=most, **filters)
+    def page(
+        self,
+        most: int,
+        *,
+        user: str | None = None,
+        sync_status: SyncStatus | None = None,
+        hour_bucket: int | None = None,
+        is_active: bool | None = None,
+        text: str | None = None,
+    ) -> Iterator[Product]:
+        found = self._catalog.products(
+            user_id=user, most=most, sync_status=sync_status, hour_bucket=hour_bucket, is_active=is_active, text=text
+        )
+        return iter(found)
 
     def publish(self, user: str | None, sku: str) -> Product:
-        return self._catalog.publish(_named(user), sku, actor=options.who().user_id)
+        return self._catalog.publish(_named(user), sku, actor=self._who.user_id)
 
     def withdraw(self, user: str | None, sku: str) -> None:
-        self._catalog.withdraw(_named(user), sku, actor=options.who().user_id)
+        self._catalog.withdraw(_named(user), sku, actor=self._who.user_id)
 
-    def reactivate(self, user: str | None, sku: str, is_now: bool) -> Product:
-        return self._catalog.reactivate(_named(user), sku, actor=options.who().user_id, sync_now=is_now)
+    def reactivate(self, user: str | None, sku: str, sync_now: bool = False) -> Product:
+        return self._catalog.reactivate(_named(user), sku, actor=self._who.user_id, sync_now=sync_now)
 
-    def reactivate_all(self, cause: str | None, is_now: bool) -> Reactivated:
-        return self._catalog.reactivate_all(cause, sync_now=is_now, who=options.who())
+    def reactivate_all(self, cause: str | None = None, sync_now: bool = False) -> Reactivated:
+        return self._catalog.reactivate_all(cause, sync_now=sync_now, who=self._who)
 
-    def import_many(self, rows: list[dict[str, Any]]) -> int:
-        return self._catalog.import_many(rows, who=options.who())
+    def import_many(self, rows: Sequence[Mapping[str, str]]) -> int:
+        return self._catalog.import_many(rows, who=self._who)
 
     def day(self) -> Day:
         return self._catalog.day()
 
 
-class _There:
-    """Through a service. Whoever is not named is the one whose key it is."""
+class ProductsClient:
+    """Products through a service, by default those of the user whose key is used."""
 
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._http = client.http
 
-    def page(self, user: str | None, most: int, filters: dict[str, Any]) -> Iterable[Product]:
-        named = {QUERY[name]: value for name, value in filters.items() if value is not None}
-        said = {name: str(value).lower() if isinstance(value, bool) else value for name, value in named.items()}
-        rows = self._client.pages("/api/products", {"page_size": min(most, 500), **said})
-        found = (read_as(Product, each) for each in rows)
+    def page(
+        self,
+        most: int,
+        *,
+        user: str | None = None,
+        sync_status: SyncStatus | None = None,
+        hour_bucket: int | None = None,
+        is_active: bool | None = None,
+        text: str | None = None,
+    ) -> Iterator[Product]:
+        active = None if is_active is None else str(is_active).lower()
+        query = {"status": sync_status, "slot": hour_bucket, "active": active, "q": text}
+        found = self._http.pages(Product, "/api/products", None if user else most, **query)
         return islice((each for each in found if user in (None, each.user_id)), most)
 
     def publish(self, user: str | None, sku: str) -> Product:
-        return read_as(Product, self._client.request("POST", "/api/products", {"sku": sku, "userId": user}))
+        return self._http.post(Product, "/api/products", sku=sku, user_id=user)
 
     def withdraw(self, user: str | None, sku: str) -> None:
-        self._client.request("DELETE", f"/api/products/{quote(sku, safe='')}", query={"userId": user})
+        self._http.request("DELETE", _path(sku), query={"userId": user})
 
-    def reactivate(self, user: str | None, sku: str, is_now: bool) -> Product:
-        path = f"/api/products/{quote(sku, safe='')}/reactivate"
-        return read_as(Product, self._client.request("POST", path, {"syncNow": is_now}, query={"userId": user}))
+    def reactivate(self, user: str | None, sku: str, sync_now: bool = False) -> Product:
+        path, query = f"{_path(sku)}/reactivate", {"userId": user}
+        return read(Product, self._http.request("POST", path, {"syncNow": sync_now}, query=query))
 
-    def reactivate_all(self, cause: str | None, is_now: bool) -> Reactivated:
-        said = {"syncNow": is_now, **({} if cause is None else {"cause": cause})}
-        return read_as(Reactivated, self._client.request("POST", "/api/products/reactivate", said))
+    def reactivate_all(self, cause: str | None = None, sync_now: bool = False) -> Reactivated:
+        return self._http.post(Reactivated, "/api/products/reactivate", cause=cause, sync_now=sync_now)
 
-    def import_many(self, rows: list[dict[str, Any]]) -> int:
+    def import_many(self, rows: Sequence[Mapping[str, str]]) -> int:
         made = 0
         for first in range(0, len(rows), 1_000):
-            said = [camel(row) for row in rows[first : first + 1_000]]
-            made += int(self._client.request("POST", "/api/products/import", {"products": said})["products"])
+            body = {"products": [written(row) for row in rows[first : first + 1_000]]}
+            made += int(self._http.request("POST", "/api/products/import", body)["products"])
         return made
 
     def day(self) -> Day:
-        told = self._client.request("GET", "/api/catalog/day")
-        return read_as(Day, {**told, "budget": snake(told["budget"])})
+        return self._http.get(Day, "/api/catalog/day")
+
+
+def _path(sku: str) -> str:
+    return f"/api/products/{quote(sku, safe='')}"
 
 
 def _named(user: str | None) -> str:
     if user is None:
-        raise InputError("user", "say whose product it is: --user NAME")
+        raise InputError("user", "name the user of the product: --user NAME")
     return user
 
 
-# What filters are called over HTTP.
-QUERY = {"sync_status": "status", "hour_bucket": "slot", "is_active": "active", "text": "q"}
+def _side() -> AbstractContextManager[LocalProducts | ProductsClient]:
+    return chosen(LocalProducts, ProductsClient)
 
 
-def _side() -> Any:
-    return chosen(_Here, _There)
-
-
-whose = click.option("--user", metavar="NAME", help="Whose product.")
+of_user = click.option("--user", metavar="NAME", help="The user of the product.")
 
 
 @options.listing(short_help="Products of the catalog: list, publish, withdraw.")
-@whose
-@click.option("--status", "sync_status", type=click.Choice([*STANDINGS]), help="How their last sync went.")
+@of_user
+@click.option("--status", "sync_status", type=click.Choice([*STANDINGS]), help="Result of the last sync.")
 @click.option("--slot", "hour_bucket", type=click.IntRange(0), metavar="N", help="The hour that they are synced at.")
 @click.option("--active/--inactive", "is_active", default=None, help="Those that are synced, or those that are not.")
 @click.option("--search", "text", metavar="TEXT", help="A part of a SKU, or of its user's name.")
@@ -172,9 +193,9 @@ whose = click.option("--user", metavar="NAME", help="Whose product.")
 @options.side
 @options.as_json
 def products(user: str | None, most: int, as_json: bool, **filters: Any) -> None:
-    """List products with how their syncs went."""
-    with _side() as place:
-        found: list[Product] = list(place.page(user, most, filters))
+    """List products with the result of their last sync."""
+    with _side() as api:
+        found = list(api.page(most, user=user, **filters))
     words.print_lines(found, as_json, "there are no products", _line)
 
 
@@ -183,17 +204,17 @@ def _line(each: Product) -> str:
     return f"{each.user_id} {each.sku}: slot {each.hour_bucket}, {state}, {each.consecutive_failures} failures in a row"
 
 
-def _act(name: str, doc: str, tell: Callable[[str, Product], str]) -> None:
+def _act(name: str, doc: str, line: Callable[[str, Product], str]) -> None:
     """A command for one act on a product."""
 
     @products.command(name=name, help=doc)
     @click.argument("sku")
-    @whose
+    @of_user
     @options.side
     def act(sku: str, user: str | None) -> None:
-        with _side() as place:
-            made = getattr(place, name)(user, sku)
-        click.echo(tell(sku, made))
+        with _side() as api:
+            made = getattr(api, name)(user, sku)
+        click.echo(line(sku, made))
 
 
 _act("publish", "Sync a product every day; publishing twice is publishing once.", lambda _, made: _line(made))
@@ -204,13 +225,13 @@ now = click.option("--now", "is_now", is_flag=True, help="Sync at once too, not 
 
 @products.command(name="reactivate")
 @click.argument("sku")
-@whose
+@of_user
 @now
 @options.side
 def reactivate_product(sku: str, user: str | None, is_now: bool) -> None:
-    """Try a product again that was deactivated after failures in a row."""
-    with _side() as place:
-        place.reactivate(user, sku, is_now)
+    """Reactivate a product that was deactivated after failures in a row."""
+    with _side() as api:
+        api.reactivate(user, sku, is_now)
     click.echo(f"{sku} is reactivated")
 
 
@@ -219,11 +240,11 @@ def reactivate_product(sku: str, user: str | None, is_now: bool) -> None:
 @now
 @options.side
 def reactivate_products(cause: str | None, is_now: bool) -> None:
-    """Try all products again that were deactivated, or those that one cause did."""
+    """Reactivate all deactivated products, or those with one cause."""
     count, is_more = 0, True
-    with _side() as place:
+    with _side() as api:
         while is_more:
-            done: Reactivated = place.reactivate_all(cause, is_now)
+            done = api.reactivate_all(cause, is_now)
             count, is_more = count + done.products, done.is_more
     click.echo(f"{count} products are reactivated")
 
@@ -239,8 +260,8 @@ def import_products(path: Path) -> None:
     """
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = [{name: value for name, value in row.items() if value} for row in csv.DictReader(file)]
-    with _side() as place:
-        made = place.import_many(rows)
+    with _side() as api:
+        made = api.import_many(rows)
     click.echo(f"{made} products are new")
 
 
@@ -249,8 +270,8 @@ def import_products(path: Path) -> None:
 @options.as_json
 def show_day(as_json: bool) -> None:
     """Where this day stands, in UTC: slots, retry windows, calls, and what deactivated products."""
-    with _side() as place:
-        day: Day = place.day()
+    with _side() as api:
+        day = api.day()
     if as_json:
         words.print_json(day)
         return

@@ -22,13 +22,14 @@ from duly.apps.catalog.supplier import BadEntry, Found, Offer, ask
 from duly.core.codec import decode
 from duly.core.errors import ConfigError, DoesNotExist, InputError
 from duly.core.model import Schedule, cut
+from duly.core.results import SlotLoad
 from duly.core.shown import Row
 from duly.outbound.http import Unreachable
 from duly.tasks.checks import checked_rows
 from duly.tasks.task import Task
 from duly.verbs import LOCAL, Principal, local
 from duly.verbs.schedules import ScheduleRow
-from duly.verbs.timetable import SlotLoad, Standing
+from duly.verbs.timetable import Standing
 
 if TYPE_CHECKING:
     from duly.virtual.simulation import Simulation

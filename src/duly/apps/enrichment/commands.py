@@ -2,42 +2,36 @@
 
 from __future__ import annotations
 
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import click
 
 from duly.apps.enrichment import plugin
 from duly.apps.enrichment.searches import SearchEvent
 from duly.cli import options, words
-from duly.cli.sides import chosen, read_as
+from duly.cli.sides import chosen
 
 if TYPE_CHECKING:
     from duly import Duly
     from duly.client import Client
 
-PAGE_MOST = 500
 
-
-class _Here:
-    """On the database that the settings name."""
-
+class LocalLookups:
     def __init__(self, app: Duly) -> None:
         self._searches = plugin.on(app).searches
 
-    def events(self, job_id: int, most: int) -> list[SearchEvent]:
-        return self._searches.page(options.who(), job_id, most=most)
+    def events(self, job_id: int, most: int) -> Iterator[SearchEvent]:
+        return iter(self._searches.page(options.who(), job_id, most=most))
 
 
-class _There:
-    """Through a service."""
-
+class LookupsClient:
     def __init__(self, client: Client) -> None:
-        self._client = client
+        self._http = client.http
 
-    def events(self, job_id: int, most: int) -> list[SearchEvent]:
-        found = self._client.pages(f"/api/jobs/{job_id}/events", {"page_size": min(most, PAGE_MOST)})
-        return [read_as(SearchEvent, each) for each in islice(found, most)]
+    def events(self, job_id: int, most: int) -> Iterator[SearchEvent]:
+        return self._http.pages(SearchEvent, f"/api/jobs/{job_id}/events", most)
 
 
 @click.command(short_help="What was asked of the provider for the rows of a job.")
@@ -47,9 +41,9 @@ class _There:
 @options.as_json
 def lookups(job_id: int, most: int, as_json: bool) -> None:
     """List look-ups for the rows of a job, in the order in which they were made."""
-    side: Any = chosen(_Here, _There)
-    with side as place:
-        found: list[SearchEvent] = place.events(job_id, most)
+    side: AbstractContextManager[LocalLookups | LookupsClient] = chosen(LocalLookups, LookupsClient)
+    with side as api:
+        found = list(api.events(job_id, most))
     words.print_lines(found, as_json, "nothing was asked yet", _line)
 
 

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import click
 
+from duly.apps.messages.client import LocalMessages, MessageRow, MessagesClient
 from duly.apps.messages.process import retry_service
-from duly.apps.messages.review import Act
-from duly.apps.messages.sides import side
+from duly.apps.messages.review import Act, Other
 from duly.cli import options, words
+from duly.cli.sides import chosen
 from duly.core.errors import InputError
 from duly.core.model import STATES
 from duly.core.shown import Drift
 
 
+def side() -> AbstractContextManager[LocalMessages | MessagesClient]:
+    return chosen(LocalMessages, MessagesClient)
+
+
 @click.group()
 @options.service
 def messages() -> None:
-    """See, search and look after the messages of the retry service."""
+    """List, show, change and publish the messages of the retry service."""
 
 
 item = click.argument("item_id", type=int, metavar="ID")
@@ -36,21 +42,20 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @options.told
 def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> None:
     """List messages, newest first."""
-    with side() as place:
-        found = place.pages(limit, filters)
-    if words.is_all_told(found, as_json, "no messages fit"):
+    with side() as api:
+        found = list(api.page(most=limit, **filters))
+    if words.is_all_told(found, as_json, "no messages match"):
         return
     console, now = words.console(), datetime.now(UTC)
     is_roomy = console.width >= words.ROOMY
     rows = []
     for each in found:
-        due_at = _moment(each["due_at"])
         row: list[Any] = [
-            str(each["id"]), words.cut(_plain(each["queue"]), 24), words.state(each["state"]),
-            f"{each['retry_count']}/{each['max_retries']}", words.short(due_at, now, in_utc),
-            words.relative(due_at, now),
+            str(each.id), words.cut(_plain(each.queue), 24), words.state(each.state),
+            f"{each.retry_count}/{each.max_retries}", words.short(each.due_at, now, in_utc),
+            words.relative(each.due_at, now),
         ]  # fmt: skip
-        rows.append([*row, each["message_id"] or "", words.cut(_why(each), 80)] if is_roomy else row)
+        rows.append([*row, each.message_id or "", words.cut(_why(each), 80)] if is_roomy else row)
     columns: list[Any] = [("id", "right"), "queue", "state", "retry", "due", ""]
     if is_roomy:
         columns += ["message", ""]
@@ -61,31 +66,31 @@ def list_messages(limit: int, as_json: bool, in_utc: bool, **filters: Any) -> No
 @item
 @options.told
 def show_message(item_id: int, as_json: bool, in_utc: bool) -> None:
-    """Tell the story of a message: why it failed, when it is due, what it holds."""
+    """Show one message: why it failed, when it is due, and its payload."""
     from duly.core import codec
 
-    with side() as place:
-        told = place.show(item_id)
+    with side() as api:
+        found, now = api.get(item_id), datetime.now(UTC)
     if as_json:
-        words.print_json(told)
+        words.print_json(found)
         return
     for name in ("id", "message_id", "queue", "state", "reason", "error"):
-        if told[name]:
-            click.echo(f"{name.replace('_', ' '):<12} {_plain(str(told[name]))}")
-    click.echo(f"{'due':<12} {_time(told['due_at'], in_utc)}")
-    click.echo(f"{'retries':<12} {told['retry_count']} of {told['max_retries']}")
-    for each in told["story"]:
-        click.echo(f"{'failed':<12} {_time(each['at'], in_utc)} retry {each['retry']} {_plain(each.get('reason', ''))}")
-    click.echo(f"{'properties':<12} {codec.encode(told['properties']).decode()}")
-    payload = told["payload"]
-    if payload["decoded"] is not None:
-        click.echo(f"{'decoded':<12} {codec.encode(payload['decoded']).decode()}")
-    click.echo(f"{'payload':<12} {payload['bytes']} bytes")
-    click.echo(payload["text"] if payload["text"] is not None else payload["hex"])
+        if value := getattr(found, name):
+            click.echo(f"{name.replace('_', ' '):<12} {_plain(str(value))}")
+    click.echo(f"{'due':<12} {words.full(found.due_at, now, in_utc)}")
+    click.echo(f"{'retries':<12} {found.retry_count} of {found.max_retries}")
+    for each in found.story:
+        click.echo(f"{'failed':<12} {words.full(each.at, now, in_utc)} retry {each.retry} {_plain(each.reason)}")
+    click.echo(f"{'properties':<12} {codec.encode(found.properties).decode()}")
+    payload = found.payload
+    if payload.decoded is not None:
+        click.echo(f"{'decoded':<12} {codec.encode(payload.decoded).decode()}")
+    click.echo(f"{'payload':<12} {payload.bytes} bytes")
+    click.echo(payload.text if payload.text is not None else payload.hex)
 
 
-def _changes_said(command: Callable[..., None]) -> Callable[..., None]:
-    """The options that make something else of a message."""
+def _change_options(command: Callable[..., None]) -> Callable[..., None]:
+    """The options that change a message."""
     for option in (
         click.option("--header", "pairs", multiple=True, metavar="NAME=VALUE", help="A header to set; repeatable."),
         click.option("--payload", "path", type=FILE, metavar="FILE", help="Another payload: the bytes of this file."),
@@ -97,24 +102,24 @@ def _changes_said(command: Callable[..., None]) -> Callable[..., None]:
 
 @messages.command("send")
 @item
-@_changes_said
+@_change_options
 @click.option("--again", "is_again", is_flag=True, help="Also if it was published or cancelled: as another message.")
 @options.side
 def send(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...], is_again: bool) -> None:
-    """Publish a message now, whatever its count: to its queue or another, as it is or changed."""
-    with side() as place:
-        sent = place.send(item_id, is_again, _changes(queue, path, pairs))
+    """Publish a message now, whatever its retry count, to its queue or another one, unchanged or changed."""
+    with side() as api:
+        sent = api.send(item_id, replay=is_again, **_changes(queue, path, pairs))
     click.echo(f"message {item_id} is on its way{'' if sent == item_id else f' again, as message {sent}'}")
 
 
 @messages.command("edit")
 @item
-@_changes_said
+@_change_options
 @options.side
 def edit(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> None:
     """Change a message that waits or is in review."""
-    with side() as place:
-        place.edit(item_id, _changes(queue, path, pairs))
+    with side() as api:
+        api.edit(item_id, **_changes(queue, path, pairs))
     click.echo(f"message {item_id} is changed")
 
 
@@ -124,8 +129,8 @@ def edit(item_id: int, queue: str | None, path: Path | None, pairs: tuple[str, .
 @options.side
 def download_payload(item_id: int, out: BinaryIO) -> None:
     """Write all bytes of a message to a file."""
-    with side() as place:
-        place.payload(item_id, out)
+    with side() as api:
+        api.payload(item_id, out)
 
 
 @messages.command("drift")
@@ -133,8 +138,8 @@ def download_payload(item_id: int, out: BinaryIO) -> None:
 @options.told
 def show_drift(minutes: int, as_json: bool, in_utc: bool) -> None:
     """How late messages were published again in the last minutes."""
-    with side() as place:
-        found = place.drift(minutes)
+    with side() as api:
+        found = api.drift(minutes)
     now = datetime.now(UTC)
 
     def line(each: Drift) -> str:
@@ -151,8 +156,8 @@ def _acting(name: Act, doc: str, done: str) -> None:
     @item
     @options.side
     def act(item_id: int) -> None:
-        with side() as place:
-            place.act(name, item_id)
+        with side() as api:
+            api.act(name, item_id)
         click.echo(f"message {item_id} {done}")
 
 
@@ -161,7 +166,7 @@ _acting("expedite", "Publish a message that waits now; one in review, again.", "
 _acting("discard", "Take a message out of review for good.", "is discarded")
 
 
-def _changes(queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> dict[str, Any]:
+def _changes(queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> Other:
     headers = {}
     for pair in pairs:
         name, is_there, value = pair.partition("=")
@@ -171,21 +176,13 @@ def _changes(queue: str | None, path: Path | None, pairs: tuple[str, ...]) -> di
     return {"queue": queue, "payload": None if path is None else path.read_bytes(), "headers": headers or None}
 
 
-def _why(told: dict[str, Any]) -> str:
-    return _plain((told["error"] or told["reason"] or "").partition("\n")[0])
+def _why(message: MessageRow) -> str:
+    return _plain((message.error or message.reason).partition("\n")[0])
 
 
 def _plain(text: str) -> str:
-    """Text of strangers, without what a terminal would take for an order."""
+    """Text from outside, without control characters of a terminal."""
     return "".join(each if each.isprintable() or each in "\n\t" else "\ufffd" for each in text)
-
-
-def _time(at: Any, in_utc: bool) -> str:
-    return words.full(_moment(at), datetime.now(UTC), in_utc)
-
-
-def _moment(at: Any) -> datetime:
-    return datetime.fromisoformat(at) if isinstance(at, str) else at
 
 
 COMMANDS = (retry_service, messages)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from duly.bulk.mapping.columns import Mapping, fingerprint, suggest
 from duly.bulk.mapping.duplicates import Duplicates
 from duly.bulk.mapping.fields import PRODUCT, Field, Fields
-from duly.bulk.mapping.preview import PreviewRow, preview
+from duly.bulk.mapping.preview import preview
 from duly.bulk.mapping.values import Normal, identity, normalise
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Fields",
     "Mapping",
     "Normal",
-    "PreviewRow",
     "fingerprint",
     "identity",
     "normalise",

@@ -2,25 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-from msgspec import Struct
-
 from duly.bulk.mapping.columns import Mapping
 from duly.bulk.mapping.fields import Fields
 from duly.bulk.mapping.values import normalise
 from duly.bulk.read.rows import FileRow
-from duly.core.doc import Doc
-
-
-class PreviewRow(Struct, frozen=True):
-    """A row of the file, the fields it would have, and why it would be refused."""
-
-    number: int
-    line: int
-    values: dict[str, Any]
-    normal: Annotated[dict[str, str], Doc("The fields that the row would have.")]
-    problems: Annotated[tuple[str, ...], Doc("Why it would be refused.")]
+from duly.core.results import PreviewRow
 
 
 def preview(row: FileRow, mapping: Mapping, fields: Fields | None) -> PreviewRow:

@@ -17,10 +17,10 @@ from starlette.concurrency import run_in_threadpool
 
 from duly.core import codec
 from duly.core.errors import InputError
+from duly.core.results import FilePreview, JobField, JobTypeInfo, MendReport, RowInError, ScanReport
 from duly.intake.exports import MEDIA
-from duly.intake.intake import FileOptions, FilePreview, kept_by
-from duly.intake.mending import MendReport, RowInError, mend, mend_row, refused
-from duly.intake.scan import ScanReport
+from duly.intake.intake import FileOptions, kept_by
+from duly.intake.mending import mend, mend_row, refused
 from duly.intake.types import JobType as Type
 from duly.web.auth import Admin, Reader, Writer
 from duly.web.desk import At, Desk, IdempotencyKey, Once, Pages
@@ -28,11 +28,9 @@ from duly.web.problems import Problem
 from duly.web.schemas import Id, out, page_of
 from duly.web.schemas.jobs import (
     FileOptionsIn,
-    JobField,
     JobIn,
     JobMade,
     JobType,
-    JobTypeInfo,
     MendedRow,
     RowMendIn,
     ScanIn,

@@ -13,11 +13,12 @@ from pydantic import BaseModel
 
 from duly.core.errors import InputError
 from duly.core.model import Placed
+from duly.core.results import DateField, Signature
 from duly.core.shown import ItemsFound, ItemStory, Row, ScheduleName, StateCounts
 from duly.tasks.puttable import Options
-from duly.tasks.signature import Signature, signature
+from duly.tasks.signature import signature
 from duly.verbs import Principal
-from duly.verbs.listing import DateField, Filter
+from duly.verbs.listing import Filter
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Desk, Once, Pages, placed_status, values
 from duly.web.problems import Problem
@@ -93,11 +94,12 @@ async def _filter(
     since: Annotated[Moment | None, Query(alias="from")] = None,
     until: Annotated[Moment | None, Query(alias="to")] = None,
     where: Annotated[list[Key], Query(description="name=value of an argument, or result.name=value; repeatable.")] = [],  # noqa: B006
+    below: Annotated[int | None, Query(ge=0, le=BIG, description="Only items with a smaller id.")] = None,
 ) -> Filter:
     return Filter(
         states=_states(state), task=task, queue=queue, key=key, error_group=error_group, schedule_id=schedule_id,
         job_id=job_id, error=error, min_tries=min_tries, date_field=date_field, since=since, until=until,
-        where=tuple(where),
+        where=tuple(where), below=below,
     )  # fmt: skip
 
 
@@ -139,8 +141,14 @@ def act_on_items(body: ItemsAct, desk: At, principal: Writer, once: Once) -> Res
     If one of them is gone or in another state, the answer is 409 (404 if none of those exists) and names each with the
     reason. With `skip`, such items are left as they are. Returns the ids that were changed.
     """
+    is_timed = body.at is not None or body.delay is not None
+    if is_timed and (body.action != "retry" or body.skip):
+        raise InputError("at", "and delay are for retries without skip only")
 
     def act(connection: Any) -> Any:
+        if is_timed:
+            items = desk.app.verbs.items
+            return Changed(items.retry(principal, *body.ids, at=body.at, delay=body.delay, connection=connection))
         changed = desk.app.verbs.items.act(
             principal, body.action, body.ids, reason=body.reason, skip=body.skip, connection=connection
         )

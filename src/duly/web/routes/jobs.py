@@ -10,8 +10,8 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from duly.core.errors import InputError
 from duly.core.model import Status
+from duly.core.results import Kickoff
 from duly.core.shown import JobItem, JobRow, PendingItem, RowCounts
-from duly.facade.kickoff import Kickoff
 from duly.verbs.job_rows import START, STATUSES, RowPlace
 from duly.web.auth import Reader, UserId, Writer, owner_for
 from duly.web.desk import At, Once, Pages
@@ -245,7 +245,12 @@ def _line(item: JobItem) -> dict[str, Any]:
 
 def _pending_line(item: PendingItem) -> PendingLine:
     return PendingLine(
-        **_line(item), job_type=item.job_type, user_id=item.user_id, progress=item.progress, total=item.total
+        **_line(item),
+        job_type=item.job_type,
+        user_id=item.user_id,
+        progress=item.progress,
+        total=item.total,
+        ended=item.ended,
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
+from msgspec.structs import replace
 
-from duly.core import codec
 from duly.core.shown import (
     Alert,
     AuditLine,
@@ -18,8 +18,9 @@ from duly.core.shown import (
     StuckItem,
     WorkerLife,
 )
+from duly.verbs.audit import line_shown as audit_line
 from duly.web.auth import Admin
-from duly.web.desk import At, Desk, Once, Pages, values
+from duly.web.desk import At, Desk, Once, Pages
 from duly.web.schemas import Name, WordFilter, list_of, out, page_of
 from duly.web.schemas.queues import Alive, LimitIn, QueueNote
 
@@ -118,4 +119,5 @@ def list_audit(desk: At, principal: Admin, pages: Pages, subject: WordFilter = N
 
 def line_shown(desk: Desk, line: AuditLine) -> ShownAuditLine:
     """The line with its details decoded, and secrets in them masked."""
-    return ShownAuditLine(**{**values(line), "details": desk.masked(codec.shown(line.details))})
+    known = audit_line(line)
+    return replace(known, details=desk.masked(known.details))

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 from duly.core.shown import GroupStory, ReviewNote, ReviewTotals, ShownAct, ShownGroup
 from duly.verbs.acts import shown
 from duly.web.auth import Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Once, Pages, values
+from duly.web.desk import At, Once, Pages
 from duly.web.schemas import GroupId, Id, out, page_of
 from duly.web.schemas.items import Changed
 from duly.web.schemas.review import BulkIn, Count, CountIn, ReviewNoteIn
@@ -41,10 +41,7 @@ def total_review(desk: At, principal: Reader, user_id: UserId = None) -> Any:
 @router.get("/api/review/{group_id}", response_model=out(GroupStory))
 def show_group(group_id: GroupId, desk: At, principal: Reader) -> Any:
     """One group with the error of a sample and its notes."""
-    group = desk.app.verbs.review.group(principal, group_id)
-    sample = desk.app.verbs.items.find(principal, group.sample)
-    notes = desk.app.verbs.review.notes(principal, group_id)
-    return GroupStory(**values(group), error=sample.last_error, notes=notes)
+    return desk.app.verbs.review.story(principal, group_id)
 
 
 @router.post("/api/review/{group_id}/notes", status_code=201, response_model=out(ReviewNote))

@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
+from msgspec.structs import replace
 
 from duly.core import codec
 from duly.core.errors import InputError
 from duly.core.model import Schedule
 from duly.core.policy.recur import Slots, parse, zone_named
+from duly.core.results import RulePreview, SlotLoad
 from duly.core.shown import ScheduleStory, ShownSchedule
 from duly.verbs.schedules import OPTIONS
-from duly.verbs.timetable import Move, SlotLoad
+from duly.verbs.timetable import Move
 from duly.web.auth import Admin, Reader, UserId, Writer, owner_for
-from duly.web.desk import At, Desk, Once, Pages, values
-from duly.web.routes.queues import line_shown
+from duly.web.desk import At, Desk, Once, Pages
 from duly.web.schemas import BIG, Id, Name, Word, WordFilter, list_of, out, page_of
 from duly.web.schemas.items import Changed
 from duly.web.schemas.schedules import (
     PreviewIn,
     ReactivatedSchedules,
     ReactivateSchedulesIn,
-    RulePreview,
     ScheduleEdit,
     ScheduleIn,
     SchedulesAct,
@@ -60,6 +60,7 @@ def list_schedules(
     slot: Annotated[int | None, Query(ge=0, le=100_000)] = None,
     key_contains: Annotated[Word | None, Query(alias="keyContains", description="A part of the key.")] = None,
     sort: Annotated[Literal["id", "next"], Query(description="next: by their next time.")] = "id",
+    after_id: Annotated[int, Query(alias="afterId", ge=0, le=BIG, description="Only those with a larger id.")] = 0,
     user_id: UserId = None,
 ) -> Any:
     """The schedules that match, by id or by their next time.
@@ -69,7 +70,7 @@ def list_schedules(
     """
     owner = owner_for(principal, user_id)
     filters: dict[str, Any] = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot}
-    if key_contains is not None or sort == "next" or state == "broken":
+    if key_contains is not None or sort == "next" or (state == "broken" and not after_id):
         schedules, by_next = desk.app.verbs.schedules, sort == "next"
 
         def search(after: Any, most: int) -> tuple[Sequence[Schedule], Any]:
@@ -79,9 +80,9 @@ def list_schedules(
         return {"items": [shown(desk, row) for row in rows], "next": following}
 
     def find(after: int | None, most: int) -> Sequence[Schedule]:
-        return desk.app.verbs.schedules.page(owner=owner, after=after or 0, most=most, **filters)
+        return desk.app.verbs.schedules.page(owner=owner, after=max(after or 0, after_id), most=most, **filters)
 
-    return pages.turn(["schedules", owner, filters], find, lambda row: shown(desk, row))
+    return pages.turn(["schedules", owner, filters, after_id], find, lambda row: shown(desk, row))
 
 
 @router.post("/api/schedules/preview", response_model=out(RulePreview))
@@ -125,14 +126,9 @@ def show_schedule(schedule_id: Id, desk: At, principal: Reader, ahead: Annotated
     """One schedule with its next times, its latest items and its audit log."""
     schedules = desk.app.verbs.schedules
     found = schedules.reached(principal, schedule_id)
-    times = schedules.preview(found.rule, found.zone, ahead) if found.is_active else []
-    return ScheduleStory(
-        **values(shown(desk, found)),
-        next=times,
-        notes=schedules.clock_notes(found.rule, found.zone, times) if times else [],
-        items=schedules.occurrences(schedule_id, 10),
-        audit=[line_shown(desk, line) for line in schedules.audit(schedule_id, most=20)],
-    )
+    story = schedules.story(found, ahead)
+    audit = [replace(line, details=desk.masked(line.details)) for line in story.audit]
+    return replace(story, **_masked(desk, found), audit=audit)
 
 
 @router.patch("/api/schedules/{schedule_id}", response_model=out(ShownSchedule))
@@ -197,12 +193,11 @@ def _rule(text: str) -> Any:
 
 def shown(desk: Desk, schedule: Schedule) -> ShownSchedule:
     """The schedule with its JSON decoded, secrets masked, and its key as its owner knows it."""
-    known = values(schedule)
-    if schedule.owner is not None:
-        known["key"] = schedule.key.removeprefix(f"{schedule.owner}/")
-    known.update(
-        args=desk.masked(codec.shown(schedule.args)),
-        keep=None if schedule.keep is None else desk.masked(codec.shown(schedule.keep)),
-    )
-    state: Any = "broken" if schedule.broken_at else "paused" if schedule.paused_at else "active"
-    return ShownSchedule(**known, state=state, describe=desk.app.verbs.schedules.describe(schedule))
+    return replace(desk.app.verbs.schedules.shown(schedule), **_masked(desk, schedule))
+
+
+def _masked(desk: Desk, schedule: Schedule) -> dict[str, Any]:
+    """What a service shows otherwise than a database: its secrets and its key."""
+    known = desk.app.verbs.schedules.shown(schedule)
+    key = known.key if known.owner is None else known.key.removeprefix(f"{known.owner}/")
+    return {"key": key, "args": desk.masked(known.args), "keep": desk.masked(known.keep)}

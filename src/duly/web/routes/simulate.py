@@ -13,11 +13,12 @@ from typing import Any
 from fastapi import APIRouter
 
 from duly.core.errors import InputError
+from duly.core.results import SimulatedDays
 from duly.plugins import Simulated, plugins
 from duly.web.auth import Admin
 from duly.web.problems import Problem
 from duly.web.schemas import out
-from duly.web.schemas.simulate import SimulatedDays, SimulateIn, Simulations
+from duly.web.schemas.simulate import SimulateIn, Simulations
 
 router = APIRouter(tags=["live"])
 

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import AfterValidator
 
 from duly.core.errors import InputError
+from duly.core.results import Me
 from duly.core.shown import KeyInfo, NewKey, User
 from duly.verbs import SCOPES
 from duly.verbs.users import SESSION
@@ -28,7 +29,7 @@ from duly.web.auth import (
 from duly.web.desk import At, Once, Pages, values
 from duly.web.problems import Problem
 from duly.web.schemas import clean, out, page_of
-from duly.web.schemas.users import KeyIn, Me, SignIn, UserEdit, UserIn
+from duly.web.schemas.users import KeyIn, SignIn, UserEdit, UserIn
 
 log = logging.getLogger("duly.web")
 

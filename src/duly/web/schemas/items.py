@@ -64,6 +64,8 @@ class ItemsAct(Selection):
 
     action: Action
     reason: Sentence = ""
+    at: Moment | None = Field(default=None, description="When retried items are due; default: now.")
+    delay: Seconds | None = Field(default=None, description="The same, in seconds from now.")
 
 
 class ItemEdit(Model):

@@ -72,6 +72,7 @@ class PendingLine(JobLine, frozen=True, kw_only=True):
     user_id: str | None
     progress: Annotated[float, Doc("How much of its job has ended, from 0 to 1.")]
     total: Annotated[int, Doc("Rows of its job.")]
+    ended: Annotated[int, Doc("Rows of its job that have ended.")]
 
 
 class ReprocessIn(Model):
@@ -99,21 +100,6 @@ class RowMendIn(Model):
 
 class MendedRow(Struct, frozen=True):
     row: int
-
-
-class JobField(Struct, frozen=True):
-    name: str
-    kind: str
-    is_needed: Annotated[bool, Doc("A row must have at least one of the fields that are needed.")]
-
-
-class JobTypeInfo(Struct, frozen=True):
-    """A type of jobs, and what it makes of the columns of a file."""
-
-    name: str
-    task: str
-    kinds: Annotated[tuple[str, ...], Doc("The kinds of files that it takes.")]
-    fields: Annotated[list[JobField] | None, Doc("What columns are mapped to; null: columns are the arguments.")]
 
 
 class CancelIn(Model):

@@ -8,7 +8,7 @@ from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
 from duly.core.doc import Doc
-from duly.verbs.listing import DateField
+from duly.core.results import DateField
 from duly.web.schemas import BIG, Key, Model, Moment, Sentence, Tries, Word, clean, example
 
 

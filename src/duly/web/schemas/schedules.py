@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Struct
 from pydantic import Field
 
 from duly.core.doc import Doc
-from duly.core.shown import ClockNote
-from duly.verbs.schedules import ScheduleAction
+from duly.core.results import ScheduleAction
 from duly.web.schemas import Args, Key, Model, Rank, Rule, Seconds, Selection, Word, example
 
 
@@ -72,12 +70,3 @@ class PreviewIn(Model):
     rule: Rule
     zone: Word = "UTC"
     n: Annotated[int, Field(ge=1, le=100)] = 5
-
-
-class RulePreview(Struct, frozen=True):
-    """A rule in words and in its next times."""
-
-    rule: str
-    describe: str
-    next: list[datetime]
-    notes: Annotated[list[ClockNote], Doc("Clock changes at these times.")]

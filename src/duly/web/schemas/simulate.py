@@ -38,28 +38,3 @@ class Simulation(Struct, frozen=True):
 
 class Simulations(Struct, frozen=True):
     items: list[Simulation]
-
-
-class Summary(Struct, frozen=True):
-    calls: int
-    max_calls_per_minute: int
-    tries: int
-    done: int
-    in_review: int
-    recovered: int
-    deactivated: int
-    skipped: int
-    late_p50_seconds: float
-    late_p99_seconds: float
-    late_most_seconds: float
-
-
-class SimulatedSeries(Struct, frozen=True):
-    name: str
-    points: Annotated[list[tuple[float, float]], Doc("Seconds since 1970, and the value there.")]
-
-
-class SimulatedDays(Struct, frozen=True):
-    summary: Summary
-    series: list[SimulatedSeries]
-    lines: Annotated[list[str], Doc("The same in plain words.")]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import Struct
 from pydantic import AfterValidator, Field, StringConstraints
 
-from duly.core.shown import Scope
 from duly.web.schemas import Model, Moment, Password, Word, clean, example
 
 
@@ -16,15 +14,6 @@ class SignIn(Model):
 
     user_id: Word
     password: Annotated[str, StringConstraints(max_length=1_024)]
-
-
-class Me(Struct, frozen=True):
-    """Who makes the request, and what they may do."""
-
-    user_id: str
-    role: str
-    scopes: list[Scope]
-    via: str
 
 
 class UserIn(Model):

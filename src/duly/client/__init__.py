@@ -1,0 +1,571 @@
+"""A typed client for the service, for programs and for the command line's `--url`. Synchronous, standard library only.
+
+    from duly.client import Client
+    duly = Client("https://duly.example", key="duly_…")
+    placed = duly.put("http", {"url": "https://example.com/hook"}, at="2026-12-01T09:00+01:00", key="order-7")
+
+It returns the structs of the core, and raises the errors that the same call raises in Python on a database: InputError,
+DoesNotExist, WrongState, NotAllowed, ConfigError. ServiceError is raised when the service cannot be reached or fails.
+A POST is sent with an Idempotency-Key of its own, so one whose answer was lost is safely repeated. Acts on several ids
+are one request: all of them are changed, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, BinaryIO, TypeVar, Unpack
+from urllib.parse import quote
+
+from duly.client.connection import PAGE, Connection, ServiceError
+from duly.core import wire
+from duly.core.filters import ActOptions, ItemEdit, ItemFilter, ScheduleChange, ScheduleFields, UploadOptions
+from duly.core.model import Placed, Status
+from duly.core.picture import Picture
+from duly.core.results import (
+    FilePreview,
+    JobTypeInfo,
+    Kickoff,
+    Me,
+    MendReport,
+    RowInError,
+    RulePreview,
+    ScanReport,
+    ScheduleAction,
+    ScheduleState,
+    Signature,
+    SimulatedDays,
+    SlotLoad,
+)
+from duly.core.shown import (
+    Action,
+    Alert,
+    Chart,
+    GroupStory,
+    ItemsFound,
+    JobItem,
+    JobRow,
+    KeyInfo,
+    LateItem,
+    LimitUse,
+    NewKey,
+    PendingItem,
+    QueueDepth,
+    ReviewNote,
+    ReviewTotals,
+    Role,
+    Row,
+    RowCounts,
+    ScheduleStory,
+    Scope,
+    ShownAct,
+    ShownAuditLine,
+    ShownGroup,
+    ShownSchedule,
+    StateCounts,
+    Story,
+    StuckItem,
+    User,
+    WorkerLife,
+)
+
+J = TypeVar("J", bound=JobItem)
+
+__all__ = ["Client", "Placed", "Row", "ServiceError", "ShownSchedule"]
+
+
+class Client:
+    def __init__(self, url: str, key: str | None = None, timeout: float = 30.0) -> None:
+        self.http = Connection(url, key, timeout)
+
+    def close(self) -> None:
+        self.http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- items
+
+    def put(
+        self,
+        task: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        key: str | None = None,
+        rank: int | None = None,
+        tries: int | None = None,
+        max_lateness: float | timedelta | None = None,
+        idempotency_key: str | None = None,
+    ) -> Placed[Any]:
+        """Put an item: now, `at` a time or after a `delay`; once while an item with this `key` is live.
+
+        With an idempotency_key of your own you may ask again after an error, also from another process.
+        """
+        options = {"at": at, "delay": delay, "key": key, "rank": rank, "tries": tries, "max_lateness": max_lateness}
+        body = {"task": task, "args": dict(args or {}), **wire.written(options)}
+        return wire.read(Placed[Any], self.http.request("POST", "/api/items", body, idempotency_key=idempotency_key))
+
+    def again(
+        self,
+        item_id: int,
+        *,
+        key: str | None = None,
+        at: datetime | str | None = None,
+        delay: float | timedelta | None = None,
+        idempotency_key: str | None = None,
+    ) -> Placed[Any]:
+        """Put an item that has ended once more, as a new one."""
+        path, body = f"/api/items/{item_id}/again", wire.written({"key": key, "at": at, "delay": delay})
+        return wire.read(Placed[Any], self.http.request("POST", path, body, idempotency_key=idempotency_key))
+
+    def item(self, item_id: int) -> Row:
+        return self.http.get(Row, f"/api/items/{item_id}")
+
+    def story(self, item_id: int) -> Story:
+        """An item with its failed tries and everything that happened to it."""
+        answer = self.http.request("GET", f"/api/items/{item_id}")
+        return wire.read(Story, {**answer, "item": answer, "scheduleKey": (answer["schedule"] or {}).get("key")})
+
+    def items(self, *, most: int | None = None, **filter: Unpack[ItemFilter]) -> Iterator[Row]:
+        """Items that fit, newest first."""
+        return self.http.pages(Row, "/api/items", most, **_filter(filter))
+
+    def find_items(self, most: int, **filter: Unpack[ItemFilter]) -> ItemsFound:
+        """At most this many items that fit, newest first, and how they were searched for."""
+        rows: list[Row] = []
+        query, scanned = wire.written(_filter(filter)), 0
+        while True:
+            page = self.http.request("GET", "/api/items", query={**query, "pageSize": min(most - len(rows), PAGE)})
+            rows += wire.read(list[Row], page["items"])
+            scanned += page["search"]["scanned"]
+            query["after"] = page["next"]
+            if page["next"] is None or len(rows) >= most:
+                return ItemsFound(rows, None, scanned, page["search"]["isIndexed"])
+
+    def item_counts(self, **filter: Unpack[ItemFilter]) -> StateCounts:
+        """How many items fit, by state, each counted up to ten thousand; `capped` says where there are more."""
+        return self.http.get(StateCounts, "/api/items/counts", **_filter(filter))
+
+    def cancel(self, *ids: int, reason: str = "") -> list[int]:
+        """Cancel waiting and running items: all of them or, if that is not possible, none."""
+        return self._act("cancel", ids, reason=reason)
+
+    def retry(self, *ids: int, at: datetime | str | None = None, delay: float | timedelta | None = None) -> list[int]:
+        """Retry failed or cancelled items with all their tries, and waiting ones sooner: all of them or none."""
+        return self._act("retry", ids, at=at, delay=delay)
+
+    def discard(self, *ids: int, reason: str = "") -> list[int]:
+        """Take failed items out of review for good: all of them or none."""
+        return self._act("discard", ids, reason=reason)
+
+    def act_on(self, action: Action, ids: Sequence[int], reason: str = "", skip: bool = False) -> list[int]:
+        """Cancel, retry or discard these items: all or none; with `skip`, those that can be. Returns their ids."""
+        return self._act(action, ids, reason=reason, skip=skip)
+
+    def _act(self, action: Action, ids: Sequence[int], **options: Any) -> list[int]:
+        body = {"action": action, "ids": list(ids), **wire.written(options)}
+        return [int(item_id) for item_id in self.http.request("POST", "/api/items/act", body)["ids"]]
+
+    def edit(self, item_id: int, **fields: Unpack[ItemEdit]) -> Row:
+        """Change an item that waits or is in review."""
+        return self.http.patch(Row, f"/api/items/{item_id}", **fields)
+
+    def tasks(self) -> Iterator[Signature]:
+        """The tasks that the service can put, with their parameters."""
+        return self.http.pages(Signature, "/api/tasks")
+
+    # -- jobs
+
+    def create_job(
+        self, file: BinaryIO, name: str, *, idempotency_key: str | None = None, **options: Unpack[UploadOptions]
+    ) -> int:
+        """Create a job of the rows of a file, which must be seekable; returns the id of the job."""
+        return int(self.http.upload("/api/jobs", file, name, wire.written(options), idempotency_key)["jobId"])
+
+    def fetch_job(self, source: str, **options: Unpack[UploadOptions]) -> int:
+        """The same with a file that the service fetches: s3://…, ftp://… or file:name."""
+        return int(self.http.request("POST", "/api/jobs", {"source": source, **wire.written(options)})["jobId"])
+
+    def preview_job(self, file: BinaryIO, name: str, **options: Unpack[UploadOptions]) -> FilePreview:
+        """What a job would make of the first rows of a file. Nothing is kept."""
+        return wire.read(FilePreview, self.http.upload("/api/jobs/preview", file, name, wire.written(options), None))
+
+    def jobs(
+        self, *, job_type: str | None = None, user_id: str | None = None, most: int | None = None
+    ) -> Iterator[JobRow]:
+        """Jobs, newest first."""
+        return self.http.pages(JobRow, "/api/jobs", most, job_type=job_type, user_id=user_id)
+
+    def job(self, job_id: int) -> JobRow:
+        return self.http.get(JobRow, f"/api/jobs/{job_id}")
+
+    def job_items(self, job_id: int, *, statuses: Sequence[Status] = (), most: int | None = None) -> Iterator[JobItem]:
+        """Rows of a job in the order of its file; with statuses, in the order in which they changed."""
+        query = {"statuses": ",".join(statuses) or None}
+        rows = self.http.pages(dict[str, Any], f"/api/jobs/{job_id}/items", most, **query)
+        return (_job_item(JobItem, row) for row in rows)
+
+    def pending(
+        self,
+        *,
+        statuses: Sequence[Status] = (),
+        job_type: str | None = None,
+        job_ids: Sequence[int] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        user_id: str | None = None,
+        most: int | None = None,
+    ) -> Iterator[PendingItem]:
+        """Rows of all jobs that wait or are being processed, or have these statuses; the oldest change first."""
+        asked = {"statuses": ",".join(statuses) or None, "job_type": job_type, "user_id": user_id}
+        query = {**asked, "job_id": _joined(job_ids), "from": since, "to": until}
+        rows = self.http.pages(dict[str, Any], "/api/pending", most, **query)
+        return (_job_item(PendingItem, row) for row in rows)
+
+    def pending_counts(
+        self,
+        *,
+        job_type: str | None = None,
+        job_ids: Sequence[int] = (),
+        since: datetime | None = None,
+        until: datetime | None = None,
+        user_id: str | None = None,
+    ) -> RowCounts:
+        """How many rows of all jobs there are, by status."""
+        query = {"job_type": job_type, "job_id": _joined(job_ids), "from": since, "to": until, "user_id": user_id}
+        return self.http.get(RowCounts, "/api/pending/counts", **query)
+
+    def job_counts(self, job_id: int) -> RowCounts:
+        """How many rows of a job there are, by status."""
+        return self.http.get(RowCounts, f"/api/jobs/{job_id}/counts")
+
+    def pause_job(self, job_id: int) -> JobRow:
+        """Start no more rows of this job until it is resumed."""
+        return self.http.post(JobRow, f"/api/jobs/{job_id}/pause")
+
+    def resume_job(self, job_id: int) -> JobRow:
+        return self.http.post(JobRow, f"/api/jobs/{job_id}/resume")
+
+    def kick_off_job(self, job_id: int, seconds: float = 5.0) -> Kickoff:
+        """Let the service itself process rows of this job for a while."""
+        return self.http.post(Kickoff, f"/api/jobs/{job_id}/kickoff?durationMs={round(seconds * 1000)}")
+
+    def cancel_job(self, job_id: int, reason: str = "") -> JobRow:
+        """Accept and start no more rows, and cancel all that have not ended."""
+        return self.http.post(JobRow, f"/api/jobs/{job_id}/cancel", reason=reason)
+
+    def reprocess_job(
+        self,
+        job_id: int,
+        *,
+        item_ids: Sequence[int] = (),
+        statuses: Sequence[Status] = ("ERROR", "NOT_FOUND"),
+        reset: bool = False,
+    ) -> int:
+        """Retry these rows, or all rows with these statuses; returns how many at most."""
+        scope = {"scope": "items", "itemIds": list(item_ids)} if item_ids else {"scope": "job"}
+        body = {**scope, "statuses": list(statuses), "reset": reset}
+        return int(self.http.request("POST", f"/api/jobs/{job_id}/reprocess", body)["items"])
+
+    def remove_job(self, job_id: int) -> None:
+        """Delete a job with its rows and its file."""
+        self.http.request("DELETE", f"/api/jobs/{job_id}")
+
+    def export_job(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
+        """Write all rows of a job, with their input and result, to this file."""
+        self.http.download(f"/api/jobs/{job_id}/export", {"format": format}, out)
+
+    def export_rejects(self, job_id: int, out: BinaryIO, format: str = "xlsx") -> None:
+        """Write the rows in error to this file, to be corrected and sent again."""
+        self.http.download(f"/api/jobs/{job_id}/rejects", {"format": format}, out)
+
+    def mend_job(self, job_id: int, file: BinaryIO, name: str) -> MendReport:
+        """Retry rows in error with the corrected values of this file, which has the columns of the rejects."""
+        return wire.read(MendReport, self.http.upload(f"/api/jobs/{job_id}/mend", file, name, {}, None))
+
+    def refused_row(self, job_id: int, row: int) -> RowInError:
+        """A row in error as it came, by its number in the file."""
+        return self.http.get(RowInError, f"/api/jobs/{job_id}/rows/{row}")
+
+    def mend_row(self, job_id: int, row: int, values: Mapping[str, Any]) -> None:
+        """Retry a row in error with these values, by column, in place of those that came."""
+        self.http.request("POST", f"/api/jobs/{job_id}/rows/{row}/mend", {"values": dict(values)})
+
+    def job_types(self) -> Iterator[JobTypeInfo]:
+        """The types of jobs that the service has."""
+        return self.http.pages(JobTypeInfo, "/api/jobs/types")
+
+    def scan(self, again: bool = False) -> ScanReport:
+        """Create a job of every new file in the sources of the service; `again`: also of those rejected before."""
+        return self.http.post(ScanReport, "/api/ingestion/scan", again=again)
+
+    # -- review, and acts on many items
+
+    def groups(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[ShownGroup]:
+        """Groups of similar failures in review, the largest first."""
+        return self.http.pages(ShownGroup, "/api/review", most, user_id=user_id)
+
+    def review_totals(self, user_id: str | None = None) -> ReviewTotals:
+        """How many items are in review, and in how many groups."""
+        return self.http.get(ReviewTotals, "/api/review/totals", user_id=user_id)
+
+    def group(self, group_id: str) -> GroupStory:
+        """One group, with the error of a sample and what people wrote about it."""
+        return self.http.get(GroupStory, f"/api/review/{_quoted(group_id)}")
+
+    def write_note(self, group_id: str, text: str) -> ReviewNote:
+        return self.http.post(ReviewNote, f"/api/review/{_quoted(group_id)}/notes", text=text)
+
+    def canary(self, group_id: str) -> int:
+        """Retry one item of a group, to see whether the cause is gone; returns its id."""
+        (item_id,) = self.http.request("POST", f"/api/review/{_quoted(group_id)}/canary")["ids"]
+        return int(item_id)
+
+    def retry_group(self, group_id: str, rate: float | None = None, queue: str | None = None) -> ShownAct:
+        """Retry all items of a group: at most `rate` a second, in another `queue` if one is given."""
+        self.group(group_id)
+        return self.order("retry", {"states": ("failed",), "error_group": group_id}, rate=rate, queue=queue)
+
+    def discard_group(self, group_id: str, reason: str = "") -> ShownAct:
+        """Take all items of a group out of review for good."""
+        self.group(group_id)
+        return self.order("discard", {"states": ("failed",), "error_group": group_id}, reason=reason)
+
+    def count(self, action: Action, filter: ActOptions) -> int:
+        """How many items an act would change, counted up to a million."""
+        body = {"action": action, "filter": wire.written(_filter(filter))}
+        return int(self.http.request("POST", "/api/acts/count", body)["count"])
+
+    def order(
+        self,
+        action: Action,
+        filter: ActOptions,
+        *,
+        rate: float | None = None,
+        reason: str = "",
+        queue: str | None = None,
+    ) -> ShownAct:
+        """Cancel, retry or discard all items that fit, as durable work that a worker carries out.
+
+        Retries start at most `rate` a second, and wait in another `queue` if one is given.
+        """
+        body = {"action": action, "filter": wire.written(_filter(filter)), "reason": reason}
+        return self.http.post(ShownAct, "/api/acts", **body, rate=rate, queue=queue)
+
+    def acts(self, *, user_id: str | None = None, most: int | None = None) -> Iterator[ShownAct]:
+        """Acts on many items, newest first."""
+        return self.http.pages(ShownAct, "/api/acts", most, user_id=user_id)
+
+    def act(self, act_id: int) -> ShownAct:
+        return self.http.get(ShownAct, f"/api/acts/{act_id}")
+
+    def cancel_act(self, act_id: int) -> ShownAct:
+        """Stop an act where it is. What it has done stays done."""
+        return self.http.post(ShownAct, f"/api/acts/{act_id}/cancel")
+
+    # -- schedules
+
+    def schedule(
+        self,
+        task: str,
+        rule: str,
+        key: str,
+        args: Mapping[str, Any] | None = None,
+        **options: Unpack[ScheduleFields],
+    ) -> ShownSchedule:
+        """Create a schedule, or change the one with this key."""
+        given = {"task": task, "rule": rule, "key": key, "args": dict(args or {})}
+        return self.http.post(ShownSchedule, "/api/schedules", **given, **options)
+
+    def schedules(
+        self,
+        *,
+        task: str | None = None,
+        key: str | None = None,
+        state: ScheduleState | None = None,
+        ring: str | None = None,
+        slot: int | None = None,
+        after: int = 0,
+        most: int | None = None,
+    ) -> Iterator[ShownSchedule]:
+        """Schedules by id; `after`: only those with a larger id."""
+        query = {"task": task, "key": key, "state": state, "ring": ring, "slot": slot, "after_id": after or None}
+        return self.http.pages(ShownSchedule, "/api/schedules", most, **query)
+
+    def schedule_story(self, schedule_id: int, ahead: int = 5) -> ScheduleStory:
+        """A schedule with its next times, what it made and what was done to it."""
+        return self.http.get(ScheduleStory, f"/api/schedules/{schedule_id}", ahead=ahead)
+
+    def change_schedule(self, schedule_id: int, **fields: Unpack[ScheduleChange]) -> ShownSchedule:
+        """Change a schedule. With another rule or zone its next time is planned anew."""
+        return self.http.patch(ShownSchedule, f"/api/schedules/{schedule_id}", **fields)
+
+    def act_on_schedules(self, action: ScheduleAction, *ids: int, skip: bool = False) -> list[int]:
+        """Pause, resume, run, reactivate or remove schedules: all or none; with `skip`, those that can be."""
+        answer = self.http.request("POST", "/api/schedules/act", {"action": action, "ids": list(ids), "skip": skip})
+        return [int(schedule_id) for schedule_id in answer["ids"]]
+
+    def reactivate_all(self, *, task: str | None = None, cause: str | None = None, run: bool = False) -> int:
+        """Reactivate all deactivated schedules, of a task or with this class of errors; returns how many."""
+        body, count, is_more = wire.written({"task": task, "cause": cause, "run": run}), 0, True
+        while is_more:
+            answer = self.http.request("POST", "/api/schedules/reactivate", body)
+            count, is_more = count + int(answer["reactivated"]), answer["isMore"]
+        return count
+
+    def preview(self, rule: str, zone: str = "UTC", n: int = 5) -> RulePreview:
+        """A rule in words, and its next times."""
+        return self.http.post(RulePreview, "/api/schedules/preview", rule=rule, zone=zone, n=n)
+
+    def slots(self, ring: str | None = None) -> list[SlotLoad]:
+        """How many active members each slot has."""
+        return self.http.get(list[SlotLoad], "/api/slots", ring=ring)
+
+    # -- users and keys
+
+    def users(self) -> Iterator[User]:
+        return self.http.pages(User, "/api/users")
+
+    def user(self, user_id: str) -> User:
+        return self.http.get(User, f"/api/users/{_quoted(user_id)}")
+
+    def create_user(self, user_id: str, role: Role = "user", password: str | None = None) -> User:
+        """Create a user; without a password the user can only use API keys."""
+        return self.http.post(User, "/api/users", id=user_id, role=role, password=password)
+
+    def change_user(
+        self, user_id: str, *, role: Role | None = None, password: str | None = None, disabled: bool | None = None
+    ) -> User:
+        """Set another role or password, or disable or enable the user."""
+        return self.http.patch(User, f"/api/users/{_quoted(user_id)}", role=role, password=password, disabled=disabled)
+
+    def keys(self, user_id: str | None = None) -> Iterator[KeyInfo]:
+        """API keys without their secrets: of this user, or of all users that you may see."""
+        return self.http.pages(KeyInfo, "/api/keys", None, user_id=user_id)
+
+    def make_key(
+        self,
+        name: str,
+        *,
+        user_id: str | None = None,
+        scopes: Sequence[Scope] = ("read", "write"),
+        expires_at: datetime | None = None,
+    ) -> NewKey:
+        """Create an API key, for yourself or another user. Its secret is returned this once."""
+        options = {"user_id": user_id, "scopes": list(scopes), "expires_at": expires_at}
+        return self.http.post(NewKey, "/api/keys", name=name, **options)
+
+    def revoke_key(self, key_id: str) -> KeyInfo:
+        return wire.read(KeyInfo, self.http.request("DELETE", f"/api/keys/{_quoted(key_id)}"))
+
+    # -- queues, limits, workers and what happens
+
+    def queues(self) -> list[QueueDepth]:
+        return list(self.http.pages(QueueDepth, "/api/queues"))
+
+    def pause(self, queue: str) -> str | None:
+        """Start nothing more of this queue until it is resumed; returns a note if nothing has this name yet."""
+        answer = self.http.request("POST", f"/api/queues/{_quoted(queue)}/pause")
+        return answer["note"] if answer else None
+
+    def resume(self, queue: str) -> None:
+        self.http.request("POST", f"/api/queues/{_quoted(queue)}/resume")
+
+    def limits(self) -> list[LimitUse]:
+        """What limits have counted, and what a person set in place of the code's values."""
+        return list(self.http.pages(LimitUse, "/api/limits"))
+
+    def set_limit(self, name: str, limit: str | None) -> None:
+        """Set a limit, such as `2/1m` (calls in any minute) or `4` (at the same time); None: as in the code."""
+        path = f"/api/limits/{_quoted(name)}"
+        if limit is None:
+            self.http.request("DELETE", path)
+        else:
+            self.http.request("PUT", path, {"limit": limit})
+
+    def workers(self) -> Iterator[WorkerLife]:
+        """Workers that gave a sign of life within a day and did not sign off."""
+        return self.http.pages(WorkerLife, "/api/workers")
+
+    def alerts(self) -> list[Alert]:
+        """What is wrong now."""
+        return self.http.get(list[Alert], "/api/alerts")
+
+    def late(self, grace: float = 300.0, most: int = 100) -> list[LateItem]:
+        """Done items of all owners that started more than `grace` seconds late, latest first."""
+        return self.http.get(list[LateItem], "/api/late", grace=grace, most=most)
+
+    def stuck(self, grace: float = 3_600.0, most: int = 100) -> list[StuckItem]:
+        """Items of all owners that are not done `grace` seconds after their time, oldest first."""
+        return self.http.get(list[StuckItem], "/api/stuck", grace=grace, most=most)
+
+    def silence(self) -> float | None:
+        """Seconds since the last sign of life of any worker; None if there never was one."""
+        found: float | None = self.http.request("GET", "/api/alive")["ageSeconds"]
+        return found
+
+    def now(self) -> Picture:
+        """The state of everything now: whether all is well, and why not."""
+        return self.http.get(Picture, "/api/now")
+
+    def history(
+        self, *, minutes: int = 60, task: str | None = None, measure: str | None = None, job: int | None = None
+    ) -> Chart:
+        """What happened in the last minutes, step by step: to all tasks and paces, to one task, or to one job."""
+        return self.http.get(Chart, "/api/history", minutes=minutes, task=task, measure=measure, job=job)
+
+    def audit(self, subject: str | None = None, *, most: int | None = None) -> Iterator[ShownAuditLine]:
+        """The audit log, newest first; of one subject, such as `item:7`, or of all."""
+        return self.http.pages(ShownAuditLine, "/api/audit", most, subject=subject)
+
+    def simulate(
+        self,
+        app: str,
+        *,
+        days: float | None = None,
+        parameters: Mapping[str, int] | None = None,
+        seed: int | None = None,
+        down_hours: float | None = None,
+        fail_rate: float | None = None,
+    ) -> SimulatedDays:
+        """Simulate the next days of an app in virtual time."""
+        options = {
+            "days": days,
+            "parameters": parameters,
+            "seed": seed,
+            "down_hours": down_hours,
+            "fail_rate": fail_rate,
+        }
+        return self.http.post(SimulatedDays, "/api/simulate", app=app, **options)
+
+    def me(self) -> Me:
+        """The user that the service knows you as, and what you may do."""
+        return self.http.get(Me, "/api/me")
+
+
+def _filter(filter: ItemFilter | ActOptions) -> dict[str, Any]:
+    """A filter with the names of the API: states by commas, and the times as `from` and `to`."""
+    values: dict[str, Any] = dict(filter)
+    states, where = values.pop("states", ()), list(values.pop("where", ()))
+    times = {"from": values.pop("since", None), "to": values.pop("until", None)}
+    return {**values, **times, "state": ",".join(states) or None, "where": where or None}
+
+
+def _joined(ids: Sequence[int]) -> str | None:
+    return ",".join(map(str, ids)) or None
+
+
+def _quoted(name: str) -> str:
+    return quote(name, safe="")
+
+
+def _job_item(kind: type[J], row: Mapping[str, Any]) -> J:
+    """A row of a job, which the API shows under names of its own."""
+    names = {"rowNo": "row", "attempt": "attempts", "claimedBy": "lockedBy", "startedAt": "lockedAt"}
+    renamed = {ours: row[theirs] for ours, theirs in {**names, "changedAt": "updatedAt"}.items()}
+    return wire.read(kind, {"result": None, **row, **row["inputSummary"], **renamed})

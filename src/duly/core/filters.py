@@ -1,0 +1,73 @@
+"""The options of calls that `duly.client` and the command line share, so that type checkers know every name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+from duly.core.model import CatchUp, Overlap, State
+from duly.core.results import DateField
+
+
+class ActOptions(TypedDict, total=False):
+    """Which items an act on many items means. An option that is not given does not matter."""
+
+    states: Sequence[State]
+    task: str | None
+    queue: str | None
+    key: str | None
+    error_group: str | None
+    schedule_id: int | None
+    job_id: int | None
+    error: str | None  # a part of the last error, in upper or lower case
+    min_tries: int | None
+    date_field: DateField | None  # which time `since` and `until` are about; default: created
+    since: datetime | None
+    until: datetime | None
+    where: Sequence[str]  # `name=value` of an argument, or `result.name=value`
+
+
+class ItemFilter(ActOptions, total=False):
+    """Which items a list shows."""
+
+    user_id: str | None
+    below: int | None  # only items with a smaller id
+
+
+class UploadOptions(TypedDict, total=False):
+    """How a file is read. What is not given is found out."""
+
+    job_type: str  # default: csv
+    header: bool | None  # whether the first row has the names of the columns
+    encoding: str | None
+    delimiter: str | None
+    sheet: str | None  # of a workbook; default: its first visible one
+    mapping: Mapping[str, str] | None  # the column of each field
+
+
+class ScheduleFields(TypedDict, total=False):
+    """The options of a schedule."""
+
+    zone: str | None
+    catch_up: CatchUp | None
+    max_lateness: float | timedelta | None
+    overlap: Overlap | None
+    rank: int | None
+
+
+class ScheduleChange(ScheduleFields, total=False):
+    """What can be changed of a schedule."""
+
+    rule: str | None
+    args: Mapping[str, Any] | None
+
+
+class ItemEdit(TypedDict, total=False):
+    """What can be changed of an item."""
+
+    args: Mapping[str, Any] | None  # as a whole
+    at: datetime | str | None
+    queue: str | None
+    rank: int | None
+    tries: int | None

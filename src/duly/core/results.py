@@ -1,0 +1,220 @@
+"""What verbs and the service answer that is not a row of one table: signatures, previews, reports.
+
+Like `shown`, this is the only list of these fields: the service writes them, and the client reads them back.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Struct
+
+from duly.core.doc import Doc
+from duly.core.shown import ClockNote, JobRow, Scope
+
+LISTED = 100  # files of each kind that a scan lists one by one
+
+DateField = Literal["created", "due", "started", "finished"]
+ScheduleState = Literal["active", "paused", "broken"]
+ScheduleAction = Literal["pause", "resume", "run", "reactivate", "remove"]
+ParamType = Literal["string", "integer", "number", "boolean", "datetime", "json"]
+
+
+# -- tasks, rules and slots
+
+
+class Param(Struct, frozen=True):
+    """An argument of a task."""
+
+    name: str
+    type: Annotated[ParamType, Doc("The type of its values; json: any other value, written as JSON.")]
+    required: bool
+    default: Any  # as JSON shows it; None also where there is none
+    is_nullable: bool  # None may be said
+
+
+class Signature(Struct, frozen=True):
+    """A task as people see it who want to put it."""
+
+    name: str
+    queue: str
+    doc: str
+    params: list[Param]
+    takes_more: bool  # arguments with other names are taken too
+    retry: str  # in plain words
+    limits: list[str]
+
+
+class RulePreview(Struct, frozen=True):
+    """A rule in words and in its next times."""
+
+    rule: str
+    describe: str
+    next: list[datetime]
+    notes: Annotated[list[ClockNote], Doc("Clock changes at these times.")]
+
+
+class SlotLoad(Struct, frozen=True):
+    ring: str
+    slot: int
+    members: int
+
+
+# -- files and jobs
+
+
+class JobField(Struct, frozen=True):
+    name: str
+    kind: str
+    is_needed: Annotated[bool, Doc("A row must have at least one of the fields that are needed.")]
+
+
+class JobTypeInfo(Struct, frozen=True):
+    """A type of jobs, and what it makes of the columns of a file."""
+
+    name: str
+    task: str
+    kinds: Annotated[tuple[str, ...], Doc("The kinds of files that it takes.")]
+    fields: Annotated[list[JobField] | None, Doc("What columns are mapped to; null: columns are the arguments.")]
+
+
+class PreviewRow(Struct, frozen=True):
+    """A row of the file, the fields it would have, and why it would be refused."""
+
+    number: int
+    line: int
+    values: dict[str, Any]
+    normal: Annotated[dict[str, str], Doc("The fields that the row would have.")]
+    problems: Annotated[tuple[str, ...], Doc("Why it would be refused.")]
+
+
+class FilePreview(Struct, frozen=True, kw_only=True):
+    """What would become of a file: what it is, which column would be which field, and its first rows."""
+
+    kind: Annotated[str, Doc("csv, jsonl, xlsx, image, or images for a zip file of them.")]
+    columns: tuple[str, ...]
+    has_header: bool
+    mapping: Annotated[dict[str, str], Doc("The column of each field.")]
+    unused: Annotated[tuple[str, ...], Doc("Columns that no field takes.")]
+    rows: tuple[PreviewRow, ...]
+    refused: int  # of these rows
+
+
+class ScannedFile(Struct, frozen=True):
+    """What became of one file."""
+
+    source: Annotated[str, Doc("The address of the file, or the place that could not be read.")]
+    job_id: int | None = None
+    reason: str | None = None
+
+
+class ScanReport(Struct, kw_only=True):
+    """What one look through all places found. Of each kind of files the first ones are listed one by one."""
+
+    found: Annotated[int, Doc("Files that exist.")] = 0
+    took: Annotated[int, Doc("Files that became jobs.")] = 0
+    passed_over: Annotated[int, Doc("Files taken before or by others, or that may still be written.")] = 0
+    refused: Annotated[int, Doc("Files that no type of jobs takes, and places that cannot be read.")] = 0
+    left: Annotated[int, Doc("Files and places that there was no time for; a worker continues with them.")] = 0
+    unsettled: Annotated[int, Doc("Files passed over because they may still be written.")] = 0
+    held: Annotated[str | None, Doc("Why no more files are taken for now.")] = None
+    taken: Annotated[list[ScannedFile], Doc("The first of them.")] = []
+    passed: Annotated[
+        list[ScannedFile], Doc("The first of them, without those of earlier scans; and those left for a reason.")
+    ] = []
+    refusals: Annotated[list[ScannedFile], Doc("The first of them.")] = []
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.left and not self.unsettled
+
+    def take(self, source: str, job_id: int) -> None:
+        self.took += 1
+        _list(self.taken, ScannedFile(source, job_id))
+
+    def pass_over(self, source: str, reason: str, job_id: int | None = None) -> None:
+        self.passed_over += 1
+        _list(self.passed, ScannedFile(source, job_id, reason))
+
+    def leave(self, source: str, reason: str) -> None:
+        self.left += 1
+        _list(self.passed, ScannedFile(source, None, reason))
+
+    def refuse(self, source: str, reason: str) -> None:
+        self.refused += 1
+        _list(self.refusals, ScannedFile(source, None, reason))
+
+
+def _list(many: list[ScannedFile], one: ScannedFile) -> None:
+    if len(many) < LISTED:
+        many.append(one)
+
+
+class RejectedRow(Struct, frozen=True):
+    line: int
+    reason: str
+
+
+class MendReport(Struct, frozen=True):
+    """The result of uploading a file of corrected rows."""
+
+    rows: int
+    mended: Annotated[int, Doc("Rows that are tried now.")]
+    refused: Annotated[int, Doc("Rows that are still bad, or are not in error in this job.")]
+    refusals: Annotated[tuple[RejectedRow, ...], Doc("The first of these, with the reason.")]
+
+
+class RowInError(Struct, frozen=True):
+    """A row in error as it came, and the columns that its file has."""
+
+    row: int
+    columns: tuple[str, ...]
+    values: Annotated[dict[str, Any], Doc("What could be read of it, by its columns; secrets are masked.")]
+
+
+class Kickoff(Struct, frozen=True):
+    """What a kickoff did."""
+
+    job: JobRow
+    seconds: Annotated[float, Doc("How long it took.")]
+    processed: Annotated[int, Doc("Rows that ended.")]
+    ended: Annotated[dict[str, int], Doc("These rows by their status.")]
+    tried_again: Annotated[int, Doc("Rows that failed and will be tried again.")]
+
+
+# -- users and simulations
+
+
+class Me(Struct, frozen=True):
+    """Who makes the request, and what they may do."""
+
+    user_id: str
+    role: str
+    scopes: list[Scope]
+    via: str
+
+
+class Summary(Struct, frozen=True):
+    calls: int
+    max_calls_per_minute: int
+    tries: int
+    done: int
+    in_review: int
+    recovered: int
+    deactivated: int
+    skipped: int
+    late_p50_seconds: float
+    late_p99_seconds: float
+    late_most_seconds: float
+
+
+class SimulatedSeries(Struct, frozen=True):
+    name: str
+    points: Annotated[list[tuple[float, float]], Doc("Seconds since 1970, and the value there.")]
+
+
+class SimulatedDays(Struct, frozen=True):
+    summary: Summary
+    series: list[SimulatedSeries]
+    lines: Annotated[list[str], Doc("The same in plain words.")]
