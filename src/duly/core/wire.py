@@ -59,9 +59,12 @@ def _renamed(kind: Any, value: Any) -> Any:
     """The same value with the names that `convert` expects, wherever the type has structs."""
     if value is None:
         return None
-    if isinstance(kind, type) and issubclass(kind, Struct):
+    struct = get_origin(kind) or kind  # a generic struct, such as Placed[int], has its origin
+    if isinstance(struct, type) and issubclass(struct, Struct):
         return {
-            each.in_struct: _renamed(each.kind, value[each.in_json]) for each in _fields(kind) if each.in_json in value
+            each.in_struct: _renamed(each.kind, value[each.in_json])
+            for each in _fields(struct)
+            if each.in_json in value
         }
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
