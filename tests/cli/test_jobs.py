@@ -202,7 +202,7 @@ def test_files_that_were_dropped_become_jobs(run: Run, app: Duly, tmp_path: Path
     lines = run("jobs", "scan").stdout.splitlines()
     assert lines[0].startswith("file:a.csv: job ")
     assert "is a PDF" in lines[2]
-    assert lines[-1] == "2 files found, 1 taken, 0 passed over, 2 refused, 0 left for a worker"
+    assert lines[-1] == "2 files found, 1 taken, 0 passed over, 2 rejected, 0 left for a worker"
     seen = told(run("jobs", "scan", "--again", "--json"))
     assert (seen["found"], seen["refusals"][0]["job_id"]) == (0, None)
     object.__setattr__(app.verbs.context.job_settings, "owner_most_jobs", 1)
