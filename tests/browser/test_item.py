@@ -61,7 +61,7 @@ def test_an_item_is_edited_with_a_difference_and_run_at_another_time(page: Page,
     form = page.get_by_role("dialog", name=f"Edit item {item}")
     expect(form.get_by_role("button", name="Save")).to_be_disabled()
     form.get_by_label("Arguments").fill("{")
-    expect(form.get_by_role("alert")).to_contain_text("no JSON")
+    expect(form.get_by_role("alert")).to_contain_text("not JSON")
     form.get_by_label("Arguments").fill('{"text": 5, "password": "***"}')
     form.get_by_role("button", name="Save").click()
     expect(form.get_by_role("alert")).to_contain_text("text")

@@ -37,7 +37,7 @@ def test_items_are_found_by_state_name_value_and_time(show: Page) -> None:
     expect(show.get_by_text("No index answers this search")).to_be_visible()
     search.fill("two words")
     search.press("Enter")
-    expect(show.get_by_role("alert")).to_contain_text("Say name:value")
+    expect(show.get_by_role("alert")).to_contain_text("Type name:value")
     show.get_by_role("button", name="Remove Value").click()
     show.get_by_label("From", exact=True).fill("2099-01-01T00:00:00")
     expect(show.get_by_text("No item fits.")).to_be_visible()

@@ -53,7 +53,7 @@ def test_selected_rows_of_several_jobs_are_reprocessed_and_all_that_fit(page: Pa
     boxes.nth(1).click(modifiers=["Shift"])
     barriers(page)
     page.get_by_role("button", name="Reprocess selected").click()
-    told(page, "2 rows are tried once more")
+    told(page, "2 rows are reprocessed")
     assert [world.app.verbs.jobs.show(LOCAL, job).failed_items for job in jobs].count(0) == 2
     world.work()
     page.goto("/pending?statuses=ERROR")
@@ -62,7 +62,7 @@ def test_selected_rows_of_several_jobs_are_reprocessed_and_all_that_fit(page: Pa
     expect(question.get_by_role("button", name="Reprocess")).to_be_disabled()
     question.get_by_label(re.compile("^Type")).fill("3")
     question.get_by_role("button", name="Reprocess").click()
-    told(page, "3 rows are to be tried once more")
+    told(page, "3 rows will be reprocessed")
     world.work()
     lines = world.app.verbs.audit.page()
     assert sum(line.action == "job.reprocessed" for line in lines) >= 5

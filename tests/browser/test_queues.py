@@ -24,7 +24,7 @@ def test_queues_are_seen_paused_and_resumed(page: Page, world: World) -> None:
     expect(echo).to_contain_text("due")
     barriers(settled(page))
     echo.get_by_role("button", name="Pause echo").click()
-    told(page, "echo is paused: nothing more of it starts.")
+    told(page, "echo is paused: no further item starts.")
     expect(echo).to_contain_text("paused")
     assert world.work() == 0
     page.locator(".toasts").get_by_role("button", name="Undo").click()
@@ -63,7 +63,7 @@ def test_limits_are_changed_while_everything_runs(page: Page, world: World, watc
     dialog.get_by_label("Allowed").fill("2/1m")
     barriers(page)
     dialog.get_by_role("button", name="Set").click()
-    told(page, "supplier allows 2/1m now.")
+    told(page, "supplier now allows 2/1m.")
     row = page.get_by_role("grid", name="Limits").get_by_role("row", name=re.compile("supplier"))
     expect(row).to_contain_text("2 in 1 min")
     barriers(settled(page))
@@ -73,15 +73,15 @@ def test_limits_are_changed_while_everything_runs(page: Page, world: World, watc
     dialog.get_by_role("button", name="Set").click()
     expect(row).to_contain_text("4 at once")
     row.get_by_role("button", name="Clear supplier").click()
-    told(page, "supplier is as the code says again.")
-    expect(row).to_contain_text("as the code says")
+    told(page, "supplier is as in the code again.")
+    expect(row).to_contain_text("as in the code")
     page.locator(".toasts").get_by_role("button", name="Undo").click()
     expect(row).to_contain_text("4 at once")
 
 
 def test_workers_show_their_heartbeats_and_what_they_run(page: Page, world: World) -> None:
     page.goto("/workers")
-    expect(page.get_by_text("No worker gave a sign of life.")).to_be_visible()
+    expect(page.get_by_text("No worker is running.")).to_be_visible()
     with world.working():
         page.reload()
         row = page.get_by_role("grid", name="Workers").get_by_role("row").nth(1)

@@ -51,7 +51,7 @@ def test_one_is_edited_with_its_difference_and_tried_again(page: Page, world: Wo
     page.get_by_role("button", name="Edit", exact=True).click()
     dialog = page.get_by_role("dialog", name=f"Edit item {first}")
     dialog.get_by_label("Arguments").fill("{")
-    expect(dialog.get_by_role("alert")).to_contain_text("no JSON")
+    expect(dialog.get_by_role("alert")).to_contain_text("not JSON")
     expect(dialog.get_by_role("button", name="Save", exact=True)).to_be_disabled()
     dialog.get_by_label("Arguments").fill('{"text": "mended", "note": "", "password": "***"}')
     difference = dialog.get_by_role("group", name="Difference")

@@ -3,7 +3,6 @@ import {
   html,
   useLive,
   useState,
-  get,
   post,
   patch,
   remove,
@@ -25,6 +24,7 @@ import {
   Time,
   Empty,
   Command,
+  pagesOf,
 } from "../../js/kit.js";
 
 const ZONES = Intl.supportedValuesOf ? ["UTC", ...Intl.supportedValuesOf("timeZone")] : ["UTC"];
@@ -33,6 +33,7 @@ const LEAPS = [
   ["mar1", "1 March"],
   ["skip", "not at all"],
 ];
+/** @type {Record<string, string>} */
 const STATES = {
   PENDING: "waiting",
   PROCESSING: "running",
@@ -55,13 +56,20 @@ const MONTHS = [
   "December",
 ];
 
+/** @param {any} person */
 const at = (person) =>
   `/people/${encodeURIComponent(person.id)}${person.owner ? `?userId=${encodeURIComponent(person.owner)}` : ""}`;
+/** @param {string} id */
 const path = (id) => `/api/people/${encodeURIComponent(id)}`;
+/** @param {any} birthday */
 const day = (birthday) => `${Number(birthday.slice(3))} ${MONTHS[Number(birthday.slice(0, 2)) - 1]}`;
+/** @param {any} person */
 const whole = (person) => `${person.firstName} ${person.lastName}`;
 
-/** A moment by the clock of the place where someone lives. */
+/**
+ * A moment by the clock of the place where someone lives.
+ * @param {{ moment: any, zone: string }} props
+ */
 function There({ moment, zone }) {
   if (!moment) return html`<span class="none">–</span>`;
   const text = new Intl.DateTimeFormat("sv-SE", {
@@ -72,6 +80,7 @@ function There({ moment, zone }) {
   return html`<time datetime=${moment} title=${`${exact(moment, true)} UTC`}>${text}</time>`;
 }
 
+/** @param {any} person */
 const fields = (person) => [
   ...(person
     ? []
@@ -118,6 +127,7 @@ const fields = (person) => [
   },
 ];
 
+/** @param {() => unknown} after */
 async function add(after) {
   await ask({
     title: "Add a person",
@@ -131,6 +141,11 @@ async function add(after) {
   });
 }
 
+/**
+ * @param {any} person
+ * @param {any} query
+ * @param {() => unknown} after
+ */
 async function edit(person, query, after) {
   await ask({
     title: `Edit ${whole(person)}`,
@@ -148,6 +163,10 @@ async function edit(person, query, after) {
   });
 }
 
+/**
+ * @param {any} person
+ * @param {any} query
+ */
 async function leave(person, query) {
   const sure = await ask({
     title: `Remove ${whole(person)}`,
@@ -156,14 +175,16 @@ async function leave(person, query) {
     yes: "Remove",
     isGrave: true,
   });
-  if (sure)
+  if (sure) {
     await act(() => remove(path(person.id), undefined, { query }), `${whole(person)} is removed.`, {
       after: () => go("/people"),
     });
+  }
 }
 
 // ---- one person
 
+/** @type {Column<any>[]} */
 const EVENTS = [
   { title: "When, there", cell: (event) => html`<${There} moment=${event.target} zone=${event.zone} />` },
   { title: "When", cell: (event) => html`<${Time} at=${event.target} />` },
@@ -184,6 +205,7 @@ const EVENTS = [
   },
 ];
 
+/** @param {{ id: string }} props */
 function Person({ id }) {
   const userId = new URLSearchParams(location.search).get("userId");
   const query = userId ? { userId } : {};
@@ -210,7 +232,7 @@ function Person({ id }) {
               ["Time zone", person.zone],
               person.birthday === "02-29" && [
                 "In other years",
-                LEAPS.find(([key]) => key === person.leap)[1],
+                LEAPS.find(([key]) => key === person.leap)?.[1],
               ],
               ["Next greeting, there", html`<${There} moment=${person.nextAt} zone=${person.zone} />`],
               ["Next greeting", html`<${Time} at=${person.nextAt} long />`],
@@ -221,7 +243,7 @@ function Person({ id }) {
         <${Section} title="Greetings">
           <${Table}
             label="Greetings"
-            rows=${person.events.map((event) => ({ ...event, zone: person.zone }))}
+            rows=${person.events.map((/** @type {any} */ event) => ({ ...event, zone: person.zone }))}
             keyOf=${(event) => event.id ?? "next"}
             columns=${EVENTS}
             empty="None is to come."
@@ -235,6 +257,7 @@ function Person({ id }) {
 
 // ---- all people
 
+/** @type {Column<any>[]} */
 const COLUMNS = [
   {
     title: "Name",
@@ -273,7 +296,7 @@ function People() {
       changes=${changes}
       keyOf=${(person) => `${person.owner ?? ""}/${person.id}`}
       to=${at}
-      load=${(after, pageSize, signal, age) => get("/api/people", { after, pageSize }, { signal, age })}
+      load=${pagesOf("/api/people")}
       empty=${
         html`<${Empty} title="There is nobody yet.">
           <p>Add someone above, or from a terminal:</p>
@@ -284,6 +307,7 @@ function People() {
   `;
 }
 
+/** @param {{ rest: string }} props */
 export default function Screen({ rest }) {
   if (!rest) return html`<${People} />`;
   return html`<${Person} id=${decodeURIComponent(location.pathname.slice(`${root}/people/`.length))} />`;

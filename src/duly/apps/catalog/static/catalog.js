@@ -4,7 +4,6 @@ import {
   styles,
   useLive,
   useState,
-  get,
   post,
   remove,
   query,
@@ -31,10 +30,12 @@ import {
   Bar,
   Empty,
   Command,
+  pagesOf,
 } from "../../js/kit.js";
 
 await styles(new URL("catalog.css", import.meta.url));
 
+/** @type {Record<string, string>} */
 const STATUSES = {
   pending: "waiting",
   syncing: "running",
@@ -49,16 +50,44 @@ const PARTS = [
   ["waiting", "waiting"],
 ];
 const DAY = 86_400_000;
+/** @param {string} sku */
 const name = (sku) => encodeURIComponent(sku);
+/** @param {{ of: any }} props */
 const Status = ({ of }) => html`<${State} of=${STATUSES[of]} label=${of} />`;
 
 // ---- the picture of the day
 
+/** @typedef {any} Day what /api/catalog/day answers */
+
+/** @param {Day} day */
 const begins = (day) => Date.parse(`${day.day}T00:00:00Z`);
+/**
+ * @param {Day} day
+ * @param {number} at
+ */
 const place = (day, at) => `${((at - begins(day)) / DAY) * 100}%`;
+/**
+ * @param {Day} day
+ * @param {{ slot: number }} slot
+ */
 const slotAt = (day, slot) => begins(day) + (slot.slot / day.slots.length) * DAY;
+/** @param {number} at */
 const hour = (at) => (clock.value === "relative" ? ago(at, now.value) : exact(at).slice(11, 16));
 
+/**
+ * @param {Day} day
+ * @param {any} slot
+ */
+const slotText = (day, slot) => {
+  const numbers = ["planned", "done", "failed", "running", "waiting"].map((each) => `${count(slot[each])} ${each}`);
+  return `${hour(slotAt(day, slot))}: ${numbers.join(", ")}`;
+};
+
+/** @param {{ at: string, used: number, cap: number, waiting: number }} window */
+const windowText = ({ at, used, cap, waiting }) =>
+  `Retry window ${hour(Date.parse(at))}: ${count(used)} of ${count(cap)} used, ${count(waiting)} wait`;
+
+/** @param {{ of: [tone: string, number: number][], most: number }} props */
 const Stack = ({ of, most }) => html`
   <span class="stack">
     ${of.map(
@@ -68,38 +97,49 @@ const Stack = ({ of, most }) => html`
   </span>
 `;
 
+/** @param {{ day: Day }} props */
 function Picture({ day }) {
   const most = Math.max(
     1,
-    ...day.slots.map((slot) =>
+    ...day.slots.map((/** @type {any} */ slot) =>
       Math.max(slot.planned, slot.done + slot.failed + slot.running + slot.waiting),
     ),
   );
   const cap = Math.max(
     1,
-    ...day.windows.map((window) => Math.max(window.cap, window.used + window.waiting)),
+    ...day.windows.map((/** @type {any} */ window) => Math.max(window.cap, window.used + window.waiting)),
   );
   const at = now.value;
-  const done = day.slots.reduce((sum, slot) => sum + slot.done, 0);
-  const planned = day.slots.reduce((sum, slot) => sum + slot.planned, 0);
+  const done = day.slots.reduce(
+    (/** @type {number} */ sum, /** @type {any} */ slot) => sum + slot.done,
+    0,
+  );
+  const planned = day.slots.reduce(
+    (/** @type {number} */ sum, /** @type {any} */ slot) => sum + slot.planned,
+    0,
+  );
   const marks = Array.from({ length: 8 }, (_, index) => begins(day) + (index * DAY) / 8);
   const width = `${100 / day.slots.length}%`;
+  const label = [
+    `Products synced over the day: ${count(done)} of ${count(planned)} done,`,
+    `in ${day.slots.length} slots and ${day.windows.length} retry windows. The table has the same numbers.`,
+  ].join(" ");
   return html`
     <div class="day-scroll" tabindex="0" role="group" aria-label="Picture of the day">
       <div
         class="day-plot"
         role="img"
-        aria-label=${`Products synced over the day: ${count(done)} of ${count(planned)} done, in ${day.slots.length} slots and ${day.windows.length} retry windows. The table says the same in numbers.`}
+        aria-label=${label}
       >
         <div class="day-slots">
           <span class="most">${count(most)}</span>
           <span class="rule"></span>
-          ${day.slots.map((slot) => html`
+          ${day.slots.map((/** @type {any} */ slot) => html`
             <span
               key=${slot.slot}
               class="slot"
               style=${{ left: place(day, slotAt(day, slot)), width }}
-              title=${`${hour(slotAt(day, slot))}: ${count(slot.planned)} planned, ${count(slot.done)} done, ${count(slot.failed)} failed, ${count(slot.running)} running, ${count(slot.waiting)} waiting`}
+              title=${slotText(day, slot)}
             >
               <span class="planned" style=${{ height: `${(slot.planned / most) * 100}%` }}></span>
               <${Stack} most=${most} of=${PARTS.map(([part, tone]) => [tone, slot[part]])} />
@@ -114,12 +154,12 @@ function Picture({ day }) {
         <div class="day-windows">
           <span class="most">${count(cap)}</span>
           <span class="rule"></span>
-          ${day.windows.map((window) => html`
+          ${day.windows.map((/** @type {any} */ window) => html`
             <span
               key=${window.at}
               class="window"
               style=${{ left: place(day, Date.parse(window.at)) }}
-              title=${`Retry window ${hour(Date.parse(window.at))}: ${count(window.used)} of ${count(window.cap)} used, ${count(window.waiting)} wait`}
+              title=${windowText(window)}
             >
               <span class="cap" style=${{ height: `${(window.cap / cap) * 100}%` }}></span>
               <${Stack}
@@ -140,8 +180,17 @@ function Picture({ day }) {
   `;
 }
 
+/** @param {{ day: Day }} props */
 function Twins({ day }) {
-  const number = (title, field) => ({ title, isNumber: true, cell: (row) => count(row[field]) });
+  /**
+   * @param {string} title
+   * @param {any} field
+   */
+  const number = (title, field) => ({
+    title,
+    isNumber: true,
+    cell: (/** @type {any} */ row) => count(row[field]),
+  });
   return html`
     <div class="day-twins">
       <${Table}
@@ -176,6 +225,7 @@ function Twins({ day }) {
   `;
 }
 
+/** @param {{ day: Day }} props */
 function Day({ day }) {
   const [isTable, setTable] = useState(false);
   return html`
@@ -206,7 +256,11 @@ function Day({ day }) {
 
 // ---- acts
 
-/** Reactivate a thousand at a time until none is left. Gives how many. */
+/**
+ * Reactivate a thousand at a time until none is left. Gives how many.
+ * @param {any} cause
+ * @param {any} syncNow
+ */
 async function reactivateAll(cause, syncNow) {
   let products = 0;
   for (;;) {
@@ -219,12 +273,21 @@ async function reactivateAll(cause, syncNow) {
   }
 }
 
+/** @param {number} number */
 const plural = (number, word = "product") => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 
+/**
+ * @param {string | null} cause
+ * @param {number} products
+ * @param {() => unknown} after
+ */
 async function askReactivate(cause, products, after) {
   const said = await ask({
     title: cause === null ? "Reactivate all products" : "Reactivate by cause",
-    text: `${plural(products)} ${products === 1 ? "was" : "were"} deactivated${cause ? ` by ${cause}` : ""} and will be synced again. The last sync of each is discarded if it stands in review. Is the cause mended?`,
+    text: [
+      `${plural(products)} ${products === 1 ? "was" : "were"} deactivated${cause ? ` by ${cause}` : ""}`,
+      " and will be synced again. The last sync of each is discarded if it is in review. Is the cause fixed?",
+    ].join(""),
     fields: [
       {
         name: "syncNow",
@@ -235,14 +298,16 @@ async function askReactivate(cause, products, after) {
     ],
     yes: "Reactivate",
   });
-  if (said)
+  if (said) {
     await act(
       () => reactivateAll(cause, said.syncNow),
       (number) => `${plural(number)} reactivated.`,
       { after },
     );
+  }
 }
 
+/** @param {() => unknown} after */
 async function publish(after) {
   const isAdmin = may("admin");
   await ask({
@@ -256,7 +321,7 @@ async function publish(after) {
             {
               name: "userId",
               label: "User",
-              value: me.value.userId,
+              value: me.value ? me.value.userId : "",
               required: true,
               autocomplete: "off",
               hint: "Whose product it is.",
@@ -271,10 +336,18 @@ async function publish(after) {
   });
 }
 
+/** @param {{ selected: Set<string>, rows: any[], clear: () => void, reload: () => unknown }} props */
 function Acts({ selected, rows, clear, reload }) {
-  if (!rows.length)
+  if (!rows.length) {
     return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
+  }
+  /** @param {any} row */
   const whose = (row) => ({ query: { userId: row.userId } });
+  /**
+   * @param {any[]} list
+   * @param {(row: any) => Promise<unknown>} doing
+   * @param {string} done
+   */
   const each = (list, doing, done) =>
     act(
       () => eachOf(list, doing),
@@ -296,12 +369,13 @@ function Acts({ selected, rows, clear, reload }) {
       yes: "Withdraw",
       isGrave: true,
     });
-    if (sure)
+    if (sure) {
       await each(
         rows,
         (row) => remove(`/api/products/${name(row.sku)}`, undefined, whose(row)),
         "withdrawn",
       );
+    }
   };
   return html`
     <span>${count(rows.length)} selected</span>
@@ -346,6 +420,7 @@ const FIELDS = [
   { name: "q", label: "SKU or user" },
 ];
 
+/** @type {Column<any>[]} */
 const COLUMNS = [
   {
     title: "SKU",
@@ -383,10 +458,16 @@ const COLUMNS = [
   },
 ];
 
+/** @param {{ changes: any, onChange: (value?: any) => unknown }} props */
 function Products({ changes, onChange }) {
   const said = Object.fromEntries(FIELDS.map(({ name: each }) => [each, query.value.get(each)]));
-  const load = (after, pageSize, signal, age) =>
-    get("/api/products", { ...said, after, pageSize }, { signal, age });
+  /**
+   * @param {() => unknown} after
+   * @param {number} pageSize
+   * @param {AbortSignal} signal
+   * @param {number} age
+   */
+  const load = pagesOf("/api/products", said);
   return html`
     <${Section} title="Products">
       <${Filters}
@@ -425,8 +506,14 @@ function Products({ changes, onChange }) {
 
 // ---- the screen
 
+/** @param {{ day: Day }} props */
 function Tiles({ day }) {
   const { statuses, budget } = day;
+  /**
+   * @param {string} status
+   * @param {string} to
+   * @param {Children} [note]
+   */
   const tile = (status, to, note) => html`
     <${Link} class=${`tile tone-${STATUSES[status]}`} to=${to}>
       <span class="tile-label">${status}</span>
@@ -454,6 +541,7 @@ function Tiles({ day }) {
   `;
 }
 
+/** @param {{ causes: { cause: string, products: number }[], after: () => unknown }} props */
 function Causes({ causes, after }) {
   if (!causes.length) return null;
   const all = causes.reduce((sum, cause) => sum + cause.products, 0);

@@ -31,24 +31,34 @@ const FIELDS = [
 
 const given = () =>
   Object.fromEntries(FIELDS.map(({ name, value }) => [name, Number(query.value.get(name) ?? value)]));
+/** @param {number} number */
 const percent = (number) => `${number.toFixed(1)} %`;
+/** @param {number} number */
 const minutes = (number) => duration(number * 60);
 
-/** Calls from slot to slot over a day: the scheduled ones are even, and windows come on top where they open. */
+/**
+ * Calls from slot to slot over a day: the scheduled ones are even, and windows come on top where they open.
+ * @param {any} said
+ * @param {any} plan
+ */
 function hours(said, plan) {
   const times = Array.from({ length: said.slots }, (_, slot) => (slot * 24) / said.slots);
   const fuller = said.products % said.slots;
+  /** @param {any} products */
   const calls = (products) => Math.ceil(products / said.batch);
   const scheduled = times.map((_, slot) => calls(slot < fuller ? plan.slotMost : plan.slotLeast));
   const opened = Array.from({ length: said.slots }, () => 0);
-  for (let window = 0; window < said.windows; window += 1)
+  for (let window = 0; window < said.windows; window += 1) {
     opened[Math.floor(((window + 0.5) * said.slots) / said.windows)] += plan.windowCalls;
+  }
   return { times, scheduled, all: scheduled.map((number, slot) => number + opened[slot]) };
 }
 
+/** @param {any} hour */
 const clockTime = (hour) =>
   `${String(Math.floor(hour)).padStart(2, "0")}:${String(Math.floor((hour % 1) * 60)).padStart(2, "0")}`;
 
+/** @param {{ said: any, plan: any }} props */
 function Curves({ said, plan }) {
   const { times, scheduled, all } = hours(said, plan);
   return html`
@@ -66,9 +76,12 @@ function Curves({ said, plan }) {
   `;
 }
 
-/** How much of the limit the worst hour and the day use as the catalog grows to twice what is asked for, or to where it breaks. */
+/**
+ * How much of the limit the worst hour and the day use, as the catalog grows to twice its size or to where it breaks.
+ * @param {{ said: any, plan: any }} props
+ */
 function Growth({ said, plan }) {
-  const [curve, setCurve] = useState(null);
+  const [curve, setCurve] = useState(/** @type {any} */ (null));
   const far = Math.min(
     Math.max(said.products * 2, (plan.breaksFirst?.products ?? 0) * 1.2, 100),
     10_000_000,
@@ -78,12 +91,13 @@ function Growth({ said, plan }) {
     const steps = Array.from({ length: 9 }, (_, index) => Math.round((far * index) / 8));
     Promise.all(steps.map((products) => post("/api/plan", { ...said, products }))).then(
       (plans) => {
-        if (!isOver)
+        if (!isOver) {
           setCurve({
             steps,
             hour: plans.map((each) => each.hourUsedPercent),
             day: plans.map((each) => each.dayUsedPercent),
           });
+        }
       },
       () => {},
     );
@@ -108,9 +122,10 @@ function Growth({ said, plan }) {
   `;
 }
 
+/** @param {{ said: any, plan: any }} props */
 function Words({ said, plan }) {
   const first = plan.breaksFirst;
-  const isBroken = plan.breaks.some((each) => each.products <= said.products);
+  const isBroken = plan.breaks.some((/** @type {any} */ each) => each.products <= said.products);
   return html`
     <div class=${classes("banner", isBroken && "is-bad")} role="status">
       <strong>${isBroken ? "This does not fit." : "This fits."}</strong>
@@ -159,7 +174,7 @@ function Words({ said, plan }) {
 
 export default function Plan() {
   const said = given();
-  const [answer, setAnswer] = useState({});
+  const [answer, setAnswer] = useState(/** @type {any} */ ({}));
   const name = JSON.stringify(said);
   const [times, setTimes] = useState(0);
   useEffect(() => {
@@ -169,13 +184,14 @@ export default function Plan() {
         if (!isOver) setAnswer({ plan, said });
       },
       (error) => {
-        if (!isOver) setAnswer((before) => ({ ...before, error }));
+        if (!isOver) setAnswer((/** @type {any} */ before) => ({ ...before, error }));
       },
     );
     return () => {
       isOver = true;
     };
   }, [name, times]);
+  /** @param {FormEvent} event */
   const send = (event) => {
     event.preventDefault();
     const form = new FormData(event.target);

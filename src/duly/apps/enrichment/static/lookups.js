@@ -1,6 +1,7 @@
 // A panel of the page of a job: what the provider was asked for its rows.
-import { Empty, Grid, Link, Time, count, get, html } from "../../js/kit.js";
+import { Empty, Grid, Link, Time, count, html, pagesOf } from "../../js/kit.js";
 
+/** @type {Column<any>[]} */
 const COLUMNS = [
   { title: "When", isTime: true, cell: (event) => html`<${Time} at=${event.createdAt ?? event.at} />` },
   {
@@ -21,9 +22,15 @@ const COLUMNS = [
   },
 ];
 
+/** @param {{ job: Wire.Job }} props */
 export default function LookUps({ job }) {
-  const load = (after, pageSize, signal, age) =>
-    get(`/api/jobs/${job.id}/events`, { after, pageSize }, { signal, age });
+  /**
+   * @param {() => unknown} after
+   * @param {number} pageSize
+   * @param {AbortSignal} signal
+   * @param {number} age
+   */
+  const load = pagesOf(`/api/jobs/${job.id}/events`);
   return html`
     <${Grid}
       name=${`job ${job.id} lookups`}

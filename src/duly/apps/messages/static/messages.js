@@ -32,8 +32,10 @@ import {
   Chart,
   Empty,
   Command,
+  pagesOf,
 } from "../../js/kit.js";
 
+/** @type {Record<string, string>} */
 const WORDS = {
   waiting: "waiting",
   running: "being sent",
@@ -41,7 +43,9 @@ const WORDS = {
   failed: "in review",
   cancelled: "cancelled",
 };
+/** @param {{ of: any }} props */
 const Status = ({ of }) => html`<${State} of=${of} label=${WORDS[of]} />`;
+/** @param {any} message */
 const canChange = (message) => message.state === "waiting" || message.state === "failed";
 
 // ---- no broker
@@ -65,6 +69,10 @@ const NoBroker = () => html`
 
 // ---- acts
 
+/**
+ * @param {any} message
+ * @param {boolean} isSent
+ */
 const fields = (message, isSent) => [
   {
     name: "queue",
@@ -95,6 +103,10 @@ const fields = (message, isSent) => [
   },
 ];
 
+/**
+ * @param {any} said
+ * @param {any} message
+ */
 function changes(said, message) {
   const news = {};
   if (said.queue !== message.queue) news.queue = said.queue;
@@ -102,8 +114,9 @@ function changes(said, message) {
   if (
     said.payloadText !== undefined &&
     said.payloadText.replaceAll("\r\n", "\n") !== message.payload.text.replaceAll("\r\n", "\n")
-  )
+  ) {
     news.payloadText = said.payloadText.replaceAll("\r\n", "\n");
+  }
   if (said.payloadBase64) news.payloadBase64 = said.payloadBase64.replace(/\s/g, "");
   if (said.headers.trim()) {
     try {
@@ -115,6 +128,10 @@ function changes(said, message) {
   return news;
 }
 
+/**
+ * @param {any} message
+ * @param {() => unknown} after
+ */
 async function edit(message, after) {
   await ask({
     title: `Edit message ${message.id}`,
@@ -130,7 +147,12 @@ async function edit(message, after) {
   });
 }
 
-/** Publish it now, whatever its count. What ended before is published again as a message of its own; what ends meanwhile is refused. */
+/**
+ * Publish a message now, whatever its count. One that has ended is published again as a new message. One that ends
+ * meanwhile is rejected.
+ * @param {any} message
+ * @param {() => unknown} after
+ */
 async function send(message, after) {
   const isReplay = message.state === "done" || message.state === "cancelled";
   await ask({
@@ -156,9 +178,19 @@ async function send(message, after) {
   });
 }
 
+/**
+ * @param {any} message
+ * @param {() => unknown} after
+ */
 const expedite = (message, after) =>
   act(() => post(`/api/items/${message.id}/retry`), `Message ${message.id} is retried now.`, { after });
 
+/**
+ * @param {any} message
+ * @param {string} verb
+ * @param {string} text
+ * @param {() => unknown} after
+ */
 async function end(message, verb, text, after) {
   const said = await ask({
     title: `${verb} message ${message.id}`,
@@ -168,14 +200,16 @@ async function end(message, verb, text, after) {
     no: "Keep it",
     isGrave: true,
   });
-  if (said)
+  if (said) {
     await act(
       () => post(`/api/items/${message.id}/${verb.toLowerCase()}`, { reason: said.reason }),
       verb === "Cancel" ? "It is cancelled; Replay publishes it after all." : "It is discarded.",
       { after },
     );
+  }
 }
 
+/** @param {{ of: any, after: () => unknown }} props */
 function Acts({ of: message, after }) {
   const download = html`
     <a class="button" href=${address(`/api/messages/${message.id}/payload`)} download>Download payload</a>
@@ -212,14 +246,15 @@ function Acts({ of: message, after }) {
 
 // ---- one message
 
+/** @param {{ of: any, queue: any }} props */
 function Payload({ of: payload, queue }) {
   const decoded = payload.decoded ?? parsed(payload.text);
-  const [how, setHow] = useState(null);
+  const [how, setHow] = useState(/** @type {any} */ (null));
   const ways = [
-    decoded !== null && ["decoded", "Decoded"],
-    payload.text !== null && ["text", "Text"],
+    ...(decoded !== null ? [["decoded", "Decoded"]] : []),
+    ...(payload.text !== null ? [["text", "Text"]] : []),
     ["hex", "Bytes"],
-  ].filter(Boolean);
+  ];
   const shown = how ?? ways[0][0];
   return html`
     <${Section}
@@ -252,6 +287,7 @@ function Payload({ of: payload, queue }) {
   `;
 }
 
+/** @param {string} text */
 function parsed(text) {
   if (!text || !/^\s*[[{]/.test(text)) return null;
   try {
@@ -261,11 +297,13 @@ function parsed(text) {
   }
 }
 
+/** @type {Column<any>[]} */
 const FAILURES = [
   { title: "Retry", isNumber: true, cell: (failure) => count(failure.retry) },
   { title: "When", cell: (failure) => html`<${Time} at=${failure.at} />` },
   { title: "Reason", isWide: true, cell: (failure) => html`<span class="wrap">${failure.reason}</span>` },
 ];
+/** @type {Column<any>[]} */
 const TRIES = [
   { title: "Try", isNumber: true, cell: (tried) => count(tried.number) },
   { title: "Ended", cell: (tried) => html`<${Time} at=${tried.endedAt} />` },
@@ -277,6 +315,7 @@ const TRIES = [
   },
 ];
 
+/** @param {{ id: string }} props */
 function Message({ id }) {
   const story = useLive(`/api/messages/${id}`, {}, { every: 2 });
   return html`
@@ -419,6 +458,7 @@ function Queues() {
   const own = (queues.data?.items ?? []).filter((queue) => queue.queue.startsWith("message_retry"));
   if (!own.length) return null;
   // What named no queue, and what queues beyond the first hundreds have, lie in queues that are no queue of the broker.
+  /** @param {any} queue */
   const named = (queue) => queue.queue.slice("message_retry/".length);
   return html`
     <${Section} title="Queues">
@@ -453,6 +493,7 @@ function Queues() {
   `;
 }
 
+/** @type {Column<any>[]} */
 const COLUMNS = [
   {
     title: "Message",
@@ -502,13 +543,20 @@ const FIELDS = [
 const ID = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/i;
 const WORD = /^\S{1,200}$/;
 
+/** @param {{ selected: Set<string>, rows: any[], clear: () => void, reload: () => unknown }} props */
 function Chosen({ selected, rows, clear, reload }) {
-  if (!rows.length)
+  if (!rows.length) {
     return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
+  }
   const after = () => {
     clear();
     reload();
   };
+  /**
+   * @param {any[]} list
+   * @param {(row: any) => Promise<unknown>} doing
+   * @param {string} done
+   */
   const each = (list, doing, done) =>
     act(
       () => eachOf(list, doing),
@@ -547,6 +595,10 @@ function Messages() {
   const [state, queue, messageId] = ["state", "queue", "messageId"].map((name) => query.value.get(name));
   const isFiltered = state || queue || messageId;
   // An id need not be a UUID: any word is one if a message has it, and the name of a queue otherwise.
+  /**
+   * @param {string} text
+   * @param {any} add
+   */
   const free = (text, add) => {
     const asId =
       ID.test(text) || !WORD.test(text)
@@ -569,9 +621,7 @@ function Messages() {
         label="Messages"
         columns=${COLUMNS}
         to=${(row) => `/messages/${row.id}`}
-        load=${(after, pageSize, signal, age) =>
-          get("/api/messages", { state, queue, messageId, after, pageSize }, { signal, age })
-        }
+        load=${pagesOf("/api/messages", { state, queue, messageId })}
         bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
         empty=${
           html`<${Empty} title=${isFiltered ? "No message fits." : "No message has failed yet."}>
@@ -588,6 +638,7 @@ function Messages() {
   `;
 }
 
+/** @param {{ rest: string, isOn?: boolean }} props */
 export default function Screen({ rest, isOn = true }) {
   if (!isOn) return html`<${NoBroker} />`;
   return rest ? html`<${Message} id=${rest} />` : html`<${Messages} />`;

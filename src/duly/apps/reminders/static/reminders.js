@@ -3,7 +3,6 @@ import {
   html,
   useLive,
   useState,
-  get,
   post,
   patch,
   query,
@@ -29,8 +28,10 @@ import {
   Copy,
   Empty,
   Command,
+  pagesOf,
 } from "../../js/kit.js";
 
+/** @type {Record<string, string>} */
 const STATES = {
   scheduled: "waiting",
   pending_retry: "retrying",
@@ -39,14 +40,20 @@ const STATES = {
   failed: "failed",
   cancelled: "cancelled",
 };
+/** @type {Record<string, string>} */
 const WORDS = { pending_retry: "waits for a retry" };
+/** @param {{ of: any }} props */
 const Status = ({ of }) => html`<${State} of=${STATES[of]} label=${WORDS[of] ?? of} />`;
+/** @param {any} reminder */
 const canEdit = (reminder) => ["scheduled", "pending_retry", "failed"].includes(reminder.status);
+/** @param {any} reminder */
 const canCancel = (reminder) =>
   ["scheduled", "pending_retry", "processing", "failed"].includes(reminder.status);
+/** @param {any} reminder */
 const canCall = (reminder) =>
   ["scheduled", "pending_retry", "failed", "cancelled"].includes(reminder.status);
 
+/** @param {any} reminder */
 const fields = (reminder) => [
   {
     name: "phone",
@@ -75,6 +82,7 @@ const fields = (reminder) => [
   { name: "name", label: "Name", value: reminder?.name, autocomplete: "off" },
 ];
 
+/** @param {() => unknown} after */
 async function schedule(after) {
   await ask({
     title: "Schedule a reminder",
@@ -87,6 +95,10 @@ async function schedule(after) {
   });
 }
 
+/**
+ * @param {any} reminder
+ * @param {() => unknown} after
+ */
 async function edit(reminder, after) {
   const before = Object.fromEntries(fields(reminder).map(({ name, value }) => [name, value ?? ""]));
   await ask({
@@ -107,6 +119,10 @@ async function edit(reminder, after) {
   });
 }
 
+/**
+ * @param {any} reminder
+ * @param {() => unknown} after
+ */
 async function cancel(reminder, after) {
   const said = await ask({
     title: `Cancel reminder ${reminder.id}`,
@@ -119,7 +135,7 @@ async function cancel(reminder, after) {
   // What was called off can be called after all, which is the way back.
   const undo = () =>
     act(() => post(`/api/items/${reminder.id}/retry`), "It is called now after all.", { after });
-  if (said)
+  if (said) {
     await act(
       () => post(`/api/reminders/${reminder.id}/cancel`, { reason: said.reason }),
       {
@@ -128,13 +144,19 @@ async function cancel(reminder, after) {
       },
       { after },
     );
+  }
 }
 
+/**
+ * @param {any} reminder
+ * @param {() => unknown} after
+ */
 const call = (reminder, after) =>
   act(() => post(`/api/items/${reminder.id}/retry`), `Reminder ${reminder.id} is called now.`, { after });
 
 // ---- one reminder
 
+/** @type {Column<any>[]} */
 const TRIES = [
   { title: "Try", isNumber: true, cell: (tried) => count(tried.number) },
   { title: "Began", cell: (tried) => html`<${Time} at=${tried.startedAt} />` },
@@ -147,6 +169,7 @@ const TRIES = [
   },
 ];
 
+/** @param {{ of: any, after: () => unknown }} props */
 function Acts({ of: reminder, after }) {
   if (!may("write")) return null;
   return html`
@@ -156,6 +179,7 @@ function Acts({ of: reminder, after }) {
   `;
 }
 
+/** @param {{ id: string }} props */
 function Reminder({ id }) {
   const story = useLive(`/api/reminders/${id}`, {}, { every: 2 });
   return html`
@@ -210,6 +234,7 @@ function Reminder({ id }) {
 
 // ---- all reminders
 
+/** @type {Column<any>[]} */
 const COLUMNS = [
   {
     title: "When",
@@ -261,14 +286,21 @@ const FIELDS = [
   { name: "to", label: "Until", type: "time" },
 ];
 
+/** @param {{ selected: Set<string>, rows: any[], clear: () => void, reload: () => unknown }} props */
 function Chosen({ selected, rows, clear, reload }) {
-  if (!rows.length)
+  if (!rows.length) {
     return selected.size ? html`<span>${count(selected.size)} selected, not read yet</span>` : null;
+  }
   const after = () => {
     clear();
     reload();
   };
   const open = rows.filter(canCancel);
+  /**
+   * @param {any[]} list
+   * @param {(row: any) => Promise<unknown>} doing
+   * @param {string} done
+   */
   const each = (list, doing, done) =>
     act(
       () => eachOf(list, doing),
@@ -328,9 +360,7 @@ function Reminders() {
       columns=${COLUMNS}
       changes=${changes}
       to=${(row) => `/reminders/${row.id}`}
-      load=${(after, pageSize, signal, age) =>
-        get("/api/reminders", { state, from, to, after, pageSize }, { signal, age })
-      }
+      load=${pagesOf("/api/reminders", { state, from, to })}
       bar=${may("write") ? (chosen) => html`<${Chosen} ...${chosen} />` : null}
       empty=${
         html`<${Empty} title=${state || from || to ? "No reminder fits." : "There are no reminders yet."}>
@@ -346,6 +376,7 @@ function Reminders() {
   `;
 }
 
+/** @param {{ rest: string }} props */
 export default function Screen({ rest }) {
   return rest ? html`<${Reminder} id=${rest} />` : html`<${Reminders} />`;
 }

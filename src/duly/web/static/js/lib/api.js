@@ -1,128 +1,211 @@
-// Talks to the API: exact numbers, errors that say what to do, and acts that are done once even when sent twice.
+// Requests to the API. Numbers stay exact, errors say what to do, and a POST that is sent twice takes effect once.
+// The types of answers come from the API's OpenAPI document: see tools/javascript/types/dashboard.d.ts.
 import { parse, stringify } from "./json.js";
 import { signal } from "./ui.js";
 
-export const root = document.querySelector('meta[name="duly-root"]').content;
-/** Whether the last request reached the service; null before the first. */
+const meta = /** @type {HTMLMetaElement} */ (document.querySelector('meta[name="duly-root"]'));
+export const root = meta.content;
+
+/**
+ * Whether the last request reached the service; null before the first.
+ * @type {Signal<boolean | null>}
+ */
 export const reach = signal(null);
+
+/**
+ * The user of this page: null until known, false where somebody has to sign in.
+ * @type {Signal<Wire.Me | false | null>}
+ */
 export const me = signal(null);
 
 export class ApiError extends Error {
+  /**
+   * @param {number} status of the response; 0 where there was none
+   * @param {string} [detail]
+   * @param {string | null} [field] the field of the request that was rejected
+   * @param {string} [title]
+   */
   constructor(status, detail, field, title) {
-    super(detail || title || `the service answered ${status}`);
+    super(detail || title || `The service answered with status ${status}.`);
     this.status = status;
     this.field = field ?? null;
   }
 }
 
-/** An address of the API, with its query; a list says its parameter several times, nothing is left out. */
+/**
+ * The values of a parameter: a list sets it several times, an empty value not at all.
+ * @param {unknown} value
+ * @returns {string[]}
+ */
+export const valuesOf = (value) =>
+  (Array.isArray(value) ? value : [value])
+    .filter((each) => each !== null && each !== undefined && each !== "")
+    .map(String);
+
+/**
+ * An address of the API with its query.
+ * @param {string} path
+ * @param {Query} [query]
+ */
 export function address(path, query = {}) {
-  const said = new URLSearchParams();
+  const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    for (const each of Array.isArray(value) ? value : [value]) {
-      if (each !== null && each !== undefined && each !== "") said.append(name, String(each));
-    }
+    for (const each of valuesOf(value)) parameters.append(name, each);
   }
-  const text = said.toString();
+  const text = parameters.toString();
   return root + path + (text ? `?${text}` : "");
 }
 
-// When something was last changed from here. What is read soon after has to show it, so nothing older will do.
+// When this page last changed something. Cached answers from before that moment are not accepted.
 let changedAt = 0;
 
-/** Take no answer from now on that is older than this moment. */
+/** Accept no answer that is older than this moment. */
 export const takeNoOlder = () => {
   changedAt = Date.now();
 };
 
-async function ask(method, url, { body, headers = {}, signal: stop } = {}) {
+/**
+ * @param {number} status
+ * @param {string} text
+ */
+function errorOf(status, text) {
+  let problem;
+  try {
+    problem = parse(text);
+  } catch {
+    problem = { detail: text.slice(0, 300) };
+  }
+  return new ApiError(status, problem.detail, problem.field, problem.title);
+}
+
+/**
+ * @param {string} method
+ * @param {string} url
+ * @param {{ body?: string, headers?: Record<string, string>, signal?: AbortSignal }} [options]
+ */
+async function request(method, url, { body, headers = {}, signal: stop } = {}) {
   let answer;
-  if (method !== "GET") changedAt = Date.now();
+  if (method !== "GET") takeNoOlder();
   try {
     answer = await fetch(url, { method, body, headers, signal: stop, credentials: "same-origin" });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (isAbort(error)) throw error;
     reach.value = false;
     throw new ApiError(0, "The service does not answer. It may be restarting; this page tries again.");
   }
   reach.value = true;
-  if (method !== "GET") changedAt = Date.now();
+  if (method !== "GET") takeNoOlder();
   const text = await answer.text();
   if (!answer.ok) {
-    let told = {};
-    try {
-      told = parse(text);
-    } catch {
-      told = { detail: text.slice(0, 300) };
-    }
     if (answer.status === 401 && !url.endsWith("/api/session")) me.value = false;
-    throw new ApiError(answer.status, told.detail, told.field, told.title);
+    throw errorOf(answer.status, text);
   }
   if (!text) return null;
   return (answer.headers.get("content-type") || "").includes("json") ? parse(text) : text;
 }
 
-/** Read something. `age`: an answer so many seconds old will do, so that many who look cost what one does. */
+/**
+ * Whether this is the error of a request that was stopped.
+ * @param {unknown} error
+ */
+export const isAbort = (error) => error instanceof Error && error.name === "AbortError";
+
+/**
+ * Read something. With `age`, an answer of at most this many seconds is accepted, so that people who look at the same
+ * time share one.
+ * @template {string} Path
+ * @param {Path} path
+ * @param {Query} [query]
+ * @param {{ age?: number, signal?: AbortSignal }} [options]
+ * @returns {Promise<Answer<Path>>}
+ */
 export const get = (path, query, { age = 0, signal: stop } = {}) => {
-  // What was read before the last act of this page does not know of it.
-  const taken = Math.min(age, Math.floor((Date.now() - changedAt) / 1000));
-  return ask("GET", address(path, query), {
-    headers: taken > 0 ? { "Cache-Control": `max-age=${taken}` } : {},
-    signal: stop,
-  });
+  const oldest = Math.min(age, Math.floor((Date.now() - changedAt) / 1000));
+  const headers = oldest > 0 ? { "Cache-Control": `max-age=${oldest}` } : undefined;
+  return request("GET", address(path, query), { headers, signal: stop });
 };
 
-const once = () =>
-  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) =>
-    byte.toString(16).padStart(2, "0"),
-  ).join("");
+/**
+ * Reads a list page by page, for a grid.
+ * @param {string} path
+ * @param {Query} [filter]
+ * @returns {LoadPage}
+ */
+export const pagesOf =
+  (path, filter = {}) =>
+  (after, pageSize, stop, age) =>
+    get(path, { ...filter, after, pageSize }, { signal: stop, age });
 
-const send =
+const idempotencyKey = () =>
+  Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+
+/**
+ * @template {"POST" | "PUT" | "PATCH" | "DELETE"} Method
+ * @param {Method} method
+ */
+const sender =
   (method) =>
-  (path, body, { query, key } = {}) =>
-    ask(method, address(path, query), {
+  /**
+   * @template {string} Path
+   * @param {Path} path
+   * @param {unknown} [body]
+   * @param {{ query?: Query }} [options]
+   * @returns {Promise<Answer<Path, Lowercase<Method>>>}
+   */
+  (path, body, { query } = {}) =>
+    request(method, address(path, query), {
       body: body === undefined ? undefined : stringify(body),
       headers: {
         ...(body === undefined ? {} : { "Content-Type": "application/json" }),
-        ...(method === "POST" ? { "Idempotency-Key": key || once() } : {}),
+        ...(method === "POST" ? { "Idempotency-Key": idempotencyKey() } : {}),
       },
     });
 
-export const post = send("POST");
-export const put = send("PUT");
-export const patch = send("PATCH");
-export const remove = send("DELETE");
+export const post = sender("POST");
+export const put = sender("PUT");
+export const patch = sender("PATCH");
+export const remove = sender("DELETE");
 
-/** Send a file, telling how much of it is gone. `fields` are said beside it. */
-export function upload(path, file, fields, onProgress) {
-  const request = new XMLHttpRequest();
-  const done = new Promise((resolve, reject) => {
-    request.open("POST", root + path);
-    request.setRequestHeader("Idempotency-Key", once());
-    request.upload.onprogress = (event) =>
-      event.lengthComputable && onProgress?.(event.loaded / event.total);
-    request.onload = () => {
-      changedAt = Date.now();
-      let told = null;
-      try {
-        told = parse(request.responseText);
-      } catch {
-        told = { detail: request.responseText.slice(0, 300) };
-      }
-      if (request.status < 300) resolve(told);
-      else reject(new ApiError(request.status, told.detail, told.field, told.title));
-    };
-    request.onerror = () =>
-      reject(new ApiError(0, "The file could not be sent: the service does not answer."));
-    request.onabort = () => reject(new ApiError(0, "Stopped."));
-    const form = new FormData();
-    for (const [name, value] of Object.entries(fields || {})) {
-      if (value !== null && value !== undefined && value !== "") form.append(name, value);
-    }
-    form.append("file", file);
-    request.send(form);
-  });
-  return { done, stop: () => request.abort() };
+/**
+ * @param {File} file
+ * @param {Query} fields
+ */
+function formOf(file, fields) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) {
+    for (const each of valuesOf(value)) form.append(name, each);
+  }
+  form.append("file", file);
+  return form;
 }
 
+/**
+ * Send a file, with these fields beside it, and report how much of it is sent (0 to 1).
+ * @param {string} path
+ * @param {File} file
+ * @param {Query | null} [fields]
+ * @param {(share: number) => void} [onProgress]
+ * @returns {{ done: Promise<any>, stop: () => void }}
+ */
+export function upload(path, file, fields, onProgress) {
+  const sending = new XMLHttpRequest();
+  const done = new Promise((resolve, reject) => {
+    sending.open("POST", root + path);
+    sending.setRequestHeader("Idempotency-Key", idempotencyKey());
+    sending.upload.onprogress = (event) => {
+      if (event.lengthComputable) onProgress?.(event.loaded / event.total);
+    };
+    sending.onload = () => {
+      takeNoOlder();
+      if (sending.status < 300) resolve(parse(sending.responseText));
+      else reject(errorOf(sending.status, sending.responseText));
+    };
+    sending.onerror = () => reject(new ApiError(0, "The file could not be sent: the service does not answer."));
+    sending.onabort = () => reject(new ApiError(0, "Stopped."));
+    sending.send(formOf(file, fields ?? {}));
+  });
+  return { done, stop: () => sending.abort() };
+}
+
+/** @param {Wire.Me["scopes"][number]} scope */
 export const may = (scope) => Boolean(me.value && me.value.scopes.includes(scope));

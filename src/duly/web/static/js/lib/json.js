@@ -1,7 +1,8 @@
-// JSON whose numbers stay exact: a number that JavaScript cannot hold is kept as its text.
+// JSON with exact numbers: a number that JavaScript cannot hold is kept as its text.
 
 /** A number by its digits, where a double would lose some of them. */
 export class Exact {
+  /** @param {string} text */
   constructor(text) {
     this.text = text;
   }
@@ -13,11 +14,12 @@ export class Exact {
 const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 const MARK = "\u0000exact:";
 
+/** @param {string} text */
 const isKept = (text) => {
   const number = Number(text);
   if (!Number.isFinite(number)) return false;
   if (String(number) === text) return true;
-  // 1.0, 1e3 and the like say the same in other words; what has few digits is held exactly.
+  // 1.0 and 1e3 are other ways to write the same number; a number of few digits is held exactly.
   return (
     text
       .replace(/[eE].*$/, "")
@@ -26,6 +28,10 @@ const isKept = (text) => {
   );
 };
 
+/**
+ * @param {string} text
+ * @returns {any}
+ */
 export function parse(text) {
   let isMarked = false;
   const safe = text.replace(TOKENS, (token) => {
@@ -39,10 +45,21 @@ export function parse(text) {
   );
 }
 
+/**
+ * @param {unknown} value
+ * @param {number} [indent]
+ * @returns {string}
+ */
 export function stringify(value, indent) {
+  /** @type {string[]} */
   const numbers = [];
   const text = JSON.stringify(
     value,
+    /**
+     * @this {any}
+     * @param {string} key
+     * @param {unknown} each
+     */
     function mark(key, each) {
       const held = this[key];
       if (!(held instanceof Exact)) return each;

@@ -1,45 +1,54 @@
-// Keys of the keyboard: single ones, and `g` followed by another. None works while one writes.
+// Keyboard commands: single keys, and `g` followed by another. None works while a person types into a field.
 import { useEffect } from "./ui.js";
 
-const bound = [];
-let isAfterG = 0;
+/** @typedef {Record<string, (event: KeyboardEvent) => unknown>} KeyActs what each key does, by its name */
 
-const isWriting = (target) =>
+const PAIR = 1500; // milliseconds between `g` and the next key
+
+/** @type {KeyActs[]} */
+const bound = [];
+let pressedG = 0;
+
+/** @param {HTMLElement} target */
+const isTyping = (target) =>
   target.isContentEditable ||
   ["TEXTAREA", "SELECT"].includes(target.tagName) ||
-  (target.tagName === "INPUT" && target.type !== "checkbox");
+  (target instanceof HTMLInputElement && target.type !== "checkbox");
 
-// Keys that links and buttons have a meaning for, which must stay theirs.
-const isTheirs = (event) =>
-  ["Enter", " "].includes(event.key) && event.target.closest("a, button, summary, input");
+/**
+ * Whether a link, button or field has its own meaning for this key.
+ * @param {KeyboardEvent} event
+ * @param {HTMLElement} target
+ */
+const isItsOwn = (event, target) =>
+  ["Enter", " "].includes(event.key) && target.closest("a, button, summary, input") !== null;
 
 addEventListener("keydown", (event) => {
-  if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey) {
-    if (!((event.metaKey || event.ctrlKey) && event.key === "k")) return;
-  }
+  const target = /** @type {HTMLElement} */ (event.target);
   const isCommand = (event.metaKey || event.ctrlKey) && event.key === "k";
-  if (
-    !isCommand &&
-    (isWriting(event.target) || isTheirs(event) || document.querySelector("dialog[open]"))
-  )
-    return;
-  const isPair = Date.now() - isAfterG < 1500;
-  const name = isCommand ? "mod+k" : isPair ? `g ${event.key}` : event.key;
-  isAfterG = !isPair && event.key === "g" ? Date.now() : 0;
-  for (let at = bound.length - 1; at >= 0; at -= 1) {
-    const act = bound[at][name];
-    if (act) {
-      event.preventDefault();
-      act(event);
-      return;
-    }
+  if (!isCommand) {
+    if (event.defaultPrevented || event.metaKey || event.ctrlKey || event.altKey) return;
+    if (isTyping(target) || isItsOwn(event, target) || document.querySelector("dialog[open]")) return;
   }
+  const isPair = Date.now() - pressedG < PAIR;
+  const name = isCommand ? "mod+k" : isPair ? `g ${event.key}` : event.key;
+  pressedG = !isPair && event.key === "g" ? Date.now() : 0;
+  const act = bound.findLast((acts) => acts[name])?.[name];
+  if (!act) return;
+  event.preventDefault();
+  act(event);
 });
 
-/** Have these keys do this while the component is shown; the innermost one wins. */
+/**
+ * Bind these keys while the component is shown; the innermost one wins.
+ * @param {KeyActs} acts
+ * @param {unknown[]} [inputs]
+ */
 export function useKeys(acts, inputs = []) {
   useEffect(() => {
     bound.push(acts);
-    return () => bound.splice(bound.indexOf(acts), 1);
+    return () => {
+      bound.splice(bound.indexOf(acts), 1);
+    };
   }, inputs);
 }

@@ -1,15 +1,18 @@
-// Reads that stay fresh: asked for again while the page is seen, and told at once from what was known before.
-import { get, reach, takeNoOlder } from "./api.js";
+// Reads that stay fresh. They are repeated while the page is visible, and start from what was read before.
+import { get, isAbort, reach, takeNoOlder } from "./api.js";
 import { isLive } from "./prefs.js";
 import { signal, useEffect, useLayoutEffect, useRef, useState } from "./ui.js";
 
-/** Seconds that an answer may be old where nothing is shown yet: who comes or comes back sees what is, and a crowd shares it. */
+/** Seconds that the first answer of a screen may be old: many people who open it share one. */
 export const FRESH = 1;
 
-/** How many parts of the page wait for what they show first. */
+/** How many parts of the page wait for their first data. */
 export const waiting = signal(0);
 
-/** Count as waiting while this is true, from the first drawing on. */
+/**
+ * Count as waiting while this is true.
+ * @param {boolean} isWaiting
+ */
 export function useWaiting(isWaiting) {
   useLayoutEffect(() => {
     if (!isWaiting) return undefined;
@@ -20,66 +23,91 @@ export function useWaiting(isWaiting) {
   }, [isWaiting]);
 }
 
-// All that looks on the page, each to look again at once.
+/**
+ * All reads of the page; each reads again when it is called.
+ * @type {Set<() => unknown>}
+ */
 const lookers = new Set();
 
-/** Read everything anew that the page shows, also where it stands still. */
+/** Read everything that the page shows again, also where refreshing is off. */
 export function refresh() {
   takeNoOlder();
   for (const look of lookers) look();
 }
 
-/** Have `look` called when the page is to be read anew. */
+/**
+ * Have `look` called by `refresh`.
+ * @param {() => unknown} look
+ * @param {unknown[]} inputs
+ */
 export function useLooker(look, inputs) {
   useEffect(() => {
     lookers.add(look);
-    return () => lookers.delete(look);
+    return () => {
+      lookers.delete(look);
+    };
   }, inputs);
 }
 
+/**
+ * Answers that were read, by their address.
+ * @type {Map<string | null, any>}
+ */
 const known = new Map();
 const KNOWN = 60;
 
+/**
+ * @param {string} name
+ * @param {unknown} data
+ */
 const keep = (name, data) => {
   known.delete(name);
   known.set(name, data);
-  if (known.size > KNOWN) known.delete(known.keys().next().value);
+  if (known.size > KNOWN) known.delete(known.keys().next().value ?? null);
 };
 
-/** Forget what was read, after something was changed. */
+/** Forget the answers that were read, after something was changed. */
 export const forget = () => known.clear();
 
 /**
- * What `path` answers. `every`: seconds between two looks, 0 for once. A null path asks nothing. All who look share the
- * answers: a read that costs the database k statements should be asked for every k seconds or less often.
- * Gives {data, error, isLoading, reload}; data of the same address stays while it is asked for again.
+ * The answer of `path`, read again every `every` seconds, or once with 0. A null path reads nothing. While the same
+ * address is read again, its data stays. Everybody who looks shares the answers: a read of k statements should be
+ * repeated every k seconds or less often.
+ * @template {string} Path
+ * @param {Path | null} path
+ * @param {Query} [query]
+ * @param {{ every?: number }} [options]
+ * @returns {Live<Answer<Path>>}
  */
 export function useLive(path, query = {}, { every = 2 } = {}) {
   const name = path === null ? null : `${path}?${JSON.stringify(query)}`;
-  const [state, setState] = useState({ name, data: known.get(name), error: null });
-  const reloader = useRef(() => {});
+  const [state, setState] = useState(
+    /** @type {{ name: string | null, data: any, error: any }} */ ({ name, data: known.get(name), error: null }),
+  );
+  const reloader = useRef(/** @type {() => unknown} */ (() => {}));
   useEffect(() => {
-    if (name === null) return undefined;
+    if (path === null || name === null) return undefined;
     const stop = new AbortController();
-    let timer = null;
+    let timer = 0;
     let isOver = false;
     let looks = 0;
+    /** @param {boolean} isFresh */
     const look = async (isFresh) => {
       clearTimeout(timer);
       looks += 1;
       const number = looks;
+      const isOutdated = () => isOver || number !== looks; // a later look is under way
       try {
         const age = isFresh || !every ? 0 : number === 1 ? FRESH : Math.ceil(every);
         const data = await get(path, query, { age, signal: stop.signal });
-        if (isOver || number !== looks) return; // a later look, which knows more, is under way
+        if (isOutdated()) return;
         keep(name, data);
         setState({ name, data, error: null });
       } catch (error) {
-        if (isOver || number !== looks || error.name === "AbortError") return;
+        if (isOutdated() || isAbort(error)) return;
         setState((before) => ({ name, data: before.name === name ? before.data : undefined, error }));
       }
-      if (every && !isOver)
-        timer = setTimeout(tick, (reach.value === false ? Math.max(every, 3) : every) * 1000);
+      if (every) timer = setTimeout(tick, (reach.value === false ? Math.max(every, 3) : every) * 1000);
     };
     const tick = () => {
       if (document.hidden || !isLive.value) timer = setTimeout(tick, 1000);

@@ -1,27 +1,35 @@
 // What a person chose for this browser: theme, how times are shown, whether pages refresh themselves.
 import { signal, effect } from "./ui.js";
 
+/**
+ * A choice that the browser remembers.
+ * @template Value
+ * @param {string} name
+ * @param {Value} initial
+ * @param {Value[]} allowed
+ */
 const kept = (name, initial, allowed) => {
   let value = initial;
   try {
-    const found = JSON.parse(localStorage.getItem(`duly.${name}`));
+    const found = JSON.parse(localStorage.getItem(`duly.${name}`) ?? "null");
     if (allowed.includes(found)) value = found;
   } catch {
-    // Nothing is kept here; the first choice stands.
+    // Nothing is stored here, so the default applies.
   }
   const pref = signal(value);
   effect(() => {
     try {
       localStorage.setItem(`duly.${name}`, JSON.stringify(pref.value));
     } catch {
-      // A browser that keeps nothing forgets the choice with the page.
+      // A browser that stores nothing forgets the choice when the page is closed.
     }
   });
   return pref;
 };
 
 export const theme = kept("theme", "auto", ["auto", "light", "dark"]);
-export const clock = kept("clock", "local", ["local", "utc", "relative"]);
+/** @type {Signal<Clock>} */
+export const clock = kept("clock", /** @type {Clock} */ ("local"), ["local", "utc", "relative"]);
 export const isLive = kept("live", true, [true, false]);
 
 effect(() => {
@@ -29,7 +37,7 @@ effect(() => {
   else document.documentElement.dataset.theme = theme.value;
 });
 
-/** Ticks once a second while the page is seen, for ages that grow. */
+/** The time, once a second while the page is visible, for ages that grow. */
 export const now = signal(Date.now());
 setInterval(() => {
   if (!document.hidden) now.value = Date.now();

@@ -1,20 +1,25 @@
-// A stylesheet of an app's own screens: `await styles(new URL("catalog.css", import.meta.url))` before anything is drawn.
+// The stylesheet of a plug-in's screens. A screen loads it before it draws:
+// `await styles(new URL("catalog.css", import.meta.url))`
+
+/** @type {Map<string, Promise<unknown>>} */
 const loaded = new Map();
 
+/** @param {string | URL} url */
 export function styles(url) {
   const address = String(url);
-  if (!loaded.has(address)) {
-    loaded.set(
-      address,
-      new Promise((resolve) => {
-        const link = document.createElement("link");
-        link.rel = "stylesheet";
-        link.href = address;
-        // A screen without its looks is better than none.
-        link.onload = link.onerror = resolve;
-        document.head.append(link);
-      }),
-    );
-  }
-  return loaded.get(address);
+  const loading = loaded.get(address) ?? load(address);
+  loaded.set(address, loading);
+  return loading;
+}
+
+/** @param {string} address */
+function load(address) {
+  return new Promise((resolve) => {
+    const link = document.createElement("link");
+    link.rel = "stylesheet";
+    link.href = address;
+    // A screen without its stylesheet is better than none.
+    link.onload = link.onerror = resolve;
+    document.head.append(link);
+  });
 }

@@ -15,7 +15,12 @@ export {
   useErrorBoundary,
 } from "../../vendor/hooks.js";
 export { signal, computed, effect, batch, useSignal, useComputed } from "../../vendor/signals.js";
-export const html = htm.bind(h);
 
-/** Join the names of classes that are wanted. */
+/** @type {(strings: TemplateStringsArray, ...values: TemplateValue[]) => VNode} */
+export const html = /** @type {any} */ (htm.bind(h));
+
+/**
+ * Join the class names that are set.
+ * @param {...(string | false | null | undefined)} names
+ */
 export const classes = (...names) => names.filter(Boolean).join(" ");

@@ -1,84 +1,96 @@
-// Acts on many items: on a selection at once, and on all that fit a filter as durable work whose progress is shown.
+// Acts on many items: on a selection at once; on all that match a filter as durable work, whose progress is shown.
 import { html, signal, useEffect } from "../lib/ui.js";
 import { get, post, may } from "../lib/api.js";
 import { forget } from "../lib/live.js";
-import { changeAll } from "../lib/many.js";
-import { count } from "../lib/time.js";
-import { act, ask, say } from "./dialogs.js";
+import { changeAll, changedText } from "../lib/many.js";
+import { count, counted } from "../lib/time.js";
+import { REASON, act, ask, askReason, say, sayError } from "./dialogs.js";
 import { Bar } from "./marks.js";
 
+/**
+ * The verb of each act, and its participle.
+ * @type {Record<string, [string, string]>}
+ */
 export const WORDS = {
   retry: ["Retry", "tried again"],
   cancel: ["Cancel", "cancelled"],
   discard: ["Discard", "discarded"],
 };
-const things = (number) => `${count(number)} ${number === 1 ? "item" : "items"}`;
+/** @param {number} number */
+const things = (number) => counted(number, "item");
 
+/**
+ * @param {string} action
+ * @param {(string | number)[]} ids
+ * @param {string} reason
+ */
 const changeItems = (action, ids, reason) => changeAll("/api/items/act", { action, reason }, ids);
 
-/** Do this to these items now. What is discarded is gone, so that is asked for; what is cancelled can be undone. */
+/**
+ * Do this to these items now. Discarding asks first, because it cannot be undone; cancelling can be undone.
+ * @param {string} action
+ * @param {string[]} ids
+ * @param {() => unknown} after
+ */
 export async function actOn(action, ids, after) {
   let reason = "";
   if (action === "discard") {
-    const said = await ask({
-      title: `Discard ${things(ids.length)}?`,
-      text: "They leave review for good. This cannot be undone.",
-      typed: "discard",
-      yes: "Discard",
-      isGrave: true,
-      fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
-    });
-    if (!said) return;
-    reason = said.reason;
+    const answer = await askReason(
+      `Discard ${things(ids.length)}?`,
+      "They leave review for good. This cannot be undone.",
+    );
+    if (answer === null) return;
+    reason = answer;
   }
-  const told = (changed) => {
-    const left = ids.length - changed.length;
-    const text = `${things(changed.length)} ${WORDS[action][1]}.${left ? ` ${things(left)} could not be, in the state that they are in.` : ""}`;
+  /**
+   * @param {number[]} changed
+   * @returns {Message}
+   */
+  const messageOn = (changed) => {
     const undo =
       action === "cancel" && changed.length
         ? () => act(() => changeItems("retry", changed, "undone"), "Undone.", { after })
         : null;
-    return { text, undo, seconds: undo ? 12 : 6, tone: changed.length ? "ok" : "bad" };
+    return { ...changedText(changed.length, ids.length, "item", WORDS[action][1]), undo, seconds: undo ? 12 : 6 };
   };
-  await act(() => changeItems(action, ids, reason), told, { after });
+  await act(() => changeItems(action, ids, reason), messageOn, { after });
 }
 
-// -- all that fit a filter
+// -- all that match a filter
 
 /** The acts that were ordered on this page and are under way, newest first. */
-const ordered = signal([]);
+const ordered = signal(/** @type {Wire.BulkAct[]} */ ([]));
 
 /**
- * Do this to all items that fit, after telling how many these are and having that number typed.
+ * Do this to all items that match, after the person has typed how many these are.
  * `filter` is that of POST /api/acts; `fields` ask for more, such as {name: "rate"}.
+ * @param {string} action
+ * @param {Query} filter
+ * @param {{ userId?: string | null, fields?: FieldProps[], more?: Query }} [options]
  */
 export async function orderAct(action, filter, { userId = null, fields = [], more = {} } = {}) {
   let found;
   try {
     found = await post("/api/acts/count", { action, filter }, { query: { userId } });
   } catch (error) {
-    say(error.message, { tone: "bad", seconds: 12 });
+    sayError(error);
     return;
   }
   if (!found.count) {
     say(`No item that fits can be ${WORDS[action][1]}.`, { tone: "bad" });
     return;
   }
-  const number = String(found.count);
   await ask({
     title: `${WORDS[action][0]} all ${count(found.count)}${found.isMore ? " or more" : ""} that fit?`,
-    text: "It is done as work of its own, portion by portion; what is done stays done when it is stopped.",
-    typed: number,
+    text: "It runs in the background, in batches. If you stop it, what is done stays done.",
+    typed: String(found.count),
     yes: `${WORDS[action][0]} ${count(found.count)}`,
     isGrave: action !== "retry",
-    fields: [...fields, { name: "reason", label: "Reason", hint: "For the audit log." }],
-    check: async (said) => {
-      const rate = said.rate ? { rate: Number(said.rate) } : {};
-      const made = await post(
-        "/api/acts",
-        { action, filter, reason: said.reason, ...rate, ...more },
-        { query: { userId } },
-      );
+    fields: [...fields, REASON],
+    check: async (values) => {
+      const rate = values.rate ? { rate: Number(values.rate) } : {};
+      const order = { action, filter, reason: values.reason, ...rate, ...more };
+      const made = await post("/api/acts", order, { query: { userId } });
       ordered.value = [made, ...ordered.value].slice(0, 5);
       forget();
       return made;
@@ -86,6 +98,7 @@ export async function orderAct(action, filter, { userId = null, fields = [], mor
   });
 }
 
+/** @type {FieldProps} */
 export const RATE = {
   name: "rate",
   label: "Items per second",
@@ -93,11 +106,19 @@ export const RATE = {
   min: "0.01",
   max: "10000",
   step: "any",
-  hint: "Empty: as fast as it goes.",
+  hint: "Empty: as fast as possible.",
 };
 
-/** How far the acts are that were ordered here, until they are closed. */
-export function Ordered({ onDone }) {
+/** @param {number} id */
+const close = (id) => {
+  ordered.value = ordered.value.filter((each) => each.id !== id);
+};
+
+/**
+ * Keep the acts that run up to date, and call `onDone` when one ends.
+ * @param {(() => unknown) | undefined} onDone
+ */
+function useOrdered(onDone) {
   const running = ordered.value
     .filter((each) => each.state === "running")
     .map((each) => each.id)
@@ -116,7 +137,7 @@ export function Ordered({ onDone }) {
             onDone?.();
           }
         } catch {
-          /* The next look tells. */
+          // The next look shows the error, if it stays.
         }
       }
     };
@@ -126,45 +147,40 @@ export function Ordered({ onDone }) {
       clearInterval(timer);
     };
   }, [running]);
-  const close = (id) => {
-    ordered.value = ordered.value.filter((each) => each.id !== id);
-  };
+}
+
+/** @param {{ order: Wire.BulkAct }} props */
+function OrderedAct({ order }) {
+  const [verb, participle] = WORDS[order.action];
+  const isRunning = order.state === "running";
+  const share = order.total ? order.seen / order.total : 0;
+  const stop = () => act(() => post(`/api/acts/${order.id}/cancel`), "Stopped.");
   return html`
-    ${ordered.value.map((each) => html`
-      <div
-        key=${each.id}
-        class="banner"
-        role="group"
-        aria-label=${`${WORDS[each.action][0]} all, number ${each.id}`}
-      >
-        <span role="status">
-          ${WORDS[each.action][0]} all: <b class="number">${count(each.changed)}</b>${" "}
-          ${WORDS[each.action][1]},${" "}
-          <span class="number">
-            ${count(each.seen)} of ${count(each.total)}
-          </span>${" "}
-          looked at, ${each.state}
-        </span>
-        <span class="narrow">
-          <${Bar}
-            value=${each.state === "done" ? 1 : each.total ? each.seen / each.total : 0}
-            label="Progress"
-            tone=${each.state === "cancelled" ? "cancelled" : "done"}
-          />
-        </span>
-        ${each.state === "running" && may("write") && html`
-          <button
-            type="button"
-            class="mini"
-            onClick=${() => act(() => post(`/api/acts/${each.id}/cancel`), "Stopped.")}
-          >
-            Stop
-          </button>
-        `}
-        ${each.state !== "running" && html`
-          <button type="button" class="mini" aria-label="Close" onClick=${() => close(each.id)}>✕</button>
-        `}
-      </div>
-    `)}
+    <div class="banner" role="group" aria-label=${`${verb} all, number ${order.id}`}>
+      <span role="status">
+        ${verb} all: <b class="number">${count(order.changed)}</b> ${participle},${" "}
+        <span class="number">${count(order.seen)} of ${count(order.total)}</span> looked at, ${order.state}
+      </span>
+      <span class="narrow">
+        <${Bar}
+          value=${order.state === "done" ? 1 : share}
+          label="Progress"
+          tone=${order.state === "cancelled" ? "cancelled" : "done"}
+        />
+      </span>
+      ${isRunning && may("write") && html`<button type="button" class="mini" onClick=${stop}>Stop</button>`}
+      ${!isRunning && html`
+        <button type="button" class="mini" aria-label="Close" onClick=${() => close(order.id)}>✕</button>
+      `}
+    </div>
   `;
+}
+
+/**
+ * The progress of the acts that were ordered here, until they are closed.
+ * @param {{ onDone?: () => unknown }} props
+ */
+export function Ordered({ onDone }) {
+  useOrdered(onDone);
+  return html`${ordered.value.map((order) => html`<${OrderedAct} key=${order.id} order=${order} />`)}`;
 }

@@ -1,154 +1,79 @@
-// A list of any length: rows are fetched as they are scrolled to, forgotten when they are far away, and never jump.
-// It is an ARIA grid: the keyboard moves a cell, and what is not drawn is still counted.
+// A list of any length. Rows are read as they are scrolled to, and keep their places while they are read again.
+// It is an ARIA grid: the keyboard moves the current row, and rows that are not drawn are still counted.
 import { html, useEffect, useLayoutEffect, useRef, useState, classes } from "../lib/ui.js";
+import { isAbort } from "../lib/api.js";
 import {
   Virtualizer,
   elementScroll,
   observeElementOffset,
   observeElementRect,
 } from "../../vendor/virtual/index.js";
-import { go, place, query, setQuery, changed, Link } from "../lib/router.js";
+import { go, place, query, setQuery } from "../lib/router.js";
 import { clock, isLive } from "../lib/prefs.js";
-import { FRESH, useLooker, useWaiting } from "../lib/live.js";
+import { useLooker, useWaiting } from "../lib/live.js";
+import { Pages } from "../lib/pages.js";
 import { useKeys } from "../lib/keys.js";
 import { count } from "../lib/time.js";
+import { GridBar, GridHead, GridRow, Pager } from "./grid_view.js";
 import { Trouble } from "./marks.js";
 
 const ROW = 34; // pixels
+const CHECKBOX = 34; // pixels
 const SIZE = 100; // rows asked for at once
-const NEAR = 4; // pages kept on either side of what is seen
-const CHAPTER = 100_000; // rows in one scroll area, for browsers bound its height
-const SELECTED = 50; // ids that the address takes
-const PAGED = 50;
+const CHAPTER = 100_000; // rows in one scroll area, because browsers limit its height
+const SELECTED = 50; // ids that fit into the address
+const PAGED = 50; // rows of a page in a paged list
+const AHEAD = 40; // rows below what is seen that are read early
 
-/** The pages of a list as far as they were read, in the order of their cursors. */
-class Pages {
-  constructor(keyOf) {
-    this.load = null;
-    this.age = 0; // seconds that rows which are read again may be old
-    this.keyOf = keyOf;
-    this.pages = [];
-    this.next = null;
-    this.isEnd = false;
-    this.busy = null;
-    this.search = null;
-    this.isHeld = false;
-  }
+/**
+ * A list as it is shown, or as it was left.
+ * @typedef {object} Shown
+ * @property {string} [name] which list, and which reading of it
+ * @property {string} [which] which list
+ * @property {Pages} pages
+ * @property {number} offset how far it is scrolled
+ * @property {number} base the first row of the scroll area
+ */
 
-  get length() {
-    const last = this.pages.at(-1);
-    return last ? last.start + last.count : 0;
-  }
-
-  at(index) {
-    let low = 0;
-    let high = this.pages.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.pages[middle].start <= index) low = middle;
-      else high = middle - 1;
-    }
-    return low;
-  }
-
-  row(index) {
-    const page = this.pages[this.at(index)];
-    return page?.rows?.[index - page.start] ?? null;
-  }
-
-  /** Read one more page. A search may have looked long and found little; then it goes on only when it is told to. */
-  async more(size, stop) {
-    if (this.isEnd || this.busy) return this.busy;
-    const after = this.next;
-    this.busy = this.load(after, size, stop, FRESH)
-      .then((answer) => {
-        if (answer.items.length || !this.pages.length) {
-          this.pages.push({ after, start: this.length, count: answer.items.length, rows: answer.items });
-        }
-        this.next = answer.next;
-        this.isEnd = !answer.next;
-        this.isHeld = Boolean(
-          answer.next && answer.search && !answer.search.isIndexed && answer.items.length < size,
-        );
-        this.search = answer.search && {
-          ...answer.search,
-          scanned: answer.search.scanned + (this.search?.scanned ?? 0),
-        };
-      })
-      .finally(() => {
-        this.busy = null;
-      });
-    return this.busy;
-  }
-
-  /** Read a page anew where it stands. Rows keep their places; gives the keys that were not there before. */
-  async again(number, stop, size) {
-    const page = this.pages[number];
-    const look = (page.looks ?? 0) + 1;
-    page.looks = look;
-    const answer = await this.load(
-      page.after,
-      Math.max(page.count, number === 0 ? size : 1),
-      stop,
-      this.age,
-    );
-    if (look !== page.looks) return []; // a later look, which knows more, is under way
-    if (!page.count && number === this.pages.length - 1) {
-      // Where there was nothing, nothing can be moved by what comes.
-      Object.assign(page, { rows: answer.items, count: answer.items.length });
-      // A search that has looked further goes on from there, unless something came.
-      if (answer.items.length || !this.isHeld) {
-        this.next = answer.next;
-        this.isEnd = !answer.next;
-      }
-      return [];
-    }
-    const found = new Map(answer.items.map((row) => [this.keyOf(row), row]));
-    if (!page.rows) {
-      const others = new Set(
-        [...(this.pages[number - 1]?.rows ?? []), ...(this.pages[number + 1]?.rows ?? [])].map(
-          this.keyOf,
-        ),
-      );
-      page.rows = answer.items.filter((row) => !others.has(this.keyOf(row))).slice(0, page.count);
-      return [];
-    }
-    const before = new Set(page.rows.map(this.keyOf));
-    page.rows = page.rows.map(
-      (row) => found.get(this.keyOf(row)) ?? (row.isGone ? row : { ...row, isGone: true }),
-    );
-    return [...found.keys()].filter((key) => !before.has(key) && !this.has(key));
-  }
-
-  has(key) {
-    return this.pages.some((page) => page.rows?.some((row) => this.keyOf(row) === key));
-  }
-
-  forgetFar(number) {
-    this.pages.forEach((page, at) => {
-      if (Math.abs(at - number) > NEAR) page.rows = null;
-    });
-  }
-}
-
-// Lists that were left, by their entry in the history, so that going back finds them as they were.
+/**
+ * Lists that were left, by their entry in the history: going back finds them as they were.
+ * @type {Map<string, Shown>}
+ */
 const left = new Map();
+const LEFT = 8;
+
+/**
+ * @param {string} key
+ * @param {Shown} kept
+ */
 const leave = (key, kept) => {
   left.set(key, kept);
-  if (left.size > 8) left.delete(left.keys().next().value);
+  if (left.size > LEFT) left.delete(left.keys().next().value ?? "");
 };
 
-/** How wide a column is; moments take more room where they are also told from now. */
-const widthOf = (column) =>
-  column.isTime ? (clock.value === "relative" ? "260px" : "180px") : column.width || "minmax(90px, 1fr)";
+/**
+ * How wide a column is. Times take more room where they are also shown relative to now.
+ * @param {Column<any>} column
+ */
+const widthOf = (column) => {
+  if (!column.isTime) return column.width || "minmax(90px, 1fr)";
+  return clock.value === "relative" ? "260px" : "180px";
+};
+
+/** @param {Column<any>} column */
+const leastOf = (column) => Number(/\d+/.exec(column.width ?? "")?.[0] ?? 90);
 
 const isNarrow = matchMedia("(max-width: 720px)");
 
 /**
- * `name` says what list this is: another name is another list. `load(after, size, stop, age)` gives {items, next, search?}.
- * `columns`: [{title, width, cell, isNumber, isMinor, isTime}]; minor ones are left out on a phone. `to(row)`: where Enter leads.
- * `bar({selected, rows, clear})` draws what can be done with a selection. `total`: rows in all, if that is known.
- * Another number of `changes` reads the list anew; another one of `looks` reads the rows that are seen, where they stand.
+ * A list of any length. Another `name` is another list. `to` is where Enter leads; `bar` draws what can be done with a
+ * selection; `total` is the number of rows, if it is known. Another number of `changes` reads the list from its start;
+ * another one of `looks` reads the rows that are seen, in their places.
+ * @param {{
+ *   name: string, label: string, columns: Column<any>[], load: LoadPage, keyOf?: (row: any) => string,
+ *   to?: ((row: any) => string) | null, bar?: ((selection: GridSelection) => Children) | null,
+ *   total?: number | null, every?: number, empty?: Children, changes?: number, looks?: number,
+ * }} props
  */
 export function Grid({
   name,
@@ -172,19 +97,20 @@ export function Grid({
   const whole = `${which}|${changes}|${turn}`;
   const [, redraw] = useState(0);
   const draw = () => redraw((times) => times + 1);
-  const box = useRef(null);
-  const list = useRef(null);
-  const [error, setError] = useState(null);
+  const box = useRef(/** @type {any} */ (null)); // the element that is scrolled
+  const list = useRef(/** @type {any} */ (null)); // a Shown, from the first drawing on
+  const [error, setError] = useState(/** @type {any} */ (null));
   const [fresh, setFresh] = useState(0);
-  // The row that the keyboard is at and the selection are read when a key comes, which may be before the next drawing.
+  // The row of the keyboard and the selection are refs: a key may come before the next drawing.
   const spot = useRef(0);
   const here = spot.current;
+  /** @param {number} index */
   const setHere = (index) => {
     spot.current = index;
     draw();
   };
-  const picked = useRef(null);
-  const anchor = useRef(null);
+  const picked = useRef(/** @type {Set<string> | null} */ (null));
+  const anchor = useRef(/** @type {number | null} */ (null));
   const stop = useRef(new AbortController());
   const shown = columns.filter((column) => !(column.isMinor && isNarrow.matches));
   const entry = `${place.value.key}|${which}`;
@@ -197,7 +123,7 @@ export function Grid({
     const kept = isSame ? null : left.get(entry);
     const pages = kept?.pages ?? new Pages(keyOf);
     if (!kept && start) pages.next = start;
-    // A list that is read anew stays the same one for who comes back to it.
+    // A list that is read again stays the same object, which `leave` keeps.
     list.current = Object.assign(isSame ? list.current : {}, {
       name: whole,
       which,
@@ -208,7 +134,8 @@ export function Grid({
   }
   picked.current ??= new Set((query.value.get("sel") ?? "").split(",").filter(Boolean));
   const selected = picked.current;
-  const { pages } = list.current;
+  /** @type {Pages} */
+  const pages = list.current.pages;
   Object.assign(pages, { load, age: Math.ceil(every) });
   useWaiting(!pages.pages.length && !error);
 
@@ -222,7 +149,7 @@ export function Grid({
         draw();
       }
     } catch (wrong) {
-      if (wrong.name !== "AbortError" && !stopping.signal.aborted) setError(wrong);
+      if (!isAbort(wrong) && !stopping.signal.aborted) setError(wrong);
     }
   };
 
@@ -234,8 +161,8 @@ export function Grid({
     return undefined;
   }, [whole]);
 
-  // Draws only what is seen. It is told of the number of rows at each drawing.
-  const rows = useRef(null);
+  // Draws only what is seen. It gets the number of rows at each drawing.
+  const rows = useRef(/** @type {any} */ (null));
   if (!rows.current) {
     rows.current = new Virtualizer({
       count: 0,
@@ -255,7 +182,7 @@ export function Grid({
   const length = Math.min(pages.length - list.current.base, CHAPTER);
   const virtual = rows.current;
   virtual.setOptions({ ...virtual.options, count: Math.max(length, 0) });
-  // Before the virtualizer looks where the box is scrolled to, which it would take for a wish to be at the top.
+  // Before the virtualizer reads the position of the box, which would be its top.
   useLayoutEffect(() => {
     box.current.scrollTop = list.current.offset;
     return undefined;
@@ -268,6 +195,7 @@ export function Grid({
   }, [entry]);
 
   const items = virtual.getVirtualItems();
+  const seenPage = () => pages.at((virtual.getVirtualItems()[0]?.index ?? 0) + list.current.base);
   const first = (items[0]?.index ?? 0) + list.current.base;
   const last = (items.at(-1)?.index ?? 0) + list.current.base;
   const isChapterEnd = pages.length - list.current.base > CHAPTER;
@@ -276,21 +204,21 @@ export function Grid({
     const [from, until] = [pages.at(first), pages.at(last)];
     pages.forgetFar(from);
     for (let number = from; number <= until; number += 1) {
-      if (!pages.pages[number].rows && !pages.pages[number].isBusy) {
-        pages.pages[number].isBusy = true;
-        pages
-          .again(number, stop.current.signal, size)
-          .then(draw, () => {})
-          .finally(() => {
-            pages.pages[number].isBusy = false;
-          });
-      }
+      const page = pages.pages[number];
+      if (page.rows || page.isBusy) continue;
+      page.isBusy = true;
+      pages
+        .again(number, stop.current.signal, size)
+        .then(draw, () => {})
+        .finally(() => {
+          page.isBusy = false;
+        });
     }
-    if (!isPaged && !pages.isEnd && !pages.isHeld && !error && !isChapterEnd && last >= pages.length - 40)
-      more();
+    const isWanted = !isPaged && !pages.isEnd && !pages.isHeld && !isChapterEnd;
+    if (isWanted && !error && last >= pages.length - AHEAD) more();
   });
 
-  // Rows that are seen are kept fresh where they stand; new ones are only counted.
+  // Rows that are seen are read again in their places; new ones are only counted.
   const look = async () => {
     if (!pages.pages.length) {
       await more();
@@ -299,7 +227,7 @@ export function Grid({
     const stopping = stop.current.signal;
     try {
       await pages.busy;
-      const number = pages.at((rows.current.getVirtualItems()[0]?.index ?? 0) + list.current.base);
+      const number = seenPage();
       const come = await pages.again(number, stopping, size);
       const isTop = number === 0 && !start;
       const anew = isTop ? come : start ? [] : await pages.again(0, stopping, size);
@@ -307,13 +235,13 @@ export function Grid({
       setFresh(anew.length);
       draw();
     } catch {
-      /* The next look tells. */
+      // The next look shows the error, if it stays.
     }
   };
   useLooker(look, [whole]);
   useEffect(() => {
     if (!every) return undefined;
-    let timer = null;
+    let timer = 0;
     let isOver = false;
     const tick = async () => {
       if (!document.hidden && isLive.value) await look();
@@ -328,21 +256,20 @@ export function Grid({
 
   useEffect(() => {
     if (!looks || !pages.pages.length) return;
-    pages
-      .again(
-        pages.at((rows.current.getVirtualItems()[0]?.index ?? 0) + list.current.base),
-        stop.current.signal,
-        size,
-      )
-      .then(draw, () => {});
+    pages.again(seenPage(), stop.current.signal, size).then(draw, () => {});
   }, [looks]);
 
+  /** @param {Set<string>} next */
   const choose = (next) => {
     picked.current = next;
     draw();
     const text = next.size && next.size <= SELECTED ? [...next].join(",") : null;
     if ((query.value.get("sel") ?? null) !== text) setQuery({ sel: text });
   };
+  /**
+   * @param {number} index
+   * @param {boolean} isRange
+   */
   const toggle = (index, isRange) => {
     const row = pages.row(index);
     if (!row) return false;
@@ -359,11 +286,10 @@ export function Grid({
     choose(next);
     return next.has(keyOf(row));
   };
+  /** @param {number} index */
   const move = (index) => {
-    const target = Math.min(
-      Math.max(index, list.current.base),
-      list.current.base + Math.max(length - 1, 0),
-    );
+    const { base } = list.current;
+    const target = Math.min(Math.max(index, base), base + Math.max(length - 1, 0));
     setHere(target);
     if (!isPaged) virtual.scrollToIndex(target - list.current.base);
   };
@@ -372,6 +298,7 @@ export function Grid({
     if (row && to) go(to(row));
   };
   const seen = Math.max(Math.floor((box.current?.clientHeight ?? 400) / ROW) - 2, 1);
+  /** @type {import("../lib/keys.js").KeyActs} */
   const keys = {
     j: () => move(spot.current + 1),
     k: () => move(spot.current - 1),
@@ -381,7 +308,9 @@ export function Grid({
     ...(bar ? { Escape: () => choose(new Set()) } : {}),
   };
   useKeys(keys, [length, whole, bar === null]);
+  /** @param {KeyboardEvent} event */
   const onKeyDown = (event) => {
+    /** @type {Record<string, () => unknown>} */
     const moves = {
       ArrowDown: () => move(spot.current + 1),
       ArrowUp: () => move(spot.current - 1),
@@ -402,59 +331,67 @@ export function Grid({
     } else act();
   };
 
-  const tracks = `${bar ? "34px " : ""}${shown.map((column) => widthOf(column)).join(" ")}`;
-  // All rows are as wide as their columns need at least, whatever is in them, so that columns stand below each other.
-  const least = shown.reduce(
-    (sum, column) => sum + Number(/\d+/.exec(column.width || "90")[0]),
-    bar ? 34 : 0,
-  );
-  const across = { gridTemplateColumns: tracks, minWidth: `${least}px` };
-  const chosen = [];
-  if (bar && selected.size) {
-    for (const page of pages.pages)
-      for (const row of page.rows ?? []) if (selected.has(keyOf(row))) chosen.push(row);
-  }
+  // Rows are as wide as their columns need at least, so that columns line up.
+  const across = {
+    gridTemplateColumns: `${bar ? `${CHECKBOX}px ` : ""}${shown.map(widthOf).join(" ")}`,
+    minWidth: `${shown.reduce((sum, column) => sum + leastOf(column), bar ? CHECKBOX : 0)}px`,
+  };
   const again = () => {
     setTurn((times) => times + 1);
     box.current.scrollTop = 0;
   };
+  /** @param {number} rowsFurther */
+  const turnChapter = (rowsFurther) => {
+    list.current.base += rowsFurther;
+    box.current.scrollTop = 0;
+    draw();
+  };
   const visible = isPaged
     ? Array.from({ length: pages.length }, (_, index) => ({ index, start: index * ROW }))
     : items;
+  const isLoading = !pages.pages.length && !error;
   const isNothing = pages.pages.length > 0 && pages.length === 0 && pages.isEnd;
-  const cell = (index, column) => `${label.replace(/\W+/g, "-")}-${index}-${column}`;
+  /**
+   * @param {number} index
+   * @param {number} column
+   */
+  const cellId = (index, column) => `${label.replace(/\W+/g, "-")}-${index}-${column}`;
+  const selection = bar?.({ selected, rows: pages.withKeys(selected), clear: () => choose(new Set()), reload: again });
+  /** @param {{ index: number, start: number }} item */
+  const rowAt = (item) => {
+    const index = item.index + list.current.base;
+    const row = pages.row(index);
+    return html`
+      <${GridRow}
+        key=${index}
+        row=${row}
+        index=${index}
+        columns=${shown}
+        style=${{ ...across, transform: `translateY(${item.start}px)` }}
+        name=${row ? keyOf(row) : ""}
+        isHere=${index === here}
+        isChosen=${Boolean(row && selected.has(keyOf(row)))}
+        isSelectable=${Boolean(bar)}
+        cellId=${cellId}
+        onHere=${setHere}
+        onFocus=${() => box.current.focus({ preventScroll: true })}
+        onOpen=${(/** @type {any} */ opened) => to && go(to(opened))}
+        onToggle=${toggle}
+      />
+    `;
+  };
   return html`
     <div class="grid-frame">
-      <div class="grid-bar">
-        <span class="number" role="status">
-          ${total !== null
-            ? `${count(total)} rows`
-            : pages.isEnd
-              ? `${count(pages.length)} ${pages.length === 1 ? "row" : "rows"}`
-              : pages.pages.length
-                ? `${count(pages.length)} rows read, more below`
-                : "Reading…"}
-        </span>
-        ${pages.search && !pages.search.isIndexed && html`
-          <span class="note">
-            No index answers this search: ${count(pages.search.scanned)} rows were looked through
-            ${pages.search.isDone ? "" : " so far"}.
-            ${pages.isHeld && html` <button type="button" class="mini" onClick=${more}>Look further</button>`}
-          </span>
-        `}
-        ${fresh > 0 && html`
-          <button type="button" class="fresh" onClick=${again}>${fresh >= size ? `${size}+` : fresh} new</button>
-        `}
-        <span class="push"></span>
-        ${bar && html`
-          <div class="selection">
-            ${bar({ selected, rows: chosen, clear: () => choose(new Set()), reload: again })}
-          </div>
-        `}
-        <${Link} class="mini" to=${changed({ view: isPaged ? null : "paged", after: null })}>
-          ${isPaged ? "Scroll" : "Pages"}
-        </${Link}>
-      </div>
+      <${GridBar}
+        pages=${pages}
+        total=${total}
+        fresh=${fresh ? `${Math.min(fresh, size)}${fresh >= size ? "+" : ""}` : ""}
+        isPaged=${isPaged}
+        isSelectable=${Boolean(bar)}
+        selection=${selection}
+        more=${more}
+        again=${again}
+      />
       ${error && html`<${Trouble} error=${error} retry=${more} />`}
       <div class="grid-stack">
         <div
@@ -464,135 +401,38 @@ export function Grid({
           tabindex="0"
           aria-label=${label}
           aria-multiselectable=${bar ? "true" : null}
-          aria-busy=${Boolean(!pages.pages.length && !error)}
+          aria-busy=${isLoading}
           aria-rowcount=${total !== null ? total + 1 : pages.isEnd ? pages.length + 1 : -1}
           aria-colcount=${shown.length + (bar ? 1 : 0)}
-          aria-activedescendant=${pages.length ? cell(here, 1) : null}
+          aria-activedescendant=${pages.length ? cellId(here, 1) : null}
           onKeyDown=${onKeyDown}
         >
-          <div class="grid-head" role="row" aria-rowindex="1" style=${across}>
-            ${bar && html`
-              <div role="columnheader" aria-colindex="1">
-                <span class="sr">Selected</span>
-              </div>
-            `}
-            ${shown.map((column, at) => html`
-              <div
-                role="columnheader"
-                aria-colindex=${at + (bar ? 2 : 1)}
-                class=${column.isNumber && "number"}
-              >
-                ${column.title}
-              </div>
-            `)}
-          </div>
+          <${GridHead} columns=${shown} isSelectable=${Boolean(bar)} style=${across} />
           <div
             class="grid-body"
             role="rowgroup"
             style=${{ height: `${isPaged ? pages.length * ROW : virtual.getTotalSize()}px` }}
           >
-            ${visible.map((item) => {
-              const index = item.index + list.current.base;
-              const row = pages.row(index);
-              const isChosen = row && selected.has(keyOf(row));
-              return html`
-                <div
-                  key=${index}
-                  role="row"
-                  aria-rowindex=${index + 2}
-                  aria-selected=${bar ? String(Boolean(isChosen)) : null}
-                  class=${classes(
-                    "grid-row",
-                    index === here && "is-here",
-                    isChosen && "is-chosen",
-                    row?.isGone && "is-gone",
-                  )}
-                  style=${{ ...across, transform: `translateY(${item.start}px)` }}
-                  onClick=${(event) => {
-                    if (!event.target.closest("a,button,input,label")) {
-                      setHere(index);
-                      box.current.focus({ preventScroll: true });
-                      if (bar && event.shiftKey) toggle(index, true);
-                    }
-                  }}
-                  onDblClick=${() => row && to && go(to(row))}
-                >
-                  ${bar && html`
-                    <div role="gridcell" aria-colindex="1">
-                      <input
-                        type="checkbox"
-                        tabindex="-1"
-                        aria-label=${row ? `Select ${keyOf(row)}` : "Select"}
-                        checked=${Boolean(isChosen)}
-                        onClick=${(event) => {
-                          setHere(index);
-                          event.target.checked = toggle(index, event.shiftKey);
-                        }}
-                      />
-                    </div>
-                  `}
-                  ${row ? (
-                    shown.map((column, at) => html`
-                      <div
-                        role="gridcell"
-                        id=${cell(index, at + 1)}
-                        aria-colindex=${at + (bar ? 2 : 1)}
-                        class=${classes(column.isNumber && "number")}
-                      >
-                        ${column.cell(row)}
-                      </div>
-                    `)
-                  ) : html`<div role="gridcell" class="none">…</div>`}
-                </div>
-              `;
-            })}
+            ${visible.map(rowAt)}
           </div>
         </div>
-        ${isNothing && html`<div class="grid-empty">${empty || html`<p class="none">Nothing fits.</p>`}</div>`}
+        ${isNothing && html`<div class="grid-empty">${empty || html`<p class="none">Nothing matches.</p>`}</div>`}
       </div>
       ${isChapterEnd && html`
         <p>
-          <button
-            type="button"
-            onClick=${() => {
-              list.current.base += CHAPTER;
-              box.current.scrollTop = 0;
-              draw();
-            }}
-          >
-            Go on from row ${count(list.current.base + CHAPTER + 1)}
+          <button type="button" onClick=${() => turnChapter(CHAPTER)}>
+            Continue from row ${count(list.current.base + CHAPTER + 1)}
           </button>
         </p>
       `}
       ${list.current.base > 0 && html`
         <p>
-          <button
-            type="button"
-            onClick=${() => {
-              list.current.base -= CHAPTER;
-              box.current.scrollTop = 0;
-              draw();
-            }}
-          >
+          <button type="button" onClick=${() => turnChapter(-CHAPTER)}>
             Back to row ${count(list.current.base - CHAPTER + 1)}
           </button>
         </p>
       `}
-      ${isPaged && html`
-        <nav class="pager" aria-label="Pages">
-          ${start && html`<${Link} to=${changed({ after: null })}>First page</${Link}>`}
-          ${pages.next && html`<${Link} to=${changed({ after: pages.next })}>Next page</${Link}>`}
-          <label>
-            Rows${" "}
-            <select
-              value=${size}
-              onChange=${(event) => setQuery({ size: event.target.value, after: null })}
-            >
-              ${[25, 50, 100, 250, 500].map((each) => html`<option value=${each}>${each}</option>`)}
-            </select>
-          </label>
-        </nav>
-      `}
+      ${isPaged && html`<${Pager} isFirst=${!start} next=${pages.next} size=${size} />`}
     </div>
   `;
 }

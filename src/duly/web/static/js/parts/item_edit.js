@@ -4,9 +4,13 @@ import { patch, post } from "../lib/api.js";
 import { forget } from "../lib/live.js";
 import { parse, stringify } from "../lib/json.js";
 import { fromInput, toInput } from "../lib/time.js";
-import { Dialog, Field, say } from "./dialogs.js";
+import { Dialog, say } from "./dialogs.js";
+import { Field, FormError } from "./fields.js";
 import { Diff } from "./json_view.js";
 
+/** @typedef {ReturnType<typeof firstOf>} Texts the texts of the fields */
+
+/** @param {Wire.ItemStory} item */
 const firstOf = (item) => ({
   args: stringify(item.args, 2),
   at: toInput(item.dueAt),
@@ -15,15 +19,37 @@ const firstOf = (item) => ({
   tries: item.maxAttempts === null ? "" : String(item.maxAttempts),
 });
 
-/** `item`: as /api/items/{id} has it. One in review can be tried again with what was changed. */
+/**
+ * What the person changed.
+ * @param {Wire.ItemStory} item
+ * @param {Texts} first
+ * @param {Texts} now
+ */
+function changesOf(item, first, now) {
+  const args = parse(now.args);
+  return {
+    ...(stringify(args) !== stringify(item.args) && { args }),
+    ...(now.at !== first.at && { at: fromInput(now.at) }),
+    ...(now.queue !== first.queue && { queue: now.queue }),
+    ...(now.rank !== first.rank && { rank: Number(now.rank) }),
+    ...(now.tries !== first.tries && { tries: Number(now.tries) }),
+  };
+}
+
+/**
+ * Edits an item. One in review can be tried again at once.
+ * @param {{ item: Wire.ItemStory, onClose: () => void, onDone: () => void }} props
+ */
 export function EditItem({ item: given, onClose, onDone }) {
   // As it was when the dialog was opened: only what the person changes is sent.
   const [{ item, first }] = useState(() => ({ item: given, first: firstOf(given) }));
   const isFailed = item.state === "failed";
   const [now, setNow] = useState(first);
-  const [wrong, setWrong] = useState(null);
+  const [wrong, setWrong] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
-  const set = (name) => (event) => setNow({ ...now, [name]: event.target.value });
+  /** @param {string} name */
+  const set = (name) => (/** @type {{ target: HTMLInputElement }} */ event) =>
+    setNow({ ...now, [name]: event.target.value });
   let args = null;
   let unread = "";
   try {
@@ -31,26 +57,16 @@ export function EditItem({ item: given, onClose, onDone }) {
   } catch (error) {
     unread = error.message;
   }
-  const before = {
-    at: first.at,
-    queue: first.queue,
-    rank: first.rank,
-    tries: first.tries,
-    args: item.args,
-  };
-  const after = { at: now.at, queue: now.queue, rank: now.rank, tries: now.tries, args };
+  const before = { ...first, args: item.args };
+  const after = { ...now, args };
   const isSame = !unread && stringify(before) === stringify(after);
+  /** @param {SubmitEvent} event */
   const send = async (event) => {
     event.preventDefault();
-    const said = {};
-    if (stringify(args) !== stringify(item.args)) said.args = args;
-    if (now.at !== first.at) said.at = fromInput(now.at);
-    if (now.queue !== first.queue) said.queue = now.queue;
-    for (const name of ["rank", "tries"]) if (now[name] !== first[name]) said[name] = Number(now[name]);
-    const isRetried = event.submitter?.value === "retry";
+    const isRetried = event.submitter instanceof HTMLButtonElement && event.submitter.value === "retry";
     setBusy(true);
     try {
-      if (!isSame) await patch(`/api/items/${item.id}`, said);
+      if (!isSame) await patch(`/api/items/${item.id}`, changesOf(item, first, now));
       if (isRetried) await post(`/api/items/${item.id}/retry`);
       forget();
       say(`Item ${item.id} is ${isRetried ? "changed and tried again" : "changed"}.`);
@@ -72,7 +88,7 @@ export function EditItem({ item: given, onClose, onDone }) {
           onInput=${set("args")}
           hint="Values that are masked stay as they are unless you write over them."
         />
-        ${unread && html`<p class="wrong" role="alert">Arguments are no JSON: ${unread}</p>`}
+        ${unread && html`<p class="wrong" role="alert">The arguments are not JSON: ${unread}</p>`}
         <div class="form">
           <${Field} name="at" label="Due" type="datetime-local" value=${first.at} onInput=${set("at")} />
           <${Field} name="queue" label="Queue" value=${first.queue} onInput=${set("queue")} />
@@ -88,12 +104,7 @@ export function EditItem({ item: given, onClose, onDone }) {
         </div>
         <h3>What changes</h3>
         ${isSame || unread ? html`<p class="note">Nothing yet.</p>` : html`<${Diff} before=${before} after=${after} />`}
-        ${wrong && html`
-          <p class="wrong" role="alert">
-            ${wrong.field ? `${wrong.field}: ` : ""}
-            ${wrong.message}
-          </p>
-        `}
+        <${FormError} error=${wrong} />
         <footer>
           <button type="button" onClick=${onClose}>Not now</button>
           <button

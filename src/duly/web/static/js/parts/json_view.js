@@ -6,46 +6,55 @@ import { Copy } from "./marks.js";
 const LONG = 300;
 const MANY = 100;
 
+/** @param {{ value: any }} props */
 function Leaf({ value }) {
   const [isWhole, setWhole] = useState(false);
   if (value === null || value === undefined) return html`<span class="j-null">null</span>`;
-  if (value instanceof Exact)
+  if (value instanceof Exact) {
     return html`
       <span class="j-number" title="Exact; more digits than a browser counts with">${value.text}</span>
     `;
+  }
   if (typeof value === "number") return html`<span class="j-number">${String(value)}</span>`;
   if (typeof value === "boolean") return html`<span class="j-null">${String(value)}</span>`;
   const text = String(value);
-  if (/^[*•]{3,}$/.test(text))
+  if (/^[*•]{3,}$/.test(text)) {
     return html`<span class="j-masked" title="Masked">${text}</span>`;
+  }
   const shown = isWhole || text.length <= LONG ? text : text.slice(0, LONG);
   return html`
     <span class="j-text">"${shown}"</span>
-    ${shown !== text && html` <button type="button" class="mini" onClick=${() => setWhole(true)}>all ${text.length} characters</button>`}
+    ${shown !== text && html`
+      ${" "}
+      <button type="button" class="mini" onClick=${() => setWhole(true)}>all ${text.length} characters</button>
+    `}
   `;
 }
 
+/** @param {{ name: string, value: any, depth: number }} props */
 function Node({ name, value, depth }) {
   const [most, setMost] = useState(MANY);
   const isTree = value !== null && typeof value === "object" && !(value instanceof Exact);
   const label =
     name === null ? null : html`<span class="j-name">${name}</span>:${" "}`;
-  if (!isTree)
+  if (!isTree) {
     return html`
       <li>
         ${label}
         <${Leaf} value=${value} />
       </li>
     `;
+  }
   const entries = Array.isArray(value) ? value.map((each, at) => [at, each]) : Object.entries(value);
   const words = Array.isArray(value) ? `[${entries.length}]` : `{${entries.length}}`;
-  if (!entries.length)
+  if (!entries.length) {
     return html`
       <li>
         ${label}
         <span class="j-null">${Array.isArray(value) ? "[]" : "{}"}</span>
       </li>
     `;
+  }
   return html`
     <li>
       <details open=${depth < 2 && entries.length <= MANY}>
@@ -70,6 +79,7 @@ function Node({ name, value, depth }) {
   `;
 }
 
+/** @param {{ value: any, label?: string }} props */
 export function Json({ value, label = "JSON" }) {
   return html`
     <div class="json" role="group" aria-label=${label}>
@@ -79,7 +89,11 @@ export function Json({ value, label = "JSON" }) {
   `;
 }
 
-/** The lines that differ between two values: what goes, and what comes. */
+/**
+ * The lines that differ between two values: what goes, and what comes.
+ * @param {any} before
+ * @param {() => unknown} after
+ */
 export function diff(before, after) {
   const old = (stringify(before, 2) ?? "").split("\n");
   const fresh = (stringify(after, 2) ?? "").split("\n");
@@ -113,8 +127,10 @@ export function diff(before, after) {
   return lines;
 }
 
+/** @type {Record<string, string>} */
 const WORDS = { "-": "removed", "+": "added", " ": "" };
 
+/** @param {{ before: any, after: () => unknown }} props */
 export const Diff = ({ before, after }) => html`
   <div class="diff code" role="group" aria-label="Difference">
     ${diff(before, after).map(([sign, line]) => html`

@@ -3,6 +3,7 @@ import { html, useState, classes } from "../lib/ui.js";
 import { ago, exact, short, duration, zoneName } from "../lib/time.js";
 import { clock, now } from "../lib/prefs.js";
 
+/** @type {Record<string, string>} */
 const SIGNS = {
   waiting: "○",
   running: "◐",
@@ -29,6 +30,7 @@ const SIGNS = {
   FAILED: "✕",
 };
 // Words of jobs and of other lists, by the state whose colour they share.
+/** @type {Record<string, string>} */
 const TONES = {
   PENDING: "waiting",
   PROCESSING: "running",
@@ -48,7 +50,10 @@ const TONES = {
   late: "retrying",
 };
 
-/** A state: its colour, a sign, and its word, so that no one needs to see colours. */
+/**
+ * A state by colour, sign and word: nobody needs to see the colour.
+ * @param {{ of: string, label?: string | null }} props
+ */
 export function State({ of, label }) {
   return html`
     <span class=${classes("state", `is-${TONES[of] || of}`)}>
@@ -57,7 +62,10 @@ export function State({ of, label }) {
   `;
 }
 
-/** The state of an item in the words of people: one that failed and waits is retrying, one that was given up is in review. */
+/**
+ * The state of an item: one that failed and waits is "retrying", one that was given up is "in review".
+ * @param {{ item: Pick<Wire.Item, "state" | "attempt"> }} props
+ */
 export const ItemState = ({ item }) => html`
   <${State}
     of=${item.state === "waiting" && item.attempt > 0 ? "retrying" : item.state}
@@ -65,25 +73,34 @@ export const ItemState = ({ item }) => html`
   />
 `;
 
-/** A moment, as the switch for times says; the exact time is always to be seen. */
+/**
+ * A time, as the person chose to see times; the title has it in UTC.
+ * @param {{ at: string | null | undefined, long?: boolean }} props
+ */
 export function Time({ at, long = false }) {
   if (!at) return html`<span class="none">–</span>`;
   const shown = long ? exact(at) : short(at);
   const title = `${exact(at, true)} UTC`;
-  if (clock.value !== "relative")
-    return html`<time datetime=${at} title=${title}>${shown}</time>`;
+  if (clock.value !== "relative") return html`<time datetime=${at} title=${title}>${shown}</time>`;
   return html`<time datetime=${at} title=${title}>${ago(at, now.value)} <small>${shown}</small></time>`;
 }
 
-/** How long ago, which grows; with the exact time beside it. */
+/**
+ * How long ago this was; the title has the exact time.
+ * @param {{ at: string | null }} props
+ */
 export function Age({ at }) {
   if (!at) return html`<span class="none">–</span>`;
   return html`<time datetime=${at} title=${`${exact(at)} ${zoneName()}`}>${ago(at, now.value)}</time>`;
 }
 
+/** @param {{ seconds: number | null | undefined }} props */
 export const Duration = ({ seconds }) => html`<span class="number">${duration(seconds) || "–"}</span>`;
 
-/** The old way of a selection, which also works without HTTPS, or where the browser keeps scripts from the clipboard. */
+/**
+ * Copies a selection: it also works without HTTPS, or where scripts may not use the clipboard.
+ * @param {string} text
+ */
 function copySelected(text) {
   const area = document.createElement("textarea");
   area.value = text;
@@ -96,6 +113,7 @@ function copySelected(text) {
   return isDone;
 }
 
+/** @param {string} text */
 export async function copy(text) {
   if (!navigator.clipboard || !isSecureContext) return copySelected(text);
   return navigator.clipboard.writeText(text).then(
@@ -104,23 +122,28 @@ export async function copy(text) {
   );
 }
 
+/** @param {{ text: unknown, label?: string }} props */
 export function Copy({ text, label = "Copy" }) {
-  const [said, setSaid] = useState("");
+  const [result, setResult] = useState("");
+  /** @param {any} event */
   const act = async (event) => {
     event.stopPropagation();
     event.preventDefault();
-    setSaid((await copy(String(text))) ? "Copied" : "Press Ctrl+C");
-    setTimeout(() => setSaid(""), 1500);
+    setResult((await copy(String(text))) ? "Copied" : "Press Ctrl+C");
+    setTimeout(() => setResult(""), 1500);
   };
   return html`
-    <button type="button" class="mini" onClick=${act} aria-label=${said ? `${said}: ${label}` : label}>
-      ${said || "Copy"}
-      <span class="sr" role="status">${said}</span>
+    <button type="button" class="mini" onClick=${act} aria-label=${result ? `${result}: ${label}` : label}>
+      ${result || "Copy"}
+      <span class="sr" role="status">${result}</span>
     </button>
   `;
 }
 
-/** A command for a terminal, with a button that copies it. */
+/**
+ * A command for a terminal, with a button that copies it.
+ * @param {{ children: Children }} props
+ */
 export const Command = ({ children }) => html`
   <div class="command">
     <code>${children}</code>
@@ -128,6 +151,7 @@ export const Command = ({ children }) => html`
   </div>
 `;
 
+/** @param {{ value: number, label: string, tone?: string }} props */
 export const Bar = ({ value, label, tone = "running" }) => html`
   <span
     class="bar"
@@ -141,6 +165,7 @@ export const Bar = ({ value, label, tone = "running" }) => html`
   </span>
 `;
 
+/** @param {{ title: string, children?: Children }} props */
 export const Empty = ({ title, children }) => html`
   <div class="empty">
     <p><strong>${title}</strong></p>
@@ -148,18 +173,21 @@ export const Empty = ({ title, children }) => html`
   </div>
 `;
 
-/** What went wrong and what one can do; never an empty page. */
+/** @param {number | undefined} status */
+function adviceOn(status) {
+  if (status === undefined) return "";
+  if (status === 403) return "Your account or key may not do this. An admin can change that under Users.";
+  if (status === 404) return "It may have been removed, or it belongs to someone else.";
+  if (status === 0) return "Is the service running? `duly up` starts it.";
+  return status >= 500 ? "The service's log says more; `duly doctor` looks for the cause." : "";
+}
+
+/**
+ * What went wrong and what to do about it, in place of an empty page.
+ * @param {{ error: Error & { status?: number }, retry?: (() => unknown) | null }} props
+ */
 export function Trouble({ error, retry }) {
-  const advice =
-    error.status === 403
-      ? "Your account or key may not do this. An admin can change that under Users."
-      : error.status === 404
-        ? "It may have been removed, or belongs to someone else."
-        : error.status === 0
-          ? "Is the service running? `duly up` starts it."
-          : error.status >= 500
-            ? "The service's log says more; `duly doctor` looks for the cause."
-            : "";
+  const advice = adviceOn(error.status);
   return html`
     <div class="trouble" role="alert">
       <p><strong>${error.message}</strong></p>
@@ -169,13 +197,12 @@ export function Trouble({ error, retry }) {
   `;
 }
 
-/** A page's data: waits without jumping, tells an error, or draws. */
+/**
+ * Draws the data of a read when it is there; until then that it is loading, or what went wrong.
+ * @param {{ of: Live<any>, children: (data: any) => Children }} props
+ */
 export function Loaded({ of, children }) {
-  if (of.data !== undefined)
-    return html`
-      ${of.error && html`<${Trouble} error=${of.error} retry=${of.reload} />`}
-      ${children(of.data)}
-    `;
-  if (of.error) return html`<${Trouble} error=${of.error} retry=${of.reload} />`;
-  return html`<p class="loading" role="status">Loading…</p>`;
+  const trouble = of.error && html`<${Trouble} error=${of.error} retry=${of.reload} />`;
+  if (of.data !== undefined) return html`${trouble}${children(of.data)}`;
+  return trouble || html`<p class="loading" role="status">Loading…</p>`;
 }

@@ -1,9 +1,9 @@
 // Rows of jobs by their status: those of one job, or of all of them. They stand in the order in which they changed.
 import { html } from "../lib/ui.js";
-import { get, may, me, post } from "../lib/api.js";
+import { get, may, me, post, pagesOf } from "../lib/api.js";
 import { query, Link } from "../lib/router.js";
 import { useLive, forget } from "../lib/live.js";
-import { fromInput, count } from "../lib/time.js";
+import { fromInput, count, counted } from "../lib/time.js";
 import { stringify } from "../lib/json.js";
 import { Grid } from "./grid.js";
 import { Filters, Tabs } from "./filters.js";
@@ -20,14 +20,20 @@ const TABS = [
   ["NOT_FOUND", "Not found"],
   ["SKIPPED", "Skipped"],
 ];
-const rowsOf = (number) => `${count(number)} ${number === 1 ? "row" : "rows"}`;
+/** @param {number} number */
+const rowsOf = (number) => counted(number, "row");
+const MOST = 1_000; // rows of one request
 
 /** The statuses that the address asks for. */
 const chosen = () => (query.value.get("statuses") || LIVE.join(",")).split(",");
 
-/** The first fields of a row, on one line. */
+/**
+ * The first fields of a row, on one line.
+ * @param {{ inputSummary: any }} props
+ */
 export const summary = ({ inputSummary }) => Object.values(inputSummary).filter(Boolean).join(" · ");
 
+/** @type {Column<any>[]} */
 const COLUMNS = [
   {
     title: "Item",
@@ -84,7 +90,10 @@ const COLUMNS = [
   },
 ];
 
-/** Have rows, named as `job-item`, tried once more: each job is asked on its own. */
+/**
+ * Have rows, named as `job-item`, tried once more: each job is asked on its own.
+ * @param {Iterable<string>} keys
+ */
 async function reprocess(keys) {
   const jobs = new Map();
   for (const key of keys) {
@@ -93,11 +102,11 @@ async function reprocess(keys) {
   }
   let items = 0;
   for (const [job, itemIds] of jobs) {
-    for (let at = 0; at < itemIds.length; at += 1_000) {
+    for (let at = 0; at < itemIds.length; at += MOST) {
       items += (
         await post(`/api/jobs/${job}/reprocess`, {
           scope: "items",
-          itemIds: itemIds.slice(at, at + 1_000),
+          itemIds: itemIds.slice(at, at + MOST),
         })
       ).items;
     }
@@ -105,73 +114,90 @@ async function reprocess(keys) {
   return items;
 }
 
+/** @type {Record<string, "failedItems" | "notFoundItems" | "skippedItems">} */
 const HELD = { ERROR: "failedItems", NOT_FOUND: "notFoundItems", SKIPPED: "skippedItems" };
 
-/** The jobs that have rows of these statuses, as the counters of jobs say, and how many rows these are. */
+/**
+ * The jobs that have rows of these statuses, and how many.
+ * @param {string[]} statuses
+ * @param {Query} filter
+ */
 async function jobsWith(statuses, { jobId, jobType, userId }) {
+  /** @type {Wire.Job[]} */
   const found = [];
   if (jobId) {
     for (const id of String(jobId).split(",")) found.push(await get(`/api/jobs/${id}`));
   } else {
+    /** @type {string | null | undefined} */
     let after = null;
     do {
+      /** @type {Answer<"/api/jobs">} */
       const page = await get("/api/jobs", { jobType, userId, after, pageSize: 500 });
       found.push(...page.items);
       after = page.next;
     } while (after);
   }
-  const fitting = found.filter(
+  const owner = userId === "me" && me.value ? me.value.userId : userId;
+  const matching = found.filter(
     (job) =>
-      (!jobType || job.jobType === jobType) &&
-      (!userId || userId === "all" || job.userId === (userId === "me" ? me.value.userId : userId)),
+      (!jobType || job.jobType === jobType) && (!owner || owner === "all" || job.userId === owner),
   );
-  const held = fitting.map((job) => ({
+  const held = matching.map((job) => ({
     id: job.id,
     rows: statuses.reduce((sum, status) => sum + job[HELD[status]], 0),
   }));
   return held.filter((job) => job.rows);
 }
 
-/** Have all rows that fit tried once more, after telling how many these are and having that number typed. */
+/**
+ * Reprocess all rows that match, after the person has typed how many these are.
+ * @param {string[]} statuses
+ * @param {Query} filter
+ * @param {() => unknown} reload
+ */
 async function reprocessAll(statuses, filter, reload) {
+  /** @type {{ id: number, rows: number }[]} */
   let jobs = [];
-  if (
-    !(await act(async () => {
-      jobs = await jobsWith(statuses, filter);
-    }))
-  )
-    return;
+  const isKnown = await act(async () => {
+    jobs = await jobsWith(statuses, filter);
+  });
+  if (!isKnown) return;
   const total = jobs.reduce((sum, job) => sum + job.rows, 0);
   if (!total) {
-    await ask({ title: "No row fits", text: "There is nothing to reprocess.", yes: "OK" });
+    await ask({ title: "No row matches", text: "There is nothing to reprocess.", yes: "OK" });
     return;
   }
-  const said = await ask({
+  const answer = await ask({
     title: `Reprocess all ${rowsOf(total)}?`,
-    text: `${jobs.length === 1 ? `Those of job ${jobs[0].id}` : `Those of ${count(jobs.length)} jobs`}, as work of its own. Rows that could not be read have to be fixed instead.`,
+    text: `Those of ${
+      jobs.length === 1 ? `job ${jobs[0].id}` : `${count(jobs.length)} jobs`
+    }, in the background. Rows that could not be read have to be fixed instead.`,
     typed: String(total),
     yes: "Reprocess",
     fields: [
       {
         name: "reset",
-        label: "Also rows that were tried anew as often as the settings allow",
+        label: "Also rows that were reprocessed as often as the settings allow",
         type: "checkbox",
       },
     ],
   });
-  if (!said) return;
+  if (!answer) return;
   await act(
     async () => {
-      for (const job of jobs)
-        await post(`/api/jobs/${job.id}/reprocess`, { scope: "job", statuses, reset: said.reset });
+      for (const job of jobs) {
+        await post(`/api/jobs/${job.id}/reprocess`, { scope: "job", statuses, reset: answer.reset });
+      }
     },
-    `${rowsOf(total)} are to be tried once more.`,
+    `${rowsOf(total)} will be reprocessed.`,
     { after: reload },
   );
 }
 
+/** @param {{ jobId?: number | null, every?: number }} props */
 export function Pending({ jobId = null, every = 6 }) {
   const statuses = chosen();
+  /** @type {Query} */
   const filter = jobId
     ? {}
     : {
@@ -183,6 +209,7 @@ export function Pending({ jobId = null, every = 6 }) {
       };
   const root = jobId ? `/api/jobs/${jobId}` : "/api/pending";
   const sums = useLive(`${root}/counts`, filter, { every: 12 });
+  /** @type {Record<string, number>} */
   const counts = { ...sums.data?.counts };
   if (sums.data) counts[""] = LIVE.reduce((sum, status) => sum + (counts[status] ?? 0), 0);
   const types = useLive(jobId ? null : "/api/jobs/types", { pageSize: 500 }, { every: 0 });
@@ -195,6 +222,7 @@ export function Pending({ jobId = null, every = 6 }) {
   ];
   const isAgain = statuses.every((status) => AGAIN.includes(status));
   const matching = counts[query.value.get("statuses") ?? ""];
+  /** @param {GridSelection} props */
   const bar = ({ selected, clear, reload }) => {
     const after = () => {
       forget();
@@ -215,7 +243,7 @@ export function Pending({ jobId = null, every = 6 }) {
           onClick=${() =>
             act(
               () => reprocess(selected),
-              (items) => `${rowsOf(items)} are tried once more.`,
+              (items) => `${rowsOf(items)} are reprocessed.`,
               { after },
             )
           }
@@ -225,7 +253,7 @@ export function Pending({ jobId = null, every = 6 }) {
         <button type="button" class="mini" onClick=${clear}>Clear</button>
       `;
     }
-    // A time of the last change is no part of what a job keeps count of.
+    // Jobs count their rows by status, not by the time of the last change.
     return isAgain && !filter.from && !filter.to ? html`
       <button
         type="button"
@@ -251,7 +279,7 @@ export function Pending({ jobId = null, every = 6 }) {
       <${Filters}
         fields=${fields}
         free=${(text, add) =>
-          /^\d+$/.test(text) ? add("jobId", text) : "Say job:17 or jobType:csv; a number is a job."
+          /^\d+$/.test(text) ? add("jobId", text) : "Type job:17 or jobType:csv; a number is a job."
         }
         placeholder="job:17 jobType:csv"
       />
@@ -263,9 +291,7 @@ export function Pending({ jobId = null, every = 6 }) {
       keyOf=${(row) => `${row.jobId}-${row.id}`}
       to=${(row) => (jobId ? `/items/${row.id}` : `/jobs/${row.jobId}`)}
       every=${every}
-      load=${(after, pageSize, signal, age) =>
-        get(list, { ...filter, statuses: statuses.join(","), after, pageSize }, { signal, age })
-      }
+      load=${pagesOf(list, { ...filter, statuses: statuses.join(",") })}
       bar=${may("write") ? bar : null}
       empty=${
         html`<${Empty} title="No row is in this state.">

@@ -1,23 +1,28 @@
-// A form that is made of a task's signature, to put an item.
+// The form to put an item, made of the signature of its task.
 import { html, useState } from "../lib/ui.js";
 import { post } from "../lib/api.js";
-import { useLive, forget } from "../lib/live.js";
+import { forget } from "../lib/live.js";
 import { fromInput } from "../lib/time.js";
-import { Dialog, Field, say } from "./dialogs.js";
+import { Dialog, say } from "./dialogs.js";
+import { Field, FormError } from "./fields.js";
 import { Empty, Command, Loaded } from "./marks.js";
-import { TaskFields, argsOf } from "./task_form.js";
+import { TaskFields, argsOf, useTasks } from "./task_form.js";
 
+/** @param {{ onClose: () => void, onDone: (answer?: any) => void, first?: string }} props */
 export function Put({ onClose, onDone, first = "" }) {
-  const tasks = useLive("/api/tasks", { pageSize: 500 }, { every: 0 });
+  const tasks = useTasks();
   const [name, setName] = useState(first);
-  const [wrong, setWrong] = useState(null);
+  const [wrong, setWrong] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
   const task = tasks.data?.items.find((each) => each.name === name);
+  /** @param {FormEvent} event */
   const send = async (event) => {
     event.preventDefault();
+    if (!task) return;
     const form = new FormData(event.target);
     setBusy(true);
     try {
+      /** @param {string} field */
       const whole = (field) => (form.get(field) ? Number(form.get(field)) : null);
       const made = await post("/api/items", {
         task: task.name,
@@ -43,7 +48,7 @@ export function Put({ onClose, onDone, first = "" }) {
   return html`
     <${Dialog} title="Put a new item" wide onClose=${onClose}>
       <${Loaded} of=${tasks}>
-        ${({ items }) =>
+        ${(/** @type {{ items: Wire.Task[] }} */ { items }) =>
           items.length ? html`
             <${Field}
               name="task"
@@ -78,12 +83,7 @@ export function Put({ onClose, onDone, first = "" }) {
                     <${Field} name="tries" label="Tries" type="number" min="1" />
                   </div>
                 </details>
-                ${wrong && html`
-                  <p class="wrong" role="alert">
-                    ${wrong.field ? `${wrong.field}: ` : ""}
-                    ${wrong.message}
-                  </p>
-                `}
+                <${FormError} error=${wrong} />
                 <footer>
                   <button type="button" onClick=${onClose}>Not now</button>
                   <button type="submit" class="main" disabled=${isBusy}>Put</button>

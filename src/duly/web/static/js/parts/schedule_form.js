@@ -1,10 +1,11 @@
-// The form of a schedule, for a new one and for one that is there: what it says is shown in words and as its next times while one types.
+// The form of a schedule, new or not. While the person types, it shows the rule in words and its next runs.
 import { html, useEffect, useRef, useState } from "../lib/ui.js";
 import { post } from "../lib/api.js";
 import { forget } from "../lib/live.js";
 import { stringify, parse } from "../lib/json.js";
 import { zoneName } from "../lib/time.js";
-import { Dialog, Field } from "./dialogs.js";
+import { Dialog } from "./dialogs.js";
+import { Field, FormError } from "./fields.js";
 import { Time } from "./marks.js";
 import { TaskFields, argsOf, useTasks } from "./task_form.js";
 
@@ -19,10 +20,15 @@ const RULES = [
 const SEATS = /^slots\s+(\d+)$/;
 const PAUSE = 200; // milliseconds without a key before the rule is asked about
 
+/** @type {string[] | null} */
 let zones = null;
 const knownZones = () => (zones ??= ["UTC", ...(Intl.supportedValuesOf?.("timeZone") ?? [])]);
 
-/** A moment as clocks in a zone show it. */
+/**
+ * A time as clocks in a zone show it.
+ * @param {string} at
+ * @param {string} zone
+ */
 export function inZone(at, zone) {
   try {
     return new Intl.DateTimeFormat("en-GB", {
@@ -41,16 +47,19 @@ export function inZone(at, zone) {
   }
 }
 
-/** The next times of a rule, as this place and as its zone tell them, with a word where the clocks change. */
+/**
+ * The next runs of a rule, in the time of this page and of its zone, with a note where the clocks change.
+ * @param {{ next: string[], notes?: { at: string, note: string }[], zone: string, label?: string }} props
+ */
 export function NextRuns({ next, notes = [], zone, label = "Next runs" }) {
-  const said = new Map(notes.map((note) => [new Date(note.at).getTime(), note.note]));
+  const noted = new Map(notes.map((note) => [new Date(note.at).getTime(), note.note]));
   return html`
     <ol class="runs" aria-label=${label}>
       ${next.map((at) => html`
         <li key=${at}>
           <${Time} at=${at} long /> <small>${inZone(at, zone)}</small>
-          ${said.has(new Date(at).getTime()) && html`
-            <small class="is-retrying">${said.get(new Date(at).getTime())}</small>
+          ${noted.has(new Date(at).getTime()) && html`
+            <small class="is-retrying">${noted.get(new Date(at).getTime())}</small>
           `}
         </li>
       `)}
@@ -58,26 +67,29 @@ export function NextRuns({ next, notes = [], zone, label = "Next runs" }) {
   `;
 }
 
-/** What a rule means; it is asked for when one stops typing. */
+/**
+ * What a rule means. It is asked for when the person stops typing.
+ * @param {{ rule: string, zone: string }} props
+ */
 function Preview({ rule, zone }) {
-  const [told, setTold] = useState(null);
+  const [meaning, setMeaning] = useState(/** @type {any} */ (null));
   useEffect(() => {
-    const said = rule.trim();
-    if (!said || SEATS.test(said)) {
-      setTold(null);
+    const text = rule.trim();
+    if (!text || SEATS.test(text)) {
+      setMeaning(null);
       return undefined;
     }
     let isOver = false;
     const timer = setTimeout(async () => {
       try {
         const answer = await post("/api/schedules/preview", {
-          rule: said,
+          rule: text,
           zone: zone.trim() || "UTC",
           n: 5,
         });
-        if (!isOver) setTold(answer);
+        if (!isOver) setMeaning(answer);
       } catch (error) {
-        if (!isOver) setTold({ error });
+        if (!isOver) setMeaning({ error });
       }
     }, PAUSE);
     return () => {
@@ -91,39 +103,45 @@ function Preview({ rule, zone }) {
       ${seats ? html`
         <p><strong>One of ${seats[1]} even slots of the day.</strong></p>
         <p class="note">The slot with the fewest members is chosen when it is created, and kept.</p>
-      ` : told?.error ? html`
-        <p class="wrong">
-          ${told.error.field ? `${told.error.field}: ` : ""}
-          ${told.error.message}
-        </p>
-      ` : told ? html`
-        <p><strong>${told.describe}</strong></p>
-        <${NextRuns} next=${told.next} notes=${told.notes} zone=${zone} label="Preview of the next runs" />
+      ` : meaning?.error ? html`
+        <p class="wrong">${meaning.error.field ? `${meaning.error.field}: ` : ""}${meaning.error.message}</p>
+      ` : meaning ? html`
+        <p><strong>${meaning.describe}</strong></p>
+        <${NextRuns} next=${meaning.next} notes=${meaning.notes} zone=${zone} label="Preview of the next runs" />
       ` : html`<p class="note">The next runs appear here.</p>`}
     </div>
   `;
 }
 
+/** @param {FormDataEntryValue | null} text */
 const number = (text) => (text === "" ? null : Number(text));
 
-/** `schedule`: the one to change; without it, a new one is made. `onDone` is given what came of it. */
+/**
+ * Changes `schedule`, or makes a new one. `save` sends the values; `onDone` gets its answer.
+ * @param {{
+ *   schedule?: Wire.Schedule | Wire.ScheduleStory | null, onClose: () => void, onDone: (answer: any) => unknown,
+ *   save: (values: Query) => Promise<any>,
+ * }} props
+ */
 export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
-  const { tasks, error: unknown } = useTasks();
+  const { data: known, error: unknown } = useTasks();
+  const tasks = known?.items;
   const [name, setName] = useState(schedule?.task ?? "");
   const [rule, setRule] = useState(schedule?.rule ?? "daily 09:00");
   const [zone, setZone] = useState(schedule?.zone ?? zoneName());
-  const [error, setError] = useState(null);
+  const [error, setError] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
-  const field = useRef(null);
+  const field = useRef(/** @type {any} */ (null));
   const task = tasks?.find((each) => each.name === name) ?? null;
   const isSeated = Boolean(schedule?.ring);
+  /** @param {FormEvent} event */
   const send = async (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
     setBusy(true);
     try {
       const args = task ? argsOf(task, form) : schedule ? parse(String(form.get("json"))) : {};
-      const said = {
+      const values = {
         zone: zone.trim() || "UTC",
         catchUp: form.get("catchUp"),
         overlap: form.get("overlap"),
@@ -133,7 +151,7 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
         args,
       };
       const answer = await save(
-        schedule ? said : { task: name, key: String(form.get("key")).trim(), ...said },
+        schedule ? values : { task: name, key: String(form.get("key")).trim(), ...values },
       );
       forget();
       await onDone(answer);
@@ -142,6 +160,7 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
       setBusy(false);
     }
   };
+  /** @param {string} text */
   const use = (text) => {
     setRule(text);
     field.current?.querySelector("#field-rule")?.focus();
@@ -171,10 +190,10 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
                 required
                 maxlength="500"
                 autocomplete="off"
-                hint="What you call it; one for each task and key."
+                hint="A name of your own, unique for each task."
               />
             `}
-            ${isSeated ? html`<p class="note">It keeps its slot: ${schedule.describe}.</p>` : html`
+            ${isSeated ? html`<p class="note">It keeps its slot: ${schedule?.describe}.</p>` : html`
               <div class="field">
                 <label for="field-rule">Rule</label>
                 <input
@@ -220,7 +239,7 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
                 label="Arguments"
                 type="json"
                 value=${stringify(schedule.args, 2)}
-                hint="This service does not have the task, so they are JSON."
+                hint="As JSON, because this service does not have the task."
               />
             ` : (
               !schedule && html`<p class="note">Its arguments appear here when you choose a task.</p>`
@@ -229,7 +248,7 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
               <summary>When it is late, and when it overlaps</summary>
               <${Field}
                 name="catchUp"
-                label="After a downtime"
+                label="After downtime"
                 type="select"
                 value=${schedule?.catchUp ?? "latest"}
                 options=${[
@@ -256,7 +275,7 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
                 min="0"
                 step="any"
                 value=${schedule?.maxLateness ?? ""}
-                hint="A run that is later than this is not started; empty: however late."
+                hint="A run that is later than this is skipped. Empty: no limit."
               />
               <${Field}
                 name="rank"
@@ -265,17 +284,12 @@ export function ScheduleForm({ schedule = null, onClose, onDone, save }) {
                 min="-100"
                 max="100"
                 value=${schedule?.rank ?? 0}
-                hint="Lower ones go first."
+                hint="Lower goes first."
               />
             </details>
           </div>
         </div>
-        ${error && html`
-          <p class="wrong" role="alert">
-            ${error.field ? `${error.field}: ` : ""}
-            ${error.message}
-          </p>
-        `}
+        <${FormError} error=${error} />
         <footer>
           <button type="button" onClick=${onClose}>Not now</button>
           <button type="submit" class="main" disabled=${isBusy || (!schedule && !task)}>

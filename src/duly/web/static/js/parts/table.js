@@ -2,56 +2,55 @@
 import { html, classes } from "../lib/ui.js";
 import { Actions } from "./dialogs.js";
 
-/** `columns`: [{title, cell: row => …, isNumber, isWide}]. `onRow` makes rows lead somewhere by their first link. */
-export function Table({
-  label,
-  columns,
-  rows,
-  keyOf = (row) => String(row.id),
-  empty = "Nothing here.",
-}) {
+/**
+ * @template Row
+ * @param {Column<Row>} column
+ * @param {Row} row
+ * @param {boolean} isTight
+ */
+const cellOf = (column, row, isTight) => html`
+  <td
+    class=${classes(column.isNumber && "number", column.isWide ? "widest" : isTight && "tight")}
+    data-label=${column.title}
+  >
+    ${column.cell(row)}
+  </td>
+`;
+
+/**
+ * @param {{
+ *   label: string, columns: Column<any>[], rows: any[], keyOf?: (row: any) => string | number, empty?: Children,
+ * }} props
+ */
+export function Table({ label, columns, rows, keyOf = (row) => String(row.id), empty = "Nothing here." }) {
   // Where one column takes the room that is left, the others keep to one line.
   const isTight = columns.some((column) => column.isWide);
+  const titles = columns.map((column) => html`
+    <th scope="col" class=${classes(column.isNumber && "number", column.isWide && "widest")}>${column.title}</th>
+  `);
+  const lines = rows.map((row) => html`
+    <tr key=${keyOf(row)}>${columns.map((column) => cellOf(column, row, isTight))}</tr>
+  `);
+  const nothing = html`<tr><td colspan=${columns.length} class="none">${empty}</td></tr>`;
   return html`
     <div class="scroll" role="region" tabindex="0" aria-label=${label}>
       <table>
-        <thead>
-          <tr>
-            ${columns.map((column) => html`
-              <th scope="col" class=${classes(column.isNumber && "number", column.isWide && "widest")}>
-                ${column.title}
-              </th>
-            `)}
-          </tr>
-        </thead>
-        <tbody>
-          ${rows.length ? (
-            rows.map((row) => html`
-              <tr key=${keyOf(row)}>
-                ${columns.map((column) => html`
-                  <td
-                    class=${classes(
-                      column.isNumber && "number",
-                      column.isWide ? "widest" : isTight && "tight",
-                    )}
-                    data-label=${column.title}
-                  >
-                    ${column.cell(row)}
-                  </td>
-                `)}
-              </tr>
-            `)
-          ) : html`<tr><td colspan=${columns.length} class="none">${empty}</td></tr>`}
-        </tbody>
+        <thead><tr>${titles}</tr></thead>
+        <tbody>${rows.length ? lines : nothing}</tbody>
       </table>
     </div>
   `;
 }
 
-/** What is known of one thing: names and values. */
+/** @typedef {[name: string, value: Children] | false | null | undefined | "" | 0} Fact what is false is left out */
+
+/**
+ * Names and values of one thing.
+ * @param {{ of: Fact[] }} props
+ */
 export const Facts = ({ of }) => html`
   <dl class="facts">
-    ${of.filter(Boolean).map(([name, value]) => html`
+    ${of.filter((each) => Array.isArray(each)).map(([name, value]) => html`
       <div>
         <dt>${name}</dt>
         <dd>${value ?? "–"}</dd>
@@ -60,6 +59,7 @@ export const Facts = ({ of }) => html`
   </dl>
 `;
 
+/** @param {{ title: string, actions?: Children, children: Children, id?: string }} props */
 export const Section = ({ title, actions, children, id }) => html`
   <section aria-label=${title} id=${id}>
     <header class="section">
@@ -70,7 +70,10 @@ export const Section = ({ title, actions, children, id }) => html`
   </section>
 `;
 
-/** A number with its word, large, which leads to more. */
+/**
+ * A large number with its label.
+ * @param {{ label: string, value: Children, note?: Children, tone?: string, children?: Children }} props
+ */
 export const Tile = ({ label, value, note, tone, children }) => html`
   <div class=${classes("tile", tone && `tone-${tone}`)}>
     <span class="tile-label">${label}</span>

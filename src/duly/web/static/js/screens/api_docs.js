@@ -1,4 +1,5 @@
-// The API's own pages: every operation of the OpenAPI document, by topic, with examples, a line for the shell, and a try of what only reads.
+// The reference of the API: every operation of its OpenAPI document by topic, with examples, a curl command, and a form
+// to try the operations that only read.
 import { html, useMemo, useState, classes } from "../lib/ui.js";
 import { get, root } from "../lib/api.js";
 import { query, setQuery, changed, Link } from "../lib/router.js";
@@ -10,25 +11,39 @@ import { Table } from "../parts/table.js";
 import { Command, Copy, Empty, Loaded } from "../parts/marks.js";
 import { Json } from "../parts/json_view.js";
 
+/** @type {Record<string, string>} */
 const TONES = { get: "running", post: "done", put: "retrying", patch: "retrying", delete: "failed" };
+/** @typedef {any} Json a part of the OpenAPI document */
+/** @typedef {{ method: string, path: string, parameters?: Json[], [key: string]: any }} Operation */
+
 const DEEP = 4; // levels of a shape that are shown
 // Every operation may be refused in these ways; they are said once.
 const SHARED = new Set(["400", "401", "403", "404", "405", "409", "413", "415", "422", "429", "503"]);
 
+/**
+ * @param {Json} document
+ * @param {Json} schema
+ */
 const resolve = (document, schema) =>
   schema?.$ref ? (document.components.schemas[schema.$ref.split("/").at(-1)] ?? {}) : (schema ?? {});
 
-/** A shape in a few words: string, integer, list of Item, one of a, b. */
+/**
+ * A shape in a few words: string, integer, list of Item, one of a, b.
+ * @param {Json} document
+ * @param {Json} schema
+ * @returns {string}
+ */
 function words(document, schema) {
   if (!schema) return "anything";
   if (schema.$ref) return schema.$ref.split("/").at(-1);
   if (schema.const !== undefined) return stringify(schema.const);
-  if (schema.enum) return schema.enum.map((each) => stringify(each)).join(", ");
+  if (schema.enum) return schema.enum.map((/** @type {unknown} */ each) => stringify(each)).join(", ");
   const some = schema.anyOf ?? schema.oneOf;
-  if (some) return some.map((each) => words(document, each)).join(" or ");
+  if (some) return some.map((/** @type {Json} */ each) => words(document, each)).join(" or ");
   if (schema.type === "array") return `list of ${words(document, schema.items)}`;
-  if (schema.type === "object" && schema.additionalProperties && schema.additionalProperties !== true)
+  if (schema.type === "object" && schema.additionalProperties && schema.additionalProperties !== true) {
     return `object of ${words(document, schema.additionalProperties)}`;
+  }
   const bounds = [
     ["minimum", "at least"],
     ["exclusiveMinimum", "more than"],
@@ -43,7 +58,12 @@ function words(document, schema) {
   ].join(", ");
 }
 
-/** An example of a shape: the one that it names, or one made of its fields. */
+/**
+ * An example of a shape: the one that it names, or one made of its fields.
+ * @param {Json} document
+ * @param {Json} schema
+ * @returns {unknown}
+ */
 function exampleOf(document, schema, depth = 0) {
   const of = resolve(document, schema);
   if (of.examples?.length) return of.examples[0];
@@ -51,30 +71,39 @@ function exampleOf(document, schema, depth = 0) {
   if (of.const !== undefined) return of.const;
   if (of.enum) return of.enum[0];
   const some = of.anyOf ?? of.oneOf;
-  if (some) return exampleOf(document, some.find((each) => each.type !== "null") ?? some[0], depth);
-  if (of.properties && depth < DEEP)
+  if (some) {
+    const first = some.find((/** @type {Json} */ each) => each.type !== "null") ?? some[0];
+    return exampleOf(document, first, depth);
+  }
+  if (of.properties && depth < DEEP) {
     return Object.fromEntries(
       Object.entries(of.properties).map(([name, each]) => [name, exampleOf(document, each, depth + 1)]),
     );
+  }
   if (of.type === "array") return depth < DEEP ? [exampleOf(document, of.items, depth + 1)] : [];
-  return (
-    {
-      string: of.format === "date-time" ? "2026-12-01T09:00:00Z" : "text",
-      integer: of.minimum ?? 1,
-      number: of.minimum ?? 1,
-      boolean: true,
-      object: {},
-    }[of.type] ?? null
-  );
+  /** @type {Record<string, unknown>} */
+  const plain = {
+    string: of.format === "date-time" ? "2026-12-01T09:00:00Z" : "text",
+    integer: of.minimum ?? 1,
+    number: of.minimum ?? 1,
+    boolean: true,
+    object: {},
+  };
+  return plain[of.type] ?? null;
 }
 
-/** Text in which what is between backticks is code. */
+/**
+ * Text in which what is between backticks is code.
+ * @param {string} text
+ */
 const prose = (text) => (text ?? "").split("`").map((part, at) => (at % 2 ? html`<code>${part}</code>` : part));
 
+/** @param {{ document: Json, schema: Json }} props */
 function Shape({ document, schema }) {
   const of = resolve(document, schema);
-  if (!of.properties)
+  if (!of.properties) {
     return html`<p><code>${words(document, schema)}</code></p>`;
+  }
   const needed = new Set(of.required ?? []);
   return html`
     <${Table}
@@ -103,28 +132,38 @@ function Shape({ document, schema }) {
   `;
 }
 
+/** @param {string} text */
 const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** The line that does this in a shell. */
+/**
+ * The line that does this in a shell.
+ * @param {Json} document
+ * @param {Operation} operation
+ */
 function curlOf(document, operation) {
   const body = operation.requestBody?.content?.["application/json"]?.schema;
   const verb = operation.method === "get" ? "" : `-X ${operation.method.toUpperCase()} `;
   const said = body
     ? ` -H 'Content-Type: application/json' -d ${quote(stringify(exampleOf(document, body)))}`
     : "";
-  return `curl ${verb}-H "Authorization: Bearer $DULY_API_KEY"${said} ${quote(location.origin + root + operation.path)}`;
+  const url = quote(location.origin + root + operation.path);
+  return `curl ${verb}-H "Authorization: Bearer $DULY_API_KEY"${said} ${url}`;
 }
 
-/** Ask it here, as who one is. */
+/**
+ * Ask it here, as who one is.
+ * @param {{ operation: Operation }} props
+ */
 function Try({ operation }) {
-  const [answer, setAnswer] = useState(null);
+  const [answer, setAnswer] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
   const names = (operation.parameters ?? []).filter((each) => each.in !== "header");
+  /** @param {FormEvent} event */
   const send = async (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
     const at = operation.path.replace(/\{(\w+)(?::\w+)?\}/g, (_, name) =>
-      encodeURIComponent(form.get(name) ?? ""),
+      encodeURIComponent(String(form.get(name) ?? "")),
     );
     setBusy(true);
     try {
@@ -174,7 +213,9 @@ function Try({ operation }) {
 
 const STREAMS = /events|export|rejects/; // what has no end, or is a file
 
+/** @param {{ document: Json, operation: Operation }} props */
 function Operation({ document, operation }) {
+  const parameters = operation.parameters ?? [];
   const body = Object.entries(operation.requestBody?.content ?? {})[0];
   const good = Object.entries(operation.responses ?? {}).filter(([status]) => !SHARED.has(status));
   const curl = curlOf(document, operation);
@@ -188,11 +229,11 @@ function Operation({ document, operation }) {
         <${Copy} text=${curl} label=${`Copy curl for ${operation.title}`} />
       </header>
       <p class="wrap">${prose(operation.description)}</p>
-      ${operation.parameters?.length > 0 && html`
+      ${parameters.length > 0 && html`
         <h3>Parameters</h3>
         <${Table}
           label=${`Parameters of ${operation.title}`}
-          rows=${operation.parameters.map((each) => ({ ...each, id: each.name }))}
+          rows=${parameters.map((each) => ({ ...each, id: each.name }))}
           columns=${[
             {
               title: "Name",
@@ -240,6 +281,7 @@ function Operation({ document, operation }) {
   `;
 }
 
+/** @param {Json} document */
 const operationsOf = (document) =>
   Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods)
@@ -255,6 +297,7 @@ const operationsOf = (document) =>
       })),
   );
 
+/** @param {{ document: Json }} props */
 function Docs({ document }) {
   const all = useMemo(() => operationsOf(document), [document]);
   const said = (query.value.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);

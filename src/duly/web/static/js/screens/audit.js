@@ -1,6 +1,6 @@
 // The audit log: who did what, newest first.
 import { html } from "../lib/ui.js";
-import { get } from "../lib/api.js";
+import { pagesOf } from "../lib/api.js";
 import { query, Link } from "../lib/router.js";
 import { Grid } from "../parts/grid.js";
 import { Filters } from "../parts/filters.js";
@@ -10,15 +10,25 @@ import { stringify } from "../lib/json.js";
 
 const FIELDS = [{ name: "subject", label: "Subject" }];
 
-/** Where the thing that a line is about can be seen. */
+/**
+ * The screens of what was acted on.
+ * @type {Record<string, string>}
+ */
+const SCREENS = { item: "/items", job: "/jobs", schedule: "/schedules", group: "/review" };
+
+/**
+ * Where the thing that a line is about can be seen.
+ * @param {{ of: string }} props
+ */
 function Subject({ of }) {
   const [kind, id] = of.split(":");
-  const to = { item: "/items", job: "/jobs", schedule: "/schedules", group: "/review" }[kind];
+  const to = SCREENS[kind];
   return to && /^[0-9a-f]+$/.test(id ?? "") ? html`<${Link} to=${`${to}/${id}`} tabindex="-1">${of}</${Link}>` : (
     of
   );
 }
 
+/** @type {Column<any>[]} */
 const COLUMNS = [
   { title: "When", isTime: true, cell: (line) => html`<${Time} at=${line.at} />` },
   { title: "Who", width: "120px", cell: (line) => line.actor },
@@ -47,9 +57,7 @@ export default function Audit() {
       name=${`audit ${subject}`}
       label="Audit log"
       columns=${COLUMNS}
-      load=${(after, pageSize, signal, age) =>
-        get("/api/audit", { subject, after, pageSize }, { signal, age })
-      }
+      load=${pagesOf("/api/audit", { subject })}
       empty=${
         html`<${Empty} title="Nothing was done by hand yet.">
           <p>Every act of a person or a key is kept here: put, cancel, edit, pause, retry.</p>

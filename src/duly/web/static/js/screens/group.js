@@ -1,6 +1,6 @@
-// One group of failures: why, what people wrote about it, its items, and what can be done with one, some or all of them.
+// One group of failures: the error, notes of people, its items, and acts on one, some or all of them.
 import { html, useEffect, useState } from "../lib/ui.js";
-import { get, post, may } from "../lib/api.js";
+import { get, post, may, pagesOf } from "../lib/api.js";
 import { Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
 import { count } from "../lib/time.js";
@@ -14,6 +14,7 @@ import { act, ask } from "../parts/dialogs.js";
 import { actOn, RATE } from "../parts/acts.js";
 import { EditItem } from "../parts/item_edit.js";
 
+/** @type {Column<any>[]} */
 const ITEMS = [
   {
     title: "Item",
@@ -36,10 +37,15 @@ const ITEMS = [
   { title: "Queue", width: "120px", isMinor: true, cell: (row) => row.queue },
 ];
 
+/** @type {Record<string, string>} */
 const DOING = { retry: "Revive", discard: "Discard", cancel: "Cancel" };
+/** @type {Record<string, string>} */
 const DONE = { retry: "revived", discard: "discarded", cancel: "cancelled" };
 
-/** Acts on the whole group: how far they are, with a way to stop them. */
+/**
+ * Acts on the whole group: how far they are, with a way to stop them.
+ * @param {{ id: string, changes: any, onChange: (value?: any) => unknown }} props
+ */
 function Progress({ id, changes, onChange }) {
   const [every, setEvery] = useState(5);
   const acts = useLive("/api/acts", { pageSize: 50 }, { every });
@@ -91,8 +97,10 @@ function Progress({ id, changes, onChange }) {
   `;
 }
 
+/** @param {{ group: Wire.GroupStory, reload: () => unknown }} props */
 function Notes({ group, reload }) {
   const [text, setText] = useState("");
+  /** @param {any} event */
   const send = async (event) => {
     event.preventDefault();
     if (!text.trim()) return;
@@ -100,8 +108,9 @@ function Notes({ group, reload }) {
       await act(() => post(`/api/review/${group.id}/notes`, { text: text.trim() }), "Noted.", {
         after: reload,
       })
-    )
+    ) {
       setText("");
+    }
   };
   return html`
     <${Section} title="Notes">
@@ -131,9 +140,10 @@ function Notes({ group, reload }) {
   `;
 }
 
+/** @param {{ group: Wire.GroupStory }} props */
 function Sample({ group }) {
   const [isWhole, setWhole] = useState(false);
-  const text = group.traceback || group.error || "";
+  const text = group.error || "";
   const lines = text.split("\n");
   const isLong = lines.length > 14;
   return html`
@@ -160,9 +170,16 @@ function Sample({ group }) {
   `;
 }
 
-/** What can be done with all of it. */
+/**
+ * What can be done with all of it.
+ * @param {{ group: Wire.GroupStory, look: any }} props
+ */
 function Acts({ group, look }) {
   const filter = { state: "failed", errorGroup: group.id };
+  /**
+   * @param {string} action
+   * @param {any} more
+   */
   const order = (action, more) => post("/api/acts", { action, filter, ...more });
   const canary = () =>
     act(
@@ -218,9 +235,12 @@ function Acts({ group, look }) {
   `;
 }
 
+/** @param {{ group: Wire.GroupStory, reload: () => unknown, changes: any, look: any }} props */
 function Story({ group, reload, changes, look }) {
-  const [edited, setEdited] = useState(null);
+  const [edited, setEdited] = useState(/** @type {any} */ (null));
+  /** @param {string} id */
   const edit = async (id) => act(async () => setEdited(await get(`/api/items/${id}`)), null);
+  /** @param {{ selected: Set<string>, clear: () => void, reload: () => unknown }} props */
   const bar = ({ selected, clear, reload: again }) => {
     const ids = [...selected];
     if (!ids.length || !may("write")) return null;
@@ -269,9 +289,7 @@ function Story({ group, reload, changes, look }) {
         changes=${changes}
         bar=${bar}
         to=${(row) => `/items/${row.id}`}
-        load=${(after, pageSize, signal, age) =>
-          get("/api/items", { state: "failed", errorGroup: group.id, after, pageSize }, { signal, age })
-        }
+        load=${pagesOf("/api/items", { state: "failed", errorGroup: group.id })}
       />
     </${Section}>
     ${edited && html`
@@ -287,9 +305,11 @@ function Story({ group, reload, changes, look }) {
   `;
 }
 
+/** @param {Wire.GroupStory} group */
 const titleOf = (group) =>
   group.message || (group.error ?? "").split("\n")[0] || group.errorClass || group.id;
 
+/** @param {{ id: string }} props */
 export default function Group({ id }) {
   const found = useLive(`/api/review/${id}`, {}, { every: 12 });
   const [changes, setChanges] = useState(0);

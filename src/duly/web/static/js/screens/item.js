@@ -4,8 +4,9 @@ import { get, may, post } from "../lib/api.js";
 import { go, Link } from "../lib/router.js";
 import { useLive, forget } from "../lib/live.js";
 import { stringify } from "../lib/json.js";
-import { fromInput, toInput, duration } from "../lib/time.js";
-import { Title, service } from "../parts/shell.js";
+import { fromInput, toInput, duration, secondsBetween } from "../lib/time.js";
+import { Title } from "../parts/shell.js";
+import { service } from "../lib/service.js";
 import { Facts, Section, Table } from "../parts/table.js";
 import { Copy, Loaded, ItemState, Time } from "../parts/marks.js";
 import { act, ask, say } from "../parts/dialogs.js";
@@ -14,6 +15,7 @@ import { EditItem } from "../parts/item_edit.js";
 
 const MASK = /"[*•]{3,}"/;
 // How what happened is coloured; what a person did has the colour that nothing else has.
+/** @type {Record<string, string>} */
 const TONES = {
   put: "waiting",
   due: "waiting",
@@ -31,8 +33,10 @@ const TONES = {
   discarded: "cancelled",
 };
 
+/** @param {Wire.Item} item */
 const isEnded = (item) => ["done", "failed", "cancelled"].includes(item.state);
 
+/** @param {{ of: Wire.ItemStory["timeline"] }} props */
 function Timeline({ of }) {
   return html`
     <ol class="timeline">
@@ -52,9 +56,11 @@ function Timeline({ of }) {
   `;
 }
 
+/** @param {{ item: Wire.Item, reload: () => unknown, onEdit: () => void }} props */
 function Acts({ item, reload, onEdit }) {
   const { id, state } = item;
   const done = { after: reload };
+  /** @param {string | null} at */
   const retry = (at) =>
     act(
       () => post(`/api/items/${id}/retry`, at ? { at } : undefined),
@@ -86,12 +92,13 @@ function Acts({ item, reload, onEdit }) {
       isGrave: true,
       fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
     });
-    if (said)
+    if (said) {
       act(
         () => post(`/api/items/${id}/discard`, { reason: said.reason }),
         `Item ${id} is discarded.`,
         done,
       );
+    }
   };
   const again = () =>
     ask({
@@ -128,9 +135,12 @@ function Acts({ item, reload, onEdit }) {
   `;
 }
 
-/** What an item was given, told and gave; masked values are shown on demand, which the audit log keeps. */
+/**
+ * What an item was given, told and gave; masked values are shown on demand, which the audit log keeps.
+ * @param {{ item: Wire.Item }} props
+ */
 function Values({ item }) {
-  const [shown, setShown] = useState(null);
+  const [shown, setShown] = useState(/** @type {any} */ (null));
   const isMasked = MASK.test(stringify([item.args, item.result, item.progress]));
   const reveal = () =>
     act(
@@ -171,8 +181,106 @@ function Values({ item }) {
   `;
 }
 
+/** @param {string} id */
 const traced = (id) => service.value?.traceUrl?.replace("{trace_id}", id);
 
+/**
+ * @param {Wire.ItemStory} one
+ * @returns {import("../parts/table.js").Fact[]}
+ */
+const factsOf = (one) => [
+  [
+    "State",
+    html`
+      <${ItemState} item=${one} />
+      ${one.outcome && one.outcome !== one.state ? html` <small>${one.outcome}</small>` : ""}
+    `,
+  ],
+  ["Task", html`<${Link} to=${`/items?task=${encodeURIComponent(one.task)}`}>${one.task}</${Link}>`],
+  [
+    "Queue",
+    html`
+      <${Link} to=${`/items?queue=${encodeURIComponent(one.queue)}`}>${one.queue}</${Link}>
+      ${one.lane === "retry" ? ", retry lane" : ""}
+      ${one.rank ? `, rank ${one.rank}` : ""}
+    `,
+  ],
+  ["Due", html`<${Time} at=${one.dueAt} long />`],
+  one.plannedAt !== one.dueAt && ["Planned", html`<${Time} at=${one.plannedAt} long />`],
+  [
+    "Tries",
+    html`
+      <span class="number">
+        ${one.attempt}
+        ${one.maxAttempts ? ` of ${one.maxAttempts}` : ""}
+      </span>
+      ${one.crashes ? `, ${one.crashes} crashed` : ""}
+      ${one.losses ? `, ${one.losses} lost` : ""}
+    `,
+  ],
+  ["Created", html`<${Time} at=${one.createdAt} long />`],
+  ["Started", html`<${Time} at=${one.startedAt} long />`],
+  [
+    "Ended",
+    html`
+      <${Time} at=${one.finishedAt} long />
+      ${one.startedAt && one.finishedAt && html`
+        ${" "}
+        <small>${duration(secondsBetween(one.startedAt, one.finishedAt))}</small>
+      `}
+    `,
+  ],
+  one.claimedBy && ["Worker", one.claimedBy],
+  one.leaseUntil && ["Lease until", html`<${Time} at=${one.leaseUntil} long />`],
+  ["Owner", one.owner],
+  one.key && [
+    "Key",
+    html`<code>${one.key}</code> <${Copy} text=${one.key} label="Copy the key" />`,
+  ],
+  [
+    "Execution key",
+    html`
+      <code>${one.executionKey}</code>${" "}
+      <${Copy} text=${one.executionKey} label="Copy the execution key" />
+    `,
+  ],
+  one.traceId && [
+    "Trace",
+    html`
+      ${traced(one.traceId) ? html`
+        <a href=${traced(one.traceId)} target="_blank" rel="noreferrer">${one.traceId}</a>
+      ` : html`<code>${one.traceId}</code>`}${" "}
+      <${Copy} text=${one.traceId} label="Copy the trace id" />
+    `,
+  ],
+  one.jobId && ["Job", html`<${Link} to=${`/jobs/${one.jobId}`}>job ${one.jobId}</${Link}>`],
+  one.schedule && [
+    "Schedule",
+    html`<${Link} to=${`/schedules/${one.schedule.id}`}>
+      ${one.schedule.key || `schedule ${one.schedule.id}`}
+    </${Link}>`,
+  ],
+  one.errorGroup && [
+    "Group",
+    html`<${Link} to=${`/review/${one.errorGroup}`}>failures like this</${Link}>`,
+  ],
+];
+
+/** @type {Column<Wire.ItemStory["audit"][number]>[]} */
+const AUDIT_COLUMNS = [
+  { title: "When", cell: (line) => html`<${Time} at=${line.at} />` },
+  { title: "Who", cell: (line) => line.actor },
+  { title: "What", cell: (line) => html`<code>${line.action}</code>` },
+  {
+    title: "Details",
+    isWide: true,
+    cell: ({ details }) => html`
+      <code class="wrap">${details && Object.keys(details).length ? stringify(details) : ""}</code>
+    `,
+  },
+];
+
+/** @param {{ id: string }} props */
 export default function Item({ id }) {
   const story = useLive(`/api/items/${id}`, {}, { every: 8 });
   const [isEditing, setEditing] = useState(false);
@@ -185,84 +293,9 @@ export default function Item({ id }) {
       Item ${id} ${item && html`<small>${item.task}</small>`}
     </${Title}>
     <${Loaded} of=${story}>
-      ${(one) => html`
+      ${(/** @type {Wire.ItemStory} */ one) => html`
         <div class="card">
-          <${Facts}
-            of=${[
-              [
-                "State",
-                html`
-                  <${ItemState} item=${one} />
-                  ${one.outcome && one.outcome !== one.state ? html` <small>${one.outcome}</small>` : ""}
-                `,
-              ],
-              ["Task", html`<${Link} to=${`/items?task=${encodeURIComponent(one.task)}`}>${one.task}</${Link}>`],
-              [
-                "Queue",
-                html`
-                  <${Link} to=${`/items?queue=${encodeURIComponent(one.queue)}`}>${one.queue}</${Link}>
-                  ${one.lane === "retry" ? ", retry lane" : ""}
-                  ${one.rank ? `, rank ${one.rank}` : ""}
-                `,
-              ],
-              ["Due", html`<${Time} at=${one.dueAt} long />`],
-              one.plannedAt !== one.dueAt && ["Planned", html`<${Time} at=${one.plannedAt} long />`],
-              [
-                "Tries",
-                html`
-                  <span class="number">
-                    ${one.attempt}
-                    ${one.maxAttempts ? ` of ${one.maxAttempts}` : ""}
-                  </span>
-                  ${one.crashes ? `, ${one.crashes} crashed` : ""}
-                  ${one.losses ? `, ${one.losses} lost` : ""}
-                `,
-              ],
-              ["Created", html`<${Time} at=${one.createdAt} long />`],
-              ["Started", html`<${Time} at=${one.startedAt} long />`],
-              [
-                "Ended",
-                html`
-                  <${Time} at=${one.finishedAt} long />
-                  ${one.startedAt && one.finishedAt ? html` <small>${duration((new Date(one.finishedAt) - new Date(one.startedAt)) / 1000)}</small>` : ""}
-                `,
-              ],
-              one.claimedBy && ["Worker", one.claimedBy],
-              one.leaseUntil && ["Lease until", html`<${Time} at=${one.leaseUntil} long />`],
-              ["Owner", one.owner],
-              one.key && [
-                "Key",
-                html`<code>${one.key}</code> <${Copy} text=${one.key} label="Copy the key" />`,
-              ],
-              [
-                "Execution key",
-                html`
-                  <code>${one.executionKey}</code>${" "}
-                  <${Copy} text=${one.executionKey} label="Copy the execution key" />
-                `,
-              ],
-              one.traceId && [
-                "Trace",
-                html`
-                  ${traced(one.traceId) ? html`
-                    <a href=${traced(one.traceId)} target="_blank" rel="noreferrer">${one.traceId}</a>
-                  ` : html`<code>${one.traceId}</code>`}${" "}
-                  <${Copy} text=${one.traceId} label="Copy the trace id" />
-                `,
-              ],
-              one.jobId && ["Job", html`<${Link} to=${`/jobs/${one.jobId}`}>job ${one.jobId}</${Link}>`],
-              one.schedule && [
-                "Schedule",
-                html`<${Link} to=${`/schedules/${one.schedule.id}`}>
-                  ${one.schedule.key || `schedule ${one.schedule.id}`}
-                </${Link}>`,
-              ],
-              one.errorGroup && [
-                "Group",
-                html`<${Link} to=${`/review/${one.errorGroup}`}>failures like this</${Link}>`,
-              ],
-            ]}
-          />
+          <${Facts} of=${factsOf(one)} />
         </div>
         ${one.lastError && one.state !== "done" && html`
           <${Section} title="Last error" actions=${html`<${Copy} text=${one.lastError} label="Copy the error" />`}>
@@ -272,25 +305,7 @@ export default function Item({ id }) {
         <${Section} title="Timeline"><${Timeline} of=${one.timeline} /></${Section}>
         <${Values} key=${one.id} item=${one} />
         <${Section} title="Acts of people">
-          <${Table}
-            label="Acts of people"
-            rows=${one.audit}
-            empty="Nobody has touched it."
-            columns=${[
-              { title: "When", cell: (line) => html`<${Time} at=${line.at} />` },
-              { title: "Who", cell: (line) => line.actor },
-              { title: "What", cell: (line) => html`<code>${line.action}</code>` },
-              {
-                title: "Details",
-                isWide: true,
-                cell: (line) => html`
-                  <code class="wrap">
-                    ${line.details && Object.keys(line.details).length ? stringify(line.details) : ""}
-                  </code>
-                `,
-              },
-            ]}
-          />
+          <${Table} label="Acts of people" rows=${one.audit} empty="Nobody has changed it." columns=${AUDIT_COLUMNS} />
         </${Section}>
         ${isEditing && html`
           <${EditItem}

@@ -1,6 +1,6 @@
 // Items: every item, by whatever is known of it; selected ones, or all that fit, are acted on.
 import { html, useState } from "../lib/ui.js";
-import { get, may } from "../lib/api.js";
+import { may, pagesOf } from "../lib/api.js";
 import { go, query, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
 import { fromInput, count } from "../lib/time.js";
@@ -46,28 +46,35 @@ const fields = () => [
   { name: "to", label: "To", type: "time" },
 ];
 
-/** What the address asks for, as the API is asked. */
-function asked() {
-  const said = {};
+/** The filter in the address, as the API takes it. */
+function filterOf() {
+  /** @type {Query} */
+  const filter = {};
   for (const { name } of [{ name: "state" }, ...fields()]) {
     const values = query.value.getAll(name).filter(Boolean);
-    if (values.length) said[name] = name === "where" ? values : values.at(-1);
+    if (values.length) filter[name] = name === "where" ? values : values.at(-1);
   }
-  for (const name of ["from", "to"]) if (said[name]) said[name] = fromInput(said[name]);
-  if (!said.from && !said.to) delete said.dateField;
-  return said;
+  for (const name of ["from", "to"]) if (filter[name]) filter[name] = fromInput(filter[name]);
+  if (!filter.from && !filter.to) delete filter.dateField;
+  return filter;
 }
 
-/** What is typed without a name: an id, a value, or a key. */
+const HINT =
+  "Type name:value, such as task:http or error:timeout; name=value searches the arguments; a number is an id.";
+
+/**
+ * Text that names no filter: an id, a value, or a key.
+ * @type {import("../parts/filters.js").FreeText}
+ */
 function free(text, add) {
   if (/^\d+$/.test(text)) go(`/items/${text}`);
   else if (/^[^=\s]+=.*$/.test(text)) add("where", text);
-  else if (/\s/.test(text))
-    return "Say name:value, such as task:http or error:timeout; name=value looks into arguments; a number is an id.";
+  else if (/\s/.test(text)) return HINT;
   else add("key", text);
   return undefined;
 }
 
+/** @type {Column<Wire.Item>[]} */
 const COLUMNS = [
   {
     title: "Item",
@@ -113,8 +120,8 @@ export default function Items() {
   const [isPutting, setPutting] = useState(false);
   const [changes, setChanges] = useState(0);
   const reload = () => setChanges((times) => times + 1);
-  const said = asked();
-  const { state, userId, ...others } = said;
+  const filter = filterOf();
+  const { state, userId, ...others } = filter;
   const isSlow = UNINDEXED.some((name) => others[name]);
   const counts = useLive("/api/items/counts", { ...others, userId }, { every: isSlow ? 30 : 20 });
   const sums = { ...counts.data?.counts };
@@ -123,7 +130,7 @@ export default function Items() {
     sums[""] = Object.values(counts.data.counts).reduce((all, each) => all + each, 0);
     capped[""] = Object.values(counts.data.capped).some(Boolean);
   }
-  const filter = Object.fromEntries(
+  const actFilter = Object.fromEntries(
     Object.entries({ state, ...others })
       .filter(([, value]) => value)
       .map(([name, value]) => [
@@ -131,8 +138,9 @@ export default function Items() {
         NUMBERS.includes(name) && /^\d+$/.test(value) ? Number(value) : value,
       ]),
   );
-  const canAll = Object.keys(filter).length > 0 && counts.data && !counts.error;
+  const canAll = Object.keys(actFilter).length > 0 && counts.data && !counts.error;
   const matching = counts.data ? `${count(sums[state ?? ""] ?? 0)}${capped[state ?? ""] ? "+" : ""}` : "";
+  /** @param {{ selected: Set<string>, clear: () => void, reload: () => unknown }} props */
   const bar = ({ selected, clear, reload: again }) => {
     const after = () => {
       clear();
@@ -156,7 +164,7 @@ export default function Items() {
           onChange=${(event) => {
             const action = event.target.value;
             event.target.value = "";
-            if (action) orderAct(action, filter, { userId, fields: action === "retry" ? [RATE] : [] });
+            if (action) orderAct(action, actFilter, { userId, fields: action === "retry" ? [RATE] : [] });
           }}
         >
           <option value="">All ${matching} matching…</option>
@@ -166,7 +174,7 @@ export default function Items() {
     ` : null;
   };
   const columns = COLUMNS.filter((column) => !column.isAdmin || may("admin"));
-  const empty = Object.keys(said).length ? html`
+  const empty = Object.keys(filter).length ? html`
     <${Empty} title="No item fits.">
       <p>Take a filter away, or look at <${Link} to="/items">all items</${Link}>.</p>
     </${Empty}>
@@ -190,21 +198,19 @@ export default function Items() {
     <${Tabs} name="state" label="States" options=${STATES} counts=${sums} capped=${capped} />
     <${Filters} fields=${fields()} free=${free} placeholder="task:http error:timeout order.id=17 or an id" />
     <${Grid}
-      name=${`items ${stringify(said)} ${said.from || said.to ? clock.value : ""}`}
+      name=${`items ${stringify(filter)} ${filter.from || filter.to ? clock.value : ""}`}
       label="Items"
       columns=${columns}
       changes=${changes}
       to=${(item) => `/items/${item.id}`}
-      load=${(after, pageSize, signal, age) =>
-        get("/api/items", { ...said, after, pageSize }, { signal, age })
-      }
+      load=${pagesOf("/api/items", filter)}
       bar=${may("write") ? bar : null}
       empty=${empty}
       every=${isSlow ? 15 : 5}
     />
     ${isPutting && html`
       <${Put}
-        first=${said.task ?? ""}
+        first=${filter.task ?? ""}
         onClose=${() => setPutting(false)}
         onDone=${(made) => {
           setPutting(false);

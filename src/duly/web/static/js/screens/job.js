@@ -1,18 +1,20 @@
 // One job: how far it is and how fast, its rows as the task returned them, what was refused, and all that can be done.
 import { html, useEffect, useRef, useState } from "../lib/ui.js";
-import { address, get, may, post, remove, upload } from "../lib/api.js";
+import { address, get, may, post, remove, upload, pagesOf } from "../lib/api.js";
 import { go, query, Link } from "../lib/router.js";
 import { useLive, forget } from "../lib/live.js";
-import { count, duration } from "../lib/time.js";
+import { count, duration, secondsBetween } from "../lib/time.js";
 import { parse, stringify } from "../lib/json.js";
 import { now } from "../lib/prefs.js";
 import { Grid } from "../parts/grid.js";
 import { Tabs } from "../parts/filters.js";
-import { Title, service } from "../parts/shell.js";
+import { Title } from "../parts/shell.js";
+import { service } from "../lib/service.js";
 import { Facts, Section, Table, Tile } from "../parts/table.js";
 import { Chart } from "../parts/chart.js";
 import { Pending, summary } from "../parts/pending.js";
-import { Dialog, Field, act, ask, say } from "../parts/dialogs.js";
+import { Dialog, act, ask, say } from "../parts/dialogs.js";
+import { Field } from "../parts/fields.js";
 import { Bar, Empty, Loaded, State, Time, Trouble } from "../parts/marks.js";
 
 const FILES = new URL("../..", import.meta.url); // the static files, those of apps among them
@@ -23,9 +25,11 @@ const TABS = [
   ["refused", "Refused"],
   ["events", "Events"],
 ];
+/** @param {any} value */
 const shown = (value) =>
   value === null || value === undefined ? "" : typeof value === "string" ? value : stringify(value);
 
+/** @param {{ job: Wire.Job, reload: () => unknown }} props */
 function Acts({ job, reload }) {
   if (!may("write")) return null;
   const done = { after: reload };
@@ -34,8 +38,10 @@ function Acts({ job, reload }) {
   const kickoff = () =>
     act(
       () => post(`${path}/kickoff`, undefined, { query: { durationMs: 5_000 } }),
-      (told) =>
-        `${count(told.processed)} rows ended in ${duration(told.seconds)}${told.triedAgain ? `, ${count(told.triedAgain)} are tried again` : ""}.`,
+      ({ processed, seconds, triedAgain }) => {
+        const retried = triedAgain ? `, ${count(triedAgain)} are tried again` : "";
+        return `${count(processed)} rows ended in ${duration(seconds)}${retried}.`;
+      },
       done,
     );
   const reprocess = async () => {
@@ -60,12 +66,13 @@ function Acts({ job, reload }) {
       ],
     });
     const statuses = said ? ["ERROR", "NOT_FOUND", "SKIPPED"].filter((status) => said[status]) : [];
-    if (statuses.length)
+    if (statuses.length) {
       act(
         () => post(`${path}/reprocess`, { scope: "job", statuses, reset: said.reset }),
         (told) => `At most ${count(told.items)} rows are tried once more.`,
         done,
       );
+    }
   };
   const cancel = async () => {
     const said = await ask({
@@ -77,12 +84,13 @@ function Acts({ job, reload }) {
       isGrave: true,
       fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
     });
-    if (said)
+    if (said) {
       act(
         () => post(`${path}/cancel`, { reason: said.reason }),
         `Job ${job.id} is being cancelled.`,
         done,
       );
+    }
   };
   const forgetIt = async () => {
     const said = await ask({
@@ -128,6 +136,7 @@ function Acts({ job, reload }) {
   `;
 }
 
+/** @param {{ job: Wire.Job }} props */
 const Downloads = ({ job }) => html`
   <span class="inline">
     Export
@@ -159,9 +168,14 @@ const Downloads = ({ job }) => html`
   `}
 `;
 
-/** How the job suits itself to the database and the provider: rows at a time, calls at a time, how long they take. */
+/** @typedef {(points: any[]) => import("../parts/chart.js").Series[]} SeriesOf */
+
+/**
+ * How the job adapts to the database and the provider: rows at a time, calls at a time, how long they take.
+ * @param {{ job: Wire.Job }} props
+ */
 function Controller({ job }) {
-  const minutes = Math.min(Math.max(Math.ceil((now.peek() - new Date(job.createdAt)) / 60_000), 10), 720);
+  const minutes = Math.min(Math.max(Math.ceil(secondsBetween(job.createdAt, now.peek()) / 60), 10), 720);
   const history = useLive(
     "/api/history",
     { job: job.id, minutes: job.finishedAt ? minutes : Math.min(minutes, 120) },
@@ -170,10 +184,15 @@ function Controller({ job }) {
   const found = new Map((history.data?.series ?? []).map((each) => [each.measure, each.points]));
   const step = history.data?.stepSeconds ?? 10;
   // Points are [when, how often, mean, most].
+  /**
+   * @param {string} tone
+   * @returns {SeriesOf}
+   */
   const mean =
     (tone, times = 1) =>
     (points) => [{ label: "mean", tone, values: points.map((point) => point[2] * times) }];
-  const charts = [
+  /** @type {[measure: string, label: string, unit: string, series: SeriesOf][]} */
+  const all = [
     ["batch", "Rows at a time", "", mean("waiting")],
     ["width", "Calls at a time", "", mean("running")],
     [
@@ -191,9 +210,13 @@ function Controller({ job }) {
       "",
       (points) => [{ label: "calls", tone: "done", values: points.map((point) => point[1] / step) }],
     ],
-  ].filter(([measure]) => found.get(measure)?.length);
-  if (!charts.length)
-    return html`<p class="note">Nothing was measured in this time: it is while rows are worked off.</p>`;
+  ];
+  const charts = all.filter(([measure]) => found.get(measure)?.length);
+  if (!charts.length) {
+    return html`
+      <p class="note">Nothing was measured in this time. Measurements are taken while rows are processed.</p>
+    `;
+  }
   return html`
     <div class="cards">
       ${charts.map(([measure, label, unit, series]) => html`
@@ -202,18 +225,22 @@ function Controller({ job }) {
           label=${label}
           unit=${unit}
           height=${130}
-          times=${found.get(measure).map((point) => point[0])}
-          series=${series(found.get(measure))}
+          times=${(found.get(measure) ?? []).map((point) => point[0])}
+          series=${series(found.get(measure) ?? [])}
         />
       `)}
     </div>
   `;
 }
 
-/** The rows in the order of the file, with a column for each field of their results. */
+/**
+ * The rows in the order of the file, with a column for each field of their results.
+ * @param {{ job: Wire.Job }} props
+ */
 function Rows({ job }) {
-  const [names, setNames] = useState([]);
-  const known = useRef(new Set());
+  const [names, setNames] = useState(/** @type {string[]} */ ([]));
+  const known = useRef(/** @type {Set<string>} */ (new Set()));
+  /** @type {LoadPage} */
   const load = async (after, pageSize, signal, age) => {
     const page = await get(
       `/api/jobs/${job.id}/items`,
@@ -222,12 +249,14 @@ function Rows({ job }) {
     );
     const before = known.current.size;
     for (const { result } of page.items) {
-      if (result !== null && typeof result === "object" && !Array.isArray(result))
+      if (result !== null && typeof result === "object" && !Array.isArray(result)) {
         for (const name of Object.keys(result)) if (known.current.size < MANY) known.current.add(name);
+      }
     }
     if (known.current.size > before) setNames([...known.current]);
     return page;
   };
+  /** @type {Column<any>[]} */
   const columns = [
     {
       title: "Row",
@@ -250,13 +279,13 @@ function Rows({ job }) {
       ? names.map((name) => ({
           title: name,
           width: "minmax(90px, 1fr)",
-          cell: (row) => html`<span class="clip">${shown(row.result?.[name])}</span>`,
+          cell: (/** @type {any} */ row) => html`<span class="clip">${shown(row.result?.[name])}</span>`,
         }))
       : [
           {
             title: "Result",
             width: "minmax(160px, 2fr)",
-            cell: (row) => html`<code class="clip">${shown(row.result)}</code>`,
+            cell: (/** @type {any} */ row) => html`<code class="clip">${shown(row.result)}</code>`,
           },
         ]),
     {
@@ -290,23 +319,28 @@ function Rows({ job }) {
   `;
 }
 
-/** A refused row, column by column, to be fixed and tried again. */
+/**
+ * A refused row, column by column, to be fixed and tried again.
+ * @param {{ job: Wire.Job, row: any, onClose: () => void, onDone: (answer?: any) => void }} props
+ */
 function Fix({ job, row, onClose, onDone }) {
   const came = useLive(`/api/jobs/${job.id}/rows/${row.row}`, {}, { every: 0 });
-  const [wrong, setWrong] = useState(null);
+  const [wrong, setWrong] = useState(/** @type {any} */ (null));
+  /** @param {FormEvent} event */
   const send = async (event) => {
     event.preventDefault();
     const form = new FormData(event.target);
+    if (!came.data) return;
+    /** @type {Record<string, unknown>} */
     const values = {};
     try {
-      came.data.columns.forEach((column, at) => {
-        const text = form.get(`column-${at}`);
+      for (const [at, column] of came.data.columns.entries()) {
+        const text = String(form.get(`column-${at}`));
         const before = came.data.values[column];
-        // What was no text in the file stays what it was, a number or a list.
-        if (text !== shown(before))
-          values[column] =
-            before !== null && before !== undefined && typeof before !== "string" ? parse(text) : text;
-      });
+        const isText = before === null || before === undefined || typeof before === "string";
+        // A value that was a number or a list in the file stays one.
+        if (text !== shown(before)) values[column] = isText ? text : parse(text);
+      }
       if (!Object.keys(values).length) throw new Error("Change something first.");
       await post(`/api/jobs/${job.id}/rows/${row.row}/mend`, { values });
       forget();
@@ -320,7 +354,7 @@ function Fix({ job, row, onClose, onDone }) {
     <${Dialog} title=${`Fix row ${row.row}`} wide onClose=${onClose}>
       <p class="wrong">${row.lastError}</p>
       <${Loaded} of=${came}>
-        ${({ columns, values }) => html`
+        ${(/** @type {Answer<"/api/jobs/1/rows/1">} */ { columns, values }) => html`
           <form onSubmit=${send}>
             ${columns.map((column, at) => html`
               <${Field}
@@ -343,15 +377,17 @@ function Fix({ job, row, onClose, onDone }) {
   `;
 }
 
+/** @param {{ job: Wire.Job, reload: () => unknown }} props */
 function Refused({ job, reload }) {
-  const [fixed, setFixed] = useState(null);
+  const [fixed, setFixed] = useState(/** @type {any} */ (null));
   const [changes, setChanges] = useState(0);
-  const [told, setTold] = useState(null);
-  const picker = useRef(null);
+  const [told, setTold] = useState(/** @type {any} */ (null));
+  const picker = useRef(/** @type {any} */ (null));
   const again = () => {
     setChanges((times) => times + 1);
     reload();
   };
+  /** @param {File} file */
   const send = (file) =>
     file &&
     act(
@@ -365,6 +401,7 @@ function Refused({ job, reload }) {
       },
     );
   const canFix = may("write") && job.jobType;
+  /** @type {Column<any>[]} */
   const columns = [
     {
       title: "Row",
@@ -395,7 +432,7 @@ function Refused({ job, reload }) {
           {
             title: "Act",
             width: "80px",
-            cell: (row) => html`
+            cell: (/** @type {any} */ row) => html`
               <button
                 type="button"
                 class="mini"
@@ -444,9 +481,7 @@ function Refused({ job, reload }) {
       columns=${columns}
       changes=${changes}
       to=${(row) => `/items/${row.id}`}
-      load=${(after, pageSize, signal, age) =>
-        get(`/api/jobs/${job.id}/items`, { statuses: "ERROR", after, pageSize }, { signal, age })
-      }
+      load=${pagesOf(`/api/jobs/${job.id}/items`, { statuses: "ERROR" })}
       empty=${html`<${Empty} title="No row was refused or failed."></${Empty}>`}
     />
     ${fixed && html`
@@ -463,9 +498,12 @@ function Refused({ job, reload }) {
   `;
 }
 
-/** A panel that an app adds to the pages of jobs of its tasks. Its module is loaded when it is shown. */
+/**
+ * A panel that an app adds to the pages of jobs of its tasks. Its module is loaded when it is shown.
+ * @param {{ panel: any, job: Wire.Job }} props
+ */
 function Panel({ panel, job }) {
-  const [loaded, setLoaded] = useState({});
+  const [loaded, setLoaded] = useState(/** @type {{ Component?: any, error?: any }} */ ({}));
   useEffect(() => {
     import(new URL(panel.script, FILES).href).then(
       (module) => setLoaded({ Component: module.default }),
@@ -481,9 +519,13 @@ function Panel({ panel, job }) {
   `;
 }
 
-/** What people did to it, and the panels of apps. */
+/**
+ * What people did to it, and the panels of apps.
+ * @param {{ job: Wire.Job }} props
+ */
 function Events({ job }) {
   const panels = (service.value?.panels ?? []).filter((panel) => panel.tasks.includes(job.task));
+  /** @type {Column<any>[]} */
   const acts = [
     { title: "When", isTime: true, cell: (line) => html`<${Time} at=${line.at} />` },
     { title: "Who", width: "120px", cell: (line) => line.actor },
@@ -502,9 +544,7 @@ function Events({ job }) {
           name=${`job ${job.id} audit`}
           label="Acts of people"
           columns=${acts}
-          load=${(after, pageSize, signal, age) =>
-            get("/api/audit", { subject: `job:${job.id}`, after, pageSize }, { signal, age })
-          }
+          load=${pagesOf("/api/audit", { subject: `job:${job.id}` })}
         />
       </${Section}>
     `}
@@ -513,6 +553,7 @@ function Events({ job }) {
   `;
 }
 
+/** @param {{ id: string }} props */
 export default function JobScreen({ id }) {
   const found = useLive(`/api/jobs/${id}`, {}, { every: 5 });
   const tab = query.value.get("tab") ?? "";
@@ -562,9 +603,9 @@ export default function JobScreen({ id }) {
             label=${job.finishedAt ? "Took" : "Done in"}
             value=${
               job.finishedAt
-                ? duration((new Date(job.finishedAt) - new Date(job.createdAt)) / 1000)
+                ? duration(secondsBetween(job.createdAt, job.finishedAt))
                 : job.forecastAt
-                  ? duration(Math.max((new Date(job.forecastAt) - now.value) / 1000, 0))
+                  ? duration(Math.max(secondsBetween(now.value, job.forecastAt), 0))
                   : "–"
             }
             note=${html`<${Time} at=${job.finishedAt ?? job.forecastAt} />`}

@@ -1,6 +1,6 @@
 // Jobs: files of rows. A file is dropped here, looked at before anything is kept, and sent.
 import { html, useEffect, useRef, useState, classes } from "../lib/ui.js";
-import { get, may, post, upload } from "../lib/api.js";
+import { may, post, upload, pagesOf } from "../lib/api.js";
 import { go, query, Link } from "../lib/router.js";
 import { useLive, forget } from "../lib/live.js";
 import { count } from "../lib/time.js";
@@ -9,13 +9,17 @@ import { Grid } from "../parts/grid.js";
 import { Filters } from "../parts/filters.js";
 import { Title } from "../parts/shell.js";
 import { Table } from "../parts/table.js";
-import { Field, act, ask, say } from "../parts/dialogs.js";
+import { act, ask, say } from "../parts/dialogs.js";
+import { Field } from "../parts/fields.js";
 import { Bar, Command, Empty, State, Time, Trouble } from "../parts/marks.js";
 
 const GLIMPSE = 1024 * 1024; // bytes of a large table that are enough to look at its first rows
 const LONG = 60; // characters of a cell
 
-/** What of a file is sent to be looked at: the beginning of a large text, up to the end of a line. */
+/**
+ * What of a file is sent to be looked at: the beginning of a large text, up to the end of a line.
+ * @param {File} file
+ */
 async function beginning(file) {
   if (file.size <= 2 * GLIMPSE || !/\.(csv|tsv|txt|jsonl|ndjson)$/i.test(file.name)) return file;
   const part = new Uint8Array(await file.slice(0, GLIMPSE).arrayBuffer());
@@ -23,26 +27,36 @@ async function beginning(file) {
   return new File([part.subarray(0, end < 0 ? part.length : end + 1)], file.name);
 }
 
+/** @param {any} value */
 const short = (value) => {
   const text = typeof value === "string" ? value : stringify(value);
   return text.length > LONG ? `${text.slice(0, LONG)}…` : text;
 };
 
-/** A file that is about to become a job: its type, which column is which field, its first rows, and then its way. */
+/** @typedef {Answer<"/api/jobs/types">["items"][number]} JobType */
+/** @typedef {{ jobType: string, mapping?: Record<string, string>, header?: string, delimiter?: string }} SendOptions */
+
+/**
+ * A file that is about to become a job: its type, the mapping of its columns, its first rows, then its upload.
+ * @param {{ file: File, types: JobType[], onGone: (jobId?: number) => void }} props
+ */
 function Sending({ file, types, onGone }) {
   const isPicture = /\.(png|jpe?g|webp|gif|zip)$/i.test(file.name);
   const fitting = types.filter((each) => each.kinds.includes("image") === isPicture);
-  const [said, setSaid] = useState({
-    jobType: (fitting.find((each) => each.name === "csv") ?? fitting[0] ?? types[0]).name,
-  });
-  const [glimpse, setGlimpse] = useState(null);
-  const [wrong, setWrong] = useState(null);
-  const [sent, setSent] = useState(null);
-  const sending = useRef(null);
+  const [said, setSaid] = useState(
+    /** @type {SendOptions} */ ({
+      jobType: (fitting.find((each) => each.name === "csv") ?? fitting[0] ?? types[0]).name,
+    }),
+  );
+  const [glimpse, setGlimpse] = useState(/** @type {any} */ (null));
+  const [wrong, setWrong] = useState(/** @type {any} */ (null));
+  const [sent, setSent] = useState(/** @type {any} */ (null));
+  const sending = useRef(/** @type {any} */ (null));
   const type = types.find((each) => each.name === said.jobType);
   const fields = { ...said, mapping: said.mapping && stringify(said.mapping) };
   useEffect(() => {
     let isOver = false;
+    /** @type {ReturnType<typeof upload> | null} */
     let looking = null;
     beginning(file)
       .then((part) => {
@@ -66,13 +80,14 @@ function Sending({ file, types, onGone }) {
       looking?.stop();
     };
   }, [stringify(said)]);
-  const tell = (name) => (event) => setSaid({ ...said, [name]: event.target.value || undefined });
-  const map = (field) => (event) => {
-    const { [field]: _, ...others } = said.mapping ?? glimpse.mapping;
-    setSaid({
-      ...said,
-      mapping: event.target.value ? { ...others, [field]: event.target.value } : others,
-    });
+  /** @param {string} name */
+  const tell = (name) => (/** @type {{ target: HTMLInputElement }} */ event) =>
+    setSaid({ ...said, [name]: event.target.value || undefined });
+  /** @param {string} field */
+  const map = (field) => (/** @type {{ target: HTMLInputElement }} */ event) => {
+    const changed = { ...(said.mapping ?? glimpse.mapping), [field]: event.target.value };
+    if (!event.target.value) delete changed[field];
+    setSaid({ ...said, mapping: changed });
   };
   const create = async () => {
     setSent(0);
@@ -88,11 +103,15 @@ function Sending({ file, types, onGone }) {
     }
   };
   const mapping = said.mapping ?? glimpse?.mapping ?? {};
+  /** @type {Column<any>[] | null} */
   const columns = glimpse && [
     { title: "Line", isNumber: true, cell: (row) => row.line },
     ...glimpse.columns
       .slice(0, 12)
-      .map((column) => ({ title: column, cell: (row) => short(row.values[column] ?? "") })),
+      .map((/** @type {string} */ column) => ({
+        title: column,
+        cell: (/** @type {any} */ row) => short(row.values[column] ?? ""),
+      })),
     {
       title: "What speaks against it",
       isWide: true,
@@ -149,7 +168,7 @@ function Sending({ file, types, onGone }) {
       ${wrong && html`<${Trouble} error=${wrong} />`}
       ${!glimpse && !wrong && html`<p class="loading" role="status">Looking at the first rows…</p>`}
       ${glimpse && html`
-        ${type.fields && html`
+        ${type?.fields && html`
           <h3>Which column is which field</h3>
           <div class="form mapping">
             ${type.fields.map((field) => html`
@@ -181,7 +200,7 @@ function Sending({ file, types, onGone }) {
           <small>
             ${glimpse.kind},${" "}
             ${glimpse.refused
-              ? `${glimpse.refused} would be refused; the others are worked off all the same, and refused ones can be fixed later`
+              ? `${glimpse.refused} would be refused. The others are processed; refused rows can be fixed later`
               : "all of them fit"}
           </small>
         </h3>
@@ -196,7 +215,7 @@ function Sending({ file, types, onGone }) {
       <div class="form">
         ${sent === null ? html`
           <button type="button" class="main" disabled=${!glimpse} onClick=${create}>Create the job</button>
-          <button type="button" onClick=${() => onGone(null)}>Not this file</button>
+          <button type="button" onClick=${() => onGone()}>Not this file</button>
         ` : html`
           <span class="narrow">
             <${Bar} value=${sent} label=${`Sent of ${file.name}`} />
@@ -209,9 +228,11 @@ function Sending({ file, types, onGone }) {
   `;
 }
 
+/** @param {{ onFiles: (value?: any) => unknown }} props */
 function Drop({ onFiles }) {
   const [isOver, setOver] = useState(false);
-  const picker = useRef(null);
+  const picker = useRef(/** @type {any} */ (null));
+  /** @param {any} event */
   const take = (event) => {
     event.preventDefault();
     setOver(false);
@@ -247,6 +268,7 @@ function Drop({ onFiles }) {
   `;
 }
 
+/** @type {Column<Wire.Job>[]} */
 const COLUMNS = [
   {
     title: "Job",
@@ -310,17 +332,19 @@ const COLUMNS = [
 
 export default function Jobs() {
   const types = useLive("/api/jobs/types", { pageSize: 500 }, { every: 0 });
-  const [files, setFiles] = useState([]);
+  const [files, setFiles] = useState(/** @type {File[]} */ ([]));
   const [changes, setChanges] = useState(0);
   const known = types.data?.items ?? [];
   const jobType = query.value.get("jobType");
   const userId = may("admin") ? query.value.get("userId") : null;
+  /** @param {File[]} found */
   const take = (found) =>
     setFiles((before) => [
       ...before,
       ...found.filter((each) => !before.some((other) => other.name === each.name)).slice(0, 20),
     ]);
-  const gone = (file) => (jobId) => {
+  /** @param {File} file */
+  const gone = (file) => (/** @type {number | undefined} */ jobId) => {
     setFiles((before) => before.filter((each) => each !== file));
     if (jobId && files.length === 1) go(`/jobs/${jobId}`);
     else if (jobId) setChanges((times) => times + 1);
@@ -354,8 +378,8 @@ export default function Jobs() {
   const scan = () =>
     act(
       () => post("/api/ingestion/scan", {}),
-      (found) =>
-        `${count(found.took)} new files were taken, ${count(found.refused)} were refused.${found.held ? ` ${found.held}` : ""}`,
+      ({ took, refused, held }) =>
+        [`${count(took)} new files were taken, ${count(refused)} were refused.`, held].filter(Boolean).join(" "),
       { after: () => setChanges((times) => times + 1) },
     );
   const fields = [
@@ -396,9 +420,7 @@ export default function Jobs() {
       changes=${changes}
       columns=${COLUMNS.filter((column) => !column.isAdmin || may("admin"))}
       to=${(job) => `/jobs/${job.id}`}
-      load=${(after, pageSize, signal, age) =>
-        get("/api/jobs", { jobType, userId, after, pageSize }, { signal, age })
-      }
+      load=${pagesOf("/api/jobs", { jobType, userId })}
       empty=${
         html`<${Empty} title="No jobs yet.">
           <p>Drop a file above, or send one from a terminal:</p>

@@ -1,6 +1,6 @@
 // API keys: made with as few rights as they need, told once, revoked when they are not needed any more.
 import { html, useState } from "../lib/ui.js";
-import { get, may, me, post, remove, root } from "../lib/api.js";
+import { may, me, post, remove, root, pagesOf } from "../lib/api.js";
 import { query } from "../lib/router.js";
 import { fromInput } from "../lib/time.js";
 import { now } from "../lib/prefs.js";
@@ -17,7 +17,10 @@ const SCOPES = [
 ];
 const OWNER = [{ name: "userId", label: "Owner" }];
 
-/** The secret of a new key, which is told this once. */
+/**
+ * The secret of a new key, which is told this once.
+ * @param {{ made: any, onClose: () => void }} props
+ */
 function Secret({ made, onClose }) {
   return html`
     <${Dialog} title="Copy the key now" onClose=${onClose}>
@@ -37,16 +40,18 @@ function Secret({ made, onClose }) {
   `;
 }
 
+/** @param {any} row */
 const stateOf = (row) =>
   row.revokedAt
     ? ["cancelled", "revoked"]
-    : row.expiresAt && new Date(row.expiresAt) <= now.value
+    : row.expiresAt && new Date(row.expiresAt).getTime() <= now.value
       ? ["cancelled", "expired"]
       : ["ok", "valid"];
 
 export default function Keys() {
+  const isLocal = Boolean(me.value && me.value.via === "local");
   const [changes, setChanges] = useState(0);
-  const [made, setMade] = useState(null);
+  const [made, setMade] = useState(/** @type {any} */ (null));
   const userId = query.value.get("userId");
   const [looks, setLooks] = useState(0);
   const make = () =>
@@ -80,8 +85,8 @@ export default function Keys() {
                 name: "userId",
                 label: "For whom",
                 autocomplete: "off",
-                required: me.value.via === "local",
-                value: me.value.via === "local" ? "" : me.value.userId,
+                required: isLocal,
+                value: me.value && !isLocal ? me.value.userId : "",
                 hint: "A user of this service.",
               },
             ]
@@ -100,6 +105,7 @@ export default function Keys() {
         setChanges(changes + 1);
       }
     });
+  /** @param {any} row */
   const revoke = async (row) => {
     const yes = await ask({
       title: `Revoke ${row.name}`,
@@ -108,11 +114,13 @@ export default function Keys() {
       yes: "Revoke",
       isGrave: true,
     });
-    if (yes)
+    if (yes) {
       await act(() => remove(`/api/keys/${row.id}`), `${row.name} is revoked.`, {
         after: () => setLooks(looks + 1),
       });
+    }
   };
+  /** @type {Column<any>[]} */
   const columns = [
     { title: "Name", width: "minmax(130px, 1.5fr)", cell: (row) => html`<strong>${row.name}</strong>` },
     {
@@ -126,7 +134,7 @@ export default function Keys() {
     { title: "May", width: "120px", cell: (row) => row.scopes.join(", ") },
     { title: "Begins with", width: "140px", isMinor: true, cell: (row) => html`<code>duly_${row.id}</code>` },
     ...(may("admin")
-      ? [{ title: "Owner", width: "90px", isMinor: true, cell: (row) => row.userId }]
+      ? [{ title: "Owner", width: "90px", isMinor: true, cell: (/** @type {any} */ row) => row.userId }]
       : []),
     {
       title: "Last used",
@@ -182,9 +190,7 @@ export default function Keys() {
       changes=${changes}
       looks=${looks}
       every=${10}
-      load=${(after, pageSize, signal, age) =>
-        get("/api/keys", { userId, after, pageSize }, { signal, age })
-      }
+      load=${pagesOf("/api/keys", { userId })}
       empty=${
         html`<${Empty} title="There is no key yet.">
           <p>Programs use the API with a key. Make one here, or with:</p>

@@ -16,8 +16,10 @@ const SPANS = [
   [1440, "1 day"],
   [10080, "7 days"],
 ];
+/** @type {Record<string, string>} */
 const WORDS = { ok: "All is well", warn: "Something needs a look", bad: "Something is wrong" };
 
+/** @param {{ now: Wire.Now }} props */
 function Health({ now }) {
   return html`
     <div class=${`banner is-${now.health}`} role="status">
@@ -35,9 +37,14 @@ function Health({ now }) {
   `;
 }
 
+/** @param {{ now: Wire.Now }} props */
 function Tiles({ now }) {
   const { totals, review, schedules, recovery } = now;
   const plus = totals.capped ? "+" : "";
+  /**
+   * @param {any} to
+   * @param {any} props
+   */
   const tile = (to, props) => html`<${Link} to=${to} class="plain-link"><${Tile} ...${props} /></${Link}>`;
   return html`
     <div class="tiles">
@@ -88,17 +95,25 @@ function Tiles({ now }) {
   `;
 }
 
-/** Points of several tasks, added up per step: number, or the longest. */
+/**
+ * Points of several tasks, added up per step: number, or the longest.
+ * @param {any} history
+ * @param {any} measure
+ * @param {any} place
+ * @param {any} add
+ */
 function added(history, measure, place, add) {
   const found = new Map();
   for (const series of history.series) {
     if (series.measure !== measure) continue;
-    for (const point of series.points)
+    for (const point of series.points) {
       found.set(point[0], add(found.get(point[0]) ?? 0, point[place] ?? 0));
+    }
   }
   return found;
 }
 
+/** @param {{ minutes: any }} props */
 function Curves({ minutes }) {
   const history = useLive("/api/history", { minutes }, { every: 10 });
   return html`
@@ -107,9 +122,15 @@ function Curves({ minutes }) {
         const step = data.stepSeconds;
         const from = Math.floor(Date.parse(data.from) / 1000 / step) * step;
         const until = Math.floor(Date.parse(data.to) / 1000 / step) * step;
+        /** @type {number[]} */
         const times = [];
         for (let at = from; at <= until; at += step) times.push(at);
+        /**
+         * @param {any} left
+         * @param {any} right
+         */
         const sum = (left, right) => left + right;
+        /** @param {any} measure */
         const perMinute = (measure) => {
           const found = added(data, measure, 1, sum);
           return times.map((at) => ((found.get(at) ?? 0) * 60) / step);
@@ -117,9 +138,11 @@ function Curves({ minutes }) {
         const longest = added(data, "lateness", 3, Math.max);
         const totals = added(data, "lateness", 1, sum);
         const means = new Map();
-        for (const series of data.series)
-          if (series.measure === "lateness")
+        for (const series of data.series) {
+          if (series.measure === "lateness") {
             for (const [at, n, mean] of series.points) means.set(at, (means.get(at) ?? 0) + n * mean);
+          }
+        }
         return html`
           <div class="cards">
             <${Chart}
@@ -155,6 +178,7 @@ function Curves({ minutes }) {
   `;
 }
 
+/** @type {Column<any>[]} */
 const QUEUES = [
   {
     title: "Queue",
@@ -177,6 +201,7 @@ const QUEUES = [
   },
 ];
 
+/** @type {Column<any>[]} */
 const LIMITS = [
   { title: "Limit", isWide: true, cell: (limit) => html`<code>${limit.name}</code>` },
   {
@@ -197,6 +222,7 @@ const LIMITS = [
   },
 ];
 
+/** @type {Column<any>[]} */
 const WORKERS = [
   { title: "Worker", cell: (worker) => html`<span class="wrap">${worker.name}</span>` },
   { title: "Last sign of life", cell: (worker) => html`<${Age} at=${worker.seenAt} />` },
@@ -206,7 +232,7 @@ const WORKERS = [
     isWide: true,
     cell: (worker) =>
       worker.runs.length ? (
-        worker.runs.map((run) => html`
+        worker.runs.map((/** @type {any} */ run) => html`
           <div key=${String(run.id)}>
             <${Link} to=${`/items/${run.id}`}>
               ${run.task} ${run.key ?? run.id}
@@ -218,9 +244,14 @@ const WORKERS = [
   },
 ];
 
+/**
+ * @param {number} number
+ * @param {string} word
+ */
 const more = (number, word) =>
   number ? html`<p class="note">${count(number)} more ${word}.</p>` : null;
 
+/** @param {{ now: Wire.Now }} props */
 function Fleet({ now }) {
   return html`
     <${Section}
@@ -289,13 +320,18 @@ function Fleet({ now }) {
 }
 
 const SHOWN = 100; // queues
+/** @type {("waiting" | "due" | "retrying" | "running" | "failed")[]} */
+const COUNTED = ["waiting", "due", "retrying", "running", "failed"];
 
-/** The picture with what is known of the queues by now: the worst first. */
+/**
+ * The picture with the newer numbers of the queues: the worst first.
+ * @param {Wire.Now} now
+ * @param {Answer<"/api/queues"> | undefined} depths
+ */
 function withDepths(now, depths) {
   if (!depths || depths.next) return now;
   const totals = { ...now.totals };
-  for (const name of ["waiting", "due", "retrying", "running", "failed"])
-    totals[name] = depths.items.reduce((all, queue) => all + queue[name], 0);
+  for (const name of COUNTED) totals[name] = depths.items.reduce((sum, queue) => sum + queue[name], 0);
   const known = new Map(now.queues.map((queue) => [queue.queue, queue]));
   const queues = depths.items.map((queue) => ({ ...known.get(queue.queue), ...queue }));
   queues.sort(

@@ -1,10 +1,10 @@
-// Queues, limits and workers: how deep, how old, how full, who runs what; and a hand on the brake.
+// Queues, limits and workers: what waits, how old it is, what runs where. Queues can be paused, limits changed.
 import { html, useState, classes } from "../lib/ui.js";
-import { get, post, put, remove, may } from "../lib/api.js";
+import { post, put, remove, may, pagesOf } from "../lib/api.js";
 import { Link, path, query } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
 import { now } from "../lib/prefs.js";
-import { count, duration } from "../lib/time.js";
+import { count, counted, duration } from "../lib/time.js";
 import { Grid } from "../parts/grid.js";
 import { Title } from "../parts/shell.js";
 import { Tile } from "../parts/table.js";
@@ -19,9 +19,10 @@ const VIEWS = [
   ["/workers", "workers", "Workers"],
 ];
 const BINS = 60; // points of a line
-const BUSY = 600; // seconds over which it is said how busy a queue is
-const SILENT = 30; // seconds without a sign of life after which a worker seems dead
+const BUSY = 600; // seconds of the average of handlers at once
+const SILENT = 30; // seconds without a sign of life after which a worker counts as silent
 
+/** @param {{ at: string | null }} props */
 function Views({ at }) {
   return html`
     <nav class="tabs" aria-label="Views">
@@ -38,7 +39,12 @@ function Views({ at }) {
   `;
 }
 
-/** Points of several series as one line of so many values, oldest first. */
+/**
+ * The points of several series as one line of BINS values, oldest first.
+ * @param {Answer<"/api/history">} chart
+ * @param {{ points: any[][] }[]} series
+ * @param {(point: any[]) => number} [value]
+ */
 export function lineOf(chart, series, value = (point) => point[1]) {
   const bins = Array(BINS).fill(0);
   const [from, to] = [new Date(chart.from).getTime() / 1000, new Date(chart.to).getTime() / 1000];
@@ -51,19 +57,24 @@ export function lineOf(chart, series, value = (point) => point[1]) {
   return bins;
 }
 
+/** @param {string} queue */
 const rootOf = (queue) => queue.split("/")[0];
 
-/** What happened in each queue lately: how many were done in each minute, and how many ran at once on average. */
+/** What each queue did lately: items done in each minute, and how many ran at once on average. */
 function useLately() {
   const done = useLive("/api/history", { minutes: 60, measure: "done" }, { every: 10 }).data;
   const runs = useLive("/api/history", { minutes: 10, measure: "run" }, { every: 10 }).data;
-  const { tasks } = useTasks();
-  const queueOf = new Map((tasks ?? []).map((task) => [task.name, rootOf(task.queue)]));
+  const tasks = useTasks().data;
+  const queueOf = new Map((tasks?.items ?? []).map((task) => [task.name, rootOf(task.queue)]));
+  /**
+   * @param {Answer<"/api/history">} chart
+   * @param {string} queue
+   */
   const of = (chart, queue) =>
     chart.series.filter((each) => each.task && (queueOf.get(each.task) ?? each.task) === queue);
   return {
-    line: (queue) => (done && !queue.includes("/") ? lineOf(done, of(done, queue)) : null),
-    busy: (queue) =>
+    line: (/** @type {string} */ queue) => (done && !queue.includes("/") ? lineOf(done, of(done, queue)) : null),
+    busy: (/** @type {string} */ queue) =>
       runs && !queue.includes("/")
         ? of(runs, queue)
             .flatMap((each) => each.points)
@@ -72,25 +83,32 @@ function useLately() {
   };
 }
 
+/**
+ * @param {string} name
+ * @param {string} word
+ */
 const hold = (name, word) => post(`/api/queues/${encodeURIComponent(name)}/${word}`);
 
+/** @param {{ summary: Wire.Now | undefined }} props */
 function Queues({ summary }) {
   const [looks, setLooks] = useState(0);
   const look = () => setLooks((times) => times + 1);
   const lately = useLately();
   const known = new Map((summary?.queues ?? []).map((each) => [each.queue, each]));
+  /** @param {any} row */
   const turn = (row) =>
     row.paused
-      ? act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look })
+      ? act(() => hold(row.queue, "resume"), `${row.queue} is resumed.`, { after: look })
       : act(
           () => hold(row.queue, "pause"),
           {
-            text: `${row.queue} is paused: nothing more of it starts.`,
-            undo: () => act(() => hold(row.queue, "resume"), `${row.queue} goes on.`, { after: look }),
+            text: `${row.queue} is paused: no further item starts.`,
+            undo: () => act(() => hold(row.queue, "resume"), `${row.queue} is resumed.`, { after: look }),
             seconds: 12,
           },
           { after: look },
         );
+  /** @type {Column<any>[]} */
   const columns = [
     {
       title: "Queue",
@@ -193,20 +211,26 @@ function Queues({ summary }) {
         `,
     },
   ];
-  const all = (names, word, done) => async () => {
-    for (const name of names) await hold(name, word);
-    return `${count(names.length)} ${names.length === 1 ? "queue" : "queues"} ${done}.`;
-  };
+  /** @param {GridSelection} props */
   const bar = ({ selected, clear }) => {
     const names = [...selected];
     if (!names.length) return null;
+    const after = () => {
+      clear();
+      look();
+    };
+    /**
+     * @param {string} word
+     * @param {string} done
+     */
     const doing = (word, done) =>
-      act(all(names, word, done), (told) => told, {
-        after: () => {
-          clear();
-          look();
+      act(
+        async () => {
+          for (const name of names) await hold(name, word);
         },
-      });
+        `${counted(names.length, "queue")} ${done}.`,
+        { after },
+      );
     return html`
       <span class="number">${count(names.length)} selected</span>
       <button type="button" class="mini" onClick=${() => doing("pause", "paused")}>Pause</button>
@@ -217,13 +241,13 @@ function Queues({ summary }) {
   const pauseByName = () =>
     ask({
       title: "Pause a queue by name",
-      text: "Nothing more of it starts until it is resumed; what runs is finished. It may have no items yet.",
+      text: "No further item of it starts until it is resumed. Items that run are finished. It may have no items yet.",
       yes: "Pause",
       fields: [{ name: "queue", label: "Queue", required: true, autocomplete: "off" }],
       check: async ({ queue }) => {
         await act(
           () => hold(queue.trim(), "pause"),
-          (told) => told?.note ?? `${queue.trim()} is paused.`,
+          (answer) => answer?.note ?? `${queue.trim()} is paused.`,
         );
       },
     });
@@ -245,10 +269,10 @@ function Queues({ summary }) {
       looks=${looks}
       bar=${bar}
       to=${(row) => `/items?queue=${encodeURIComponent(row.queue)}`}
-      load=${(after, pageSize, signal, age) => get("/api/queues", { after, pageSize }, { signal, age })}
+      load=${pagesOf("/api/queues")}
       empty=${
         html`<${Empty} title="No queue has any work.">
-          <p>A queue is there as soon as something is put:</p>
+          <p>A queue appears when an item is put:</p>
           <${Command}>duly put echo text=hello</${Command}>
         </${Empty}>`
       }
@@ -259,17 +283,19 @@ function Queues({ summary }) {
   `;
 }
 
+/** @param {{ summary: Wire.Now | undefined }} props */
 function Totals({ summary }) {
-  const totals = summary?.totals ?? {};
+  const totals = /** @type {Partial<Wire.Now["totals"]>} */ (summary?.totals ?? {});
   const more = totals.capped ? "+" : "";
-  const said = (number) => (number === undefined ? "–" : count(number) + more);
+  /** @param {number | undefined} number */
+  const text = (number) => (number === undefined ? "–" : count(number) + more);
   return html`
     <div class="tiles">
-      <${Tile} label="Waiting" value=${said(totals.waiting)} tone="waiting" />
-      <${Tile} label="Due" value=${said(totals.due)} tone=${totals.due ? "warn" : "ok"} />
-      <${Tile} label="Retrying" value=${said(totals.retrying)} tone="retrying" />
-      <${Tile} label="Running" value=${said(totals.running)} tone="running" />
-      <${Tile} label="In review" value=${said(totals.failed)} tone=${totals.failed ? "bad" : "ok"} />
+      <${Tile} label="Waiting" value=${text(totals.waiting)} tone="waiting" />
+      <${Tile} label="Due" value=${text(totals.due)} tone=${totals.due ? "warn" : "ok"} />
+      <${Tile} label="Retrying" value=${text(totals.retrying)} tone="retrying" />
+      <${Tile} label="Running" value=${text(totals.running)} tone="running" />
+      <${Tile} label="In review" value=${text(totals.failed)} tone=${totals.failed ? "bad" : "ok"} />
       <${Tile}
         label="Workers"
         value=${summary ? count(summary.workers.length + (summary.moreWorkers ?? 0)) : "–"}
@@ -279,23 +305,31 @@ function Totals({ summary }) {
   `;
 }
 
-const allowed = (row) =>
-  row.most === null || row.most === undefined
-    ? null
-    : row.perSeconds
-      ? `${count(row.most)} in ${duration(row.perSeconds)}`
-      : `${count(row.most)} at once`;
+/** @param {any} row */
+const allowed = (row) => {
+  if (row.most === null || row.most === undefined) return null;
+  return row.perSeconds ? `${count(row.most)} in ${duration(row.perSeconds)}` : `${count(row.most)} at once`;
+};
 
+/**
+ * A limit as it is typed: 2/60s, or 4.
+ * @param {any} row
+ */
+const typedLimit = (row) => (row.perSeconds ? `${row.most}/${row.perSeconds}s` : String(row.most));
+
+/** @param {{ summary: Wire.Now | undefined }} props */
 function Limits({ summary }) {
   const [looks, setLooks] = useState(0);
   const [changes, setChanges] = useState(0);
   const look = () => setLooks((times) => times + 1);
   const known = new Map((summary?.limits ?? []).map((each) => [each.name, each]));
+  /** @param {string} name */
   const at = (name) => `/api/limits/${encodeURIComponent(name)}`;
+  /** @param {any} row */
   const change = (row) =>
     ask({
       title: row ? `Change ${row.name}` : "Set a limit",
-      text: "It holds for all workers at once, in place of what the code says, until it is cleared.",
+      text: "It applies to all workers at once, in place of the limit in the code, until it is cleared.",
       yes: "Set",
       fields: [
         ...(row ? [] : [{ name: "name", label: "Limit", required: true, autocomplete: "off" }]),
@@ -305,49 +339,43 @@ function Limits({ summary }) {
           required: true,
           autocomplete: "off",
           hint: "2/1m: calls in any minute. 4: at the same time.",
-          value:
-            row && row.most !== null
-              ? row.perSeconds
-                ? `${row.most}/${row.perSeconds}s`
-                : String(row.most)
-              : "",
+          value: row && row.most !== null ? typedLimit(row) : "",
         },
       ],
       check: async ({ name, limit }) => {
         await put(at(row?.name ?? name.trim()), { limit: limit.trim() });
       },
     }).then(
-      (said) =>
-        said &&
-        act(async () => {}, `${row?.name ?? said.name} allows ${said.limit} now.`, {
+      (answer) =>
+        answer &&
+        act(async () => {}, `${row?.name ?? answer.name} now allows ${answer.limit}.`, {
           after: row ? look : () => setChanges(changes + 1),
         }),
     );
+  /** @param {any} row */
   const clear = (row) =>
     act(
       () => remove(at(row.name)),
       {
-        text: `${row.name} is as the code says again.`,
+        text: `${row.name} is as in the code again.`,
         seconds: 12,
         undo: () =>
           act(
-            () =>
-              put(at(row.name), {
-                limit: row.perSeconds ? `${row.most}/${row.perSeconds}s` : String(row.most),
-              }),
+            () => put(at(row.name), { limit: typedLimit(row) }),
             "Set again.",
             { after: look },
           ),
       },
       { after: look },
     );
+  /** @type {Column<any>[]} */
   const columns = [
     { title: "Limit", width: "minmax(170px, 1.5fr)", cell: (row) => html`<code>${row.name}</code>` },
     {
       title: "Allowed",
       width: "minmax(120px, 1fr)",
       cell: (row) =>
-        allowed(row) ?? allowed(known.get(row.name) ?? {}) ?? html`<span class="none">as the code says</span>`,
+        allowed(row) ?? allowed(known.get(row.name) ?? {}) ?? html`<span class="none">as in the code</span>`,
     },
     {
       title: "Set by hand",
@@ -382,7 +410,7 @@ function Limits({ summary }) {
       isMinor: true,
       cell: (row) => {
         const free = known.get(row.name)?.freeAt;
-        return free && new Date(free) > now.value ? html`<${Time} at=${free} />` : "now";
+        return free && new Date(free).getTime() > now.value ? html`<${Time} at=${free} />` : "now";
       },
     },
     { title: "Last call", isTime: true, isMinor: true, cell: (row) => html`<${Time} at=${row.last} />` },
@@ -414,6 +442,7 @@ function Limits({ summary }) {
         `,
     },
   ];
+  /** @param {GridSelection} props */
   const bar = ({ rows, selected, clear: unselect }) =>
     selected.size === 1 && rows[0] ? html`
       <button type="button" class="mini" onClick=${() => change(rows[0])}>Change the limit</button>
@@ -440,7 +469,7 @@ function Limits({ summary }) {
       keyOf=${(row) => row.name}
       columns=${columns}
       bar=${bar}
-      load=${(after, pageSize, signal, age) => get("/api/limits", { after, pageSize }, { signal, age })}
+      load=${pagesOf("/api/limits")}
       empty=${
         html`<${Empty} title="No limit has counted anything yet.">
           <p>
@@ -453,9 +482,12 @@ function Limits({ summary }) {
   `;
 }
 
+/** @param {{ summary: Wire.Now | undefined }} props */
 function Workers({ summary }) {
   const known = new Map((summary?.workers ?? []).map((each) => [each.name, each]));
+  /** @param {any} row */
   const isSilent = (row) => now.value - new Date(row.seenAt).getTime() > SILENT * 1000;
+  /** @type {Column<any>[]} */
   const columns = [
     { title: "Worker", width: "minmax(180px, 1.5fr)", cell: (row) => html`<code>${row.name}</code>` },
     {
@@ -500,10 +532,10 @@ function Workers({ summary }) {
       label="Workers"
       keyOf=${(row) => row.name}
       columns=${columns}
-      load=${(after, pageSize, signal, age) => get("/api/workers", { after, pageSize }, { signal, age })}
+      load=${pagesOf("/api/workers")}
       empty=${
-        html`<${Empty} title="No worker gave a sign of life.">
-          <p>What is due waits until one is started:</p>
+        html`<${Empty} title="No worker is running.">
+          <p>Due items wait until one is started:</p>
           <${Command}>duly worker</${Command}>
         </${Empty}>`
       }

@@ -3,7 +3,7 @@ import { html } from "../lib/ui.js";
 import { get, may } from "../lib/api.js";
 import { query, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
-import { count } from "../lib/time.js";
+import { count, counted } from "../lib/time.js";
 import { Grid } from "../parts/grid.js";
 import { Filters, Tabs } from "../parts/filters.js";
 import { Title } from "../parts/shell.js";
@@ -15,6 +15,10 @@ import { changeAll, changedText } from "../lib/many.js";
 
 const OWNER = [{ name: "userId", label: "Owner" }];
 
+/** @param {number[]} numbers */
+const sumOf = (numbers) => numbers.reduce((sum, each) => sum + each, 0);
+
+/** @type {Column<any>[]} */
 const GROUPS = [
   {
     title: "Error",
@@ -34,7 +38,7 @@ const GROUPS = [
         <${Spark}
           values=${row.trend}
           tone="failed"
-          label=${`Given up in the last 24 hours: ${count(row.trend.reduce((sum, each) => sum + each, 0))}`}
+          label=${`Given up in the last 24 hours: ${count(sumOf(row.trend))}`}
         />
       `,
   },
@@ -82,7 +86,10 @@ function Groups() {
 
 const MOST = 500; // deactivated schedules that are looked at at once
 
-/** What schedules have in common that were deactivated: the first line of the last error, without its numbers. */
+/**
+ * What schedules have in common that were deactivated: the first line of the last error, without its numbers.
+ * @param {any} error
+ */
 export const causeOf = (error) =>
   (error ?? "")
     .split("\n")[0]
@@ -93,12 +100,17 @@ export const causeOf = (error) =>
 function Broken() {
   const userId = query.value.get("userId");
   const found = useLive("/api/schedules", { state: "broken", userId, pageSize: MOST }, { every: 8 });
+  /** @param {any[]} rows */
   const revive = (rows) =>
     act(
       () => changeAll("/api/schedules/act", { action: "reactivate" }, rows.map((row) => row.id)),
       (changed) => changedText(changed.length, rows.length, "schedule", "reactivated"),
       { after: found.reload },
     );
+  /**
+   * @param {any} cause
+   * @param {any[]} rows
+   */
   const reviveAll = async (cause, rows) => {
     const yes =
       rows.length === 1 ||
@@ -113,8 +125,9 @@ function Broken() {
     <${Loaded} of=${found}>
       ${({ items, next }) => {
         const causes = new Map();
-        for (const row of items)
+        for (const row of items) {
           causes.set(causeOf(row.lastError), [...(causes.get(causeOf(row.lastError)) ?? []), row]);
+        }
         const sorted = [...causes].sort(([, one], [, other]) => other.length - one.length);
         return items.length ? html`
           ${next && html`
@@ -158,7 +171,7 @@ function Broken() {
                       ? [
                           {
                             title: "Act",
-                            cell: (row) => html`
+                            cell: (/** @type {any} */ row) => html`
                               <button
                                 type="button"
                                 class="mini"
@@ -189,14 +202,16 @@ function Broken() {
   `;
 }
 
+/** @param {Answer<"/api/review/totals">} totals */
+const totalsText = ({ items, groups, isMore }) =>
+  `${count(items)}${isMore ? "+" : ""} ${items === 1 ? "item" : "items"} in ${counted(groups, "group")}`;
+
 export default function Review() {
   const totals = useLive("/api/review/totals", { userId: query.value.get("userId") }, { every: 10 });
   const isBroken = query.value.get("show") === "schedules";
-  const said =
-    totals.data &&
-    `${count(totals.data.items)}${totals.data.isMore ? "+" : ""} ${totals.data.items === 1 ? "item" : "items"} in ${count(totals.data.groups)} ${totals.data.groups === 1 ? "group" : "groups"}`;
+  const summary = totals.data && totalsText(totals.data);
   return html`
-    <${Title} text="Review" actions=${html`<span class="note number">${said}</span>`}>Review</${Title}>
+    <${Title} text="Review" actions=${html`<span class="note number">${summary}</span>`}>Review</${Title}>
     <${Tabs}
       name="show"
       label="What is in review"

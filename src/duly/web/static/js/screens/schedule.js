@@ -3,7 +3,7 @@ import { html, useState } from "../lib/ui.js";
 import { may, patch, post, remove } from "../lib/api.js";
 import { go, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
-import { count, duration } from "../lib/time.js";
+import { count, duration, secondsBetween } from "../lib/time.js";
 import { stringify } from "../lib/json.js";
 import { Title } from "../parts/shell.js";
 import { Facts, Section, Table } from "../parts/table.js";
@@ -12,22 +12,32 @@ import { act, ask } from "../parts/dialogs.js";
 import { Json } from "../parts/json_view.js";
 import { NextRuns, ScheduleForm } from "../parts/schedule_form.js";
 
+/** @type {Record<string, string>} */
 const CATCH_UP = {
   latest: "runs the latest missed one",
   all: "runs every missed one",
   skip: "skips what was missed",
 };
+/** @type {Record<string, string>} */
 const OVERLAP = {
   allow: "runs beside the last one",
   skip: "skips while the last one is live",
   supersede: "replaces the one that waits",
 };
 
-const took = (row) =>
-  row.startedAt && row.finishedAt ? (new Date(row.finishedAt) - new Date(row.startedAt)) / 1000 : null;
-const late = (row) =>
-  row.startedAt ? Math.max((new Date(row.startedAt) - new Date(row.plannedAt)) / 1000, 0) : null;
+/**
+ * How the banner of a schedule looks, by its state.
+ * @type {Record<string, string>}
+ */
+const LOOKS = { broken: "is-bad", paused: "is-warn" };
 
+/** @param {any} row */
+const took = (row) =>
+  row.startedAt && row.finishedAt ? secondsBetween(row.startedAt, row.finishedAt) : null;
+/** @param {any} row */
+const late = (row) => (row.startedAt ? Math.max(secondsBetween(row.plannedAt, row.startedAt), 0) : null);
+
+/** @type {Column<any>[]} */
 const RUNS = [
   { title: "Item", cell: (row) => html`<${Link} to=${`/items/${row.id}`}>${row.id}</${Link}>` },
   { title: "State", cell: (row) => html`<${State} of=${row.state} />` },
@@ -41,6 +51,7 @@ const RUNS = [
     cell: (row) => html`<span class="wrap">${(row.lastError ?? "").split("\n")[0]}</span>`,
   },
 ];
+/** @type {Column<any>[]} */
 const LINES = [
   { title: "When", cell: (line) => html`<${Time} at=${line.at} />` },
   { title: "Who", cell: (line) => line.actor },
@@ -52,9 +63,16 @@ const LINES = [
   },
 ];
 
-/** What can be done to it. */
+/**
+ * What can be done to it.
+ * @param {{ story: Wire.ScheduleStory, reload: () => unknown, onEdit: () => void }} props
+ */
 function Acts({ story, reload, onEdit }) {
   const at = `/api/schedules/${story.id}`;
+  /**
+   * @param {string} name
+   * @param {any} done
+   */
   const doing = (name, done) => act(() => post(`${at}/${name}`), done, { after: reload });
   const pause = () =>
     act(
@@ -70,10 +88,11 @@ function Acts({ story, reload, onEdit }) {
       yes: "Remove",
       isGrave: true,
     });
-    if (yes)
+    if (yes) {
       await act(() => remove(at), `${story.key} is removed.`, {
         after: () => go("/schedules", { replace: true }),
       });
+    }
   };
   return html`
     <button type="button" onClick=${() => doing("run", `One more item of ${story.key} is due now.`)}>
@@ -97,10 +116,13 @@ function Acts({ story, reload, onEdit }) {
   `;
 }
 
-/** What is known of it. */
+/**
+ * What is known of it.
+ * @param {{ story: Wire.ScheduleStory }} props
+ */
 function Story({ story }) {
   return html`
-    <div class=${`banner ${{ broken: "is-bad", paused: "is-warn" }[story.state] ?? ""}`}>
+    <div class=${`banner ${LOOKS[story.state] ?? ""}`}>
       <${State} of=${story.state} label=${story.state === "broken" ? "deactivated" : story.state} />
       <strong>${story.describe}</strong>
       ${story.state === "broken" && html`
@@ -178,6 +200,7 @@ function Story({ story }) {
   `;
 }
 
+/** @param {{ id: string }} props */
 export default function Schedule({ id }) {
   const found = useLive(`/api/schedules/${id}`, {}, { every: 3 });
   const [isEdited, setEdited] = useState(false);

@@ -1,6 +1,6 @@
 // Schedules: what recurs, by its rule in plain words; and the slots of rings, over which schedules are spread.
 import { html, useState } from "../lib/ui.js";
-import { get, post, may } from "../lib/api.js";
+import { post, may, pagesOf } from "../lib/api.js";
 import { go, query, Link } from "../lib/router.js";
 import { useLive } from "../lib/live.js";
 import { count } from "../lib/time.js";
@@ -33,6 +33,7 @@ const FIELDS = [
 ];
 const ALL = [...FIELDS, { name: "userId", label: "Owner" }];
 
+/** @returns {Column<any>[]} */
 const columns = () => [
   {
     title: "State",
@@ -59,7 +60,7 @@ const columns = () => [
           title: "Owner",
           width: "80px",
           isMinor: true,
-          cell: (row) => row.owner ?? html`<span class="none">code</span>`,
+          cell: (/** @type {any} */ row) => row.owner ?? html`<span class="none">code</span>`,
         },
       ]
     : []),
@@ -72,8 +73,13 @@ const ACTS = [
   ["reactivate", "Reactivate", "reactivated"],
 ];
 
+/** @param {{ selected: Set<string>, clear: () => void, reload: () => unknown }} props */
 function SelectionBar({ selected, clear, reload }) {
   const ids = [...selected];
+  /**
+   * @param {string} action
+   * @param {string} done
+   */
   const doing = (action, done) =>
     act(
       () => changeAll("/api/schedules/act", { action }, ids),
@@ -151,9 +157,7 @@ function List() {
       columns=${columns()}
       changes=${changes}
       to=${(row) => `/schedules/${row.id}`}
-      load=${(after, pageSize, signal, age) =>
-        get("/api/schedules", { ...filters, after, pageSize }, { signal, age })
-      }
+      load=${pagesOf("/api/schedules", filters)}
       bar=${(given) => html`<${SelectionBar} ...${given} />`}
       empty=${
         isFiltered ? html`
@@ -199,10 +203,12 @@ const Views = () =>
 
 const SHOWN = 500; // slots of a ring in its table
 
+/** @param {{ ring: string, slots: Answer<"/api/slots"> }} props */
 function Ring({ ring, slots }) {
   const moves = useLive(`/api/slots/${encodeURIComponent(ring)}/rebalance`, { most: 200 }, { every: 0 });
   const total = slots.reduce((sum, each) => sum + each.members, 0);
   const most = Math.max(...slots.map((each) => each.members), 1);
+  /** @type {Column<any>[]} */
   const columnsOf = [
     { title: "Slot", isNumber: true, cell: (row) => row.slot },
     {

@@ -1,17 +1,18 @@
 // Signing in.
 import { html, useState, useEffect, useRef } from "../lib/ui.js";
 import { post } from "../lib/api.js";
-import { Field } from "../parts/dialogs.js";
+import { Field } from "../parts/fields.js";
 import { Command } from "../parts/marks.js";
 
 export default function SignIn() {
-  const [error, setError] = useState(null);
+  const [error, setError] = useState(/** @type {any} */ (null));
   const [isBusy, setBusy] = useState(false);
-  const form = useRef(null);
+  const form = useRef(/** @type {any} */ (null));
   useEffect(() => {
     document.title = "Sign in · duly";
     form.current?.elements.userId.focus();
   }, []);
+  /** @param {FormEvent} event */
   const send = async (event) => {
     event.preventDefault();
     const said = Object.fromEntries(new FormData(event.target));

@@ -8,8 +8,9 @@ import { Title } from "../parts/shell.js";
 import { Section, Tile } from "../parts/table.js";
 import { Command, Empty, Loaded, Trouble } from "../parts/marks.js";
 import { Chart } from "../parts/chart.js";
-import { Field } from "../parts/dialogs.js";
+import { Field } from "../parts/fields.js";
 
+/** @type {Record<string, string>} */
 const WORDS = {
   calls: "Calls",
   maxCallsPerMinute: "Most calls in a minute",
@@ -23,10 +24,14 @@ const WORDS = {
   lateP99Seconds: "99 % within",
   lateMostSeconds: "All within",
 };
+/** @type {Record<string, string>} */
 const TONES = { done: "ok", inReview: "bad", deactivated: "bad", recovered: "running", tries: "waiting" };
+/** @param {string} name */
 const toneOf = (name) => (name.startsWith("retried") ? "retried" : "done");
 
+/** @param {{ of: Answer<"/api/simulate", "post"> }} props */
 function Result({ of }) {
+  const summary = /** @type {Record<string, number>} */ (of.summary);
   return html`
     <${Section} title="In plain words">
       <ul class="lines">${of.lines.map((line) => html`<li>${line}</li>`)}</ul>
@@ -36,8 +41,8 @@ function Result({ of }) {
         <${Tile}
           key=${name}
           label=${word}
-          value=${name.endsWith("Seconds") ? duration(of.summary[name]) : count(of.summary[name])}
-          tone=${of.summary[name] ? TONES[name] : null}
+          value=${name.endsWith("Seconds") ? duration(summary[name]) : count(summary[name])}
+          tone=${summary[name] ? TONES[name] : null}
         />
       `)}
     </div>
@@ -79,11 +84,14 @@ export default function SimulateScreen() {
   `;
 }
 
-/** The form of the chosen app, and the result. `apps` have the parameters of each. */
+/**
+ * The form of the chosen app, and the result. `apps` have the parameters of each.
+ * @param {{ apps: Answer<"/api/simulate">["items"] }} props
+ */
 function Simulate({ apps }) {
   const { app, parameters } = apps.find((each) => each.app === query.value.get("app")) ?? apps[0];
-  const [answer, setAnswer] = useState(null);
-  const [begun, setBegun] = useState(null);
+  const [answer, setAnswer] = useState(/** @type {any} */ (null));
+  const [begun, setBegun] = useState(/** @type {any} */ (null));
   const [passed, setPassed] = useState(0);
   const isOver = useRef(false);
   useEffect(
@@ -97,7 +105,12 @@ function Simulate({ apps }) {
     const timer = setInterval(() => setPassed((Date.now() - begun) / 1000), 500);
     return () => clearInterval(timer);
   }, [begun]);
+  /**
+   * @param {string} name
+   * @param {any} initial
+   */
   const given = (name, initial) => query.value.get(name) ?? initial;
+  /** @param {FormEvent} event */
   const run = async (event) => {
     event.preventDefault();
     const form = Object.fromEntries(new FormData(event.target));

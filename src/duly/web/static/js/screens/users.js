@@ -1,16 +1,18 @@
 // Users: who may use this service, as what, and whether they can sign in.
 import { html, useState } from "../lib/ui.js";
-import { get, me, patch, post } from "../lib/api.js";
+import { me, patch, post, pagesOf } from "../lib/api.js";
 import { Link } from "../lib/router.js";
 import { Grid } from "../parts/grid.js";
 import { Title } from "../parts/shell.js";
 import { Command, Empty, State, Time } from "../parts/marks.js";
 import { act, ask } from "../parts/dialogs.js";
 
+/** @type {Option[]} */
 const ROLES = [
   ["user", "user: sees and does what is their own"],
   ["admin", "admin: sees and does everything"],
 ];
+/** @type {FieldProps} */
 const PASSWORD = {
   name: "password",
   label: "Password",
@@ -23,12 +25,14 @@ export default function Users() {
   const [changes, setChanges] = useState(0);
   const [looks, setLooks] = useState(0);
   const look = () => setLooks((times) => times + 1);
-  const change = (row, said, done, more) =>
-    act(
-      () => patch(`/api/users/${encodeURIComponent(row.id)}`, said),
-      more ? { text: done, ...more } : done,
-      { after: look },
-    );
+  /**
+   * @param {any} row
+   * @param {Query} values
+   * @param {string} text
+   * @param {Partial<Message>} [more]
+   */
+  const change = (row, values, text, more) =>
+    act(() => patch(`/api/users/${encodeURIComponent(row.id)}`, values), { text, ...more }, { after: look });
   const add = () =>
     ask({
       title: "Add a user",
@@ -52,6 +56,7 @@ export default function Users() {
       (said) =>
         said && act(async () => {}, `${said.id} is added.`, { after: () => setChanges(changes + 1) }),
     );
+  /** @param {any} row */
   const role = (row) =>
     ask({
       title: `Role of ${row.id}`,
@@ -63,6 +68,7 @@ export default function Users() {
         said.role !== row.role &&
         change(row, { role: said.role }, `${row.id} is ${said.role} now.`),
     );
+  /** @param {any} row */
   const password = (row) =>
     ask({
       title: `Password of ${row.id}`,
@@ -73,18 +79,20 @@ export default function Users() {
         await patch(`/api/users/${encodeURIComponent(row.id)}`, { password: said.password });
       },
     }).then((said) => said && act(async () => {}, `${row.id} has a new password.`, { after: look }));
+  /** @param {any} row */
   const disable = (row) =>
     change(row, { disabled: true }, `${row.id} is disabled: sessions and keys open nothing any more.`, {
       undo: () => change(row, { disabled: false }, `${row.id} is enabled.`),
       seconds: 12,
     });
+  /** @type {Column<any>[]} */
   const columns = [
     {
       title: "User",
       width: "minmax(130px, 1.5fr)",
       cell: (row) => html`
         <strong>${row.id}</strong>
-        ${row.id === me.value?.userId && html` <span class="pill">you</span>`}
+        ${me.value && row.id === me.value.userId && html` <span class="pill">you</span>`}
       `,
     },
     { title: "Role", width: "90px", cell: (row) => row.role },
@@ -160,7 +168,7 @@ export default function Users() {
       changes=${changes}
       looks=${looks}
       every=${10}
-      load=${(after, pageSize, signal, age) => get("/api/users", { after, pageSize }, { signal, age })}
+      load=${pagesOf("/api/users")}
       empty=${
         html`<${Empty} title="There are no users yet.">
           <p>
