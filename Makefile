@@ -1,8 +1,8 @@
 # Everything here needs make and a Python 3.11 or newer; whatever else is missing is fetched or named.
 PYTHON ?= python3
 VENV := .venv/bin
-SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/postgres tools/rabbitmq tools/release tools/screenshots \
-	tools/test tools/vendor
+SCRIPTS := tools/add-column-rehearsal tools/bootstrap tools/check tools/lint-javascript tools/postgres tools/rabbitmq \
+	tools/release tools/screenshots tools/test tools/vendor
 
 .PHONY: help setup postgres rabbitmq run check test minutes lint bench chaos fuzz dist pythons screenshots clean
 
@@ -30,11 +30,12 @@ test: setup postgres rabbitmq  ## set up, then run the whole suite on a private 
 minutes:  ## print where the time of the last test run went: by folder, by file, the slowest tests
 	@$(PYTHON) tools/minutes.py
 
-lint: setup  ## check style, format and types
+lint: setup  ## check style, format and types, of Python and JavaScript
 	$(VENV)/ruff check src tests tools bench $(SCRIPTS)
 	$(VENV)/ruff format --check src tests tools bench $(SCRIPTS)
 	$(VENV)/mypy
 	$(VENV)/mypy --strict tools/debian.py tools/private.py tools/pythons.py tools/pgcluster.py tools/rabbitnode.py tools/nodepackages.py tools/chromium.py
+	@$(PYTHON) tools/lint-javascript
 
 bench: setup postgres rabbitmq  ## set up, then measure duly beside its peers
 	@$(VENV)/python -m bench

@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from duly.core.policy.recur import Slots
 from duly.verbs import LOCAL
-from tests.browser.nets import Watch, barriers, refreshed, settled, told
+from tests.browser.nets import PAINTED, Watch, barriers, refreshed, settled, told
 from tests.browser.world import World
 
 
@@ -34,7 +34,12 @@ def test_schedules_are_found_and_acted_on_together(page: Page, world: World) -> 
     expect(grid.get_by_role("row").nth(1)).to_contain_text("heartbeat")
     page.get_by_role("button", name="Remove Key contains Beat").click()
     page.get_by_label("Order").select_option("next first")
-    expect(grid.get_by_role("row").nth(1)).to_contain_text("heartbeat")
+    expect(page).to_have_url(re.compile("sort=next"))
+    page.evaluate(PAINTED)
+    settled(page)
+    times = grid.locator("time").evaluate_all("(times) => times.map((time) => time.dateTime)")
+    assert len(times) >= 3
+    assert times == sorted(times)
     expect(grid.get_by_role("row").nth(2)).not_to_contain_text("closing time")
     page.get_by_role("link", name="clear all").click()
 

@@ -10,6 +10,7 @@ import { Title } from "../parts/shell.js";
 import { Command, Copy, Empty, State, Time } from "../parts/marks.js";
 import { Dialog, act, ask } from "../parts/dialogs.js";
 
+/** @type {[scope: Wire.Me["scopes"][number], label: string][]} */
 const SCOPES = [
   ["read", "read: look at rows"],
   ["write", "write: put, change and act"],
