@@ -32,7 +32,7 @@ def test_every_operation_is_told_and_found(show: Page) -> None:
     expect(article).to_contain_text("curl -X POST")
     expect(article.get_by_text("Try it")).to_have_count(0)
     show.get_by_label("Search the API").fill("no such thing")
-    expect(show.get_by_text("No operation fits.")).to_be_visible()
+    expect(show.get_by_text("No operation matches.")).to_be_visible()
 
 
 def test_what_only_reads_can_be_tried(show: Page) -> None:

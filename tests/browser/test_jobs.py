@@ -159,7 +159,7 @@ def test_a_job_is_paused_resumed_kicked_off_reprocessed_cancelled_and_removed(pa
     question.get_by_label(re.compile("^Not found")).uncheck()
     barriers(page)
     question.get_by_role("button", name="Reprocess").click()
-    told(page, "At most 1 rows are tried once more")
+    told(page, "At most 1 rows are reprocessed")
     page.get_by_role("button", name="Remove").click()
     question = page.get_by_role("dialog", name=f"Remove job {job}?")
     question.get_by_label(re.compile("^Type")).fill(str(job))

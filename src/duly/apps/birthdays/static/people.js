@@ -134,8 +134,8 @@ async function add(after) {
     yes: "Add",
     text: "They are greeted every year in the morning of their own time.",
     fields: fields(null),
-    check: async (said) => {
-      const made = await post("/api/people", said);
+    check: async (answer) => {
+      const made = await post("/api/people", answer);
       await act(async () => made, `${whole(made)} is added.`, { after });
     },
   });
@@ -151,10 +151,10 @@ async function edit(person, query, after) {
     title: `Edit ${whole(person)}`,
     yes: "Save",
     fields: fields(person),
-    check: async (said) => {
+    check: async (answer) => {
       // Only what was changed is sent: a masked value that was left alone stays what it is.
       const news = Object.fromEntries(
-        Object.entries(said).filter(([name, value]) => value !== person[name]),
+        Object.entries(answer).filter(([name, value]) => value !== person[name]),
       );
       if (!Object.keys(news).length) return;
       const made = await patch(path(person.id), news, { query });

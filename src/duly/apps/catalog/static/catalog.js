@@ -282,7 +282,7 @@ const plural = (number, word = "product") => `${count(number)} ${word}${number =
  * @param {() => unknown} after
  */
 async function askReactivate(cause, products, after) {
-  const said = await ask({
+  const answer = await ask({
     title: cause === null ? "Reactivate all products" : "Reactivate by cause",
     text: [
       `${plural(products)} ${products === 1 ? "was" : "were"} deactivated${cause ? ` by ${cause}` : ""}`,
@@ -298,9 +298,9 @@ async function askReactivate(cause, products, after) {
     ],
     yes: "Reactivate",
   });
-  if (said) {
+  if (answer) {
     await act(
-      () => reactivateAll(cause, said.syncNow),
+      () => reactivateAll(cause, answer.syncNow),
       (number) => `${plural(number)} reactivated.`,
       { after },
     );
@@ -460,14 +460,14 @@ const COLUMNS = [
 
 /** @param {{ changes: any, onChange: (value?: any) => unknown }} props */
 function Products({ changes, onChange }) {
-  const said = Object.fromEntries(FIELDS.map(({ name: each }) => [each, query.value.get(each)]));
+  const filter = Object.fromEntries(FIELDS.map(({ name: each }) => [each, query.value.get(each)]));
   /**
    * @param {() => unknown} after
    * @param {number} pageSize
    * @param {AbortSignal} signal
    * @param {number} age
    */
-  const load = pagesOf("/api/products", said);
+  const load = pagesOf("/api/products", filter);
   return html`
     <${Section} title="Products">
       <${Filters}
@@ -478,7 +478,7 @@ function Products({ changes, onChange }) {
         placeholder="part of a SKU, status:failed, slot:7"
       />
       <${Grid}
-        name=${`products ${JSON.stringify(said)}`}
+        name=${`products ${JSON.stringify(filter)}`}
         label="Products"
         columns=${COLUMNS}
         load=${load}
@@ -488,12 +488,12 @@ function Products({ changes, onChange }) {
         empty=${
           html`<${Empty}
             title=${
-              Object.values(said).some(Boolean)
+              Object.values(filter).some(Boolean)
                 ? "No product fits these filters."
                 : "There are no products yet."
             }
           >
-            ${!Object.values(said).some(Boolean) && html`
+            ${!Object.values(filter).some(Boolean) && html`
               <p>Publish one above, or from a terminal:</p>
               <${Command}>duly products publish 65-12345-1 --user shop</${Command}>
             `}

@@ -38,18 +38,18 @@ const minutes = (number) => duration(number * 60);
 
 /**
  * Calls from slot to slot over a day: the scheduled ones are even, and windows come on top where they open.
- * @param {any} said
+ * @param {any} input
  * @param {any} plan
  */
-function hours(said, plan) {
-  const times = Array.from({ length: said.slots }, (_, slot) => (slot * 24) / said.slots);
-  const fuller = said.products % said.slots;
+function hours(input, plan) {
+  const times = Array.from({ length: input.slots }, (_, slot) => (slot * 24) / input.slots);
+  const fuller = input.products % input.slots;
   /** @param {any} products */
-  const calls = (products) => Math.ceil(products / said.batch);
+  const calls = (products) => Math.ceil(products / input.batch);
   const scheduled = times.map((_, slot) => calls(slot < fuller ? plan.slotMost : plan.slotLeast));
-  const opened = Array.from({ length: said.slots }, () => 0);
-  for (let window = 0; window < said.windows; window += 1) {
-    opened[Math.floor(((window + 0.5) * said.slots) / said.windows)] += plan.windowCalls;
+  const opened = Array.from({ length: input.slots }, () => 0);
+  for (let window = 0; window < input.windows; window += 1) {
+    opened[Math.floor(((window + 0.5) * input.slots) / input.windows)] += plan.windowCalls;
   }
   return { times, scheduled, all: scheduled.map((number, slot) => number + opened[slot]) };
 }
@@ -58,9 +58,9 @@ function hours(said, plan) {
 const clockTime = (hour) =>
   `${String(Math.floor(hour)).padStart(2, "0")}:${String(Math.floor((hour % 1) * 60)).padStart(2, "0")}`;
 
-/** @param {{ said: any, plan: any }} props */
-function Curves({ said, plan }) {
-  const { times, scheduled, all } = hours(said, plan);
+/** @param {{ input: any, plan: any }} props */
+function Curves({ input, plan }) {
+  const { times, scheduled, all } = hours(input, plan);
   return html`
     <${Chart}
       label="Calls from slot to slot"
@@ -78,18 +78,18 @@ function Curves({ said, plan }) {
 
 /**
  * How much of the limit the worst hour and the day use, as the catalog grows to twice its size or to where it breaks.
- * @param {{ said: any, plan: any }} props
+ * @param {{ input: any, plan: any }} props
  */
-function Growth({ said, plan }) {
+function Growth({ input, plan }) {
   const [curve, setCurve] = useState(/** @type {any} */ (null));
   const far = Math.min(
-    Math.max(said.products * 2, (plan.breaksFirst?.products ?? 0) * 1.2, 100),
+    Math.max(input.products * 2, (plan.breaksFirst?.products ?? 0) * 1.2, 100),
     10_000_000,
   );
   useEffect(() => {
     let isOver = false;
     const steps = Array.from({ length: 9 }, (_, index) => Math.round((far * index) / 8));
-    Promise.all(steps.map((products) => post("/api/plan", { ...said, products }))).then(
+    Promise.all(steps.map((products) => post("/api/plan", { ...input, products }))).then(
       (plans) => {
         if (!isOver) {
           setCurve({
@@ -104,7 +104,7 @@ function Growth({ said, plan }) {
     return () => {
       isOver = true;
     };
-  }, [JSON.stringify(said)]);
+  }, [JSON.stringify(input)]);
   if (!curve) return html`<div class="chart" style=${{ height: "260px" }}></div>`;
   return html`
     <${Chart}
@@ -122,10 +122,10 @@ function Growth({ said, plan }) {
   `;
 }
 
-/** @param {{ said: any, plan: any }} props */
-function Words({ said, plan }) {
+/** @param {{ input: any, plan: any }} props */
+function Words({ input, plan }) {
   const first = plan.breaksFirst;
-  const isBroken = plan.breaks.some((/** @type {any} */ each) => each.products <= said.products);
+  const isBroken = plan.breaks.some((/** @type {any} */ each) => each.products <= input.products);
   return html`
     <div class=${classes("banner", isBroken && "is-bad")} role="status">
       <strong>${isBroken ? "This does not fit." : "This fits."}</strong>
@@ -147,7 +147,7 @@ function Words({ said, plan }) {
       />
       <${Tile}
         label="In a full retry window"
-        value=${count(said.cap)}
+        value=${count(input.cap)}
         note=${`${count(plan.windowCalls)} calls, ${minutes(plan.windowMinutes)}`}
       />
       <${Tile}
@@ -173,15 +173,15 @@ function Words({ said, plan }) {
 }
 
 export default function Plan() {
-  const said = given();
+  const input = given();
   const [answer, setAnswer] = useState(/** @type {any} */ ({}));
-  const name = JSON.stringify(said);
+  const name = JSON.stringify(input);
   const [times, setTimes] = useState(0);
   useEffect(() => {
     let isOver = false;
-    post("/api/plan", said).then(
+    post("/api/plan", input).then(
       (plan) => {
-        if (!isOver) setAnswer({ plan, said });
+        if (!isOver) setAnswer({ plan, input });
       },
       (error) => {
         if (!isOver) setAnswer((/** @type {any} */ before) => ({ ...before, error }));
@@ -211,15 +211,15 @@ export default function Plan() {
     </${Title}>
     <form class="form card" onSubmit=${send} key=${name} aria-label="Plan">
       ${FIELDS.map((field) => html`
-        <${Field} key=${field.name} type="number" required ...${field} value=${said[field.name]} />
+        <${Field} key=${field.name} type="number" required ...${field} value=${input[field.name]} />
       `)}
       <button type="submit" class="main">Calculate</button>
     </form>
     ${error && html`<${Trouble} error=${error} />`}
     ${plan && html`
-      <div class="back"><${Words} said=${answer.said} plan=${plan} /></div>
-      <${Curves} said=${answer.said} plan=${plan} />
-      <${Growth} said=${answer.said} plan=${plan} />
+      <div class="back"><${Words} input=${answer.input} plan=${plan} /></div>
+      <${Curves} input=${answer.input} plan=${plan} />
+      <${Growth} input=${answer.input} plan=${plan} />
       <${Section} title="What gives way, as the catalog grows">
         <${Table}
           label="What gives way"

@@ -104,23 +104,23 @@ const fields = (message, isSent) => [
 ];
 
 /**
- * @param {any} said
+ * @param {any} answer
  * @param {any} message
  */
-function changes(said, message) {
+function changes(answer, message) {
   const news = {};
-  if (said.queue !== message.queue) news.queue = said.queue;
+  if (answer.queue !== message.queue) news.queue = answer.queue;
   // A form says line ends as CR LF; those of the payload stay as they were.
   if (
-    said.payloadText !== undefined &&
-    said.payloadText.replaceAll("\r\n", "\n") !== message.payload.text.replaceAll("\r\n", "\n")
+    answer.payloadText !== undefined &&
+    answer.payloadText.replaceAll("\r\n", "\n") !== message.payload.text.replaceAll("\r\n", "\n")
   ) {
-    news.payloadText = said.payloadText.replaceAll("\r\n", "\n");
+    news.payloadText = answer.payloadText.replaceAll("\r\n", "\n");
   }
-  if (said.payloadBase64) news.payloadBase64 = said.payloadBase64.replace(/\s/g, "");
-  if (said.headers.trim()) {
+  if (answer.payloadBase64) news.payloadBase64 = answer.payloadBase64.replace(/\s/g, "");
+  if (answer.headers.trim()) {
     try {
-      news.headers = JSON.parse(said.headers);
+      news.headers = JSON.parse(answer.headers);
     } catch {
       throw new Error('Headers must be JSON, such as {"x-repaired-by": "ana"}.');
     }
@@ -138,8 +138,8 @@ async function edit(message, after) {
     wide: true,
     yes: "Save",
     fields: fields(message, false),
-    check: async (said) => {
-      const news = changes(said, message);
+    check: async (answer) => {
+      const news = changes(answer, message);
       if (!Object.keys(news).length) return;
       await patch(`/api/messages/${message.id}`, news);
       await act(async () => {}, `Message ${message.id} is changed.`, { after });
@@ -163,9 +163,9 @@ async function send(message, after) {
       ? "It is published again, as a message of its own."
       : "It is published now, whatever its count.",
     fields: fields(message, true),
-    check: async (said) => {
+    check: async (answer) => {
       const made = await post(`/api/messages/${message.id}/send`, {
-        ...changes(said, message),
+        ...changes(answer, message),
         ...(isReplay ? { replay: true } : {}),
       });
       const [id] = made.ids;
@@ -192,7 +192,7 @@ const expedite = (message, after) =>
  * @param {() => unknown} after
  */
 async function end(message, verb, text, after) {
-  const said = await ask({
+  const answer = await ask({
     title: `${verb} message ${message.id}`,
     text,
     fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
@@ -200,9 +200,9 @@ async function end(message, verb, text, after) {
     no: "Keep it",
     isGrave: true,
   });
-  if (said) {
+  if (answer) {
     await act(
-      () => post(`/api/items/${message.id}/${verb.toLowerCase()}`, { reason: said.reason }),
+      () => post(`/api/items/${message.id}/${verb.toLowerCase()}`, { reason: answer.reason }),
       verb === "Cancel" ? "It is cancelled; Replay publishes it after all." : "It is discarded.",
       { after },
     );

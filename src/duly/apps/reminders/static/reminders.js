@@ -88,8 +88,8 @@ async function schedule(after) {
     title: "Schedule a reminder",
     yes: "Schedule",
     fields: fields(null),
-    check: async (said) => {
-      const made = await post("/api/reminders", { ...said, at: fromInput(said.at) });
+    check: async (answer) => {
+      const made = await post("/api/reminders", { ...answer, at: fromInput(answer.at) });
       await act(async () => made, `Reminder ${made.id} is scheduled.`, { after });
     },
   });
@@ -106,10 +106,10 @@ async function edit(reminder, after) {
     yes: "Save",
     fields: fields(reminder),
     text: reminder.status === "failed" ? "It stays in review until it is called again." : null,
-    check: async (said) => {
+    check: async (answer) => {
       // Only what was changed is sent: a masked value that was left alone stays what it is.
       const news = Object.fromEntries(
-        Object.entries(said).filter(([name, value]) => value !== before[name]),
+        Object.entries(answer).filter(([name, value]) => value !== before[name]),
       );
       if (news.at) news.at = fromInput(news.at);
       if (!Object.keys(news).length) return;
@@ -124,7 +124,7 @@ async function edit(reminder, after) {
  * @param {() => unknown} after
  */
 async function cancel(reminder, after) {
-  const said = await ask({
+  const answer = await ask({
     title: `Cancel reminder ${reminder.id}`,
     text: `${reminder.phone} will not be called.`,
     fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
@@ -135,9 +135,9 @@ async function cancel(reminder, after) {
   // What was called off can be called after all, which is the way back.
   const undo = () =>
     act(() => post(`/api/items/${reminder.id}/retry`), "It is called now after all.", { after });
-  if (said) {
+  if (answer) {
     await act(
-      () => post(`/api/reminders/${reminder.id}/cancel`, { reason: said.reason }),
+      () => post(`/api/reminders/${reminder.id}/cancel`, { reason: answer.reason }),
       {
         text: `Reminder ${reminder.id} is cancelled.`,
         ...(reminder.status === "failed" ? { undo } : {}),

@@ -17,7 +17,7 @@ const TONES = { get: "running", post: "done", put: "retrying", patch: "retrying"
 /** @typedef {{ method: string, path: string, parameters?: Json[], [key: string]: any }} Operation */
 
 const DEEP = 4; // levels of a shape that are shown
-// Every operation may be refused in these ways; they are said once.
+// Every operation may answer with these errors; they are listed once.
 const SHARED = new Set(["400", "401", "403", "404", "405", "409", "413", "415", "422", "429", "503"]);
 
 /**
@@ -143,11 +143,11 @@ const quote = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 function curlOf(document, operation) {
   const body = operation.requestBody?.content?.["application/json"]?.schema;
   const verb = operation.method === "get" ? "" : `-X ${operation.method.toUpperCase()} `;
-  const said = body
+  const payload = body
     ? ` -H 'Content-Type: application/json' -d ${quote(stringify(exampleOf(document, body)))}`
     : "";
   const url = quote(location.origin + root + operation.path);
-  return `curl ${verb}-H "Authorization: Bearer $DULY_API_KEY"${said} ${url}`;
+  return `curl ${verb}-H "Authorization: Bearer $DULY_API_KEY"${payload} ${url}`;
 }
 
 /**
@@ -286,25 +286,25 @@ const operationsOf = (document) =>
   Object.entries(document.paths).flatMap(([path, methods]) =>
     Object.entries(methods)
       .filter(([method]) => TONES[method])
-      .map(([method, told]) => ({
-        ...told,
+      .map(([method, operation]) => ({
+        ...operation,
         method,
         path,
-        id: `${method}-${told.operationId}`,
-        tag: told.tags?.[0] ?? "more",
-        title: told.summary ?? told.operationId,
-        text: `${method} ${path} ${told.summary} ${told.description} ${told.operationId}`.toLowerCase(),
+        id: `${method}-${operation.operationId}`,
+        tag: operation.tags?.[0] ?? "more",
+        title: operation.summary ?? operation.operationId,
+        text: `${method} ${path} ${operation.summary} ${operation.description} ${operation.operationId}`.toLowerCase(),
       })),
   );
 
 /** @param {{ document: Json }} props */
 function Docs({ document }) {
   const all = useMemo(() => operationsOf(document), [document]);
-  const said = (query.value.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+  const terms = (query.value.get("q") ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   const tags = [...new Set(all.map((each) => each.tag))];
   const open = query.value.get("tag") ?? tags[0];
-  const shown = said.length
-    ? all.filter((each) => said.every((word) => each.text.includes(word)))
+  const shown = terms.length
+    ? all.filter((each) => terms.every((term) => each.text.includes(term)))
     : all.filter((each) => each.tag === open);
   return html`
     <div class="filters">
@@ -320,7 +320,7 @@ function Docs({ document }) {
       </form>
       <span class="note number" role="status">${count(shown.length)} of ${count(all.length)} operations</span>
     </div>
-    ${!said.length && html`
+    ${!terms.length && html`
       <nav class="tabs" aria-label="Topics">
         ${tags.map((tag) => html`
           <${Link}
@@ -338,7 +338,7 @@ function Docs({ document }) {
       ${shown.map((each) => html`<${Operation} key=${each.id} document=${document} operation=${each} />`)}
     </div>
     ${shown.length === 0 && html`
-      <${Empty} title="No operation fits.">
+      <${Empty} title="No operation matches.">
         <p>Search for a part of its path, such as <code>/api/items</code>, or for what it does.</p>
       </${Empty}>
     `}

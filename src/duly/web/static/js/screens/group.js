@@ -188,7 +188,7 @@ function Acts({ group, look }) {
       { after: look },
     );
   const revive = async () => {
-    const said = await ask({
+    const answer = await ask({
       title: `Revive ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
       text: "Each is tried again with all its tries. A rate spares a provider that has just come back.",
       yes: "Revive",
@@ -198,10 +198,10 @@ function Acts({ group, look }) {
       ],
       check: ({ rate, reason }) => order("retry", { reason, ...(rate ? { rate: Number(rate) } : {}) }),
     });
-    if (said) look();
+    if (answer) look();
   };
   const redirect = async () => {
-    const said = await ask({
+    const answer = await ask({
       title: `Redirect ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
       text: "They are tried again in another queue, such as one whose workers have what these need.",
       yes: "Redirect",
@@ -213,10 +213,10 @@ function Acts({ group, look }) {
       check: ({ queue, rate, reason }) =>
         order("retry", { queue: queue.trim(), reason, ...(rate ? { rate: Number(rate) } : {}) }),
     });
-    if (said) look();
+    if (answer) look();
   };
   const discard = async () => {
-    const said = await ask({
+    const answer = await ask({
       title: `Discard ${count(group.items)} ${group.items === 1 ? "item" : "items"}`,
       text: "They leave review for good and are never tried again. This cannot be undone.",
       typed: String(group.items),
@@ -225,7 +225,7 @@ function Acts({ group, look }) {
       fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
       check: ({ reason }) => order("discard", { reason }),
     });
-    if (said) look();
+    if (answer) look();
   };
   return html`
     <button type="button" class="main" onClick=${canary}>Try one</button>

@@ -68,14 +68,14 @@ function Acts({ item, reload, onEdit }) {
       done,
     );
   const later = async () => {
-    const said = await ask({
+    const answer = await ask({
       title: "Try it at a time",
       fields: [
         { name: "at", label: "At", type: "datetime-local", required: true, value: toInput(item.dueAt) },
       ],
       yes: "Try it then",
     });
-    if (said) retry(fromInput(said.at));
+    if (answer) retry(fromInput(answer.at));
   };
   const cancel = () =>
     act(
@@ -84,7 +84,7 @@ function Acts({ item, reload, onEdit }) {
       done,
     );
   const discard = async () => {
-    const said = await ask({
+    const answer = await ask({
       title: `Discard item ${id}?`,
       text: "It leaves review for good. This cannot be undone.",
       typed: "discard",
@@ -92,9 +92,9 @@ function Acts({ item, reload, onEdit }) {
       isGrave: true,
       fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
     });
-    if (said) {
+    if (answer) {
       act(
-        () => post(`/api/items/${id}/discard`, { reason: said.reason }),
+        () => post(`/api/items/${id}/discard`, { reason: answer.reason }),
         `Item ${id} is discarded.`,
         done,
       );
@@ -109,10 +109,10 @@ function Acts({ item, reload, onEdit }) {
         { name: "at", label: "At", type: "datetime-local", hint: "Empty: now." },
         { name: "key", label: "Key", hint: "One live item per task and key; empty: none." },
       ],
-      check: async (said) => {
+      check: async (answer) => {
         const made = await post(`/api/items/${id}/again`, {
-          at: fromInput(said.at),
-          key: said.key || null,
+          at: fromInput(answer.at),
+          key: answer.key || null,
         });
         forget();
         say(`Item ${made.id} is put.`);
@@ -136,7 +136,7 @@ function Acts({ item, reload, onEdit }) {
 }
 
 /**
- * What an item was given, told and gave; masked values are shown on demand, which the audit log keeps.
+ * The arguments, progress and result of an item. Masked values are shown on demand, which is logged.
  * @param {{ item: Wire.Item }} props
  */
 function Values({ item }) {

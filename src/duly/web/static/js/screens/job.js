@@ -45,7 +45,7 @@ function Acts({ job, reload }) {
       done,
     );
   const reprocess = async () => {
-    const said = await ask({
+    const answer = await ask({
       title: "Reprocess rows",
       text: "Rows are tried once more, with all their tries. Rows that could not be read have to be fixed instead.",
       yes: "Reprocess",
@@ -65,17 +65,17 @@ function Acts({ job, reload }) {
         },
       ],
     });
-    const statuses = said ? ["ERROR", "NOT_FOUND", "SKIPPED"].filter((status) => said[status]) : [];
+    const statuses = answer ? ["ERROR", "NOT_FOUND", "SKIPPED"].filter((status) => answer[status]) : [];
     if (statuses.length) {
       act(
-        () => post(`${path}/reprocess`, { scope: "job", statuses, reset: said.reset }),
-        (told) => `At most ${count(told.items)} rows are tried once more.`,
+        () => post(`${path}/reprocess`, { scope: "job", statuses, reset: answer.reset }),
+        ({ items }) => `At most ${count(items)} rows are reprocessed.`,
         done,
       );
     }
   };
   const cancel = async () => {
-    const said = await ask({
+    const answer = await ask({
       title: `Cancel job ${job.id}?`,
       text: "No more rows are taken or started, and all that have not ended are cancelled.",
       typed: "cancel",
@@ -84,23 +84,23 @@ function Acts({ job, reload }) {
       isGrave: true,
       fields: [{ name: "reason", label: "Reason", hint: "For the audit log." }],
     });
-    if (said) {
+    if (answer) {
       act(
-        () => post(`${path}/cancel`, { reason: said.reason }),
+        () => post(`${path}/cancel`, { reason: answer.reason }),
         `Job ${job.id} is being cancelled.`,
         done,
       );
     }
   };
   const forgetIt = async () => {
-    const said = await ask({
+    const answer = await ask({
       title: `Remove job ${job.id}?`,
       text: `Its ${count(job.totalItems)} rows, their results and its file are forgotten. This cannot be undone.`,
       typed: String(job.id),
       yes: "Remove",
       isGrave: true,
     });
-    if (said) act(() => remove(path), `Job ${job.id} is removed.`, { after: () => go("/jobs") });
+    if (answer) act(() => remove(path), `Job ${job.id} is removed.`, { after: () => go("/jobs") });
   };
   return html`
     ${!isOver &&
@@ -381,7 +381,7 @@ function Fix({ job, row, onClose, onDone }) {
 function Refused({ job, reload }) {
   const [fixed, setFixed] = useState(/** @type {any} */ (null));
   const [changes, setChanges] = useState(0);
-  const [told, setTold] = useState(/** @type {any} */ (null));
+  const [report, setReport] = useState(/** @type {any} */ (null));
   const picker = useRef(/** @type {any} */ (null));
   const again = () => {
     setChanges((times) => times + 1);
@@ -395,7 +395,7 @@ function Refused({ job, reload }) {
       (answer) => `${count(answer.mended)} of ${count(answer.rows)} rows are tried again.`,
       {
         after: (answer) => {
-          setTold(answer);
+          setReport(answer);
           again();
         },
       },
@@ -464,10 +464,10 @@ function Refused({ job, reload }) {
         />
       `}
     </div>
-    ${told?.refusals.length > 0 && html`
+    ${report?.refusals.length > 0 && html`
       <${Table}
         label="Still refused"
-        rows=${told.refusals}
+        rows=${report.refusals}
         keyOf=${(each) => `${each.line}`}
         columns=${[
           { title: "Line", isNumber: true, cell: (each) => each.line },
@@ -549,7 +549,7 @@ function Events({ job }) {
       </${Section}>
     `}
     ${panels.map((panel) => html`<${Panel} key=${panel.script} panel=${panel} job=${job} />`)}
-    ${!may("admin") && !panels.length && html`<${Empty} title="Nothing is told of this job."></${Empty}>`}
+    ${!may("admin") && !panels.length && html`<${Empty} title="Nothing is recorded about this job."></${Empty}>`}
   `;
 }
 

@@ -43,7 +43,7 @@ const short = (value) => {
 function Sending({ file, types, onGone }) {
   const isPicture = /\.(png|jpe?g|webp|gif|zip)$/i.test(file.name);
   const fitting = types.filter((each) => each.kinds.includes("image") === isPicture);
-  const [said, setSaid] = useState(
+  const [options, setOptions] = useState(
     /** @type {SendOptions} */ ({
       jobType: (fitting.find((each) => each.name === "csv") ?? fitting[0] ?? types[0]).name,
     }),
@@ -52,8 +52,8 @@ function Sending({ file, types, onGone }) {
   const [wrong, setWrong] = useState(/** @type {any} */ (null));
   const [sent, setSent] = useState(/** @type {any} */ (null));
   const sending = useRef(/** @type {any} */ (null));
-  const type = types.find((each) => each.name === said.jobType);
-  const fields = { ...said, mapping: said.mapping && stringify(said.mapping) };
+  const type = types.find((each) => each.name === options.jobType);
+  const fields = { ...options, mapping: options.mapping && stringify(options.mapping) };
   useEffect(() => {
     let isOver = false;
     /** @type {ReturnType<typeof upload> | null} */
@@ -79,15 +79,15 @@ function Sending({ file, types, onGone }) {
       isOver = true;
       looking?.stop();
     };
-  }, [stringify(said)]);
+  }, [stringify(options)]);
   /** @param {string} name */
   const tell = (name) => (/** @type {{ target: HTMLInputElement }} */ event) =>
-    setSaid({ ...said, [name]: event.target.value || undefined });
+    setOptions({ ...options, [name]: event.target.value || undefined });
   /** @param {string} field */
   const map = (field) => (/** @type {{ target: HTMLInputElement }} */ event) => {
-    const changed = { ...(said.mapping ?? glimpse.mapping), [field]: event.target.value };
+    const changed = { ...(options.mapping ?? glimpse.mapping), [field]: event.target.value };
     if (!event.target.value) delete changed[field];
-    setSaid({ ...said, mapping: changed });
+    setOptions({ ...options, mapping: changed });
   };
   const create = async () => {
     setSent(0);
@@ -102,7 +102,7 @@ function Sending({ file, types, onGone }) {
       setSent(null);
     }
   };
-  const mapping = said.mapping ?? glimpse?.mapping ?? {};
+  const mapping = options.mapping ?? glimpse?.mapping ?? {};
   /** @type {Column<any>[] | null} */
   const columns = glimpse && [
     { title: "Line", isNumber: true, cell: (row) => row.line },
@@ -131,18 +131,18 @@ function Sending({ file, types, onGone }) {
           name=${`type-${file.name}`}
           label="Type of job"
           type="select"
-          value=${said.jobType}
+          value=${options.jobType}
           options=${types.map((each) => [each.name, `${each.name} (${each.task})`])}
           onChange=${(event) => {
             setGlimpse(null);
-            setSaid({ ...said, jobType: event.target.value, mapping: undefined });
+            setOptions({ ...options, jobType: event.target.value, mapping: undefined });
           }}
         />
         <${Field}
           name=${`header-${file.name}`}
           label="First row"
           type="select"
-          value=${said.header ?? ""}
+          value=${options.header ?? ""}
           options=${[
             ["", "found out"],
             ["true", "names of columns"],
@@ -154,7 +154,7 @@ function Sending({ file, types, onGone }) {
           name=${`delimiter-${file.name}`}
           label="Between cells"
           type="select"
-          value=${said.delimiter ?? ""}
+          value=${options.delimiter ?? ""}
           options=${[
             ["", "found out"],
             [",", "comma"],
@@ -369,8 +369,8 @@ export default function Jobs() {
           options: known.map((each) => each.name),
         },
       ],
-      check: async (said) => {
-        const made = await post("/api/jobs", said);
+      check: async (options) => {
+        const made = await post("/api/jobs", options);
         forget();
         go(`/jobs/${made.jobId}`);
       },

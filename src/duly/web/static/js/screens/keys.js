@@ -1,4 +1,4 @@
-// API keys: made with as few rights as they need, told once, revoked when they are not needed any more.
+// API keys: each with as few rights as it needs, shown once, revoked when it is no longer needed.
 import { html, useState } from "../lib/ui.js";
 import { may, me, post, remove, root, pagesOf } from "../lib/api.js";
 import { query } from "../lib/router.js";
@@ -19,7 +19,7 @@ const SCOPES = [
 const OWNER = [{ name: "userId", label: "Owner" }];
 
 /**
- * The secret of a new key, which is told this once.
+ * The secret of a new key, which is shown only once.
  * @param {{ made: any, onClose: () => void }} props
  */
 function Secret({ made, onClose }) {
@@ -93,12 +93,12 @@ export default function Keys() {
             ]
           : []),
       ],
-      check: (said) =>
+      check: (answer) =>
         post("/api/keys", {
-          name: said.name,
-          scopes: SCOPES.map(([scope]) => scope).filter((scope) => said[scope]),
-          expiresAt: fromInput(said.expiresAt),
-          userId: said.userId?.trim() || null,
+          name: answer.name,
+          scopes: SCOPES.map(([scope]) => scope).filter((scope) => answer[scope]),
+          expiresAt: fromInput(answer.expiresAt),
+          userId: answer.userId?.trim() || null,
         }),
     }).then((answer) => {
       if (answer) {

@@ -364,8 +364,8 @@ export default function Now() {
   return html`
     <${Title} actions=${may("admin") && span}>Now</${Title}>
     <${Loaded} of=${now}>
-      ${(told) => {
-        const data = withDepths(told, depths.data);
+      ${(answer) => {
+        const data = withDepths(answer, depths.data);
         return html`
           <${Health} now=${data} />
           <${Tiles} now=${data} />

@@ -95,7 +95,7 @@ export const causeOf = (error) =>
     .split("\n")[0]
     .replace(/["'][^"']*["']/g, "…")
     .replace(/\d+/g, "#")
-    .trim() || "no error was told";
+    .trim() || "no error text";
 
 function Broken() {
   const userId = query.value.get("userId");

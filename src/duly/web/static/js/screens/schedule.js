@@ -220,7 +220,7 @@ export default function Schedule({ id }) {
       <${ScheduleForm}
         schedule=${story}
         onClose=${() => setEdited(false)}
-        save=${(said) => patch(`/api/schedules/${id}`, said)}
+        save=${(values) => patch(`/api/schedules/${id}`, values)}
         onDone=${async () => {
           setEdited(false);
           await found.reload();

@@ -177,7 +177,7 @@ function List() {
     ${isNew && html`
       <${ScheduleForm}
         onClose=${() => setNew(false)}
-        save=${(said) => post("/api/schedules", said)}
+        save=${(values) => post("/api/schedules", values)}
         onDone=${(made) => {
           setNew(false);
           setChanges(changes + 1);

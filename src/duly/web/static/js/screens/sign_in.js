@@ -15,10 +15,10 @@ export default function SignIn() {
   /** @param {FormEvent} event */
   const send = async (event) => {
     event.preventDefault();
-    const said = Object.fromEntries(new FormData(event.target));
+    const credentials = Object.fromEntries(new FormData(event.target));
     setBusy(true);
     try {
-      await post("/api/session", said);
+      await post("/api/session", credentials);
       // Nothing that the one before has seen may be left on the page.
       location.reload();
     } catch (wrong) {

@@ -53,8 +53,8 @@ export default function Users() {
         await post("/api/users", { id: id.trim(), role, ...(password ? { password } : {}) });
       },
     }).then(
-      (said) =>
-        said && act(async () => {}, `${said.id} is added.`, { after: () => setChanges(changes + 1) }),
+      (answer) =>
+        answer && act(async () => {}, `${answer.id} is added.`, { after: () => setChanges(changes + 1) }),
     );
   /** @param {any} row */
   const role = (row) =>
@@ -63,10 +63,10 @@ export default function Users() {
       yes: "Change",
       fields: [{ name: "role", label: "Role", type: "select", options: ROLES, value: row.role }],
     }).then(
-      (said) =>
-        said &&
-        said.role !== row.role &&
-        change(row, { role: said.role }, `${row.id} is ${said.role} now.`),
+      (answer) =>
+        answer &&
+        answer.role !== row.role &&
+        change(row, { role: answer.role }, `${row.id} is ${answer.role} now.`),
     );
   /** @param {any} row */
   const password = (row) =>
@@ -75,10 +75,10 @@ export default function Users() {
       text: "Their other sessions end.",
       yes: "Set",
       fields: [{ ...PASSWORD, required: true, hint: "At least 8 characters." }],
-      check: async (said) => {
-        await patch(`/api/users/${encodeURIComponent(row.id)}`, { password: said.password });
+      check: async (answer) => {
+        await patch(`/api/users/${encodeURIComponent(row.id)}`, { password: answer.password });
       },
-    }).then((said) => said && act(async () => {}, `${row.id} has a new password.`, { after: look }));
+    }).then((answer) => answer && act(async () => {}, `${row.id} has a new password.`, { after: look }));
   /** @param {any} row */
   const disable = (row) =>
     change(row, { disabled: true }, `${row.id} is disabled: sessions and keys open nothing any more.`, {
