@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from datetime import datetime
 from typing import Any
 
@@ -63,14 +64,11 @@ class Searches:
 
     def note(self, item: Item, round: int, questions: Sequence[Question], connection: Any = None) -> None:
         """Write the questions of this try, each once; with a connection, in its transaction."""
-        if connection is None:
-            with self._app.store.transaction() as own:
-                self.note(item, round, questions, own)
-            return
         subject = {"item_id": item.id, "job_id": item.job_id, "attempt": item.attempt, "fence": item.fence}
-        for each in questions:
-            given = {**subject, **asdict(each), "round": round, "now": self._app.clock.now()}
-            self._app.store.query(_INSERT, given, connection)
+        with self._app.store.transaction() if connection is None else nullcontext(connection) as own:
+            for each in questions:
+                given = {**subject, **asdict(each), "round": round, "now": self._app.clock.now()}
+                self._app.store.query(_INSERT, given, own)
 
     def _read(self, where: str, given: Mapping[str, Any]) -> list[SearchEvent]:
         return [SearchEvent(*row) for row in self._app.store.query(f"{_SELECT} {where}", given)]
