@@ -52,7 +52,7 @@ def test_a_file_of_another_type_and_one_that_is_refused(page: Page, world: World
     settled(page).get_by_label("Files to send").set_input_files(path)
     sending = page.get_by_role("region", name="Send stock.csv", exact=True)
     sending.get_by_label("Type of job").select_option("image (enrichment.image)")
-    expect(sending.get_by_role("alert")).to_contain_text("jobs of type image take images")
+    expect(sending.get_by_role("alert")).to_contain_text("jobs of type image accept images")
     sending.get_by_label("Type of job").select_option("stock (stock)")
     expect(sending).to_contain_text("2 would be refused")
     sending.get_by_role("button", name="Not this file").click()
