@@ -12,17 +12,18 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from duly.apps import messages
 from duly.apps.birthdays import birthdays_on
 from duly.apps.catalog import catalog_on
-from duly.apps.demo import messages as orders
 from duly.apps.demo.birthdays import BirthdayDemo, soon
 from duly.apps.demo.catalog import CatalogDemo
 from duly.apps.demo.files import FileDemo
+from duly.apps.demo.messages import MessageDemo, queues, reachable
 from duly.apps.demo.provider import Provider
 from duly.apps.demo.reminders import ReminderDemo
 from duly.apps.demo.view import view
 from duly.apps.enrichment import enrichment_on
+from duly.apps.messages import message_retry_on
+from duly.apps.messages import plugin as messages
 from duly.cli.run import ending
 from duly.cli.serve import serving
 from duly.config import imposed
@@ -37,7 +38,7 @@ def run_demo(seconds: float | None) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="duly-demo-")))
         logging.basicConfig(filename=folder / "demo.log", level=logging.INFO, force=True)
         provider = stack.enter_context(Provider())
-        broker = orders.reachable()
+        broker = reachable()
         stack.enter_context(
             imposed(
                 database_url=f"sqlite:///{folder / 'demo.db'}",
@@ -55,7 +56,7 @@ def run_demo(seconds: float | None) -> None:
                 catalog_max_consecutive_failures=2,
                 birthdays_webhook_url=f"{provider.url}/greetings",
                 birthdays_at=soon(),
-                **({"message_base_delay_ms": 1_500, **orders.queues()} if broker else {}),
+                **({"message_base_delay_ms": 1_500, **queues()} if broker else {}),
             )
         )
         app = load_app(REMINDERS)
@@ -66,10 +67,10 @@ def run_demo(seconds: float | None) -> None:
             BirthdayDemo(birthdays_on(app), provider),
         )  # fmt: skip
         if broker:
-            messages.message_retry_on(app)
-            stack.enter_context(orders.MessageDemo(app, broker))
+            message_retry_on(app)
+            stack.enter_context(MessageDemo(app, broker))
         else:
-            app.offered[messages.plugin.name] = messages.plugin
+            app.offered[messages.name] = messages
         worker = app.worker()
         signal.signal(signal.SIGHUP, lambda *_: worker.stop())  # a closed terminal leaves nothing behind
         service = stack.enter_context(serving(app, worker.ailing))
