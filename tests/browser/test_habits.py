@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.nets import PAINTED, Watch, barriers, refreshed, settled, still
 from tests.browser.sites import NARROW, Site, Visits
@@ -196,6 +196,27 @@ def test_it_lives_under_a_prefix(mounted: Site, visit: Visits) -> None:
     expect(page).to_have_url(re.compile(r"/duly/$"))
     page.go_back()
     expect(page.get_by_role("heading", name="heartbeat")).to_be_visible()
+
+
+# Waits until this module has run, and the page has been drawn since.
+DRAWN_WITH = """async (url) => {
+  await import(url);
+  for (let frame = 0; frame < 3; frame += 1) await new Promise(requestAnimationFrame);
+}"""
+
+
+def test_a_screen_that_loads_late_does_not_replace_the_one_the_person_went_back_to(page: Page) -> None:
+    page.goto("/schedules")
+    expect(page.get_by_role("heading", name="Schedules", level=1)).to_be_visible()
+    held: list[Route] = []
+    page.route("**/js/screens/audit.js", lambda route: held.append(route))
+    with page.expect_request("**/js/screens/audit.js"):
+        page.get_by_role("link", name="Audit log").click()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Schedules", level=1)).to_be_visible()
+    held[0].continue_()
+    page.evaluate(DRAWN_WITH, held[0].request.url)
+    assert page.get_by_role("heading", name="Schedules", level=1).is_visible()
 
 
 def test_nothing_moves_while_live_updates_arrive(page: Page, local: Site) -> None:

@@ -17,8 +17,8 @@ KILLS = 6  # twenty in `make chaos`
 ITEMS = 3_000
 
 
-def put(ours: Fleet, task: str, **args: object) -> int:
-    (placed,) = ours.app.store.put([workload.tasks[task].new(**args)])
+def put(ours: Fleet, task: str, at: datetime | None = None, **args: object) -> int:
+    (placed,) = ours.app.store.put([workload.tasks[task].options(at=at).new(**args)])
     return placed.id
 
 

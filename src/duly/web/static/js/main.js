@@ -36,21 +36,27 @@ function targetAt(at) {
 function useScreen(target, mend) {
   const [state, setState] = useState(/** @type {Loading} */ ({ name: null }));
   useEffect(() => {
-    if (!target) return;
+    if (!target) return undefined;
     mend();
     const { name } = target;
     const ready = loaded.get(name);
     if (ready) {
       setState({ name, component: ready });
-      return;
+      return undefined;
     }
+    let isWanted = true; // until the person goes on to another screen
     target.load().then(
       (module) => {
         loaded.set(name, module.default);
-        setState({ name, component: module.default });
+        if (isWanted) setState({ name, component: module.default });
       },
-      (error) => setState({ name, error }),
+      (error) => {
+        if (isWanted) setState({ name, error });
+      },
     );
+    return () => {
+      isWanted = false;
+    };
   }, [target?.name]);
   return state;
 }
