@@ -61,10 +61,12 @@ VISITS = pytest.StashKey[Visits]()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have at most two browsers at work, one for each database, however many tests run at a time."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("browser-postgres" if "postgres" in item.name else "browser"))
+    """Have at most two browsers at work, however many tests run at a time; the second has all tests on PostgreSQL."""
+    ours = [item for item in items if Path(__file__).parent in item.path.parents]
+    files = sorted({item.path for item in ours})
+    for item in ours:
+        number = 1 if "postgres" in item.name else files.index(item.path) % 2
+        item.add_marker(pytest.mark.xdist_group(f"browser-{number}"))
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
