@@ -55,8 +55,9 @@ def test_three_servers_call_each_of_sixty_reminders_once(
     with ExitStack() as servers:
         for _ in range(3):
             servers.enter_context(process(SERVER, env))
-        rows = [{"phone": f"+38591{n:06}", "message": f"Visit {n}", "key": f"visit-{n}"} for n in range(60)]
-        assert reminders.task.at(PAST).put_many(rows) == 60
+        task = reminders.task.at(PAST)
+        rows = [task.options(key=f"visit-{n}").new(phone=f"+38591{n:06}", message=f"Visit {n}") for n in range(60)]
+        assert task.put_many(rows) == 60
         eventually(lambda: len(reminders.list("completed")) == 60, 90)
     assert len(provider.requests) == 60
     assert set(provider.seen().values()) == {1}

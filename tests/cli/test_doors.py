@@ -228,8 +228,8 @@ def broken(app: Duly, schedule_id: int) -> None:
 def state_of(app: Duly, kind: str, ids: list[int]) -> list[Any]:
     """What an act changes, of each of these."""
     if kind == "item":
-        found = app.read.rows(ids)
-        return [(row.state, row.outcome, row.revived_at if hasattr(row, "revived_at") else None) for row in found]
+        rows = {row.id: row for row in app.read.rows(ids)}
+        return [(rows[each].state, rows[each].outcome, rows[each].attempt) for each in ids]
     some: dict[int, Any] = {each.id: each for each in app.verbs.schedules.some(ids)}
     shown = [some.get(each) for each in ids]
     return [

@@ -45,7 +45,7 @@ def test_another_thread_may_write_while_a_transaction_waits_for_its_turn(store: 
 
 
 def test_a_failing_statement_leaves_the_store_usable(store: Store) -> None:
-    with pytest.raises(Exception, match=r"(?i)syntax|null"):
+    with pytest.raises(Exception, match=r"(?i)syntax|violates"):
         query(store, "insert into duly_queue (name) values (null)")
     assert put(store)
     assert len(claim(store)) == 1

@@ -350,7 +350,7 @@ def test_running_now_is_one_more_and_leaves_the_plan_alone() -> None:
 @pytest.mark.parametrize(("overlap", "state"), [("skip", "waiting"), ("skip", "running"), ("supersede", "running")])
 def test_one_at_a_time_is_one_at_a_time_for_people_too(overlap: Any, state: Any) -> None:
     live = replace(waiting(), state=state)
-    with pytest.raises(WrongState, match=rf"overlap: {overlap}.*item {live.id} of it is {state}"):
+    with pytest.raises(WrongState, match=rf"overlap: {overlap}.*item {live.id} is {state}"):
         run_now(a_schedule(overlap=overlap), after(5), "ana", [live])
     assert run_now(a_schedule(overlap="allow"), after(5), "ana", [live]).occurrences == (after(5),)
 

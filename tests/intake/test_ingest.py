@@ -156,7 +156,7 @@ def test_two_who_read_the_same_file_do_not_double_a_row(app: Duly, monkeypatch: 
         write(self)
 
     monkeypatch.setattr(Ingest, "_write", overtaken)
-    with pytest.raises(WrongState, match="by someone else"):
+    with pytest.raises(WrongState, match="by another process"):
         ingest(app.intake, job.id, lambda _: None)
     assert look(app, job).total == 200
 
@@ -202,8 +202,8 @@ def test_a_file_that_cannot_be_read_fails_its_job_until_it_is_tried_again(app: D
 def test_a_file_of_another_kind_than_the_jobs_is_refused(app: Duly, world: World) -> None:
     table, image = send(app, TABLE, job_type="image"), send(app, painted("PNG"), "a.png")
     world.run()
-    assert "take images" in str(look(app, table).last_error)
-    assert "take a table" in str(look(app, image).last_error)
+    assert "accept images" in str(look(app, table).last_error)
+    assert "accept a table" in str(look(app, image).last_error)
 
 
 def test_a_file_that_is_gone_fails_its_job(app: Duly, world: World) -> None:

@@ -56,7 +56,7 @@ def test_the_number_of_pending_rows_is_asked_for_now_and_then(
     assert told(app)[name] == 1
     world.run()
     assert told(app)[name] == 1, "as it was a moment ago"
-    app.telemetry._levels._pending.forget()
+    app.telemetry._database._pending.forget()
     assert name not in told(app)
 
 

@@ -108,7 +108,7 @@ def test_one_row_is_mended_in_place(app: Duly, world: World) -> None:
     world.run()
     came = refused(app.intake, LOCAL, job.id, 3)
     assert (came.columns, came.values["title"], came.values["price"]) == (("title", "brand", "price"), "pot", "many")
-    for values, problem in (({"price": "much"}, "'much' is not a number"), ({"prize": "4"}, "'prize' is no column")):
+    for values, problem in (({"price": "much"}, "'much' is not a number"), ({"prize": "4"}, "no column 'prize'")):
         with pytest.raises(InputError, match=problem):
             mend_row(app.intake, LOCAL, job.id, 3, values)
     mend_row(app.intake, LOCAL, job.id, 3, {"price": "4"})
@@ -154,7 +154,7 @@ def test_what_cannot_be_mended_is_told(app: Duly, world: World) -> None:
     world.run()
     with pytest.raises(InputError, match="has no column 'duly row'"):
         mend(app.intake, LOCAL, job.id, io.BytesIO(TABLE.encode()), "mended.csv")
-    with pytest.raises(InputError, match="did not come from a file"):
+    with pytest.raises(InputError, match="was not made from a file"):
         mend(app.intake, LOCAL, app.job("keep", []).id, io.BytesIO(TABLE.encode()), "mended.csv")
     with pytest.raises(DoesNotExist):
         mend(app.intake, someone("bob"), job.id, io.BytesIO(TABLE.encode()), "mended.csv")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from duly import Duly, GiveUp
-from duly.core.results import ScanReport
+from duly.core.results import LISTED, ScanReport
 from duly.errors import ConfigError, InputError
 from duly.intake import scan as room
 from duly.intake import sources
@@ -203,7 +203,7 @@ def test_ten_thousand_files_are_listed_and_told_of_in_bounds(
         (inbox / f"{number}.csv").touch()
     told = scan(dropped)
     assert (told.found, told.took, told.left) == (10_000, 0, 10_000)
-    assert max(map(len, (told.taken, told.passed, told.refusals))) <= room.LISTED
+    assert max(map(len, (told.taken, told.passed, told.refusals))) <= LISTED
 
 
 def test_pictures_are_jobs_of_another_type_and_a_type_may_be_said(open_app: Open, inbox: Path) -> None:

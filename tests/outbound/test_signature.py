@@ -74,7 +74,9 @@ def test_what_lacks_a_header_does_not_verify() -> None:
         assert not verify(SECRET, {each: value for each, value in headers.items() if each != name}, BODY, NOW)
 
 
-@pytest.mark.parametrize(("secret", "problem"), [("", "is empty"), ("whsec_", "is empty"), ("whsec_§", "base64")])
+@pytest.mark.parametrize(
+    ("secret", "problem"), [("", "must not be empty"), ("whsec_", "must not be empty"), ("whsec_§", "base64")]
+)
 def test_a_secret_that_is_none_neither_signs_nor_verifies(secret: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         sign(secret, KEY, BODY, NOW)

@@ -27,7 +27,7 @@ def side() -> AbstractContextManager[LocalMessages | MessagesClient]:
 @click.group()
 @options.service
 def messages() -> None:
-    """List, show, change and publish the messages of the retry service."""
+    """List, edit and publish messages of the retry service."""
 
 
 item = click.argument("item_id", type=int, metavar="ID")

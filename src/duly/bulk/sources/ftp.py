@@ -25,6 +25,9 @@ LONGEST = 16 * 1024 * 1024  # characters of one listing
 _ERRORS: tuple[type[BaseException], ...] = (*ftplib.all_errors, ValueError)
 
 
+TIMEOUT = 30.0
+
+
 class FtpSettings(Struct, frozen=True, kw_only=True):
     host: str
     port: int = 21
@@ -32,7 +35,7 @@ class FtpSettings(Struct, frozen=True, kw_only=True):
     password: str = ""
     uses_tls: bool = False
     authority: str | None = None  # a file with the certificates to trust, in place of the system's
-    timeout: float = 30.0  # seconds without an answer or a byte
+    timeout: float = TIMEOUT  # seconds without an answer or a byte
 
     def __repr__(self) -> str:
         return f"FtpSettings(host={self.host!r}, port={self.port}, user={self.user!r})"  # no secrets in logs

@@ -72,13 +72,13 @@ def _az(address: Address, _: JobSettings, timeout: float | None) -> RemoteFiles:
 
 
 def _ftp(address: Address, settings: JobSettings, timeout: float | None) -> RemoteFiles:
-    from duly.bulk.sources.ftp import FtpSettings, FtpSource
+    from duly.bulk.sources.ftp import TIMEOUT, FtpSettings, FtpSource
 
     return FtpSource(
         FtpSettings(
             host=address.host, port=address.port or 21, user=address.user or "anonymous",
             password=settings.ftp_password, uses_tls=address.scheme == "ftps",
-            timeout=FtpSettings.timeout if timeout is None else timeout,
+            timeout=TIMEOUT if timeout is None else timeout,
         )
     )  # fmt: skip
 

@@ -165,7 +165,8 @@ class Sessions:
         """The error of duly for this error of the driver."""
         match error:
             case psycopg.IntegrityError():
-                return ConstraintViolated(error.diag.constraint_name or error.diag.column_name or "a constraint")
+                of = error.diag
+                return ConstraintViolated(of.constraint_name or f"{of.table_name}.{of.column_name}")
             case psycopg.DataError():
                 return StoreError(f"the database does not accept a value: {type(error).__name__} ({error.sqlstate})")
             case errors.UndefinedTable() | errors.UndefinedColumn():
