@@ -31,6 +31,9 @@ LONGEST_PATH = 4096  # the kernel's limit
 MEMORY = Path("/dev/shm")
 
 
+OWNER = "owner"  # the file that names the clone to which a folder in memory belongs
+
+
 class ServerError(Exception):
     """A private server could not be made, started or asked; the text carries what it said."""
 
@@ -152,7 +155,17 @@ def in_memory(owner: Path, gigabytes: int) -> Path:
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
         raise ServerError(f"{folder} is not ours")
+    (folder / OWNER).write_text(str(owner), encoding="utf8")
+    _sweep_orphans()
     return folder
+
+
+def _sweep_orphans() -> None:
+    """Free the memory of clones that were removed. Their own next run, which would sweep it, never comes."""
+    for folder in MEMORY.glob(f"duly-{os.geteuid()}-*"):
+        note = folder / OWNER
+        if note.exists() and not Path(note.read_text(encoding="utf8")).exists():
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_ports(count: int = 1) -> list[int]:
