@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -416,3 +418,19 @@ def test_settings_say_value_source_and_meaning(tmp_path: Path) -> None:
     text = printed(call("settings", **env))
     assert "hunter2" not in text
     assert "concurrency = 7  (SCHEDULER_BATCH_SIZE)" in text
+
+
+def test_commands_of_an_app_whose_packages_are_missing_report_what_to_install() -> None:
+    without = "import sys; sys.modules['google.protobuf'] = None; from duly.cli import main; main()"
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", without, *arguments], capture_output=True, text=True, timeout=60)
+
+    shown = run("--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "messages is not available" in " ".join(shown.stdout.split())
+    asked = run("messages", "list", "--json")
+    assert (asked.returncode, asked.stdout) == (2, "")
+    assert "pip install 'duly[rabbitmq]'" in asked.stderr
+    assert "Traceback" not in asked.stderr
+    assert run("products", "--help").returncode == 0, "other apps do not suffer"
