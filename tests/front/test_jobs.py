@@ -78,6 +78,20 @@ def test_what_comes_then_may_have_arguments_of_its_own(app: Duly, world: World) 
     assert (told["to"], told["job"]["total"]) == ("bob", 0)
 
 
+def test_what_comes_then_is_named_as_the_task_of_the_rows_is(app: Duly, world: World) -> None:
+    job = app.job("ring", rows("well"), then="report")
+    world.run()
+    assert job.wait(0).is_over
+    assert [each["to"] for each in reports(world)] == ["ana"]
+
+
+@pytest.mark.parametrize("then", ["nobody", 3, {"to": "bob"}])
+def test_what_cannot_come_then_is_refused_before_there_is_a_job(app: Duly, then: Any) -> None:
+    with pytest.raises(InputError):
+        app.job("ring", rows("well"), then=then)
+    assert app.verbs.jobs.page(LOCAL) == []
+
+
 def test_a_job_is_waited_for_but_not_for_ever(app: Duly) -> None:
     job = app.job("ring", rows("well"))
     with pytest.raises(TimeoutError, match="0 of 1 rows have ended"):

@@ -240,19 +240,24 @@ class Duly:
         task: Puttable[..., Any] | str,
         rows: Iterable[ItemRow],
         *,
-        then: Puttable[..., Any] | NewItem | None = None,
+        then: Puttable[..., Any] | NewItem | str | None = None,
         key: str | None = None,
         owner: str | None = None,
     ) -> RunningJob:
         """Put one item of a task for each of these rows, as a whole that is counted, waited for, paused and cancelled.
 
-        Rows are what `put_many` takes. `then` is put in the transaction that ends the last row: a task, or an item from
-        `task.new`. An argument of its handler that is called `job` is given the counts. With a `key` it is one job
-        however often this is called: rows that it has already are skipped, so an interrupted call can be repeated.
+        Rows are what `put_many` takes. `then` is put in the transaction that ends the last row: a task, its name, or an
+        item from `task.new`. An argument of its handler that is called `job` is given the counts. With a `key` it is
+        one job however often this is called: rows that it has already are skipped, so an interrupted call can be
+        repeated.
         """
         chosen = self.task_named(task) if isinstance(task, str) else task
+        if isinstance(then, str):
+            then = self.task_named(then)
         if isinstance(then, Puttable):
             then = then.new(job={}) if then.task.takes("job") else then.new()
+        if then is not None and not isinstance(then, NewItem):
+            raise InputError("then", f"must be a task, its name, or an item from task.new, got {type(then).__name__}")
         job = self.verbs.jobs.open(LOCAL, chosen.task, key=key, then=then, owner=owner)
         if not job.is_sealed:
             try:
