@@ -141,6 +141,22 @@ def test_a_result_has_the_type_that_the_handler_returns(app: Duly, world: World)
         found.read_by(int).wait(0.1)
 
 
+def test_a_row_of_a_batch_has_the_type_of_one_result(app: Duly, world: World) -> None:
+    @app.task(batch=10)
+    def prices(rows: list[dict[str, Any]]) -> list[Price | Skip]:
+        return [Price(row["sku"], Decimal("1.50")) if row["sku"] else Skip("no sku") for row in rows]
+
+    @app.task(batch=10)
+    def anything(rows: list[dict[str, Any]]) -> list[Any]:
+        return [row["n"] for row in rows]
+
+    found, skipped, number = prices.put(sku="a"), prices.put(sku=""), anything.put(n=41)
+    world.run()
+    assert found.wait(0.1) == Price("a", Decimal("1.50"))
+    assert skipped.wait(0.1) is None
+    assert number.wait(0.1) == 41
+
+
 def test_a_job_is_awaited_by_async_code_too(app: Duly, world: World) -> None:
     job = app.job("remind", [{"phone": "+1"}])
     with pytest.raises(TimeoutError, match="0 of 1 rows have ended"):

@@ -229,7 +229,8 @@ class Task(Puttable[P, R]):
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         self._defaults: dict[str, Any] = {}
         self._positional: list[str] = []  # the arguments that put takes by position, in their order
-        self._returns = _result_type(hints.get("return", Any))
+        returned = hints.get("return", Any)
+        self._returns = _result_type(_one_of(returned) if self.batch else returned)
         self._attempt_name: str | None = None
         self._rows_name = ""
         self._row_type: Any = None
@@ -289,6 +290,12 @@ def _row_fields(row: Any) -> tuple[list[Any], bool]:
         else:
             known.append((field.name, hints[field.name], msgspec.field(default_factory=field.default_factory)))
     return known, False
+
+
+def _one_of(hint: Any) -> Any:
+    """The result of one row of a batch task, from the type of all of them."""
+    origin, args = get_origin(hint), get_args(hint)
+    return args[0] if isinstance(origin, type) and issubclass(origin, Sequence) and len(set(args) - {...}) == 1 else Any
 
 
 def _result_type(hint: Any) -> Any:
