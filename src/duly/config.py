@@ -110,7 +110,9 @@ def check_names(names: Iterable[str], source: str) -> None:
 def sources(env: Mapping[str, str] | None = None, kind: type[Section] = Settings) -> dict[str, str]:
     """Where each value comes from that is not a default: the name of a variable, a file, or the command line."""
     env = os.environ if env is None else env
-    named = {name: source for name, (_, source) in _found(kind, env).items()}
+    named = {
+        name: source for name, _, _, source in _texts(kind, env)
+    }  # an app that is off may have values that are wrong
     return {**named, **{name: "command line" for name in _imposed(env) if name in kind.known()}}
 
 
@@ -146,16 +148,21 @@ def _imposed(env: Mapping[str, str]) -> dict[str, Any]:
 
 def _found(kind: type[Section], env: Mapping[str, str]) -> dict[str, tuple[Any, str]]:
     """Values from the file and the environment, each with its source."""
+    fields = kind.known()
+    return {name: (_parsed(fields[name], text, label), source) for name, text, label, source in _texts(kind, env)}
+
+
+def _texts(kind: type[Section], env: Mapping[str, str]) -> Iterator[tuple[str, str, str, str]]:
+    """Settings in the file and the environment, the strongest last: name, text, how errors call it, source."""
     path = Path(env.get("DULY_CONFIG") or "duly.toml")
-    table, found = _from_file(path, env), {}
+    table = _from_file(path, env)
     for name, each in kind.known().items():
         if name in table:
-            found[name] = (_parsed(each, str(table[name]), f"{path}: {name}"), str(path))
+            yield name, str(table[name]), f"{path}: {name}", str(path)
         aliases = [variable for variable, target in _ALIASES.get({}).items() if target == name]
         for variable in (*aliases, each.metadata["alias"], f"DULY_{name.upper()}"):
             if variable and env.get(variable):
-                found[name] = (_parsed(each, env[variable], variable), variable)
-    return found
+                yield name, env[variable], variable, variable
 
 
 def _from_file(path: Path, env: Mapping[str, str]) -> dict[str, Any]:

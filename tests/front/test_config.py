@@ -12,6 +12,7 @@ from duly.config import aliased, load, sections, unknown_variables
 from duly.core.errors import ConfigError
 from duly.core.settings import JobSettings, Settings
 from duly.plugin import plugins
+from duly.plugins import chosen
 
 
 def test_the_names_of_an_apps_specification_count_where_that_app_is_run() -> None:
@@ -57,6 +58,13 @@ def test_the_names_of_an_app_that_is_off_are_not_read(monkeypatch: pytest.Monkey
         app_with(enrichment.plugin)
     with pytest.raises(ConfigError, match=r"^MAX_DELAY_MS: must be a whole number, got 'late'"):
         app_with(messages.plugin)
+
+
+def test_the_names_of_an_app_that_is_off_do_not_stop_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAX_DELAY_MS", "late")
+    assert "messages" not in {plugin.name for plugin in chosen("")}
+    monkeypatch.setenv("RABBITMQ_URL", "amqp://localhost")
+    assert "messages" in {plugin.name for plugin in chosen("")}
 
 
 def test_code_beats_environment_beats_alias_beats_file(tmp_path: Path) -> None:
