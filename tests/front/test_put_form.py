@@ -190,3 +190,24 @@ def test_times_are_of_the_moment_of_the_put_and_not_of_the_options(app: Duly, wo
     world.advance(30)
     due_at: datetime = app.read.item(later.put("+1").id).due_at
     assert due_at == world.clock.now() + timedelta(seconds=60)
+
+
+@pytest.mark.parametrize("row", [("+1", "Hello"), "phone", 7, None])
+def test_a_row_that_is_no_mapping_is_refused_by_its_number(app: Duly, row: object) -> None:
+    rows: Any = [{"phone": "+1"}, row]
+    with pytest.raises(InputError, match=r"^rows\[1\]: must be a mapping of arguments or an item of remind, got "):
+        app.tasks["remind"].put_many(rows)
+
+
+def test_what_is_put_later_does_not_join_a_transaction(app: Duly) -> None:
+    tied = app.tasks["remind"].options(connection=object())
+    for attempt in (lambda: tied.new("+1"), lambda: tied.put_many([]), lambda: app.job(tied, [])):
+        with pytest.raises(InputError, match=r"^connection: .* has a transaction of its own; use put$"):
+            attempt()
+
+
+@pytest.mark.parametrize("bad", ["", "a\x00b", "\ud800", "k" * 501, 7])
+@pytest.mark.parametrize("field", ["key", "owner"])
+def test_the_key_and_the_owner_of_a_job_are_checked(app: Duly, field: str, bad: Any) -> None:
+    with pytest.raises(InputError, match=f"^{field}: "):
+        app.job("remind", [], **{field: bad})

@@ -252,6 +252,7 @@ class Duly:
         repeated.
         """
         chosen = self.task_named(task) if isinstance(task, str) else task
+        chosen.refuse_connection("a job")
         if isinstance(then, str):
             then = self.task_named(then)
         if isinstance(then, Puttable):

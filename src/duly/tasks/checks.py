@@ -60,17 +60,17 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 3.2e9
 
 
-def checked_key(key: Any) -> str:
+def checked_key(key: Any, field: str = "key") -> str:
     if not isinstance(key, str) or not key.strip():
-        raise InputError("key", f"must be text that is not empty, got {key!r:.80}")
+        raise InputError(field, f"must be text that is not empty, got {key!r:.80}")
     if len(key) > KEY_LIMIT:
-        raise InputError("key", f"must have at most {KEY_LIMIT} characters, has {len(key)}")
+        raise InputError(field, f"must have at most {KEY_LIMIT} characters, has {len(key)}")
     if "\x00" in key:
-        raise InputError("key", "must not contain NUL characters")
+        raise InputError(field, "must not contain NUL characters")
     try:
         key.encode()
     except UnicodeEncodeError:
-        raise InputError("key", "must be valid Unicode") from None
+        raise InputError(field, "must be valid Unicode") from None
     return key
 
 

@@ -130,8 +130,7 @@ class Puttable(Generic[P, R]):
 
         A row is a mapping of arguments. A row with options of its own is an item: `task.options(key="a").new(n=1)`.
         """
-        if self._options.get("connection") is not None:
-            raise InputError("connection", "put_many has a transaction of its own; use put")
+        self.refuse_connection("put_many")
         return self._task.backend.load(self.items(rows, self._task.backend.traceparent()))
 
     async def aput_many(self, rows: Iterable[ItemRow]) -> int:
@@ -140,7 +139,12 @@ class Puttable(Generic[P, R]):
 
     def new(self, /, *args: P.args, **kwargs: P.kwargs) -> NewItem:
         """The item that `put` would put, checked: a row of `put_many` or `app.job`, or the `then` of a job."""
+        self.refuse_connection("what puts the item later")
         return self._task.make_item(self._task.named(args, kwargs), self._options)
+
+    def refuse_connection(self, what: str) -> None:
+        if self._options.get("connection") is not None:
+            raise InputError("connection", f"{what} has a transaction of its own; use put")
 
     def items(
         self, rows: Iterable[ItemRow], trace: str | None = None, owner: str | None = None, first: int = 0
@@ -149,14 +153,16 @@ class Puttable(Generic[P, R]):
         make, name, options = self._task.make_item, self._task.name, self._options
         for place, row in enumerate(rows, first):
             try:
-                if not isinstance(row, NewItem):
+                if type(row) is dict or isinstance(row, Mapping):
                     yield make(dict(row), options, trace, owner)
+                elif not isinstance(row, NewItem):
+                    raise InputError("", f"must be a mapping of arguments or an item of {name}, got {row!r:.80}")
                 elif row.task == name:
                     yield row
                 else:
                     raise InputError("task", f"is an item of {row.task}, not of {name}")
             except InputError as error:
-                raise type(error)(f"rows[{place}].{error.field}", error.problem) from None
+                raise type(error)(f"rows[{place}].{error.field}".removesuffix("."), error.problem) from None
 
     @property
     def task(self) -> Task[P, R]:

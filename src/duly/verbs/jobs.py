@@ -22,6 +22,7 @@ from duly.core.errors import ConstraintViolated, DoesNotExist, InputError, KeyCo
 from duly.core.model import Job, NewFile, NewItem, NewJob, NewRow, Revived, Status, StoredFile
 from duly.core.shown import JobRow, QueueState
 from duly.store.borrow import put_borrowed
+from duly.tasks.checks import checked_key
 from duly.tasks.puttable import ItemRow, Puttable
 from duly.tasks.task import Task
 from duly.verbs.context import VerbGroup
@@ -72,8 +73,8 @@ class Jobs(VerbGroup):
         new = NewJob(
             task=task.name,
             queue=task.queue,
-            key=key,
-            owner=owner,
+            key=None if key is None else checked_key(key),
+            owner=None if owner is None else checked_key(owner, "owner"),
             then_item=None if then is None else msgspec.json.encode(then),
             options=codec.encode(dict(options or {})),
         )
