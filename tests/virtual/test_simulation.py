@@ -131,7 +131,7 @@ def test_after_a_day_of_downtime_every_window_takes_its_cap_or_all_that_wait(bat
 
 def check_windows_after_downtime(batch: int) -> None:
     command = (
-        "simulate catalog --products 3000 --days 3 --failure-rate 0.2 --down 2026-01-01T06:00/24h --json"
+        "simulate catalog --products 1500 --days 3 --failure-rate 0.2 --down 2026-01-01T06:00/24h --json"
         if batch > 1
         else "simulate catalog --products 300 --days 3 --failure-rate 0.3 --down 2026-01-01T06:00/24h --json"
     )
