@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from duly import Attempt, Duly, InputError, Pace, Placed
@@ -53,11 +54,7 @@ def install(app: Duly, settings: EnrichmentSettings) -> Enrichment:
     # As long as all retailers together may take, and a while for a turn and the database.
     deadline = 60.0 + settings.timeout_seconds * max(len(listed(settings.retailers)), 1)
 
-    def has_words(args: dict[str, Any]) -> None:
-        if not any(args[name] for name in ("title", "sku", "ean")):
-            raise InputError("title", "a product is looked up by its title, sku or ean, and this has none of them")
-
-    @app.task(name="enrichment.product", queue=QUEUE, retry=retry, pace=pace, deadline=deadline, check=has_words)
+    @app.task(name="enrichment.product", queue=QUEUE, retry=retry, pace=pace, deadline=deadline, check=_check_words)
     def product(
         attempt: Attempt,
         title: str = "",
@@ -70,12 +67,10 @@ def install(app: Duly, settings: EnrichmentSettings) -> Enrichment:
         wanted = Wanted(title, brand, sku, ean)
         words = queries(wanted)
 
-        def fits(variant: str, product: Product) -> bool:
-            # Whoever was asked for a number and answers with another one did not know it.
-            said = getattr(product, variant) if variant in ("sku", "ean") else None
-            return said is None or _bare(said) == _bare(getattr(wanted, variant))
+        def question(variant: str) -> tuple[str, Mapping[str, Any]]:
+            return "/products", {"query": words[variant]}
 
-        return by_words.run(attempt, tuple(words), lambda variant: ("/products", {"query": words[variant]}), fits)
+        return by_words.run(attempt, tuple(words), question, partial(_fits, wanted))
 
     @app.task(name="enrichment.image", queue=QUEUE, retry=retry, pace=pace, deadline=deadline)
     def image(
@@ -104,6 +99,17 @@ def install(app: Duly, settings: EnrichmentSettings) -> Enrichment:
         if kind not in app.job_types:
             app.job_type(kind, task, fields, images=kind == "image")
     return Enrichment(app, product, image, metrics)
+
+
+def _check_words(args: dict[str, Any]) -> None:
+    if not any(args[name] for name in ("title", "sku", "ean")):
+        raise InputError("title", "a product is looked up by its title, sku or ean, and this has none of them")
+
+
+def _fits(wanted: Wanted, variant: str, found: Product) -> bool:
+    """Whether this is the product. A response to a number with another number is not."""
+    number = getattr(found, variant) if variant in ("sku", "ean") else None
+    return number is None or _bare(number) == _bare(getattr(wanted, variant))
 
 
 def _kept(app: Duly, key: str) -> str:
