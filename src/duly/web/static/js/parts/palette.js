@@ -1,5 +1,5 @@
 // The command palette: go to a screen, press a button of this one, open an item by its id.
-import { html, useEffect, useMemo, useRef, useState } from "../lib/ui.js";
+import { html, useMemo, useState } from "../lib/ui.js";
 import { go } from "../lib/router.js";
 import { clock, theme } from "../lib/prefs.js";
 import { refresh } from "../lib/live.js";
@@ -55,8 +55,6 @@ function matching(all, text) {
 export function Palette({ onClose }) {
   const [text, setText] = useState("");
   const [at, setAt] = useState(0);
-  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
-  useEffect(() => field.current?.focus(), []);
   const all = useMemo(commands, [service.value]);
   const shown = matching(all, text.trim());
   /** @param {Command | undefined} command */
@@ -81,7 +79,7 @@ export function Palette({ onClose }) {
   return html`
     <${Dialog} title="Commands" onClose=${onClose}>
       <input
-        ref=${field}
+        autofocus
         type="text"
         role="combobox"
         aria-expanded="true"
